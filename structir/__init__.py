@@ -11,6 +11,7 @@ _HOMES = {
     "structural_hash": "structir.ir.structural",
     "SymVar": "structir.ir.symbolic",
     "interpret": "structir.interpret:",
+    "RaggedArray": "structir.ir.ragged_array",
     "compile": "structir.backend.compile",
     "State": "structir.interpret.state",
     "Executable": "structir.backend.executable",

@@ -27,6 +27,7 @@ from structir.backend.compile import compile as compile
 from structir.backend.executable import Executable as Executable
 from structir.interpret import _Callable
 from structir.interpret.state import State as State
+from structir.ir.ragged_array import RaggedArray as RaggedArray
 from structir.ir.struct_info import struct_info as struct_info
 from structir.ir.structural import structural_equal as structural_equal
 from structir.ir.structural import structural_hash as structural_hash

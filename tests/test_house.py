@@ -42,6 +42,7 @@ FLOORS = (
     "interpret",
     "adjoints",
     "batching",
+    "ragged",
     "planning",
     "proving",
     "passes",

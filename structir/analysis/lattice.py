@@ -330,6 +330,12 @@ def _outside(size: Any, dims: Collection[Any]) -> Any:
 # Meet
 
 
+def greatest_lower_bound(a: StructInfo, b: StructInfo) -> StructInfo | None:
+    """Returns the StructInfo of the values that have both; None if none is provably below both."""
+    common = _meet(a, b)
+    return None if common is DISJOINT else common
+
+
 def _meet(a: StructInfo, b: StructInfo) -> Any:
     """Returns the greatest lower bound of two StructInfos; DISJOINT if no StructInfo has one."""
     if b == OBJECT or a == b:

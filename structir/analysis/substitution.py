@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.analysis.erasure import erase
 from structir.ir.binding_dims import renamed, standing_alone
-from structir.ir.dims import Poly, substitute
+from structir.ir.dims import Poly, substitute, syms
 from structir.ir.expr import (
     Binding,
     Constant,
@@ -22,6 +22,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
+from structir.ir.row_sizes import row_size_values
 from structir.ir.struct_info import StructInfo
 
 
@@ -60,7 +61,7 @@ class Substitution:
         if isinstance(part, Var):
             return self.variables.get(part, part)
         if kind is Poly:
-            return substitute(part, self.dims) if self.dims else part
+            return self._size(part) if self.dims else part
         if isinstance(part, StructInfo):
             return self.info(part)
         if kind is Function:
@@ -72,6 +73,11 @@ class Substitution:
         if not isinstance(part, Expr) or kind is Op or kind is Constant:
             return part
         return rebuild(part, self.part)
+
+    def _size(self, size: Poly) -> Any:
+        """Returns a size with its variables replaced, those of replaced row variables included."""
+        of_rows = row_size_values(syms(size), self.dims)
+        return substitute(size, {**self.dims, **of_rows} if of_rows else self.dims)
 
     def sizes(self, part: Any) -> Any:
         """Returns a shape or a scalar with its sizes replaced."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
 from structir.backend.placement import resolve_target
+from structir.batching.combinators import expanded
 from structir.errors import StructIRError
 from structir.interrupts import repeat_dropped_interrupts
 from structir.ir.expr import Function
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from structir.backend.executable import Executable
 
 eager = lazy_module("structir.backend.eager")
+lowering = lazy_module("structir.ragged.module")  # of ragged tensors
+ragged_executable = lazy_module("structir.backend.ragged_executable")
 
 TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
 
@@ -139,6 +142,11 @@ def compile(
     Raises StructIRError for an unknown backend or option.
     """
     module, target = resolve_target(as_module(mod, "structir.compile"), target, targets)
+    lowered = lowering.ragged_form(module)
+    if lowered is not None:
+        check_well_formed(module)
+        again = partial(compile, target=target, num_threads=num_threads, **options)
+        return ragged_executable.compile_ragged(lowered, again)
     if target == "cpu" and options.pop("eager_first", False):
         check_well_formed(module)
         return eager.EagerExecutable(
@@ -148,4 +156,4 @@ def compile(
     make = factory(target, options)
     with repeat_dropped_interrupts():
         check_well_formed(module)
-        return make(module, **options)
+        return make(expanded(module), **options)

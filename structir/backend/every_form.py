@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from structir.analysis.deduction import deduce
 from structir.analysis.donation import donated_of
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
+from structir.backend.plan import recording
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import BoundDtype, as_value, in_field_order, match
 from structir.interpret.scope import Activation
@@ -24,10 +26,12 @@ from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Binding, Call, Function, Var, VarBinding
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.solver.program.result_refinement import with_result
 
 Value = Any
 Form = tuple[int | str, ...]  # the number of axes or the dtype of each variable
 
+FORM_OF = attrgetter("ndim", "dtype")
 SAMPLE_RANKS = (2, 1, 3, 4, 0)  # most ops are valid at the first ones
 SAMPLE_DTYPES = ("float32", "int64", "bool")
 
@@ -49,13 +53,15 @@ class OfForm(Substitution):
         if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
             return super().binding(binding)
         value = self.part(binding.value)
-        inferred = deduce(value)
-        info = self._sharper(self.info(binding.var.struct_info), inferred)
+        declared = self.info(binding.var.struct_info)
+        value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
+        inferred = value.struct_info
+        info = self._sharper(declared, inferred)
         var = binding.var
         if info != var.struct_info:
             var = self.variables[binding.var] = type(var)(var.name, info, var.span)
             self.infos.clear()
-        return VarBinding(var, replace(value, struct_info=inferred), binding.span)
+        return VarBinding(var, value, binding.span)
 
     def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
         return inferred if base_check(declared, inferred) is PASS else declared
@@ -87,6 +93,7 @@ class EveryForm:
         self.defaults = partial(default_values, function)
         self.forms: dict[Form, Any] = {}  # by ranks and dtypes of variables; None if invalid
         self._form_keys: dict[Any, Form] = {}  # by the ranks and dtypes of the arguments
+        self._entries: dict[Any, Callable[..., Value]] = {}  # by those of arrays
 
     @property
     def described(self) -> str:
@@ -95,6 +102,12 @@ class EveryForm:
         return " and ".join(["rank"] * has_rows + ["dtype"] * self.has_dtypes)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
+        try:  # attributes of other arguments than arrays are missing
+            entry = None if names else self._entries.get(tuple(map(FORM_OF, args)))
+        except (AttributeError, TypeError):
+            entry = None
+        if entry is not None and recording.get() is None:
+            return self._run(entry, args)
         args = arguments_of(self.name, self.function.params, args, names, self.defaults)
         key = self._form_of(args)
         if key is None:
@@ -102,7 +115,11 @@ class EveryForm:
         if key not in self.forms:
             self.forms[key] = self._compiled_form(key)
         form = self.forms[key]
-        return self.general(*args) if form is None else self._run(form[self.name], args)
+        if form is None:
+            return self.general(*args)
+        if not recording.get() and all([type(a) is np.ndarray for a in args]):
+            self._entries[tuple(map(FORM_OF, args))] = form[self.name]
+        return self._run(form[self.name], args)
 
     def _run(self, compiled: Callable[..., Value], args: tuple[Value, ...]) -> Value:
         """Calls a form. Inference assumes more at a known rank, such as that no section of a split

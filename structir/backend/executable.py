@@ -34,6 +34,7 @@ from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.backend.tuple_parameters import TupleFunction, callable_of
+from structir.batching.combinators import expanded
 from structir.errors import StructIRError
 from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
@@ -160,7 +161,7 @@ class Executable:
     def _with_form(self, name: str, function: Function) -> Executable:
         """Returns the module with another form of one function."""
         self.compile_count += 1
-        module = self.module.with_functions({**self.module.functions, name: function})
+        module = expanded(self.module.with_functions({**self.module.functions, name: function}))
         return Executable(
             module,
             self.num_threads,
@@ -171,7 +172,7 @@ class Executable:
     @cached_property
     def _without_calls(self) -> IRModule:
         """The module with all calls inlined."""
-        return inline_calls(self.module)
+        return expanded(inline_calls(self.module))
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""

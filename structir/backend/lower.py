@@ -17,6 +17,7 @@ from structir.backend.loops.compose import composed
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.group import Group, grouped
 from structir.backend.region import LoweredRegion, RegionLowering
+from structir.batching.combinators import expanded
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
     Binding,
@@ -60,6 +61,7 @@ def scheduled(module: IRModule) -> IRModule:
 
 
 def _lowered(module: IRModule, shown: Shown) -> IRModule:
+    module = expanded(module)
     lowering = _Lowering(module, shown)
     for name, function in module.functions.items():
         if isinstance(function, Function):

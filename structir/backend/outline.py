@@ -17,6 +17,7 @@ from structir.backend.loops.writer import KernelText
 from structir.backend.plan import owned_results
 from structir.backend.program import HostProgram
 from structir.backend.source import PlanSource
+from structir.batching.combinators import expanded
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.passes.inline_functions import inline_calls
@@ -43,6 +44,7 @@ class Outline:
 
 def outline(module: IRModule, name: str) -> Outline:
     """Returns the kernels that a function will have, without compiling."""
+    module = expanded(module)
     function = module[name]
     program = HostProgram(
         {n: k for n, k in module.functions.items() if isinstance(k, Kernel) and k.blocks is None}

@@ -18,6 +18,7 @@ from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
+from structir.backend.row_programs import rows_of_group, rows_of_op
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -252,6 +253,10 @@ class RegionLowering:
         op = call.op
         assert isinstance(op, Op)
         definition: Any = op.definition
+        row_function = definition.hooks.get("row_function")
+        if row_function is not None:
+            parts = [self._lowered(arg, memo) for arg in call.args]
+            return rows_of_group(self, call, row_function(call), parts, _origin(call))
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
@@ -289,7 +294,11 @@ class RegionLowering:
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
         origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
-        if function is None:
+        is_host = self.routine_of is host_routine
+        by_rows = rows_of_op(self, definition, spec, operands, origin) if is_host else None
+        if by_rows is not None:
+            results, stages = by_rows
+        elif function is None:
             results, stages = stages_of(spec, operands, origin)
         else:
             numbers = definition.resolve(call).attributes

@@ -82,7 +82,7 @@ def accepted(call: Call, mapped: Sequence[Path], size: Dim) -> Candidate | None:
         except DiagnosticError:
             continue
         same_result = built.struct_info == expected and derived is not None
-        if same_result and _same_spec(derived, target, candidate.inserted):
+        if same_result and same_spec(derived, target, candidate.inserted):
             return candidate
     return None
 
@@ -169,7 +169,7 @@ def _shifted(value: Any, several: bool, rank: int) -> Any:
 # ---- equality of specs
 
 
-def _same_spec(first: IndexSpec, second: IndexSpec, inserted: Mapping[Path, int]) -> bool:
+def same_spec(first: IndexSpec, second: IndexSpec, inserted: Mapping[Path, int]) -> bool:
     """Whether two specs are equal up to the names of loops, and axes of size 1 of the first."""
     if len(first.statements) != len(second.statements) or first.base != second.base:
         return False

@@ -11,11 +11,12 @@ from typing import Any
 import attrs
 
 from structir.analysis.variables import symbols_in
+from structir.batching.combinators import expanded
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.distinct_names import with_distinct_names
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
 from structir.distributed.reductions import Reduction, find_reduction
-from structir.errors import Diagnostic, StructInfoError, StructIRError
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
 from structir.ir.bodies import bindings_of
 from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, Var
@@ -28,6 +29,7 @@ from structir.projections.axis_kinds import PARALLEL, axis_kinds
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
 from structir.projections.program import CallOrigin, Program, info_of, leaves, program_of
+from structir.ragged.module import is_ragged
 
 Grid = tuple[int, ...]
 Blocks = tuple[Bounds | None, ...]
@@ -65,10 +67,15 @@ def prepared(module: IRModule, name: str) -> IRModule:
 
     Raises StructIRError if there is no such function.
     """
-    module = inline_calls(lambda_lift(module))
+    module = inline_calls(lambda_lift(expanded(module)))
     function = module.functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")
+    for param in function.params:
+        if is_ragged(param.struct_info):
+            message = f"shard: expected dense parameters, found {param.struct_info}"
+            hint = f"pad it: `{param.name}.to_padded()`, or shard a function of its values"
+            raise DiagnosticError(Diagnostic(message, param.span, hint=hint, code="E0220"))
     return replace(module, functions={**module.functions, name: with_distinct_names(function)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from textwrap import indent
 
@@ -25,13 +26,20 @@ class RecurrentCell:
 
 def _sigmoid(name: str, gate: int) -> str:
     """Returns the kernel source of a sigmoid gate."""
-    index = f"{gate} * hidden + j" if gate else "j"
-    return f"{name} = 1.0 / (1.0 + T.exp(-(gates[t, b, {index}] + rows[{index}])))\n"
+    return f"{name} = 1.0 / (1.0 + T.exp(-({_input(gate)} + {_product_of(gate)})))\n"
 
 
 def _tanh(name: str, gate: int) -> str:
-    index = f"{gate} * hidden + j" if gate else "j"
-    return f"{name} = T.tanh(gates[t, b, {index}] + rows[{index}])\n"
+    return f"{name} = T.tanh({_input(gate)} + {_product_of(gate)})\n"
+
+
+def _input(gate: int) -> str:
+    return f"gates[t, b, {gate} * hidden + j]"
+
+
+def _product_of(gate: int) -> str:
+    """Returns the kernel source of the product of the state with the weights of a gate."""
+    return f"(rows[b, {gate} * hidden + j] + bias[{gate} * hidden + j])"
 
 
 MIXED = "last[b, j] = (1.0 - update) * candidate + update * last[b, j]\n"
@@ -54,8 +62,7 @@ CELLS = {
         3,
         _sigmoid("update", 0)
         + _sigmoid("reset", 1)
-        + "input_part = gates[t, b, 2 * hidden + j]\n"
-        + "candidate = T.tanh(input_part + reset * rows[2 * hidden + j])\n"
+        + f"candidate = T.tanh({_input(2)} + reset * {_product_of(2)})\n"
         + MIXED,
     ),
     # here the reset gate is applied to the state before the product
@@ -63,70 +70,55 @@ CELLS = {
         3, ("last",), 2, _sigmoid("update", 0) + _tanh("candidate", 2) + MIXED
     ),
 }
-BATCH_TILE = 4  # sequences of a batch that share one pass over the weights
-UNROLL_FACTOR = 4  # products per load and store of an accumulator
 
 
-def _products(sums: list[str], states: list[str], first_gate: str, count: str) -> str:
-    """Returns kernel source that adds the products of states (index `k`) and the weights of `count`
-    gates to sums (index `j`), in the order of the terms."""
-    index = f"{first_gate}j"
-    terms = range(UNROLL_FACTOR)
-    loads = [f"x{n}_{q} = {x.format(k=f'k + {q}')}" for n, x in enumerate(states) for q in terms]
-    weights = [f"w{q} = weight[k + {q}, {index}]" for q in terms]
-    accumulate = [
-        f"{total} = {' + '.join([total, *[f'x{n}_{q} * w{q}' for q in terms]])}"
-        for n, total in enumerate(sums)
-    ]
-    remainder = [
-        f"{t} += {x.format(k='k')} * weight[k, {index}]" for t, x in zip(sums, states, strict=True)
-    ]
-    loop = f"    for j in range({count}):"
-    lines = [
-        f"for k in range(0, hidden - {UNROLL_FACTOR - 1}, {UNROLL_FACTOR}):",
-        *_indent(loads),
-        loop,
-    ]
-    lines += [*_indent([*weights, *accumulate], 2)]
-    lines += [
-        f"for k in range({UNROLL_FACTOR} * (hidden // {UNROLL_FACTOR}), hidden):",
-        loop,
-        *_indent(remainder, 2),
-    ]
-    return "\n".join(lines) + "\n"
+def _product(left: str, first_gate: str, columns: str, width: str) -> str:
+    """Returns kernel source that sets `rows`, from a gate on, to the product of the states of all
+    sequences and the weights of some gates."""
+    start = f"flat[{first_gate}]"
+    integers = f"batch, {columns}, hidden, hidden, 1, {width}, 1, {width}"
+    return f"T.tiled_product({left}.flat[0], weight.{start}, rows.{start}, {integers})\n"
 
 
-def _indent(lines: list[str], depth: int = 1) -> list[str]:
-    return ["    " * depth + line for line in lines]
-
-
-RESET = f"""\
-for j in range(hidden):
-    {_sigmoid("reset", 1)}\
-    reset_state[j] = reset * last[b, j]
-{_products(["rows[2 * hidden + j]"], ["reset_state[{k}]"], "2 * hidden + ", "hidden")}"""
+def _reset(width: str) -> str:
+    """Returns kernel source of the product with the states to which the reset gate is applied."""
+    return f"""\
+for b in range(batch):
+    for j in range(hidden):
+        {_sigmoid("reset", 1)}\
+        reset_state[b, j] = reset * last[b, j]
+{_product("reset_state", "2 * hidden", "hidden", width)}"""
 
 
 @cache
-def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = False) -> Kernel:
+def recurrent_kernel(
+    name: str, dtype: str, backwards: bool, ragged: bool = False, hidden: int | None = None
+) -> Kernel:
     """Returns the kernel of a cell over all time steps: (input gates, states, weight, bias) ->
     hidden states of all steps and the final states.
 
-    A `ragged` kernel takes the length of each sequence as an additional first operand.
+    A `ragged` kernel takes the length of each sequence as an additional first operand. With a
+    constant size `hidden`, weights that are constants are packed once, at compile time.
     """
-    cell = CELLS[name]
-    full_name = f"{name}_backwards" if backwards else name
-    full_name = f"{full_name}_ragged" if ragged else full_name
-    module = parse(
-        _source(cell, f"{full_name}_{dtype}", dtype, backwards, ragged), f"{full_name}.py"
-    )
-    kernel = module.functions[f"{full_name}_{dtype}"]
+    suffixes = ["backwards"] * backwards + ["ragged"] * ragged + [dtype]
+    full_name = "_".join([name, *suffixes, *([] if hidden is None else [str(hidden)])])
+    source = _source(CELLS[name], full_name, dtype, backwards, ragged)
+    if hidden is not None:
+        source = _with_size(source, hidden)
+    kernel = parse(source, f"{full_name}.py").functions[full_name]
     assert isinstance(kernel, Kernel)
     return kernel
 
 
+def _with_size(source: str, hidden: int) -> str:
+    """Returns kernel source with a constant in place of the size `hidden`."""
+    products = re.sub(r"(\d) \* hidden\b", lambda gates: str(int(gates[1]) * hidden), source)
+    constants = re.sub(r"\bhidden\b", str(hidden), products)
+    return re.sub(r'"(\d+)"', r"\1", constants)  # sizes in annotations
+
+
 def _source(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
-    width, product_width = f"{cell.gates} * hidden", f"{cell.products} * hidden"
+    width = f"{cell.gates} * hidden"
     state = '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}
     shapes |= {f"{s}_start": state for s in cell.states}
@@ -138,26 +130,15 @@ def _source(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged:
     params = ", ".join(f'{n}: R.Tensor(({s}), "{dtypes.get(n, dtype)}")' for n, s in shapes.items())
     applies_reset = cell.products < cell.gates
     lines = [f'rows = T.zeros((batch, {width}), "{dtype}")']
-    lines += [f'reset_state = T.zeros((hidden,), "{dtype}")'] if applies_reset else []
+    lines += [f'reset_state = T.zeros((batch, hidden), "{dtype}")'] if applies_reset else []
     starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    tile = [f"first + {n}" for n in range(BATCH_TILE)]
-    tile_products, single_products = [
-        _products(
-            [f"rows[{b}, j]" for b in sequences],
-            [f"last[{b}, {{k}}]" for b in sequences],
-            "",
-            product_width,
-        )
-        for sequences in (tile, ["b"])
-    ]
     step = f"""\
-{RESET if applies_reset else ""}\
 for j in range(hidden):
 {indent(cell.source, " " * 4)}\
 for j in range(hidden):
     hidden_states[t, b, j] = last[b, j]
-""".replace("rows[", "rows[b, ")
+"""
     if ragged:
         step = "if t < lengths[b]:\n" + indent(step, " " * 4)
     body = f"""\
@@ -165,13 +146,8 @@ for b in range(batch):
     for j in range(hidden):
 {starts}
 for t in range({steps}):
-    for b in range(batch):
-        for j in range({width}):
-            rows[b, j] = bias[j]
-    for first in range(0, batch - {BATCH_TILE - 1}, {BATCH_TILE}):
-{indent(tile_products, " " * 8)}\
-    for b in range({BATCH_TILE} * (batch // {BATCH_TILE}), batch):
-{indent(single_products, " " * 8)}\
+    {_product("last", "0", f"{cell.products} * hidden", width)}\
+{indent(_reset(width), " " * 4) if applies_reset else ""}\
     for b in range(batch):
 {indent(step, " " * 8)}"""
     text = indent("\n".join([*lines, body]), " " * 4)

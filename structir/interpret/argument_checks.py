@@ -13,6 +13,13 @@ import attrs
 import numpy as np
 
 from structir.errors import ShapeMismatchError
+from structir.interpret.ragged_values import (
+    Offsets,
+    as_ragged,
+    bind_offsets,
+    equations_of,
+    ragged_position,
+)
 from structir.interpret.row_binding import AxisEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
@@ -22,6 +29,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import DtypeVar, dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
+from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -45,6 +53,7 @@ class BoundaryFacts:
         list
     )  # of axes with row variables
     dtypes: list[tuple[DtypeVar, str, str]] = attrs.Factory(list)  # of dtype variables
+    offsets: list[Offsets] = attrs.Factory(list)  # of named ragged axes
 
 
 @attrs.frozen
@@ -121,6 +130,7 @@ def gathered(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activatio
     for info, value, where in declared:
         _gather(info, value, where, facts)
     _bind_dtypes(facts.dtypes, scope.sizes)
+    bind_offsets(facts.offsets, scope.sizes)
     facts.equations.extend(bind_rows(facts.rows, scope.sizes))
     return facts
 
@@ -151,7 +161,8 @@ def _name_of(dtype: Any) -> str:
 
 
 def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
-    if not isinstance(value, np.ndarray | ForeignTensor):
+    is_ragged = type(value) is RaggedArray
+    if not is_ragged and not isinstance(value, np.ndarray | ForeignTensor):
         raise _mismatch(where, "a tensor", described(value))
     if info.ndim is not None and value.ndim != info.ndim:
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
@@ -159,7 +170,12 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
         raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name, "E0703")
     if info.dtype_var is not None:
         facts.dtypes.append((info.dtype_var, _name_of(value.dtype), where))
-    if info.axes is not None:
+    if is_ragged or (info.axes is not None and ragged_position(info) is not None):
+        equations, offsets = equations_of(info, value, where)
+        facts.equations.extend(equations)
+        if offsets is not None:
+            facts.offsets.append(offsets)
+    elif info.axes is not None:
         facts.rows.append((info.axes, value.shape, where))
     elif isinstance(info.dims, Var):
         facts.shapes.append((info.dims, value.shape, where))
@@ -260,6 +276,8 @@ def described(value: Value) -> str:
     """Describes a value briefly, for messages."""
     if isinstance(value, np.ndarray | ForeignTensor):
         return f"a {value.dtype.name} tensor of shape {value.shape}"
+    if isinstance(value, RaggedArray):
+        return repr(value)
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     if callable(value):
@@ -349,11 +367,13 @@ def as_value(info: StructInfo, value: Value) -> Value:
     For a tensor parameter, numbers and lists become an array. Tensors of other libraries and
     buffers become arrays that share their memory.
     """
-    if type(value) is np.ndarray:
+    if type(value) is np.ndarray and not value.dtype.hasobject:
         return value
     if isinstance(value, np.ma.MaskedArray):
         raise ShapeMismatchError(f"{masked.EXPECTED}: {masked.HINT}")
-    if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
+    if isinstance(info, TensorStructInfo) and info.axes is not None:
+        value = as_ragged(info, value)
+    if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray | RaggedArray):
         if isinstance(value, np.generic):
             return np.asarray(value)
         if isinstance(value, bool | int | float | list):

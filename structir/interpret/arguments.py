@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from random import Random
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
-from structir.ir.axes import AnySize, Ragged, RowVar, size_in
+from structir.interpret.ragged_values import ragged_count, ragged_position
+from structir.ir.axes import AnySize, RowVar, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms
 from structir.ir.dtype import DtypeVar, is_float, numpy_dtype
 from structir.ir.expr import Function, Var
+from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -88,6 +91,7 @@ class _Arguments:
         self.sizes: dict[Sym, int] = {}
         self.rows: dict[RowVar, tuple[int, ...]] = {}
         self.shapes: dict[Var, tuple[int, ...]] = {}
+        self.lengths: dict[tuple[int, ...], list[int]] = {}  # of rows, by the axes before them
 
     def bind(self, infos: list[StructInfo]) -> None:
         """Assigns a size to every symbolic dim of the parameters; sometimes all the same."""
@@ -140,15 +144,30 @@ class _Arguments:
         """Returns the sizes of an axis or of a row variable."""
         if type(axis) is RowVar:
             return self.rows[axis]
-        if type(axis) is Ragged:
-            raise StructIRError(
-                f"parameter {param.name} has a ragged axis, which arrays cannot have"
-            )
         return (self.rng.choice(self.among) if type(axis) is AnySize else self.size(axis, param),)
 
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:
-        """Samples an array."""
-        shape, dtype = self.shape(info, param), info.dtype or "float32"
+        """Samples an array, or a ragged array."""
+        position = ragged_position(info)
+        if position is not None:
+            return self.ragged(info, position, param)
+        return self.array(self.shape(info, param), info, param)
+
+    def ragged(self, info: TensorStructInfo, position: int, param: Var) -> Any:
+        """Samples a ragged array; all with the same number of rows have rows of equal lengths."""
+        axes: Any = info.axes
+        sizes = [[*self.axis(size_in(a), param)] for a in axes[:position]]
+        leading = tuple([size for axis in sizes for size in axis])
+        if position == 0 or ragged_count(info) > 1:
+            raise StructIRError(f"cannot generate a value for parameter {param.name}: {info}")
+        lengths = [self.rng.choice(self.among) for _ in range(prod(leading))]
+        offsets = np.cumsum([0, *self.lengths.setdefault(leading, lengths)])
+        inner = [size for axis in axes[position + 1 :] for size in self.axis(size_in(axis), param)]
+        return RaggedArray(self.array((int(offsets[-1]), *inner), info, param), offsets, leading)
+
+    def array(self, shape: tuple[int, ...], info: TensorStructInfo, param: Var) -> Any:
+        """Samples an array of a shape."""
+        dtype = info.dtype or "float32"
         if self.draw is not None:
             return self.draw(shape, dtype, param)
         if is_float(dtype):

@@ -51,6 +51,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
+lowering = lazy_module("structir.ragged.module")  # of ragged tensors
 
 RECURSION_LIMIT = 100_000  # nested sequences; infinite recursion reaches it within seconds
 
@@ -92,6 +93,12 @@ def _location(expr: Expr) -> str:
     return "" if expr.span is None else f" at {expr.span}"
 
 
+def _runnable(module: IRModule) -> IRModule:
+    """Returns a module without ops on ragged tensors."""
+    runnable: IRModule = lowering.lowered(module)
+    return runnable
+
+
 Boundary = tuple[str, list[tuple[Any, str]], str]
 
 
@@ -99,7 +106,7 @@ Boundary = tuple[str, list[tuple[Any, str]], str]
 class Interpreter:
     """Runs the functions of one module."""
 
-    module: IRModule
+    module: IRModule = attrs.field(converter=_runnable)
     assumptions: dict[int, tuple[Any, ...]] = attrs.field(
         factory=dict, init=False
     )  # by the id of the call
@@ -383,13 +390,18 @@ def _known_dims(info: Any) -> list[Any]:
     return list(info.dims) if has_dims else []
 
 
+RUN_TIME_CODES = ("E0310",)  # of errors that are found only when a call is evaluated
+
+
 def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
     """Applies an op to values."""
     try:
         return definition.reference(call, args)
     except DiagnosticError as error:
         where = f" at {call.span}" if call.span is not None else ""
-        raise ShapeMismatchError(f"at run time{where}: {error}") from error
+        code = error.diagnostics[0].code
+        code = code if code in RUN_TIME_CODES else ""
+        raise ShapeMismatchError(f"at run time{where}: {error}", code=code) from error
 
 
 def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:

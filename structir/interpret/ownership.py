@@ -16,6 +16,7 @@ from structir.analysis.donation import donated_of
 from structir.errors import ShapeMismatchError
 from structir.interpret.scope import Closure, Value
 from structir.ir.expr import Function, Var
+from structir.ir.ragged_array import RaggedArray
 
 Copy = Callable[[Any], Any]
 
@@ -100,6 +101,8 @@ def copied(value: Value) -> Value:
     """Returns a value with a copy of each array."""
     if isinstance(value, np.ndarray):
         return np.array(value)
+    if type(value) is RaggedArray:
+        return value.with_values(np.array(value.values))
     return tuple([copied(item) for item in value]) if isinstance(value, tuple) else value
 
 
@@ -110,6 +113,9 @@ def _owned(value: Value, existing: list[Any], copy: Copy) -> Value:
         return result
     if isinstance(value, tuple):
         return tuple([_owned(item, existing, copy) for item in value])
+    if type(value) is RaggedArray:
+        values = _owned(value.values, existing, copy)
+        return value if values is value.values else value.with_values(values)
     if isinstance(value, Closure):  # every call reads the captured arrays again
         inner = value.call
         return attrs.evolve(value, call=lambda me, args: copied(inner(value, args)))
@@ -137,4 +143,4 @@ def _arrays(value: Any) -> list[Any]:
         value = list(value.values())
     if isinstance(value, tuple | list):
         return [array for item in value for array in _arrays(item)]
-    return [value]
+    return [value.values] if type(value) is RaggedArray else [value]

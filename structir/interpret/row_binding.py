@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from structir.errors import ShapeMismatchError
-from structir.ir.axes import Axes, Ragged, RowVar, rows_in, size_in
+from structir.ir.axes import Axes, RowVar, rows_in, size_in
 from structir.ir.dims import Dim, Poly
 
 ShapeWithRows = tuple[Axes, tuple[int, ...], str]
@@ -81,6 +81,4 @@ def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
 def _equations_of(axis: Any, size: Any, where: str) -> list[AxisEquation]:
     if type(axis) is int or type(axis) is Poly:
         return [AxisEquation(axis, size if type(size) is Poly else int(size), where)]
-    if type(axis) is Ragged:
-        raise mismatch(where, "a ragged axis", f"an array axis of size {size}")
     return []

@@ -15,6 +15,7 @@ from structir.interpret.out_of_memory import within_memory
 from structir.ir import dims
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, Var
+from structir.ir.row_sizes import bind_row_sizes
 
 Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a string, a function
 
@@ -92,6 +93,9 @@ class Activation:
             size = self.sizes[symbol]
             return size if type(size) is dims.Poly else int(size)
         unknown = [s.name for s in dims.syms(dim) if s not in self.sizes]
+        if unknown:
+            bind_row_sizes(dims.syms(dim), self.sizes)
+            unknown = [s.name for s in dims.syms(dim) if s not in self.sizes]
         if unknown:
             raise StructIRError(
                 f"cannot evaluate the size {dims.text(dim)}: unbound {', '.join(sorted(unknown))}"

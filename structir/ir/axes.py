@@ -10,7 +10,7 @@ import attrs
 
 from structir.ir.display_names import display_name
 from structir.ir.node import Node
-from structir.ir.polynomial import Dim, Poly
+from structir.ir.polynomial import Dim, Poly, Sym
 
 _ORDERS = count()
 
@@ -18,10 +18,11 @@ _ORDERS = count()
 class RowVar:
     """A row variable: a sequence of axes of unknown length. It equals only itself."""
 
-    __slots__ = ("name", "order")
+    __slots__ = ("name", "order", "sizes")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.sizes: dict[str, Sym] = {}  # `elements(*s)` and `rank(*s)`, created on first use
         self.order = next(_ORDERS)
 
     def __repr__(self) -> str:

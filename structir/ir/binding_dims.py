@@ -9,6 +9,7 @@ from structir.ir.axes import RowVar, size_in
 from structir.ir.dims import Poly, Sym, as_dim, as_sym
 from structir.ir.dims import sym as new_sym
 from structir.ir.dtype import DtypeVar, is_dtype_var
+from structir.ir.row_sizes import sizes_of_rows
 from structir.ir.struct_info import FuncStructInfo, StructInfo, field_kinds
 
 
@@ -52,8 +53,12 @@ def _alone_in_axes(axes: Any) -> list[Any]:
 
 
 def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Any]:
-    """Returns the symbolic, row and dtype variables that these parameters bind."""
-    return frozenset(standing_alone(infos))
+    """Returns the symbolic, row and dtype variables that these parameters bind.
+
+    A row variable binds its number of elements and its rank.
+    """
+    variables = standing_alone(infos)
+    return frozenset([*variables, *sizes_of_rows(variables)])
 
 
 def own_dims(function: FuncStructInfo) -> frozenset[Any]:

@@ -29,6 +29,7 @@ from structir.ir.kernel import Kernel, Local
 from structir.ir.module import IRModule
 from structir.ir.node import Node, field_names
 from structir.ir.op import Op
+from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 
 
@@ -266,6 +267,10 @@ class _LinearForm:
         self.info(value.struct_info)
 
     def sym(self, value: Sym | RowVar | DtypeVar) -> None:
+        of_row = row_size_of(value) if type(value) is Sym else None
+        if of_row is not None:
+            self.tokens.append(of_row[0])
+            value = of_row[1]
         self.tokens.append(self.number(value)[0])
 
 

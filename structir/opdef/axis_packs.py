@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import attrs
+
 from structir.opdef.index_expr import IndexExtent, IndexVar
 from structir.opdef.notation import AxisIndex, OperandAccess
 from structir.opdef.pack_systems import RankEquation, determined_ranks
@@ -12,6 +14,15 @@ Ranks = dict[str, int | None]
 
 
 Fact = tuple[str, "int | None", "int | None"]  # a note, its operand, and its axis
+
+
+@attrs.frozen
+class Excerpt:
+    """The part of a string argument with an error: columns `start` to `end` of `text`."""
+
+    text: str
+    start: int
+    end: int
 
 
 class InvalidCall(Exception):
@@ -23,8 +34,10 @@ class InvalidCall(Exception):
         facts: tuple[Fact, ...] = (),
         hint: str | None = None,
         code: str = "",
+        excerpt: Excerpt | None = None,
     ) -> None:
         super().__init__(message)
+        self.excerpt = excerpt
         self.message = message
         self.facts = facts
         self.hint = hint

@@ -247,8 +247,6 @@ class _SchemeBuilder:
             if size == reduce(add, parts):
                 size = fresh()
                 self.constraints.append(Sum(size, parts))
-        if entry.index == IntLiteral(0) and not result and isinstance(entry.size, IndexExtent):
-            self.constraints.append(DimEq(size, 1))  # only element 0 is read
         return size
 
     def _join_loose(self) -> None:

@@ -120,8 +120,9 @@ class Declaration:
         return self._hook("as_written", hook)
 
     def with_result(self, hook: Hook) -> Hook:
-        """Attaches a function of a call and the inferred StructInfo of its result, which returns
-        the call with what only the result determines as an attribute, or None."""
+        """Attaches a function of a call, the inferred StructInfo of its result, and whether row
+        variables were replaced by axes. It returns the call with what only the result determines as
+        an attribute, or None."""
         return self._hook("with_result", hook)
 
     def gradient(self, hook: Hook) -> Hook:
@@ -166,6 +167,11 @@ class Declaration:
         hook returns None where it does not apply.
         """
         return self._hook("counted", hook)
+
+    def row(self, hook: Hook) -> Hook:
+        """Attaches the computation of one row, for an op on the rows of a ragged tensor: a function
+        of the values of rows of one length, and of the axis along them."""
+        return self._hook("row", hook)
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""

@@ -85,7 +85,9 @@ def _member(access: OperandAccess, k: int, starred: set[str]) -> OperandAccess:
 def _with_joins(access: OperandAccess, count: int) -> OperandAccess:
     entries = tuple(
         [
-            concatenated_axis(pack_index_vars(e.starred, count)) if e.starred else e
+            attrs.evolve(concatenated_axis(pack_index_vars(e.starred, count)), listed=True)
+            if e.starred
+            else e
             for e in access.entries
         ]
     )

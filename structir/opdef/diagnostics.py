@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from structir.errors import Diagnostic, Note, Span
 from structir.ir.expr import Expr, Tuple, Var
-from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.axis_packs import Excerpt, InvalidCall
 from structir.opdef.notation import IndexSignature
 from structir.opdef.parameters import OpSignature
 from structir.opdef.resolution import ResolvedCall
+
+
+def excerpt_span(excerpt: Excerpt, span: Span | None) -> Span | None:
+    """Returns the location of a part of a string literal in a call; None where it is unclear."""
+    if span is None or span.line != span.end_line:
+        return None
+    line = span.source.line(span.line)
+    code = line[span.column : span.end_column]
+    positions = [m.start() + 1 for quote in "'\"" for m in _literals(code, quote, excerpt.text)]
+    if len(positions) != 1:
+        return None
+    column = span.column + positions[0]
+    start, end = column + excerpt.start, column + max(excerpt.end, excerpt.start + 1)
+    return Span(span.source, span.line, start, span.line, end)
+
+
+def _literals(code: str, quote: str, text: str) -> Iterator[re.Match[str]]:
+    return re.finditer(re.escape(f"{quote}{text}{quote}"), code)
+
 
 CALL_FORM = ("E0106", "E0305", "E0308")  # codes whose default hint is the signature of the op
 ARGUMENT = "{arg}"  # placeholder in a hint: the argument of the last fact
@@ -30,6 +52,11 @@ def call_diagnostic(
         notes += [_operand_note(name, arg) for name, arg in zip(names, args, strict=False)]
     if resolved is not None:
         notes.append(Note(f"index signature: {signature_text(resolved.index_signature)}"))
+    if error.excerpt is not None:
+        located = excerpt_span(error.excerpt, span)
+        column = f"at column {error.excerpt.start + 1} of {error.excerpt.text!r}"
+        notes = [Note(column, located)]
+        span = located or span
     hint = _hint(error, args, resolved)
     if hint is None and error.code in CALL_FORM:
         hint = signature.hint

@@ -44,6 +44,8 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
     results = _results(resolved, loops, _dtypes(definition.deduce(call)))
     if operands is None or results is None:
         return None
+    if not all(_has_extents(tensor, loops) for tensor in (*operands, *results)):
+        return None
     tracer = BodyTracer(definition, resolved, loops, operands)
     monoid = resolved.attributes.get(definition.reduce or "", definition.reduce)
     builder = SpecBuilder(
@@ -57,6 +59,15 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
         return None
     _check_extents(definition, spec, call)
     return spec
+
+
+def _has_extents(tensor: CallTensor, loops: LoopIndices) -> bool:
+    """Returns whether the extents of all index variables of an access are known."""
+    names = [name for entry in tensor.entries for name in entry.join]
+    indices = [entry.index for entry in tensor.entries if entry.index is not None]
+    leaves = [leaf for index in indices for leaf in index_expr.leaves(index)]
+    names += [leaf.name for leaf in leaves if isinstance(leaf, index_expr.IndexVar)]
+    return loops.extents.keys() >= set(names)
 
 
 def _check_extents(definition: SignatureOpDefinition, spec: IndexSpec, call: Call) -> None:

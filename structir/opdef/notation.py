@@ -94,6 +94,7 @@ class AxisIndex:
     whole: bool = False  # [i]: the body operates on the whole axis
     join: tuple[str, ...] = ()  # join(a, b): the concatenated index variables
     starred: str | None = None  # join(*i): an index variable per list member
+    listed: bool = False  # a join with an index variable per list member
 
     @property
     def index_var(self) -> str | None:

@@ -57,7 +57,7 @@ class OpaqueDefinition:
             raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
         values = bound.arguments
         arguments = [values.pop(name) for name in self.argument_names if name in values]
-        operands = tuple([_as_tuple(value) for value in arguments])
+        operands = tuple([as_operand(value) for value in arguments])
         for operand in operands:
             if not isinstance(operand, Expr):
                 message = f"expected an expression of the program as operand, found {operand!r}"
@@ -91,11 +91,11 @@ class OpaqueDefinition:
         """Returns None: the op has no decomposition."""
 
 
-def _as_tuple(value: Any) -> Any:
+def as_operand(value: Any) -> Any:
     """Returns a list of expressions, also nested, as a `Tuple`, and other values unchanged."""
     if not isinstance(value, tuple | list):
         return value
-    fields = tuple(map(_as_tuple, value))
+    fields = tuple(map(as_operand, value))
     return Tuple(fields) if all(isinstance(field, Expr) for field in fields) else value
 
 

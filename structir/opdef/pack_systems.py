@@ -21,7 +21,7 @@ def determined_ranks(equations: Sequence[RankEquation]) -> dict[str, int] | None
     The search ends as soon as two solutions differ in every pack.
     """
     packs = tuple(dict.fromkeys(pack for equation in equations for pack in equation.packs))
-    solutions = _solutions(equations, packs)
+    solutions = rank_solutions(equations, packs)
     common = next(solutions, None)
     if common is None:
         return None
@@ -32,7 +32,7 @@ def determined_ranks(equations: Sequence[RankEquation]) -> dict[str, int] | None
     return common
 
 
-def _solutions(
+def rank_solutions(
     equations: Sequence[RankEquation], packs: tuple[str, ...]
 ) -> Iterator[dict[str, int]]:
     """Yields every assignment of non-negative ranks that satisfies the equations."""
@@ -43,7 +43,7 @@ def _solutions(
     pack, *others = packs
     for rank in _possible(equations, pack):
         reduced = [_substitute(equation, pack, rank) for equation in equations]
-        for solution in _solutions(reduced, tuple(others)):
+        for solution in rank_solutions(reduced, tuple(others)):
             yield {pack: rank, **solution}
 
 

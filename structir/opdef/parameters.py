@@ -13,6 +13,7 @@ from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
 from structir.ir.masked import unmasked
+from structir.ir.op import find_op
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import AttributeKind, InvalidAttribute, Operands, kind_of
@@ -24,6 +25,7 @@ np = lazy_module("numpy")
 OMITTED = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
+CONSTANT_LIKE = "constant_like"  # the op of a scalar in the dtype of an operand
 INDICES = "indices"  # the operand of indices: a literal is int64 for operands of any dtype
 
 
@@ -262,11 +264,31 @@ def _as_operand(
         return value
     if isinstance(value, bool | int | float):
         others = {} if parameter.name == INDICES else values
+        like = _operand_of_variable(others)
+        if like is not None:
+            return like_operand(value, like, span)
         return _scalar(signature, parameter, value, _scalar_dtype(value, others), span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(unmasked(value)))
     message = f"{parameter.name}: expected a tensor, found {value!r}"
     raise StructInfoError(signature.diagnostic(message, span).coded("E0305"))
+
+
+def _operand_of_variable(values: Mapping[str, Any]) -> Expr | None:
+    """Returns the operand with a dtype variable beside which a number has its dtype, or None."""
+    for operand in values.values():
+        info = operand.struct_info if isinstance(operand, Expr) else None
+        if isinstance(info, TensorStructInfo) and info.dtype_var is not None:
+            return operand  # type: ignore[no-any-return]
+    return None
+
+
+def like_operand(value: bool | int | float, operand: Expr, span: Span | None) -> Expr:
+    """Returns a number in the dtype of an operand, whose dtype is a variable."""
+    op = find_op(CONSTANT_LIKE)
+    assert op is not None
+    call: Expr = op.definition.bind((operand,), {"value": value}, span)
+    return call
 
 
 def _scalar(

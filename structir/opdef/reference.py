@@ -32,6 +32,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.opdef import deduction
 from structir.opdef.diagnostics import signature_text
+from structir.opdef.index_expr import IndexExtent, IndexVar, leaves
 from structir.opdef.parameters import OMITTED
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
@@ -137,6 +138,7 @@ def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) 
     spec = definition.index_spec(call)
     if spec is None or not (spec.computes or spec.whole):
         _check_pack_ranks(definition, call)
+        _check_sizes(definition, call)
         message = "no implementation: expected a scalar body, a decomposition or a reference"
         hint = f"attach a NumPy function: `@{definition.name}.reference`"
         raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
@@ -158,6 +160,22 @@ def _check_pack_ranks(definition: SignatureOpDefinition, call: Call) -> None:
         hint = f"write the axes of `{pack}` as index variables: `{pack[1:]}1 {pack[1:]}2`"
         diagnostic = Diagnostic(message, None, definition.name, hint=hint, code="E0304")
         raise StructInfoError(diagnostic.note(note))
+
+
+def _check_sizes(definition: SignatureOpDefinition, call: Call) -> None:
+    """Raises where the sizes of the operands leave the extent of an index variable open."""
+    resolved = definition.resolve(call)
+    entries = [e for axes in (*resolved.operands, *resolved.results) for e in axes or ()]
+    parts = [part for e in entries for part in (e.index, e.size) if part is not None]
+    variables = [leaf for part in parts for leaf in leaves(part)]
+    names = dict.fromkeys(v.name for v in variables if isinstance(v, IndexExtent | IndexVar))
+    unknown = [name for name in names if name not in resolved.extents]
+    open_size = definition.hooks.get("open_size")
+    if unknown and open_size is not None:
+        message = f"undetermined size: expected one size for {unknown[0]}, found several"
+        note = f"index signature: {signature_text(resolved.index_signature)}"
+        diagnostic = Diagnostic(message, None, definition.name, hint=open_size(call, unknown[0]))
+        raise StructInfoError(diagnostic.coded("E0310").note(note))
 
 
 def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:

@@ -24,10 +24,10 @@ from structir.opdef.index_expr import (
     evaluate,
     leaves,
 )
+from structir.opdef.located_extents import Location, located_extents
 from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition
 from structir.opdef.shape_plan import Dims, ExpandedAxes, ShapePlan, SizeEquation
 
-Location = tuple[int | None, int | None]  # operand and axis of a dim; None for an attribute
 BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
 
 
@@ -493,6 +493,7 @@ class _ShapeSolver:
             raise InvalidCall(
                 f"size mismatch: expected `{condition.text}`, "
                 f"found {dims.text(lhs)} and {dims.text(rhs)}",
+                located_extents(condition, self.extents, self.origin, self.dim_text),
                 code="E0306",
             )
         if outcome != 1:

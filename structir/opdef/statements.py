@@ -46,11 +46,12 @@ class JoinChoice:
     """A choice of one index variable from each join; each choice is one statement."""
 
     chosen: JoinSelection = attrs.Factory(dict)
+    listed: bool = False  # the only join has an index variable per list member
 
     @property
     def number(self) -> int | None:
-        """Returns the chosen list member if there is one join, else None."""
-        return next(iter(self.chosen.values())) if len(self.chosen) == 1 else None
+        """Returns the chosen list member if the members are joined, else None."""
+        return next(iter(self.chosen.values())) if self.listed else None
 
     @cached_property
     def chosen_vars(self) -> frozenset[str]:
@@ -65,6 +66,19 @@ class JoinChoice:
 
 class NotOneLoopNest(Exception):
     """The results of an index signature are not computed by one loop nest."""
+
+
+def _with_shared_writes(statements: list[Statement | None]) -> list[Statement | None]:
+    """Returns statements that all combine values where one shares elements with another."""
+    nonempty = [statement for statement in statements if statement is not None]
+    if len(nonempty) < 2 or all(write.unique for s in nonempty for write in s.writes):
+        return statements
+    return [
+        None
+        if s is None
+        else attrs.evolve(s, writes=tuple([attrs.evolve(w, unique=False) for w in s.writes]))
+        for s in statements
+    ]
 
 
 Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | None, ...]"]
@@ -89,7 +103,7 @@ class SpecBuilder:
 
     def spec(self, fill: Any = 0) -> IndexSpec:
         """Builds the spec."""
-        statements = [self.statement(choice) for choice in self.choices()]
+        statements = _with_shared_writes([self.statement(choice) for choice in self.choices()])
         return IndexSpec(
             tuple([OperandInfo(t.name, t.path, t.dims, t.dtype) for t in self.operands]),
             tuple([ResultInfo(t.name, t.dims, t.dtype) for t in self.results]),
@@ -111,15 +125,17 @@ class SpecBuilder:
     def choices(self) -> Iterator[JoinChoice]:
         """Yields the choices of joined index variables; one empty choice without joins."""
         tensors = (*self.operands, *self.results)
-        groups = list(dict.fromkeys(e.join for t in tensors for e in t.entries if e.join))
+        joined = [e for t in tensors for e in t.entries if e.join]
+        groups = list(dict.fromkeys(e.join for e in joined))
+        listed = len(groups) == 1 and joined[0].listed
         for numbers in itertools.product(*[range(len(group)) for group in groups]):
-            yield JoinChoice(dict(zip(groups, numbers, strict=True)))
+            yield JoinChoice(dict(zip(groups, numbers, strict=True)), listed)
 
     def statement(self, choice: JoinChoice) -> Statement | None:
         """Returns the statement of a choice, or None if only the fill remains."""
         operands = [t for t in self.operands if self._belongs(t, choice)]
         results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, choice)]
-        if choice.chosen_vars and not self._is_read(operands, choice):
+        if choice.chosen_vars and not (results and self._is_read(operands, choice)):
             return None
         tensors_read = [t for t in operands if t.name != self.base]
         values = self.values(choice, tensors_read, len(results))
@@ -175,7 +191,8 @@ class SpecBuilder:
     def _is_read(self, operands: list[CallTensor], choice: JoinChoice) -> bool:
         """Returns whether operands have the chosen index variables, or a list member is read."""
         used = {s.name for t in operands for s in self._uses(t.entries, choice)}
-        return any(t.member is not None for t in operands) or choice.chosen_vars <= used
+        has_member = choice.listed and any(t.member is not None for t in operands)
+        return has_member or choice.chosen_vars <= used
 
     def _whole_indices(self, tensor: CallTensor) -> list[Sym]:
         indices = [e.index for e in tensor.entries if e.whole]
@@ -204,7 +221,15 @@ class SpecBuilder:
     ) -> Write:
         entries = self._entries(tensor, choice)
         indices = list(self._uses(tensor.entries, choice))
-        return Write(result, entries, value, self.loops.injective(entries, indices))
+        unique = self.loops.injective(entries, indices) and self._is_separate(tensor, choice)
+        return Write(result, entries, value, unique)
+
+    def _is_separate(self, tensor: CallTensor, choice: JoinChoice) -> bool:
+        """Returns whether the statements of other choices write other elements of a result."""
+        names = {symbol.name for symbol in self._uses(tensor.entries, choice)}
+        return choice.listed or all(
+            group[position] in names for group, position in choice.chosen.items()
+        )
 
     def _needed(
         self, reads: list[Read], writes: list[Write], choice: JoinChoice

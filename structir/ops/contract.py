@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from functools import reduce
-from itertools import chain, count
-from operator import mul
-from typing import Any
+from operator import add, mul
+from typing import Any, NoReturn
 
 from structir.ir.expr import Call, Expr
-from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
+from structir.lazy import lazy_module
 from structir.opdef.attributes import DType, Operands
+from structir.opdef.axis_packs import Excerpt, InvalidCall
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
-from structir.opdef.index_vars import access_text, where_text
-from structir.opdef.pack_systems import RankEquation, determined_ranks
+from structir.opdef.index_vars import access_text
 from structir.ops.elementwise import astype
 from structir.ops.layout import permute_dims
 from structir.projections.scalar_expr import ScalarExpr
 
-WORD = re.compile(r"[A-Za-z_]\w*")
+ocannl = lazy_module("structir.opdef.ocannl_subscripts")
+subscripts = lazy_module("structir.opdef.subscripts")
+subscript_signature = lazy_module("structir.opdef.subscript_signature")
+einsum_results = lazy_module("structir.opdef.subscript_results")
 
 
 def matmul_signature(call: CallView) -> str:
@@ -84,20 +85,44 @@ def grouped_matmul(lhs: ScalarExpr, rhs: ScalarExpr, groups: ScalarExpr) -> Scal
 def einsum_signature(call: CallView) -> str | ResolvedSignature:
     """Translates Einstein subscripts to an index signature; `...` is a broadcasting axis pack.
 
-    Subscripts with axis packs name axes by words: `*s m k; *s k n -> *s m n`. There, a number in an
-    operand is an axis of this size, which is summed.
+    Subscripts with `;`, row variables, numbers or expressions name axes by words, as in
+    `*s m k; *s k n -> *s m n`; with `=>` they are a specification of OCANNL.
     """
-    if set(call["subscripts"]) & set(";*~"):
-        return _named_axes_signature(call)
-    inputs, arrow, output = call["subscripts"].replace(" ", "").partition("->")
+    text, count = call["subscripts"], len(call.info("operands"))
+    if subscripts.names_axes(text):
+        try:
+            parsed = einsum_results.parsed_subscripts(text, count)
+            signature: ResolvedSignature = subscript_signature.signature_of_subscripts(
+                parsed, "operands"
+            )
+        except subscripts.SubscriptError as error:
+            _reject_subscripts(call, error.message, error.start, error.end, error.hint)
+        return signature
+    return _letters_signature(call, text, count)
+
+
+def _reject_subscripts(
+    call: CallView, message: str, start: int, end: int, hint: str | None
+) -> NoReturn:
+    excerpt = Excerpt(call["subscripts"], start, end)
+    raise InvalidCall(f"subscripts: {message}", (), hint, "E0309", excerpt)
+
+
+def _letters_signature(call: CallView, text: str, count: int) -> str:
+    """Returns the signature of `ij,jk->ik`."""
+    inputs, arrow, output = text.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    operands = call.info("operands")
-    if len(terms) != len(operands):
-        call.reject(f"subscripts: expected {len(operands)} operand terms, found {len(terms)}")
+    if len(terms) != count:
+        message = f"expected {count} operand term{'s' * (count != 1)}, found {len(terms)}"
+        hint = f"write {count} terms, separated by `,`"
+        end = text.find("->") if arrow else len(text)
+        _reject_subscripts(call, message, 0, max(end, 1), hint)
     labels = set(inputs) - set(".,")
     if not all(c.isalpha() for c in labels) or not set(output) - {"."} <= labels:
-        text = call["subscripts"]
-        call.reject(f"subscripts: expected terms such as 'ij,jk->ik', found {text!r}")
+        start = _first_unknown(text, labels)
+        message = f"expected terms such as 'ij,jk->ik', found {text!r}"
+        hint = "use one letter per axis, and letters of the operands in the result: `ij,jk->ik`"
+        _reject_subscripts(call, message, start, start + 1, hint)
     if not arrow:
         once = sorted(c for c in labels if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
@@ -111,54 +136,15 @@ def einsum_signature(call: CallView) -> str | ResolvedSignature:
     return f"{', '.join(reads)} -> {access_text('out', out)}"
 
 
-def _named_axes_signature(call: CallView) -> ResolvedSignature:
-    inputs, arrow, output = call["subscripts"].partition("->")
-    terms = inputs.split(";")
-    if not arrow:
-        text = call["subscripts"]
-        call.reject(f"subscripts: expected `->` with axis packs, found {text!r}")
-    if len(terms) != len(call.info("operands")):
-        count = len(call.info("operands"))
-        call.reject(f"subscripts: expected {count} operand terms, found {len(terms)}")
-    axis_names = {word for term in terms for word in WORD.findall(term)}
-    if not axis_names >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
-        call.reject(f"subscripts: expected result axes of the operands, found {output.strip()!r}")
-    words = [term.split() for term in terms]
-    numbers = [(k, n) for k, term in enumerate(words) for n, w in enumerate(term) if w.isdecimal()]
-    summed = dict(zip(numbers, _unused_names(axis_names), strict=False))
-    reads = [
-        access_text(
-            f"operands_{k}",
-            [_axis_access(call, word, summed.get((k, n), "")) for n, word in enumerate(term)],
-        )
-        for k, term in enumerate(words)
-    ]
-    sizes = [f"{name} == {words[k][n]}" for (k, n), name in summed.items()]
-    signature = f"{', '.join(reads)} -> {access_text('out', output.split())}"
-    return ResolvedSignature(signature, where_text(sizes))
-
-
-def _unused_names(axis_names: set[str]) -> Iterator[str]:
-    """Yields `i`, `j`, ..., `z`, `i1`, `j1`, ... without the names of axes in the subscripts."""
-    suffixes = chain([""], map(str, count(1)))
-    names = (letter + suffix for suffix in suffixes for letter in "ijklmnopqrstuvwxyz")
-    return (name for name in names if name not in axis_names)
-
-
-def _is_axis(word: str) -> bool:
-    return word.lstrip("*~").isidentifier()
-
-
-def _axis_access(call: CallView, word: str, variable: str) -> str:
-    """Returns the index expression of an axis: a pack, a variable, a multiple, or a number."""
-    if _is_axis(word):
-        return word
-    if word.isdecimal():
-        return f"{variable} : {word}"
-    factor, times, name = word.partition("*")
-    if not times or not factor.isdecimal() or not name.isidentifier():
-        call.reject(f"subscripts: expected an axis such as `k`, `2*k` or `3`, found {word!r}")
-    return f"{word} : {word}"
+def _first_unknown(text: str, labels: Collection[str]) -> int:
+    """Returns the column of the first character that is no letter, or no letter of an operand."""
+    arrow = text.find("->")
+    for column, char in enumerate(text):
+        in_result = 0 <= arrow + 1 < column
+        is_mark = char in " .," or arrow <= column <= arrow + 1
+        if not is_mark and (not char.isalpha() or (in_result and char not in labels)):
+            return column
+    return 0
 
 
 def _symbols(term: str) -> str:
@@ -172,43 +158,43 @@ def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
     return product
 
 
+@op(einsum_signature, reduce="max")
+def tropical(operands: Operands, subscripts: str) -> ScalarExpr:
+    """Computes the maximum of sums for the subscripts of `einsum`: `2*i+k; k -> i`.
+
+    With one operand it is the maximum over the axes that the result does not have.
+    """
+    total: ScalarExpr = reduce(add, operands)
+    return total
+
+
+@tropical.with_result
 @einsum.with_result
-def _(call: Call, result: TensorStructInfo) -> Call | None:
-    """Returns the call with axes for packs whose ranks the operands leave open: `*o` is `o1 o2`."""
-    inputs, arrow, output = call.attrs["subscripts"].partition("->")
-    terms = [term.split() for term in (*inputs.split(";"), output)]
-    infos = [*[field.struct_info for field in getattr(call.args[0], "fields", ())], result]
-    ranks = [info.ndim for info in infos if getattr(info, "ndim", None) is not None]
-    if not arrow or "~" in call.attrs["subscripts"] or len(ranks) != len(terms):
+def _(call: Call, result: TensorStructInfo, of_form: bool) -> Call | None:
+    """Returns the call with the axes of packs and the sizes that only the result determines."""
+    if not subscripts.names_axes(call.attrs["subscripts"]):
         return None
-    equations = [_rank_equation(term, rank) for term, rank in zip(terms, ranks, strict=True)]
-    packs = {pack for equation in equations for pack in equation.packs}
-    known, all_known = determined_ranks(equations[:-1]), determined_ranks(equations)
-    if known is None or all_known is None or known.keys() >= packs or all_known.keys() < packs:
-        return None
-    taken = set(WORD.findall(inputs))
-    axes = {pack: _axes_of_pack(pack, rank, taken - {pack}) for pack, rank in all_known.items()}
-    written = [" ".join([axes.get(w[1:], w) if w[0] == "*" else w for w in term]) for term in terms]
-    subscripts = f"{'; '.join(written[:-1])} -> {written[-1]}"
-    return replace(call, attrs={**call.attrs, "subscripts": subscripts})
+    completed: Call | None = einsum_results.with_result(call, result, of_form)
+    return completed
 
 
-def _rank_equation(term: Sequence[str], rank: int) -> RankEquation:
-    packs = tuple([word[1:] for word in term if word.startswith("*")])
-    return RankEquation(packs, rank - len(term) + len(packs))
+def _open_size_hint(call: Call, name: str) -> str:
+    """Returns the edit that determines the size of an index variable."""
+    text = call.attrs["subscripts"]
+    if ocannl.ARROW in text:
+        return "annotate the result and infer the module: `structir.infer(module)`"
+    condition = f"where {name} == 1" if subscripts.WHERE not in text else f", {name} == 1"
+    written = f"{text} {condition}".replace(" ,", ",")
+    return f"state the size, such as 1: {written!r}, or annotate the result and infer the module"
 
 
-def _axes_of_pack(pack: str, rank: int, taken: Collection[str]) -> str:
-    """Returns the names of the axes of a pack, separated by spaces."""
-    stem = pack
-    while any(f"{stem}{k + 1}" in taken for k in range(rank)):
-        stem += "_"
-    return " ".join([f"{stem}{k + 1}" for k in range(rank)])
-
+for declaration in (einsum, tropical):
+    declaration.definition.hooks["open_size"] = _open_size_hint
 
 matmul.example(f32[2, 3, 4], f32[4, 5])
 linear.example(f32[2, 3], f32[4, 3], f32[4])
 einsum.example([f32[2, 3], f32[3, 4]], "ij,jk->ik")
 einsum.example([f32[5, 2, 3], f32[5, 3, 4]], "*s m k; *s k n -> *s m n")
+tropical.example([f32[2, 3], f32[3, 4]], "i j; j k -> i k")
 grouped_matmul.example(f32[4, 3], f32[2, 3, 5], i64[4])
 outer.example(f32[2], f32[3])

@@ -61,6 +61,21 @@ def full_like(x: ScalarExpr, fill_value: ScalarExpr, dtype: DType | None = None)
     return fill_value
 
 
+def _constant_like_signature(call: CallView) -> str:
+    """Returns the signature for a float, which only a floating-point dtype has, or an integer."""
+    family = "F" if isinstance(call["value"], float) else "T"
+    return f"x[*s] @ {family} -> out[] @ {family}"
+
+
+@op(_constant_like_signature)
+def constant_like(x: ScalarExpr, *, value: Number) -> ScalarExpr:
+    """Creates a scalar in the dtype of a tensor, of which only the dtype is used."""
+    return scalar_expr.as_scalar_expr(value)
+
+
+constant_like.example(f32[2, 3], value=0.5)
+
+
 def eye_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of `n` rows and `m` columns, by default `n`."""
     return ResolvedSignature(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from structir.ir.expr import Call, Expr
 from structir.opdef.attributes import DType, Number
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32
@@ -218,6 +220,21 @@ def astype(x: ScalarExpr, dtype: DType) -> ScalarExpr:
     return scalar_expr.cast(x, dtype)
 
 
+@op("x[*s] @ T1, like[*r] @ T2 -> y[*s] @ T2", parts=True)
+def astype_like(x: Expr, like: Expr) -> Expr:
+    """Converts the elements to the dtype of another tensor, of which only the dtype is used."""
+    dtype = like.struct_info.dtype
+    return x if dtype is None else astype(x, dtype)
+
+
+@astype_like.gradient
+def _astype_like_gradient(
+    call: Call, result: Expr, cotangent: Expr, emit: Callable[[Expr], Expr]
+) -> list[Expr]:
+    """Returns the cotangent in the dtype of the operand."""
+    return [emit(astype_like(cotangent, call.args[0]))]
+
+
 @op("x[*s] -> y[*s] @ dtype")
 def wrap_param(x: ScalarExpr, dtype: DType = "float32") -> ScalarExpr:
     """Converts a parameter to the dtype of computation."""
@@ -226,7 +243,9 @@ def wrap_param(x: ScalarExpr, dtype: DType = "float32") -> ScalarExpr:
 
 exp.example(f32[3, 7])
 clip.example(f32[2, 3], -0.25, 0.75)
+astype.definition.hooks["like"] = "astype_like"
 astype.example(f32[2, 3], "int64")
+astype_like.example(f32[2, 3], f32[4])
 astype.example(ExactValues("float32", (math.nan, math.inf, -math.inf, 3e9, -3e9, -1.75)), "int32")
 astype.example(ExactValues("float32", (math.nan, math.inf, -0.5, 255.5, 300.0, -1.75)), "uint8")
 acosh.example(ExactValues("float32", (1.25, 2.0, 7.5)))

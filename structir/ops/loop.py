@@ -10,6 +10,7 @@ import attrs
 from structir.analysis.axes import axes_of, tensor
 from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.lattice import FAIL_L0, base_check
+from structir.analysis.loop_view import LoopView, Sliced
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.axes import RowVar
 from structir.ir.dims import equal, sym
@@ -153,7 +154,7 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
         message = f"scan: x: expected axes 0 of one size, found {sorted(lengths)}"
         raise ShapeMismatchError(message)
     if 0 in lengths:
-        raise ShapeMismatchError("scan: axis 0 of x: expected at least 1 slice, found 0")
+        return (*states, *_empty_outputs(cell, states, scanned, captured))
     loop_results = at_once(cell, LoopSpec(lengths.pop(), None, states, scanned, captured))
     if loop_results is not None:
         return (*loop_results[0], *loop_results[1])
@@ -165,13 +166,30 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
     return (*states, *[np.stack(outputs) for outputs in zip(*steps, strict=True)])
 
 
-def _loop(call: Call) -> tuple[Expr, int]:
-    """Returns the body of a loop and its number of states, for the solver."""
-    states = call.args[1].struct_info
-    return call.args[0], len(states.fields) if isinstance(states, TupleStructInfo) else 0
+def _empty_outputs(cell: Any, states: Any, scanned: Any, captured: Any) -> list[Any]:
+    """Returns the outputs of no steps, with the shapes of those of a step on zeros."""
+    slices = [np.zeros(each.shape[1:], each.dtype) for each in scanned]
+    outputs = cell(*states, *slices, *captured)[len(states) :]
+    return [np.zeros((0, *output.shape), output.dtype) for output in outputs]
 
 
-scan.definition.hooks["loop"] = _loop  # type: ignore[attr-defined]
+def _view(call: Call) -> LoopView:
+    """Returns the operands of each parameter: states, slices of tensors, captured values."""
+    states, x = _members(call, 1), _members(call, 2)
+    slices = [Sliced(path, (0,)) for path in x]
+    captured = [Sliced(path) for path in (_members(call, 3) if len(call.args) > 3 else [])]
+    return LoopView(call.args[0], (*map(Sliced, states), *slices, *captured), len(states))
+
+
+def _members(call: Call, index: int) -> list[tuple[int, ...]]:
+    """Returns the paths of the fields of a tuple operand, or that of another operand."""
+    info = call.args[index].struct_info
+    if not isinstance(info, TupleStructInfo):
+        return [(index,)]
+    return [(index, k) for k in range(len(info.fields))]
+
+
+scan.definition.hooks["loop"] = _view  # type: ignore[attr-defined]
 
 
 # The backward pass recomputes the states before each step, then loops from the last step to the

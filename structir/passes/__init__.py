@@ -34,6 +34,7 @@ _HOMES = {
     "VerifyResults": "manager.verifying",
     "Statistics": "manager.statistics",
     "Proved": "manager.proofs",
+    "SaturationReport": "manager.saturation",
     "Trace": "manager.trace",
 }
 _public, _ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})

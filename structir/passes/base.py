@@ -43,9 +43,16 @@ class Pass:
         lone = as_module(program, f"the pass {self.name}")
         return _context().run(self, lone).functions["main"]  # type: ignore[return-value]
 
-    def with_options(self, **options: Any) -> Pass:
-        """Returns this pass with other options; raises StructIRError for an unknown option."""
+    def with_options(self, *values: Any, **options: Any) -> Pass:
+        """Returns this pass with other options, by name or in the order of the parameters.
+
+        Raises StructIRError for an unknown option.
+        """
         options_by_name = {p.name: p for p in self.parameters()}
+        if len(values) > len(options_by_name):
+            message = f"expected at most {len(options_by_name)} options, found {len(values)}"
+            raise StructIRError(f"{self.name}: {message}", code="E0611")
+        options |= dict(zip(options_by_name, values, strict=False))
         for name, value in options.items():
             if name not in options_by_name:
                 available = ", ".join(options_by_name) or "none"

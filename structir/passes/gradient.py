@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from structir.adjoints.functions import Adjoints
+from structir.batching.combinators import expanded
 from structir.errors import DiagnosticError, StructIRError
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
 from structir.passes.convert_to_dataflow import convert_to_dataflow
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.lambda_lift import lambda_lift
+from structir.passes.lower_ragged import lower_ragged
 
 
 @module_pass(aliases=("grad",), comparable=False)
@@ -31,7 +33,7 @@ def gradient(
     name = f"{function}_adjoint"
     if name in module.functions:
         raise StructIRError(f"gradient: function {name} already exists in the module", code="E0614")
-    lifted = lambda_lift.transform(module)
+    lifted = lambda_lift.transform(lower_ragged.transform(expanded(module)))
     names = parameters.replace(",", " ").split()
     adjoints = Adjoints(lifted)
     try:

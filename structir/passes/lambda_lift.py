@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Set
 from typing import NamedTuple
 
-from structir.analysis.internal_functions import PRIVATE
+from structir.analysis.closures import with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
@@ -26,7 +26,6 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
-from structir.ir.struct_info import ShapeStructInfo
 from structir.passes.base import module_pass
 
 
@@ -57,9 +56,9 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
     while (move := _next_move(function)) is not None:  # it may end the other uses of a closure
         var, closure, captured, sizes = move
         global_name = _fresh(f"{name}_{var.name}", functions)
-        info = _with_params(closure, captured, sizes).struct_info
+        info = with_captured(closure, captured, sizes).struct_info
         callee = _Callee(var, GlobalVar(global_name, info), (*captured, *sizes))
-        functions[global_name] = _with_params(callee.called_in(closure), captured, sizes)
+        functions[global_name] = with_captured(callee.called_in(closure), captured, sizes)
         function = callee.called_in(_without(function, {var}))
     return function
 
@@ -188,19 +187,6 @@ def _result_vars(function: Function) -> list[Var]:
             if inner is not None:
                 results.append(inner.body)
     return [var for result in results for var in free_vars(result)]
-
-
-def _with_params(function: Function, captured: list[Var], sizes: list[ShapeExpr]) -> Function:
-    """Returns the function with more parameters, for captured variables and unbound dims."""
-    params = {var: Var(var.name, var.struct_info, var.span) for var in captured}
-    shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
-    substituted = Substitution(params).function(function)
-    extended = replace(
-        substituted,
-        params=(*substituted.params, *params.values(), *shapes),
-        attrs={**function.attrs, PRIVATE: True},
-    )
-    return Substitution(fresh=True).function(extended)
 
 
 def _fresh(name: str, functions: dict[str, Node]) -> str:

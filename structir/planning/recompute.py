@@ -24,9 +24,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
-from structir.opdef.memo import memoize
-from structir.planning.storage import bytes_of, is_view_call, planned_call
-from structir.projections.spec import IndexSpec
+from structir.planning.storage import bytes_of, is_view_call, planned_call, spec_of
 
 RECOMPUTABLE = frozenset({Call, TupleGetItem, Tuple, Constant})
 MOST_SEGMENTS = 64
@@ -101,7 +99,7 @@ def _is_op_call(value: Any) -> bool:
 
 def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
     """Returns the number of iteration points of a call; without loops, of operand elements."""
-    spec = _spec_of(value)
+    spec = spec_of(value)
     if spec is None:
         infos = [arg.struct_info for arg in getattr(value, "args", ())]
         tensor_infos = [i for i in infos if type(i) is TensorStructInfo and type(i.dims) is tuple]
@@ -126,20 +124,6 @@ def _elements(dims: Any) -> Any:
     for dim in dims:
         count = count * dim
     return count
-
-
-def _spec_of(value: Any) -> IndexSpec | None:
-    if not _is_op_call(value):
-        return None
-    try:
-        spec: IndexSpec | None = memoize(_index_spec, value)
-    except DiagnosticError:  # reported at run time
-        return None
-    return spec
-
-
-def _index_spec(call: Call) -> Any:
-    return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
 
 def marked_plan(items: Sequence[Item]) -> RecomputePlan | None:

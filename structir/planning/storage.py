@@ -96,7 +96,7 @@ class Lifetimes:
         self, binding: Binding, step: int, end: int, last: Mapping[Var, int]
     ) -> StorageBlock | None:
         """Returns the block of a dead operand that the result can overwrite, if any."""
-        spec = _spec_of(binding.value) if self.in_place else None
+        spec = spec_of(binding.value) if self.in_place else None
         if spec is None:
             return None
         call: Any = binding.value
@@ -151,11 +151,12 @@ def syms_of(info: Any) -> frozenset[Sym]:
 
 def is_view_call(call: Call) -> bool:
     """Whether a call returns a view of its operand."""
-    spec = _spec_of(call)
+    spec = spec_of(call)
     return spec is not None and any(is_view(spec, k) for k in range(len(spec.operands)))
 
 
-def _spec_of(value: Any) -> IndexSpec | None:
+def spec_of(value: Any) -> IndexSpec | None:
+    """Returns the loops of a call of an op; None where it has none."""
     if type(value) is not Call or type(value.op) is not Op:
         return None
     try:

@@ -223,9 +223,17 @@ class ExprPrinter:
                 arguments.append(source)
             else:
                 arguments.append(f"{definition.argument_names[position]}={source}")
+        if "curried" in definition.hooks:  # type: ignore[attr-defined]
+            return self.curried_call(op, call, arguments)
         if call.attrs:
             arguments += [f"{name}={attribute(value)}" for name, value in call.attrs.items()]
         return f"R.{op.name}({', '.join(arguments)})"
+
+    def curried_call(self, op: Op, call: Call, arguments: list[str]) -> str:
+        """Prints a call in two steps: the function with the options, then the operands."""
+        options = [f"{name}={literal(value)}" for name, value in call.attrs.items()]
+        first = ", ".join([arguments[0], *options])
+        return f"R.{op.name}({first})({', '.join(arguments[1:])})"
 
     def sizes_or_expr(self, arg: Expr, of_sizes: bool) -> str:
         """Prints an argument; sizes are a bare tuple if the op expects sizes."""

@@ -12,6 +12,7 @@ from structir.ir.dims import sym as new_sym
 from structir.ir.display_names import display_name
 from structir.ir.dtype import MARK, DtypeVar
 from structir.ir.expr import Var
+from structir.ir.row_sizes import row_size_of
 from structir.printer.syntax import RESERVED
 
 _FOREIGN = re.compile(r"\W")
@@ -43,7 +44,11 @@ class NameScope:
         """Returns the name of a symbolic dim."""
         name = self.of.get(sym)
         if name is None:
-            name = self.of[sym] = self._free(display_name(sym))
+            of_row = row_size_of(sym)
+            if of_row is None:
+                name = self.of[sym] = self._free(display_name(sym))
+            else:
+                name = self.of[sym] = f"{of_row[0]}({self.row(of_row[1])})"
             self.twins[sym] = new_sym(name)
         return name
 

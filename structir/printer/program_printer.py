@@ -28,6 +28,7 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.requirements import conditions_of
+from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import OBJECT, StructInfo
 from structir.printer.expr_printer import ExprPrinter, literal
 from structir.printer.kernel_printer import kernel_lines
@@ -124,7 +125,7 @@ class ProgramPrinter(ExprPrinter):
 
     def sym(self, sym: Sym) -> str:
         section = self.section
-        if section is not None:
+        if section is not None and row_size_of(sym) is None:  # a row variable is not declared
             self._owners[sym] = enclosing_both(self._owners.get(sym, section), section)
         return self.names.sym(sym)
 

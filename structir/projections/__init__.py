@@ -4,7 +4,8 @@ from structir.lazy import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    dict.fromkeys(("Program", "program_of"), "structir.projections.program")
+    dict.fromkeys(("LoopAccesses", "accesses"), "structir.projections.loop_accesses")
+    | dict.fromkeys(("Program", "program_of"), "structir.projections.program")
     | dict.fromkeys(("Box", "Region", "region"), "structir.projections.boxes")
     | dict.fromkeys(("Projection", "of_result"), "structir.projections.maps")
     | dict.fromkeys(("neighbours", "sharing"), "structir.projections.cost")

@@ -5,6 +5,8 @@ from structir.projections.boxes import Region as Region
 from structir.projections.boxes import region as region
 from structir.projections.cost import neighbours as neighbours
 from structir.projections.cost import sharing as sharing
+from structir.projections.loop_accesses import LoopAccesses as LoopAccesses
+from structir.projections.loop_accesses import accesses as accesses
 from structir.projections.maps import Projection as Projection
 from structir.projections.maps import of_result as of_result
 from structir.projections.program import Program as Program

@@ -11,10 +11,17 @@ from collections.abc import Callable
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.polynomial import builds, opaque
-from structir.proving.terms import ApplyTerm, LiteralTerm, NonNegative, SizeTerm, Term, substituted
+from structir.proving.terms import (
+    ApplyTerm,
+    LiteralTerm,
+    NonNegative,
+    ScalarTerm,
+    SizeTerm,
+    substituted,
+)
 
 PLACES = [Sym(f"argument{k}") for k in range(32)]
-NUMBERS: dict[Term, int] = {}  # by term, with places for its variables
+NUMBERS: dict[ScalarTerm, int] = {}  # by term, with places for its variables
 ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -28,7 +35,7 @@ def data(*args: Dim) -> Dim:
     return opaque("data", args, (None, None))
 
 
-def as_index(term: Term) -> Dim:
+def as_index(term: ScalarTerm) -> Dim:
     """Returns an integer term as a dim; indices do not overflow."""
     match term:
         case SizeTerm(dim):

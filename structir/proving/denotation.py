@@ -39,7 +39,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.proving.specs import SpecTerms
-from structir.proving.terms import ApplyTerm, SizeTerm, Term, Unknown, dim_key
+from structir.proving.terms import ApplyTerm, ScalarTerm, SizeTerm, Unknown, dim_key
 from structir.proving.values import (
     Index,
     PlainValue,
@@ -242,7 +242,7 @@ class Scope:
         unknown = self._lazily(name, call, args)
 
         def fallback(k: int, exact: TensorValue) -> TensorValue:
-            def element(index: Index) -> Term:
+            def element(index: Index) -> ScalarTerm:
                 try:
                     return exact.at(index)
                 except Undecided:

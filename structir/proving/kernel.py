@@ -43,9 +43,9 @@ from structir.proving.terms import (
     LiteralTerm,
     NonNegative,
     NormalForm,
+    ScalarTerm,
     SizeTerm,
     Table,
-    Term,
     Unknown,
     dim_key,
     free_dims,
@@ -74,7 +74,7 @@ class ProofKernel:
         self.laws: set[str] = set()
         self.steps = self.variables = 0
 
-    def holds(self, left: Term, right: Term, facts: Facts, case: Case = None) -> bool:
+    def holds(self, left: ScalarTerm, right: ScalarTerm, facts: Facts, case: Case = None) -> bool:
         """Returns whether two terms are equal at all points that satisfy the facts."""
         if case is None:
             return facts.contradict or self.normal(left, facts) == self.normal(right, facts)
@@ -82,7 +82,7 @@ class ProofKernel:
         sides = zip((case[0], -case[0] - 1), case[1:], strict=True)
         return all([self.holds(left, right, facts.assume(dim), side) for dim, side in sides])
 
-    def normal(self, term: Term, facts: Facts) -> NormalForm:
+    def normal(self, term: ScalarTerm, facts: Facts) -> NormalForm:
         """Returns the normal form of a term at the points that satisfy the facts."""
         result: NormalForm | None = facts.memo.get(term)
         if result is None:
@@ -92,7 +92,7 @@ class ProofKernel:
             result = facts.memo[term] = self._normal(term, facts)
         return result
 
-    def _normal(self, term: Term, facts: Facts) -> NormalForm:
+    def _normal(self, term: ScalarTerm, facts: Facts) -> NormalForm:
         match term:
             case NormalForm():
                 total: Monomials = {}
@@ -177,7 +177,7 @@ class ProofKernel:
             total = product
         return collect(total, dtype)
 
-    def monomial(self, atoms: tuple[Term, ...], dtype: str, facts: Facts) -> Any:
+    def monomial(self, atoms: tuple[ScalarTerm, ...], dtype: str, facts: Facts) -> Any:
         """Returns the sorted atoms of a product; None if its conditions exclude each other."""
         conditions = list(dict.fromkeys([a for a in atoms if a.dtype == "bool"]))
         affine = [c for c in conditions if isinstance(c, NonNegative)]
@@ -197,7 +197,9 @@ class ProofKernel:
             numbers += self.apply("exp", [exponent], dtype, facts).terms[0][0]
         return tuple(sorted([*conditions, *numbers], key=by_key))
 
-    def select(self, condition: Term, then: Term, otherwise: Term, facts: Facts) -> NormalForm:
+    def select(
+        self, condition: ScalarTerm, then: ScalarTerm, otherwise: ScalarTerm, facts: Facts
+    ) -> NormalForm:
         """Returns a choice as `condition * then + (1 - condition) * otherwise`."""
         where = self.normal(condition, facts)
         if where.dtype != "bool":
@@ -287,7 +289,7 @@ class ProofKernel:
         self, monoid: str, loops: Loops, atoms: Any, dtype: str, facts: Facts
     ) -> NormalForm:
         """Returns the sum (or `any`) of a monomial: independent groups of factors are factors."""
-        flat: list[Term] = []
+        flat: list[ScalarTerm] = []
         for atom in atoms:
             if _is_product_fold(atom, monoid) and atom.free & {v for v, _ in loops}:
                 self.laws.add("nested sums")
@@ -346,7 +348,7 @@ class ProofKernel:
         return lone(min(named, key=by_key))
 
 
-def _is_product_fold(atom: Term, monoid: str) -> bool:
+def _is_product_fold(atom: ScalarTerm, monoid: str) -> bool:
     """Whether an atom is a fold over one monomial with the factor 1."""
     return (
         isinstance(atom, Fold) and atom.monoid == monoid and [c for _, c in atom.body.terms] == [1]

@@ -26,7 +26,14 @@ from structir.proving.sums import (
     scaled,
     total_of,
 )
-from structir.proving.terms import ApplyTerm, ElementTerm, LiteralTerm, NormalForm, Term, Unknown
+from structir.proving.terms import (
+    ApplyTerm,
+    ElementTerm,
+    LiteralTerm,
+    NormalForm,
+    ScalarTerm,
+    Unknown,
+)
 
 MAX_POWER = 8
 PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
@@ -333,7 +340,7 @@ def widens(source: str, target: str) -> bool:
     return least <= low and high <= greatest
 
 
-def _is_element(monomial: tuple[Term, ...], factor: Any) -> bool:
+def _is_element(monomial: tuple[ScalarTerm, ...], factor: Any) -> bool:
     """Returns whether a monomial is an element, not a value that is computed and then rounded."""
     numbers = [atom for atom in monomial if atom.dtype != "bool"]
     return factor in (1, -1) and [type(a) for a in numbers] in ([ElementTerm], [Unknown])

@@ -12,7 +12,7 @@ from structir.proving.kernel import Case, Change, Loops, ProofKernel
 from structir.proving.laws import LAWS
 from structir.proving.loops import Replay
 from structir.proving.term_text import equation_text
-from structir.proving.terms import Term
+from structir.proving.terms import ScalarTerm
 
 
 @attrs.frozen(eq=False)
@@ -21,8 +21,8 @@ class ResultEquation:
 
     result: str
     loops: Loops
-    left: Term
-    right: Term
+    left: ScalarTerm
+    right: ScalarTerm
 
     def __str__(self) -> str:
         return equation_text(self.left, self.right, self.loops)

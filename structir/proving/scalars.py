@@ -27,10 +27,10 @@ from structir.projections.values import (
     computing_dtype,
     promote_dtypes,
 )
-from structir.proving.terms import ApplyTerm, LiteralTerm, SizeTerm, Term
+from structir.proving.terms import ApplyTerm, LiteralTerm, ScalarTerm, SizeTerm
 from structir.proving.values import number
 
-Typed = tuple[Term, str]  # a term, and its dtype or a weak kind
+Typed = tuple[ScalarTerm, str]  # a term, and its dtype or a weak kind
 
 
 @attrs.frozen(eq=False)
@@ -40,7 +40,7 @@ class ScalarTerms:
     In exact mode narrow floats are computed in float32, as the interpreter does.
     """
 
-    reads: Mapping[str, Term]
+    reads: Mapping[str, ScalarTerm]
     dim: Callable[[Dim], Dim]  # from dims of the spec to dims of the program
     exact: bool = False
 
@@ -86,7 +86,7 @@ class ScalarTerms:
         return ApplyTerm(fn, tuple(terms), dtype), kind
 
 
-def converted(term: Term, dtype: str, weak: bool = False) -> Term:
+def converted(term: ScalarTerm, dtype: str, weak: bool = False) -> ScalarTerm:
     """Returns a term in another dtype; weak terms are computed in it."""
     if term.dtype == dtype:
         return term

@@ -15,7 +15,7 @@ from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, W
 from structir.projections.values import SETTLED, widened
 from structir.proving.data_index import as_index
 from structir.proving.scalars import ScalarTerms, converted
-from structir.proving.terms import ApplyTerm, Fold, NonNegative, SizeTerm, Term, identity_of
+from structir.proving.terms import ApplyTerm, Fold, NonNegative, ScalarTerm, SizeTerm, identity_of
 from structir.proving.values import Index, TensorValue, Undecided, number
 
 COMPARISONS: dict[str, Callable[[Dim, Dim], list[Dim]]] = {
@@ -33,8 +33,8 @@ class Point:
     """The point at which an element is computed: index variables and elements of operands."""
 
     at: dict[Sym, Dim]
-    reads: dict[str, Term]
-    conditions: list[Term]  # under which the point exists
+    reads: dict[str, ScalarTerm]
+    conditions: list[ScalarTerm]  # under which the point exists
 
 
 @attrs.frozen(eq=False)
@@ -57,11 +57,11 @@ class SpecTerms:
             raise Undecided("a result has an unknown dtype")
         return TensorValue(sizes, info.dtype, lambda index: self.element(number, index))
 
-    def element(self, result: int, index: Index) -> Term:
+    def element(self, result: int, index: Index) -> ScalarTerm:
         """Returns an element of a result: the last write of it."""
         info = self.spec.results[result]
         dtype = info.dtype or "float32"
-        value: Term = number(self.spec.fill, dtype)
+        value: ScalarTerm = number(self.spec.fill, dtype)
         if self.spec.base is not None:
             base = self.operands[self.spec.base]
             rank = len(base.dims)
@@ -76,7 +76,9 @@ class SpecTerms:
                     value = self._written(statement, write, index, value)
         return value
 
-    def _written(self, statement: Statement, write: Write, index: Index, before: Term) -> Term:
+    def _written(
+        self, statement: Statement, write: Write, index: Index, before: ScalarTerm
+    ) -> ScalarTerm:
         if write.value is None:
             raise Undecided("a body is no scalar expression")
         names = {v: dims.as_dim(Sym(v.name)) for v in statement.parallel}
@@ -149,8 +151,8 @@ class SpecTerms:
             quotient = quotient if last else dims.floordiv(quotient, extent)
 
     def _scattered(
-        self, statement: Statement, write: Write, index: Index, before: Term, point: Point
-    ) -> Term:
+        self, statement: Statement, write: Write, index: Index, before: ScalarTerm, point: Point
+    ) -> ScalarTerm:
         """Returns the sum of the points that write an element."""
         if statement.monoid != "sum" or statement.reduce:
             raise Undecided("several points write one element")
@@ -183,7 +185,7 @@ class SpecTerms:
         ):
             point.reads[read.name] = self._element(read, point)
 
-    def _element(self, read: Read, point: Point) -> Term:
+    def _element(self, read: Read, point: Point) -> ScalarTerm:
         index = []
         for entry in read.entries:
             at = self._index(entry, point)
@@ -203,13 +205,13 @@ class SpecTerms:
     def _scalars(self, point: Point) -> ScalarTerms:
         return ScalarTerms(point.reads, lambda dim: self._dim(dim, point), self.exact)
 
-    def _scalar(self, value: ScalarExpr | None, point: Point, dtype: str) -> Term:
+    def _scalar(self, value: ScalarExpr | None, point: Point, dtype: str) -> ScalarTerm:
         """Returns a value; one of literals and sizes in the dtype of the result."""
         assert value is not None
         term, kind = self._scalars(point).typed(value)
         return converted(term, dtype, weak=True) if kind in SETTLED else term
 
-    def _value(self, statement: Statement, write: Write, point: Point) -> Term:
+    def _value(self, statement: Statement, write: Write, point: Point) -> ScalarTerm:
         dtype = self.spec.results[write.result].dtype or "float32"
         monoid = statement.monoid
         if not statement.reduce and monoid not in ORDERED:
@@ -239,7 +241,7 @@ class SpecTerms:
             body = _where(own, value, identity_of(kind, value.dtype))
         if monoid in ORDERED:
             return converted(Fold(kind, bound, body, "int64"), dtype)
-        total: Term = Fold(kind, bound, body, value.dtype)
+        total: ScalarTerm = Fold(kind, bound, body, value.dtype)
         if monoid == "mean":
             if not is_float(value.dtype):
                 raise Undecided("a mean of integers")
@@ -248,7 +250,9 @@ class SpecTerms:
         return converted(total, dtype)
 
 
-def _where(conditions: Sequence[Term], value: Term, otherwise: Term) -> Term:
+def _where(
+    conditions: Sequence[ScalarTerm], value: ScalarTerm, otherwise: ScalarTerm
+) -> ScalarTerm:
     """Returns a value where all conditions hold."""
     for condition in reversed(conditions):
         value = ApplyTerm("select", (condition, value, otherwise), value.dtype)

@@ -9,9 +9,9 @@ from typing import Any
 
 from structir.ir.dims import Dim
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
-from structir.proving.terms import LiteralTerm, NormalForm, SizeTerm, Term
+from structir.proving.terms import LiteralTerm, NormalForm, ScalarTerm, SizeTerm
 
-Monomial = tuple[Term, ...]
+Monomial = tuple[ScalarTerm, ...]
 Monomials = dict[Monomial, Any]
 MAX_TERMS = 400
 
@@ -20,7 +20,7 @@ class TooLarge(Exception):
     """A normal form exceeds the limits of the kernel."""
 
 
-def by_key(term: Term) -> str:
+def by_key(term: ScalarTerm) -> str:
     """Returns the key by which terms are sorted."""
     return term.key
 
@@ -64,7 +64,7 @@ def scaled(value: NormalForm, factor: Any) -> NormalForm:
     return collect({m: c * factor for m, c in value.terms}, value.dtype)
 
 
-def lone(atom: Term) -> NormalForm:
+def lone(atom: ScalarTerm) -> NormalForm:
     """Returns the normal form of an atom."""
     return NormalForm((((atom,), 1),), atom.dtype)
 
@@ -79,7 +79,7 @@ def literal(value: Any, dtype: str, exact: bool = False) -> NormalForm:
     return collect({(): Fraction(value)}, dtype)
 
 
-def conditions(monomial: Monomial) -> frozenset[Term]:
+def conditions(monomial: Monomial) -> frozenset[ScalarTerm]:
     """Returns the conditions in a monomial."""
     return frozenset([a for a in monomial if a.dtype == "bool"])
 

@@ -15,9 +15,9 @@ from structir.proving.terms import (
     LiteralTerm,
     NonNegative,
     NormalForm,
+    ScalarTerm,
     SizeTerm,
     Table,
-    Term,
     Unknown,
 )
 
@@ -25,7 +25,7 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", 
 LONG = 400  # characters of one side
 
 
-def equation_text(left: Term, right: Term, loops: Loops = ()) -> str:
+def equation_text(left: ScalarTerm, right: ScalarTerm, loops: Loops = ()) -> str:
     """Returns an equation, with the ranges of its index variables."""
     ranges = ", ".join([f"{v.name} < {dim_text(extent)}" for v, extent in loops])
     sides = f"{shortened(left)} = {shortened(right)}"
@@ -58,7 +58,7 @@ def term_text(term: Any) -> str:
         case Fold(monoid, loops, body):
             return f"{monoid}({term_text(body)} for {_ranges(loops)})"
         case Unknown(op, _, args, _, index):
-            parts = [term_text(a) for a in args if isinstance(a, Term)]
+            parts = [term_text(a) for a in args if isinstance(a, ScalarTerm)]
             return f"{op}({', '.join(parts)})[{_index(index)}]"
         case Table(loops, body):
             names = ", ".join([v.name for v, _ in loops])

@@ -25,7 +25,7 @@ NAMES = frozenset({"source", "attributes", "op", "fn", "monoid", "dtype"})  # wi
 Number = Fraction | float | int | bool
 
 
-class Term:
+class ScalarTerm:
     """A scalar term of one dtype. Terms are equal if their keys are."""
 
     dtype: str
@@ -45,7 +45,7 @@ class Term:
         return free - {variable for variable, _ in bound}
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Term) and self.key == other.key)
+        return self is other or (isinstance(other, ScalarTerm) and self.key == other.key)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -68,7 +68,7 @@ def dim_key(dim: Dim) -> str:
 
 
 def _key(value: Any) -> str:
-    if isinstance(value, Term):
+    if isinstance(value, ScalarTerm):
         return value.key
     if isinstance(value, tuple):
         return f"({','.join(map(_key, value))})"
@@ -80,7 +80,7 @@ def _key(value: Any) -> str:
 
 
 @attrs.frozen(eq=False, slots=False)
-class LiteralTerm(Term):
+class LiteralTerm(ScalarTerm):
     """A number: a fraction for a finite float, an int, a bool, or a float that is not finite."""
 
     value: Number
@@ -88,7 +88,7 @@ class LiteralTerm(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class SizeTerm(Term):
+class SizeTerm(ScalarTerm):
     """The value of a dim."""
 
     dim: Dim
@@ -96,7 +96,7 @@ class SizeTerm(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class ElementTerm(Term):
+class ElementTerm(ScalarTerm):
     """An element of a parameter."""
 
     source: Hashable
@@ -105,7 +105,7 @@ class ElementTerm(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class ApplyTerm(Term):
+class ApplyTerm(ScalarTerm):
     """A scalar function of terms. The kernel knows laws of some functions and none of others."""
 
     fn: str
@@ -114,7 +114,7 @@ class ApplyTerm(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class NonNegative(Term):
+class NonNegative(ScalarTerm):
     """The condition `dim >= 0`."""
 
     dim: Dim
@@ -122,7 +122,7 @@ class NonNegative(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Fold(Term):
+class Fold(ScalarTerm):
     """A reduction over index variables, each from 0 to its extent exclusive, by a monoid."""
 
     monoid: str
@@ -132,7 +132,7 @@ class Fold(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Table(Term):
+class Table(ScalarTerm):
     """A tensor as a function of its index: an argument of a call without scalar semantics."""
 
     variables: tuple[tuple[Sym, Dim], ...]
@@ -141,7 +141,7 @@ class Table(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Unknown(Term):
+class Unknown(ScalarTerm):
     """An element of a result of a call without scalar semantics: a function of its arguments."""
 
     op: str
@@ -153,14 +153,14 @@ class Unknown(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class NormalForm(Term):
+class NormalForm(ScalarTerm):
     """A normal form: a sum of monomials, which are sorted tuples of atoms, with coefficients."""
 
     terms: tuple[tuple[tuple[Any, ...], Any], ...]
     dtype: str
 
 
-def parts(term: Term) -> Iterator[tuple[str, Any]]:
+def parts(term: ScalarTerm) -> Iterator[tuple[str, Any]]:
     """Yields the fields of a term in which terms and dims occur."""
     for field in attrs.fields(type(term)):  # type: ignore[arg-type]
         if field.name not in NAMES:
@@ -173,7 +173,7 @@ def substituted(value: Any, values: Mapping[Sym, Dim]) -> Any:
         return dims.substitute(value, values)
     if isinstance(value, tuple):
         return tuple([substituted(item, values) for item in value])
-    if not isinstance(value, Term) or not values:
+    if not isinstance(value, ScalarTerm) or not values:
         return value
     if isinstance(value, Fold | Table):
         bound = [variable for variable, _ in value.variables]
@@ -188,12 +188,12 @@ def substituted(value: Any, values: Mapping[Sym, Dim]) -> Any:
     return attrs.evolve(value, **changes)
 
 
-def walk(value: Any) -> Iterator[Term]:
+def walk(value: Any) -> Iterator[ScalarTerm]:
     """Yields the terms in a term or a tuple, in preorder."""
     if isinstance(value, tuple):
         for item in value:
             yield from walk(item)
-    elif isinstance(value, Term):
+    elif isinstance(value, ScalarTerm):
         yield value
         for _, part in parts(value):
             yield from walk(part)
@@ -205,10 +205,10 @@ def free_dims(value: Any) -> frozenset[Sym]:
         return dims.syms(value)
     if isinstance(value, tuple):
         return frozenset[Sym]().union(*map(free_dims, value))
-    return value.free if isinstance(value, Term) else frozenset()
+    return value.free if isinstance(value, ScalarTerm) else frozenset()
 
 
-def identity_of(monoid: str, dtype: str) -> Term:
+def identity_of(monoid: str, dtype: str) -> ScalarTerm:
     """Returns the result of an empty reduction."""
     if monoid in ("max", "min") and dtype != "bool":
         infinite = -math.inf if monoid == "max" else math.inf

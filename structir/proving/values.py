@@ -15,10 +15,10 @@ from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import dtype_of, is_float
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo
-from structir.proving.terms import ElementTerm, LiteralTerm, Table, Term, dim_key
+from structir.proving.terms import ElementTerm, LiteralTerm, ScalarTerm, Table, dim_key
 
 Index = tuple[Dim, ...]
-ElementAt = Callable[[Index], Term]
+ElementAt = Callable[[Index], ScalarTerm]
 
 
 class Undecided(Exception):
@@ -32,9 +32,9 @@ class TensorValue:
     dims: tuple[Dim, ...]
     dtype: str
     element: ElementAt
-    memo: dict[Any, Term] = attrs.Factory(dict)
+    memo: dict[Any, ScalarTerm] = attrs.Factory(dict)
 
-    def at(self, index: Index) -> Term:
+    def at(self, index: Index) -> ScalarTerm:
         """Returns the element at an index."""
         term = self.memo.get(index)
         if term is None:
@@ -124,13 +124,13 @@ def of_array(data: Any) -> TensorValue:
     wide = data.astype("float64") if is_float(dtype) else data
     flat = wide.reshape(-1)
     if data.size and bool((data.reshape(-1).view() == data.reshape(-1)[0]).all()) and flat[0] != 0:
-        term: Term = number(flat[0].item(), dtype)
+        term: ScalarTerm = number(flat[0].item(), dtype)
         return TensorValue(tuple(data.shape), dtype, lambda _: term)
     if data.size and data.tobytes() == data.dtype.type(0).tobytes() * data.size:
         return TensorValue(tuple(data.shape), dtype, lambda _: number(0, dtype))
     key = constant_key(data)
 
-    def element(index: Index) -> Term:
+    def element(index: Index) -> ScalarTerm:
         numbers = [i for i in index if isinstance(i, int)]
         if len(numbers) == len(index):
             inside = all([0 <= i < n for i, n in zip(numbers, data.shape, strict=True)])

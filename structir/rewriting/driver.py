@@ -29,10 +29,10 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
-from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
-from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpVar, PatternExpr
+from structir.rewriting.pattern_vars import ItemPattern, OpVar, PatternExpr
 from structir.rewriting.provenance import Application, Provenance
+from structir.rewriting.replacement import replacement_of
 from structir.rewriting.rule import Rule
 
 REWRITABLE = frozenset({Call, TupleGetItem})  # values that rules may match
@@ -179,28 +179,14 @@ class _Driver:
         return None
 
     def try_rule(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
-        pattern, trail = rule.pattern_calls
         match = Match(self.graph)
         self.graph.values[var] = value
-        if not match.at(pattern, var):
+        if not match.at(rule.pattern_calls[0], var):
             return None
         if rule.parallel is not None:
             return self.rewrite_parallel(rule, var, match)
-        replacement = self.build_replacement(rule, match, trail)
+        replacement = replacement_of(rule, match.bound, match.matched, self.graph)
         return replacement if replacement is not None and _fits(var, replacement) else None
-
-    def build_replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
-        """Runs the generator for a match and returns its second yield, or None."""
-        generator = rule.generator(**match.bound)
-        with RECORDER.recording() as recorded:
-            next(generator)
-        for part, pattern in zip(recorded, trail, strict=False):
-            part.value = match.matched.get(id(pattern))
-        ACTIVE_GRAPHS.append(self.graph)
-        try:
-            return next(generator, None)
-        finally:
-            ACTIVE_GRAPHS.pop()
 
     def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
         """Rewrites parallel calls together, at the position of the first."""
@@ -217,7 +203,7 @@ class _Driver:
         if len(operands) < 2:
             return None
         match.bound[name] = tuple(operands.values())
-        replacements = self.build_replacement(rule, match, rule.pattern_calls[1])
+        replacements = replacement_of(rule, match.bound, match.matched, self.graph)
         if replacements is None or not all(map(_fits, operands, replacements)):
             return None
         first, *later_replacements = replacements

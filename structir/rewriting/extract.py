@@ -22,9 +22,8 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo
-from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
-from structir.rewriting.pattern_vars import RECORDER, CallPattern, ItemPattern
+from structir.rewriting.replacement import replacement_of
 from structir.rewriting.rule import Rule
 
 COMPOSITE = "composite"  # function attribute: the name of the extracted rule
@@ -106,17 +105,7 @@ class _Extraction:
 
     def is_accepted(self, match: Match) -> bool:
         """Returns whether the guard of the rule accepts the match."""
-        generator = self.rule.generator(**match.bound)
-        with RECORDER.recording() as recorded:
-            next(generator)
-        for part, pattern in zip(recorded, self.rule.pattern_calls[1], strict=False):
-            assert isinstance(part, CallPattern | ItemPattern)
-            part.value = match.matched.get(id(pattern))
-        ACTIVE_GRAPHS.append(self.graph)
-        try:
-            return next(generator, None) is not None
-        finally:
-            ACTIVE_GRAPHS.pop()
+        return replacement_of(self.rule, match.bound, match.matched, self.graph) is not None
 
     def outline(
         self, last: VarBinding, inner: list[Var]

@@ -183,25 +183,25 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
                 argument = default
         else:
             argument = call.attrs.get(parameter.name, default)
-            if parameter.name == RESULT_DTYPE and _is_own_dtype(argument, call):
+            if parameter.name == RESULT_DTYPE and is_own_dtype(argument, call):
                 argument = default
         pattern_argument = pattern.arguments.get(parameter.name, MISSING)
         if pattern_argument is MISSING:
             if argument is not default:
                 return False
-        elif not match.at(_normalized_literal(parameter, pattern_argument), argument):
+        elif not match.at(normalized_literal(parameter, pattern_argument), argument):
             return False
     return True
 
 
-def _is_own_dtype(dtype: Any, call: Call) -> bool:
+def is_own_dtype(dtype: Any, call: Call) -> bool:
     """Whether a result dtype is that of every tensor operand, as without the attribute."""
     infos = [argument.struct_info for argument in call.args]
     dtypes = {info.dtype for info in infos if isinstance(info, TensorStructInfo)}
     return dtypes == {dtype}
 
 
-def _normalized_literal(parameter: Any, pattern: Any) -> Any:
+def normalized_literal(parameter: Any, pattern: Any) -> Any:
     """Returns a literal in the normalized form of the attribute."""
     is_pattern = isinstance(pattern, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument

@@ -95,6 +95,14 @@ class MatchedOp:
         self.op = call.op
         self.attrs = call.attrs
 
+    def __eq__(self, other: object) -> bool:
+        """Returns whether both are the same op with equal attributes."""
+        if not isinstance(other, MatchedOp):
+            return False
+        return self.op is other.op and self.attrs == other.attrs
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __call__(self, *args: Any) -> Expr:
         if RECORDER.open:
             return CallPattern(self, {str(k): argument for k, argument in enumerate(args)})

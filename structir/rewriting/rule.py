@@ -32,7 +32,7 @@ class Parallel(tuple[Expr, ...]):
     __slots__ = ()
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class Rule:
     """A rewrite rule: a generator that runs once for the pattern and once for every match."""
 
@@ -40,6 +40,9 @@ class Rule:
     generator: Generator
     group: str | None = None  # the pass that contains the rule, if any
     tolerance: float = 1e-4
+
+    def __repr__(self) -> str:
+        return self.name
 
     @property
     def doc(self) -> str:

@@ -168,6 +168,15 @@ class Language(Namespace):
         options = {name: value for name, value in arguments.items() if value}
         return lambda *args: read_signature_call(options, args, None)
 
+    def vmap(self, f: Expr, in_axes: Any = 0, out_axes: int = 0) -> Callable[..., Call]:
+        """Maps a function of the program over an axis of each operand; None passes one whole.
+
+        `R.vmap(cls.f, in_axes=(0, None))(x, w)` returns the call.
+        """
+        return lambda *args: super(Language, self).__getattr__("vmap")(
+            f, *args, in_axes=in_axes, out_axes=out_axes
+        )
+
     def row(self, name: str) -> RowVar:
         """Returns a new row variable: `s = R.row("s")`, then `R.Tensor((*s, n))`."""
         return RowVar(name)

@@ -16,6 +16,7 @@ from structir.solver.domains.terms import (
     RowVar,
     Variable,
     is_ragged,
+    row_vars,
     sizes,
     symbol_of,
     variables,
@@ -164,6 +165,8 @@ class ConstraintSolver:
             self.rows[value] = row
         else:
             equate_rows(self.store, asserted_row, row)
+            if not row_vars(row) and row_vars(asserted_row):
+                self.rows[value] = row  # the one of known rank
 
     # Queries
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.tangents import Tangents
+from structir.batching.combinators import expanded
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Expr
 from structir.ir.module import IRModule
@@ -99,7 +100,11 @@ def _differentiable(tree: Any) -> tuple[list[TracedArray], TreeStructure]:
 
 def _module() -> IRModule:
     functions = session().builder.functions
-    return IRModule({name: value for name, value in functions.items() if value is not None})
+    module = IRModule({name: value for name, value in functions.items() if value is not None})
+    module = expanded(module)
+    for name, function in module.functions.items():
+        functions.setdefault(name, function)
+    return module
 
 
 def _inlined(generated: dict[str, Any], name: str, operands: list[Expr]) -> Expr:

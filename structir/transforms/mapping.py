@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.batching.combinators import expanded
 from structir.batching.functions import Batching
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.module import IRModule
@@ -53,6 +54,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
         current = session()
         functions = current.builder.functions
         module = IRModule({n: value for n, value in functions.items() if value is not None})
+        module = expanded(module)
+        functions.update({n: f for n, f in module.functions.items() if n not in functions})
         batching = Batching(module)
         name = current.fresh_name(f"{traced.name}_batched")
         flags = [k < len(arrays) for k in range(len(traced.function.params))]

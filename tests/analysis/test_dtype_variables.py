@@ -94,7 +94,7 @@ def test_a_dtype_variable_of_the_result_must_be_bound() -> None:
         structir.compile(structir.parse(text))
 
 
-@pytest.mark.parametrize("value", ['R.astype(x, "\'T")', 'R.match_cast(x, R.Prim("\'T"))'])
+@pytest.mark.parametrize("value", ['R.zeros_like(x, "\'T")', 'R.match_cast(x, R.Prim("\'T"))'])
 def test_a_dtype_variable_in_another_position_is_an_error_with_a_hint(value: str) -> None:
     with pytest.raises(DiagnosticError, match=r"help: name a dtype here; a dtype variable is"):
         result_of(value)

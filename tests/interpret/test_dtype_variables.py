@@ -1,6 +1,7 @@
 """Tests of programs with dtype variables: each call runs at the dtypes of its arguments."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from structir.errors import ShapeMismatchError
 from structir.ir import IRModule
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dtype import DtypeVar
+from structir.passes.gradient import gradient
 
 DTYPES = ("float32", "float64", "int32", "int64")
 CALLS = """
@@ -166,3 +168,46 @@ def test_random_programs_equal_those_with_dtypes_substituted(text: str, t: str, 
     ):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int8"])
+@pytest.mark.parametrize(
+    ("body", "f"),
+    [
+        ("x * 2 + 1", lambda x: x * 2 + 1),
+        ("R.maximum(2, x)", lambda x: np.maximum(x, 2)),
+        ("R.where(x > 1, x, 0)", lambda x: np.where(x > 1, x, 0)),
+        ('x + R.astype(R.arange(3, dtype="int8"), "\'T")', lambda x: x + np.arange(3)),
+        ("R.map(lambda a: a * a - 1, x)", lambda x: x * x - 1),
+    ],
+)
+def test_numbers_have_the_dtype_of_the_operand_beside_them(dtype: str, body: str, f: Any) -> None:
+    text = f'@R.function\ndef main(x: R.Tensor((3,), "\'T")):\n    return {body}\n'
+    module = structir.parse(text)
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    assert str(module["main"].ret_struct_info) == 'R.Tensor((3,), dtype="\'T")'
+    x = np.array([0, 1, 3]).astype(dtype)
+    for run in (structir.compile(module), partial(structir.interpret, module, "main")):
+        result = run(x)
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, f(x).astype(dtype))
+
+
+def test_a_float_beside_integers_is_an_error() -> None:
+    module = structir.parse(
+        '@R.function\ndef main(x: R.Tensor((3,), "\'T")):\n    return x * 0.5\n'
+    )
+    for run in (structir.compile(module), partial(structir.interpret, module, "main")):
+        np.testing.assert_array_equal(run(np.ones(3)), np.full(3, 0.5))
+        with pytest.raises(
+            ShapeMismatchError, match="expected a floating-point dtype, found int64"
+        ):
+            run(np.ones(3, "int64"))
+
+
+def test_gradients_with_numbers_have_the_dtype_of_a_call() -> None:
+    text = '@R.function\ndef main(x: R.Tensor((3,), "\'T")):\n    return R.sum(x * x * 0.5 + 1)\n'
+    adjoint = structir.compile(gradient.transform(structir.parse(text)))
+    for dtype in ("float32", "float64"):
+        value, (to_x,) = adjoint["main_adjoint"](np.arange(3).astype(dtype))
+        assert value == 5.5 and value.dtype == to_x.dtype == dtype and to_x.tolist() == [0, 1, 2]

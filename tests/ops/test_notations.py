@@ -54,8 +54,9 @@ def test_numbers_in_notations_have_one_meaning(run: str, value: str, expected: n
     ("value", "message"),
     [
         ('R.einsum((x,), "*s 5 -> *s")', "expected `5`, found 5 and 4"),
-        ('R.einsum((x,), "ij4->ij")', "expected terms such as 'ij,jk->ik'"),
-        ('R.einsum((x,), "*s n -> *s 1 n")', "expected result axes of the operands"),
+        ('R.einsum((x,), "ij4->ij")', "expected result axes of the operands, found `ij`"),
+        ('R.einsum((x,), "i$->i")', "expected terms such as 'ij,jk->ik'"),
+        ('R.einsum((x,), "*s n -> *s m n")', "expected result axes of the operands, found `m`"),
         ('R.sig("*s 5 -> *s")(x)', "one dim must be both 5 and 4"),
     ],
 )

@@ -21,8 +21,8 @@ from structir.proving.terms import (
     LiteralTerm,
     NonNegative,
     NormalForm,
+    ScalarTerm,
     SizeTerm,
-    Term,
     identity_of,
 )
 
@@ -76,7 +76,7 @@ def value_of(term: Any, sizes: Sizes) -> Any:
     return wrapped(_value(term, sizes), term.dtype)
 
 
-def _value(term: Term, sizes: Sizes) -> Any:
+def _value(term: ScalarTerm, sizes: Sizes) -> Any:
     match term:
         case LiteralTerm(value):
             return float(value) if is_float(term.dtype) else value

@@ -24,8 +24,8 @@ from structir.proving.terms import (
     Fold,
     LiteralTerm,
     NonNegative,
+    ScalarTerm,
     SizeTerm,
-    Term,
 )
 from tests.proving.term_values import value_of
 
@@ -63,7 +63,7 @@ class TermGenerator:
         n, m = as_dim(N) + 1, as_dim(M) + 1
         return self.rng.choice((n, m, n * m, n + m, 1, 2, as_dim(N), 3))
 
-    def term(self, depth: int) -> Term:
+    def term(self, depth: int) -> ScalarTerm:
         rng, dtype = self.rng, self.dtype
         if depth == 0 or rng.random() < 0.1:
             index = tuple([self.dim() for _ in range(rng.randint(1, 2))])
@@ -73,7 +73,7 @@ class TermGenerator:
                 fn = rng.choice(("add", "sub", "mul") if dtype != "bool" else ("and", "or", "xor"))
                 return ApplyTerm(fn, (self.term(depth - 1), self.term(depth - 1)), dtype)
             case 2:
-                condition: Term = NonNegative(self.dim() - self.dim())
+                condition: ScalarTerm = NonNegative(self.dim() - self.dim())
                 if rng.random() < 0.3:
                     condition = ApplyTerm("lt", (self.term(0), self.term(0)), "bool")
                 return ApplyTerm(
@@ -86,11 +86,11 @@ class TermGenerator:
         fn = rng.choice(("max", "min"))
         return ApplyTerm(fn, (self.term(depth - 1), self.term(depth - 1)), dtype)
 
-    def number(self) -> Term:
+    def number(self) -> ScalarTerm:
         value = self.rng.choice((0, 1, 2))
         return LiteralTerm(bool(value) if self.dtype == "bool" else value, self.dtype)
 
-    def unary(self, depth: int) -> Term:
+    def unary(self, depth: int) -> ScalarTerm:
         argument = self.term(depth - 1)
         if self.dtype == "bool":
             return ApplyTerm("not", (argument,), "bool")
@@ -100,7 +100,7 @@ class TermGenerator:
         args = (argument, self.term(0)) if fn == "div" else (argument,)
         return ApplyTerm(fn, args, self.dtype)
 
-    def fold(self, depth: int) -> Term:
+    def fold(self, depth: int) -> ScalarTerm:
         monoids = ("any", "all") if self.dtype == "bool" else ("sum", "sum", "max", "min", "prod")
         monoid = self.rng.choice(monoids)
         loops = tuple([(Sym("k"), self.extent()) for _ in range(self.rng.randint(1, 2))])
@@ -137,16 +137,16 @@ def test_a_normal_form_has_the_values_of_its_term(dtype: str) -> None:
     assert sum([check_values(seed, dtype) for seed in range(60)]) > 50
 
 
-def x(*index: Dim) -> Term:
+def x(*index: Dim) -> ScalarTerm:
     return ElementTerm("x", index, "float32")
 
 
-def fold(extent: Dim, body: Any, monoid: str = "sum") -> Term:
+def fold(extent: Dim, body: Any, monoid: str = "sum") -> ScalarTerm:
     k = Sym("k")
     return Fold(monoid, ((k, extent),), body(as_dim(k)), "float32")
 
 
-def holds(left: Term, right: Term, case: Any = None) -> bool:
+def holds(left: ScalarTerm, right: ScalarTerm, case: Any = None) -> bool:
     return ProofKernel(Chooser()).holds(left, right, Facts().bounded(LOOPS), case)
 
 
@@ -168,7 +168,7 @@ def test_a_maximum_needs_an_element_to_drop_a_range() -> None:
 def test_a_range_is_cut_only_inside() -> None:
     n = as_dim(N)
 
-    def body(k: Dim) -> Term:
+    def body(k: Dim) -> ScalarTerm:
         return ApplyTerm("select", (NonNegative(k - n + 1), x(1), x(k)), "float32")
 
     last = fold(n - 1, x, "prod")

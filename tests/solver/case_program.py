@@ -121,7 +121,11 @@ def scheme_of(op: Case, functions: dict[str, Case], count: int) -> Scheme:
         return function_scheme(functions[op["attrs"]["func"]], functions)
     if op["op"] == "scan":
         cell = function_scheme(functions[op["attrs"]["func"]], functions)
-        return loop_scheme(cell, op["attrs"]["states"])
+        states = op["attrs"]["states"]
+        axes = [(0,) if k == states else () for k in range(len(cell.operands))]
+        scheme = loop_scheme(cell, axes, states, (0,))
+        assert scheme is not None
+        return scheme
     return SCHEMES[op["op"]](op["attrs"], count)
 
 

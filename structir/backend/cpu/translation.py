@@ -15,6 +15,7 @@ from typing import Any
 from numba import types
 
 from structir.backend.cpu.inlined import Inlined, inlined, refuse
+from structir.backend.cpu.masked_loops import gains_from_masks, vectorize_with_masks
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.registries import all_read
 from structir.backend.cpu.values import BINARY, Values
@@ -142,7 +143,9 @@ class Translation(Values):
         builder.position_at_end(following)
         stepped = builder.add(index, step.value, flags=("nsw",))
         index.add_incoming(stepped, following)
-        builder.cbranch(self._goes_on(stepped, high, step), body, after)
+        latch = builder.cbranch(self._goes_on(stepped, high, step), body, after)
+        if gains_from_masks(_trip_count(low, high, step)):
+            vectorize_with_masks(builder.module, latch)
         builder.position_at_end(after)
 
     def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
@@ -266,6 +269,13 @@ STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {
     ast.Return: Translation.give,
     ast.While: Translation.repeat,
 }
+
+
+def _trip_count(low: Typed, high: Typed, step: Typed) -> int:
+    """The number of iterations of a loop whose text states it, else 0."""
+    if low.number is None or high.number is None or step.number != 1:
+        return 0
+    return max(high.number - low.number, 0)
 
 
 def _name(target: ast.expr) -> str:

@@ -26,6 +26,7 @@ from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.tuple_parameters import TupleFunction, callable_of
+from structir.batching.combinators import expanded
 from structir.errors import StructIRError
 from structir.interpret.scope import Closure
 from structir.ir.expr import Function
@@ -137,12 +138,12 @@ class DeviceExecutable:
         """The module with another form of one function."""
         self.compile_count += 1
         changed = self.module.with_functions({**self.module.functions, name: function})
-        return DeviceExecutable(changed, self.device, self.tf32)
+        return DeviceExecutable(expanded(changed), self.device, self.tf32)
 
     @cached_property
     def _without_calls(self) -> IRModule:
         """The module with what its functions call in the place of the calls."""
-        return inline_calls(self.module)
+        return expanded(inline_calls(self.module))
 
     def _host_program(self) -> HostProgram:
         make = partial(device_region, device=self.device, tf32=self.tf32)

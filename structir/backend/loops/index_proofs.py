@@ -10,7 +10,7 @@ axis, the number of elements of each array, and each number of the user, as one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -160,6 +160,22 @@ class IndexRanges:
             return False
         count = len(self.counted)
         return self._least(value, 0, count) and self._least(size - 1 - value, 0, count)
+
+    def region_inside(
+        self, start: Scalar, axes: Sequence[tuple[Scalar, Scalar]], size: Dim
+    ) -> bool:
+        """Whether a region with axes (count, step) from an element on is surely within so many
+        elements, if every count is at least 1."""
+        first, count = self.value(start), len(self.counted)
+        pairs = [(self.exact(extent), self.exact(step)) for extent, step in axes]
+        last = first
+        for extent, step in pairs:
+            if last is None or extent is None or step is None or not self._least(step, 0, count):
+                return False
+            last += (extent - 1) * step
+        if first is None or last is None:
+            return False
+        return self._least(first, 0, count) and self._least(size - 1 - last, 0, count)
 
     def _least(self, value: Dim, least: int, count: int) -> bool:
         """Whether a value is at least this much wherever the first variables stand."""

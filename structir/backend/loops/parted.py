@@ -44,6 +44,8 @@ from structir.ir.kernel import (
 from structir.ir.kernel_functions import LIBRARY
 from structir.ir.struct_info import TensorStructInfo
 
+ONE = Literal(1, "int64")
+
 
 class PartedWriter(KernelNames):
     """The part of a writer that says these."""
@@ -75,14 +77,19 @@ class PartedWriter(KernelNames):
         """A function of the library, once all that it will touch is known to be there."""
         function = LIBRARY[call.fn]
         count = len(function.regions)
-        values = dict(zip(function.integers, map(self.scalar, call.args[count:]), strict=True))
+        scalars = dict(zip(function.integers, call.args[count:], strict=True))
+        values = {name: self.scalar(each) for name, each in scalars.items()}
         lines, places, tests = list[str](), list[str](), list[str]()
         for name, element in zip(function.regions, call.args, strict=False):
             assert isinstance(element, Element)
             start = self.scalar(element.indices[0])
             steps = function.steps(name, values)
             tests.append(" and ".join([f"{count} > 0" for count, _ in steps]))
-            lines += [f"if {tests[-1]}:", *indented(self._walked(element, start, steps))]
+            axes = [(n, ONE if step == 1 else step) for n, step in function.steps(name, scalars)]
+            if not self.ranges.region_inside(
+                element.indices[0], axes, self.elements(element.array)
+            ):
+                lines += [f"if {tests[-1]}:", *indented(self._walked(element, start, steps))]
             places.append(f"offset_by({self.name(element.array)}, {bare(start)})")
         dtype, integers = dtype_of(call.written.array), list(values.values())
         if call in self.packable:
@@ -136,12 +143,11 @@ class PartedWriter(KernelNames):
         if not found:
             return []
         start, stop = ends
-        one = Literal(1, "int64")
-        last = Apply("sub", (loop.stop, one), "int64")
+        last = Apply("sub", (loop.stop, ONE), "int64")
         steps = bare(self.scalar(Apply("sub", (last, loop.start), "int64")))
         lines: dict[tuple[str, ...], str] = {}
         for element in found:
-            index, next_start = element.indices[0], Apply("add", (loop.start, one), "int64")
+            index, next_start = element.indices[0], Apply("add", (loop.start, ONE), "int64")
             at_each = (loop.start, next_start, last)
             first, second, at = [with_local(index, loop.variable, each) for each in at_each]
             indices = first, Apply("sub", (second, first), "int64"), at

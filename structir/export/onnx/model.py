@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 from onnx import ModelProto, ValueInfoProto, helper
 
+from structir.batching.combinators import expanded
 from structir.errors import Diagnostic, DiagnosticError
 from structir.export.onnx import ops
 from structir.export.onnx.functions import (
@@ -33,6 +34,7 @@ def to_onnx(module: IRModule, function: str = "main") -> ModelProto:
     An op without an ONNX form is decomposed; if that is not possible, `DiagnosticError` names it.
     """
     ops.load()
+    module = expanded(module)
     main = module.functions.get(function)
     if not isinstance(main, Function):
         available = ", ".join(module.functions)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from structir.batching.combinators import expanded
 from structir.errors import Diagnostic, DiagnosticError
 from structir.export.stablehlo import ops
 from structir.export.stablehlo.block import HloBlock
@@ -34,6 +35,7 @@ def to_stablehlo(
     Raises `DiagnosticError` for an op, an external function or a size without a StableHLO form.
     """
     ops.load()
+    module = expanded(module)
     main = module.functions.get(function)
     if not isinstance(main, Function):
         available = ", ".join(module.functions)

@@ -23,7 +23,7 @@ def {name}(
     last: R.Tensor(("batch", "hidden"), "float32"),
     cell: R.Tensor(("batch", "hidden"), "float32"),
 ):
-    rows = T.zeros((4 * hidden,), "float32")
+    rows = T.zeros((batch, 4 * hidden), "float32")
     products = T.zeros((4 * hidden,), "int32")
     for b in range(batch):
         for j in range(hidden):
@@ -49,7 +49,7 @@ def {name}(
                 for j in range(4 * hidden):
                     products[j] = products[j] + quantized * T.int32(weight[k, j])
             for j in range(4 * hidden):
-                rows[j] = T.float32(products[j]) * (hidden_scale * scale[j]) + bias[j]
+                rows[b, j] = T.float32(products[j]) * (hidden_scale * scale[j])
             for j in range(hidden):
 {step}
             for j in range(hidden):

@@ -13,6 +13,7 @@ from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
+from structir.ir.ragged_array import RaggedArray
 
 INTEGERS = 1024  # below which an integral float may be exact on purpose
 NARROW = FLOATS - {"float32", "float64"}
@@ -70,6 +71,8 @@ def perturb(
     integers and halves, where programs may be discontinuous."""
     if isinstance(value, list | tuple):
         return type(value)([perturb(item, numbers, wide, among, exact) for item in value])
+    if isinstance(value, RaggedArray):
+        return value.with_values(perturb(value.values, numbers, wide, among, exact))
     distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
     if not distance:
         return value
@@ -85,4 +88,6 @@ def leaves(value: Any) -> list[Any]:
     """Returns the arrays and numbers of a result, each tuple's length among them."""
     if isinstance(value, tuple):
         return [len(value), *(leaf for item in value for leaf in leaves(item))]
+    if isinstance(value, RaggedArray):
+        return [value.values, value.offsets]
     return [value]

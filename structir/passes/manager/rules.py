@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
+from structir.errors import StructIRError
 from structir.ir.expr import Expr, Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
@@ -36,6 +39,37 @@ def group_rules(group: str) -> list[Rule]:
     """Returns the rewrites of a group."""
     families.load()
     return rules_of(group)
+
+
+def rules_named(rules: Any) -> list[Rule]:
+    """Returns rules: those of a sequence, or those whose names or groups a string lists.
+
+    Raises StructIRError for other values.
+    """
+    families.load()
+    if not isinstance(rules, str):
+        wrong = [each for each in _items(rules) if not isinstance(each, Rule)]
+        if wrong:
+            message = f"rules: expected rules declared with @rewrite, found {wrong[0]!r}"
+            raise StructIRError(message, code="E0534")
+        return list(rules)
+    chosen: dict[str, Rule] = {}
+    for name in rules.replace(",", " ").split():
+        named = [RULES[name]] if name in RULES else rules_of(name)
+        if not named:
+            close = difflib.get_close_matches(name, [*RULES, *_groups()], 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise StructIRError(f"rules: unknown rule or group {name!r}{hint}", code="E0534")
+        chosen |= {rule.name: rule for rule in named}
+    return list(chosen.values())
+
+
+def _items(rules: Any) -> list[Any]:
+    return list(rules) if isinstance(rules, list | tuple) else [rules]
+
+
+def _groups() -> set[str]:
+    return {rule.group for rule in RULES.values() if rule.group is not None}
 
 
 def rule_pass(name: str) -> Pass | None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from structir.analysis.axes import axes_of, tensor
 from structir.analysis.calls import undecided_params
 from structir.analysis.deduction import deduce
-from structir.ir.axes import AnySize, RowVar
+from structir.analysis.loop_view import LoopView, Sliced, slice_info, stacked_info
 from structir.ir.expr import Call, Expr, Tuple
 from structir.ir.node import replace
-from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo
 from structir.printer.parser.context import Context
 
 
@@ -28,42 +27,39 @@ def unify_arguments(context: Context, callee: Expr, args: Sequence[Expr]) -> Seq
 
 
 def unify_loop_arguments(
-    context: Context, loop: Callable[[Call], tuple[Expr, int]], call: Call
+    context: Context, loop: Callable[[Call], LoopView], call: Call
 ) -> tuple[Expr, ...]:
-    """Returns the arguments of a loop: body, states, the tensor that it reads, captured values."""
-    body, count = loop(call)
-    info, groups = body.struct_info, call.args[1:2] + call.args[3:]
-    if type(info) is not FuncStructInfo or not all(type(group) is Tuple for group in groups):
+    """Returns the arguments of a call that applies a function to slices of operands."""
+    view = loop(call)
+    info = view.body.struct_info
+    values = [_value_at(call, sliced) for sliced in view.operands]
+    if type(info) is not FuncStructInfo or None in values:
         return call.args
-    values = [field for group in groups for field in group.fields]  # type: ignore[attr-defined]
-    infos = [deduce(value) for value in values]
-    infos.insert(count, _element(deduce(call.args[2])))
-    params = undecided_params(info, infos)
-    elements = _sequence(params.pop(count, None))
-    params = {index - (index > count): param for index, param in params.items()}
-    checked = [_cast(context, value, params.get(index)) for index, value in enumerate(values)]
-    x = _cast(context, call.args[2], elements)
-    rebuilt = [replace(groups[0], fields=tuple(checked[:count]))]
-    rebuilt += [replace(group, fields=tuple(checked[count:])) for group in groups[1:]]
-    return (body, rebuilt[0], x, *rebuilt[1:])
+    infos = [slice_info(deduce(v), s.axes) for v, s in zip(values, view.operands, strict=True)]  # type: ignore[arg-type]
+    args = list(call.args)
+    for index, param in undecided_params(info, infos).items():
+        sliced, value = view.operands[index], values[index]
+        expected = stacked_info(param, sliced.axes, [None] * len(sliced.axes))
+        checked = _cast(context, value, expected)  # type: ignore[arg-type]
+        args[sliced.path[0]] = _with_member(args[sliced.path[0]], sliced.path[1:], checked)
+    return tuple(args)
 
 
-def _element(info: StructInfo) -> StructInfo:
-    """Returns the StructInfo of a slice along the first axis."""
-    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
-    if not axes or type(axes[0]) is RowVar:
-        return TensorStructInfo(dtype=getattr(info, "element", None))
-    return tensor(axes[1:], info.element)  # type: ignore[attr-defined]
+def _value_at(call: Call, sliced: Sliced) -> Expr | None:
+    """Returns the operand of a parameter; None for a field of a tuple that is not written out."""
+    value = call.args[sliced.path[0]]
+    for member in sliced.path[1:]:
+        if not isinstance(value, Tuple):
+            return None
+        value = value.fields[member]
+    return value
 
 
-def _sequence(element: StructInfo | None) -> StructInfo | None:
-    """Returns the StructInfo of a tensor whose slices have this one."""
-    if not isinstance(element, TensorStructInfo):
-        return None
-    if element.dims is None and element.axes is None:
-        rank = None if element.ndim is None else element.ndim + 1
-        return TensorStructInfo(None, element.element, rank)
-    return tensor((AnySize(), *(axes_of(element) or ())), element.element)
+def _with_member(arg: Expr, members: Sequence[int], value: Expr) -> Expr:
+    if not members or not isinstance(arg, Tuple):
+        return value
+    fields = [value if k == members[0] else field for k, field in enumerate(arg.fields)]
+    return replace(arg, fields=tuple(fields))
 
 
 def _cast(context: Context, value: Expr, info: StructInfo | None) -> Expr:

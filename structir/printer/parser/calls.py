@@ -39,7 +39,10 @@ from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
 from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.curried_calls import curried_op, joined_call
+from structir.printer.parser.dtype_arguments import call_like
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
+from structir.printer.parser.function_operands import is_function_operand, read_function_operand
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
@@ -89,6 +92,9 @@ def _call(context: Context, node: ast.Call) -> Any:
             return value_of(context, rewritten)
     elif is_signature_call(node):
         return read_signature_call(context, node)
+    elif type(func) is ast.Call and (op := curried_op(node)) is not None:
+        with context.nested(node):
+            return _call_of_op(context, joined_call(context, node), op)
     elif type(func) is ast.Name and func.id == "float":
         value = context.captured(node)
         return _python_float(context, node) if value is MISSING else value
@@ -170,6 +176,7 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
 
 def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     args: list[Any] = []
+    written = 0  # functions that are written as operands
     keywords: dict[str, Any] = {}
     of_sizes = op.definition.of_sizes
     try:
@@ -177,13 +184,16 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if type(item) is ast.Starred:
                 args += display(context, [item])
                 continue
+            if type(item) in (ast.Lambda, ast.Attribute) and is_function_operand(op, item):
+                written += 1
+                continue
             expects = index < len(of_sizes) and of_sizes[index]
             if expects is context.expects_sizes:
                 args.append(argument(context, item))
                 continue
             with context.expecting_sizes(expects):
                 args.append(argument(context, item))
-        args = adapt_constants(args, node.args)
+        args = adapt_constants(args, node.args[written:])
         for keyword in node.keywords:
             if keyword.arg is None:
                 for name, value in named(context, keyword):
@@ -193,18 +203,24 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if type(value) is str and value in UNKNOWN_DTYPES and keyword.arg.endswith("dtype"):
                 continue
             keywords[keyword.arg] = value
+        if written:
+            args.insert(0, read_function_operand(context, op, node, args, keywords))
         if (values := VALUES.get(op.name)) is not None:
             args = [_renamed(arg, values) for arg in args]
             keywords = {name: _renamed(value, values) for name, value in keywords.items()}
         loop = op.definition.hooks.get("loop") if context.unifies else None  # type: ignore[attr-defined]
-        if loop is not None and not keywords and len(args) in (3, 4):
+        if loop is not None and len(args) > 2:
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
-            args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
+            unified = Call(op, tuple(exprs), keywords)
+            args = list(unify_loop_arguments(context, loop, unified))
         call = bound_call(context, op, (tuple(args), keywords), node)
         if type(call) is Call and (exact := context.constants.in_call(call)) is not call:
             deduce(exact)  # checks constant indices
         return call if values is None or values else convert_to_typed(context, call, node)
     except DiagnosticError as error:
+        like = call_like(context, op, args, keywords, context.source_map.span(node))
+        if like is not None:
+            return like
         raise _add_call_context(context, error, node, op.name) from None
 
 

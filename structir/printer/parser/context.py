@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structir.analysis.constant_values import ConstantValues
 from structir.analysis.deduction import annotate, deduce, leave_dataflow
-from structir.build import BuilderScope
+from structir.build import BuilderScope, over_atoms
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span
 from structir.ir.axes import AnySize, RowVar
 from structir.ir.dims import Poly, sym
 from structir.ir.dtype import MARK, DtypeVar
 from structir.ir.expr import (
     ATOMS,
+    Call,
     DataflowVar,
     Expr,
     Function,
@@ -110,9 +111,7 @@ class Context:
         self.known_scalars: dict[Var, Any] = {}  # the values of `h: R.Prim("int64") = 8`
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
         self.declared_dims: set[str] = set()  # by the innermost function
-        self.declarations: dict[
-            str, VariableDeclaration
-        ] = {}  # of variables that are not bound yet
+        self.declarations: dict[str, VariableDeclaration] = {}  # of variables that are unbound
         self.declares_strings = False
         self.declares_names = False
         self.binds_sizes = False  # the annotation binds dims that are whole sizes in it
@@ -390,9 +389,9 @@ class Context:
         an annotation it is the inferred one.
         """
         span = value.span if node is None else self.source_map.span(node)
-        info = value.struct_info
-        if info is None:
-            info = deduce(value)
+        if type(value) is Call and Call in map(type, value.args):  # a number beside a variable
+            value = over_atoms(value, self.emit)
+        info = deduce(value) if value.struct_info is None else value.struct_info
         if type(info) is TupleStructInfo and _exceeds(info, MAX_VALUES):
             message = f"tuple too large: expected at most {MAX_VALUES} fields, nested ones included"
             hint = "unpack the tuple and use its fields: `a, b = y`"

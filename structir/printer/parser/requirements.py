@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from structir.errors import ParseError
-from structir.ir.dims import Dim
+from structir.ir.axes import RowVar
+from structir.ir.dims import Dim, as_dim
 from structir.ir.requirements import cast_of, condition
+from structir.ir.row_sizes import FUNCTIONS, size_of_axes
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import size_of
 from structir.printer.parser.sizes import COMPARISONS
@@ -34,7 +37,8 @@ def _conditions(context: Context, node: ast.expr) -> Iterator[Dim]:
     tree = _tree(context, node) if isinstance(node, ast.Constant) else node
     if not isinstance(tree, ast.Compare) or any(type(op) not in COMPARISONS for op in tree.ops):
         raise _not_a_condition(context, node)
-    sides = [_size(context, part, node) for part in (tree.left, *tree.comparators)]
+    parts = [_RowSizes(context, node).visit(part) for part in (tree.left, *tree.comparators)]
+    sides = [_size(context, part, node) for part in parts]
     for op, left, right in zip(tree.ops, sides, sides[1:], strict=False):
         dim = condition(COMPARISONS[type(op)][1], left, right)
         if dim == 0:
@@ -44,6 +48,41 @@ def _conditions(context: Context, node: ast.expr) -> Iterator[Dim]:
             )
         if dim != 1:
             yield dim
+
+
+class _RowSizes(ast.NodeTransformer):
+    """Replaces `elements(*s)` and `rank(*s)` by names of their sizes."""
+
+    def __init__(self, context: Context, located: ast.expr) -> None:
+        self.context, self.located = context, located
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Returns the name of the size of a row, or the call of another function."""
+        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+            return self.generic_visit(node)
+        if not node.args or node.keywords:
+            raise self._invalid(node, ast.unparse(node))
+        name = ast.unparse(node)
+        axes = [self._axis(part) for part in node.args]
+        self.context.names[name] = as_dim(size_of_axes(node.func.id, axes))
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _axis(self, part: ast.expr) -> Any:
+        if not isinstance(part, ast.Starred):
+            return _size(self.context, part, self.located)
+        name = ast.unparse(part)
+        row = self.context.names.get(name)
+        if type(row) is not RowVar:
+            message = f"expected a row variable of the function, found `{name}`"
+            hint = f'bind it in a parameter: `x: R.Tensor(("{name}",))`'
+            raise self.context.error(self.located, message, hint, "E0125")
+        return row
+
+    def _invalid(self, node: ast.Call, text: str) -> ParseError:
+        hint = 'name a row variable: `R.require("elements(*s) == 24", "rank(*s) >= 2")`'
+        return self.context.error(
+            self.located, f"expected the axes of a row, found {text}", hint, "E0125"
+        )
 
 
 def _not_a_condition(context: Context, node: ast.expr) -> ParseError:

@@ -8,7 +8,12 @@ from typing import TypeAlias
 
 import attrs
 
+from structir.analysis.loop_view import LoopView
+from structir.errors import DiagnosticError
+from structir.ir.expr import Call, Var
+from structir.ir.op import find_op
 from structir.ir.struct_info import (
+    OBJECT,
     FuncStructInfo,
     StructInfo,
     TensorStructInfo,
@@ -73,6 +78,11 @@ class _Uses:
                 is_bound = bool(targets) and call is value
                 result = self.info_of_target(targets[0], later) if is_bound else UNKNOWN_TENSOR
                 return FuncStructInfo(tuple(map(_form, call.args)), result)
+            body = _loop_body(name, call)
+            if body is not None:
+                is_bound = bool(targets) and call is value
+                result = self.info_of_target(targets[0], later) if is_bound else UNKNOWN_TENSOR
+                return body if result == UNKNOWN_TENSOR else FuncStructInfo(body.params, result)
             info = self.info_of_argument(name, call)
             if info != UNKNOWN_TENSOR:
                 return info
@@ -122,6 +132,30 @@ def _form(argument: ast.expr) -> StructInfo:
     if isinstance(argument, ast.Tuple | ast.List):
         return TupleStructInfo(tuple(map(_form, argument.elts)))
     return UNKNOWN_TENSOR
+
+
+def _loop_body(name: str, call: ast.Call) -> FuncStructInfo | None:
+    """Returns the form of a function that a loop or a combinator applies to slices of operands;
+    None for other calls. Its result has the form of that of the call."""
+    if isinstance(call.func, ast.Call):  # `R.vmap(f)(x)`
+        call = ast.Call(call.func.func, [*call.func.args, *call.args], [])
+    path = path_of(call.func) or ""
+    first = call.args[0] if call.args else None
+    if not path.startswith("R.") or not isinstance(first, ast.Name) or first.id != name:
+        return None
+    op = find_op(path[2:])
+    loop = getattr(op.definition, "hooks", {}).get("loop") if op is not None else None
+    if op is None or loop is None:
+        return None
+    operands = Call(op, tuple([Var("operand", _form(arg)) for arg in call.args]))
+    try:
+        view: LoopView = loop(operands)
+    except DiagnosticError:  # the call itself reports its operands
+        return None
+    params = tuple([s.of(operands) or UNKNOWN_TENSOR for s in view.operands])
+    if any([len(s.path) > 1 for s in view.operands[: view.states]]):  # states, then outputs
+        return FuncStructInfo(params, OBJECT)
+    return FuncStructInfo(params, params[0] if view.states else UNKNOWN_TENSOR)
 
 
 def _form_of_annotation(node: ast.expr) -> StructInfo:

@@ -34,6 +34,7 @@ from structir.ir.expr import (
 from structir.ir.op import Op
 from structir.ir.polynomial import Poly
 from structir.ir.requirements import conditions_of
+from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
@@ -208,7 +209,7 @@ class ConstraintGenerator:
         for condition in conditions_of(binding):
             text = f"R.require({dims.text(condition)!r})"
             origin = self._origin(f"fact:{dims.text(condition)}", "fact", text, binding.span)
-            self.solver.prefer(variables(condition))
+            self.solver.prefer([s for s in variables(condition) if row_size_of(s) is None])
             for constraint in constraints_of_condition(condition):
                 self.solver.add(constraint, origin)
 
@@ -331,8 +332,7 @@ class ConstraintGenerator:
     def _op_call(self, var: Var, call: Call, origin: Origin) -> Tree:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
-            body, states = loop(call)
-            return self.calls.visit_loop(var, call, body, states, origin)
+            return self.calls.visit_loop(var, call, loop(call), origin)
         results = values_of(var.name, call.struct_info)
         operands = [self.tree_of(arg) for arg in call.args]
         use = OpUse(self.constants.in_call(call), operands, list(leaves(results)), origin)

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from structir.analysis.loop_view import LoopView, Path
+from structir.analysis.variables import free_vars
 from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import (
     Call,
@@ -18,7 +20,9 @@ from structir.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    If,
     MatchCast,
+    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -75,6 +79,13 @@ def info_of(cells: Cells) -> StructInfo | None:
     return TensorStructInfo(dtype=dtype)
 
 
+def dtypes_only(info: StructInfo) -> StructInfo:
+    """Returns tensors of unknown rank with the dtypes of a StructInfo."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(dtypes_only, info.fields)))
+    return TensorStructInfo(dtype=info.element) if isinstance(info, TensorStructInfo) else info
+
+
 def leaves(cells: Cells) -> Iterator[DtypeCell]:
     """Yields the representatives of the cells of a value."""
     if isinstance(cells, DtypeCell):
@@ -126,6 +137,8 @@ class _FunctionCells:
         self.callees = callees  # parameters that are functions of the module
         self.cells: dict[Expr, Cells] = {}
         self.variables: dict[DtypeVar, DtypeCell] = {}
+        self.closures: dict[Var, Function] = {}
+        self.active: list[Function] = []  # closures that are evaluated: calls may be recursive
 
     def new(self, info: StructInfo | None) -> Cells:
         """Returns the cells of a StructInfo: one for each dtype variable, new ones for others."""
@@ -141,17 +154,28 @@ class _FunctionCells:
     def visit(self, function: Function) -> tuple[Sequence[Cells], Cells]:
         """Adds the equations of a function; returns the cells of its parameters and result."""
         params = [self.new(param.struct_info) for param in function.params]
+        result = self.body(function, params)
+        self.name_shared_cells(params, result)
+        return params, result
+
+    def body(self, function: Function, params: Sequence[Cells]) -> Cells:
+        """Adds the equations of a body for these parameters; returns the cells of its result."""
         self.cells.update(zip(function.params, params, strict=True))
-        for binding in function.body.bindings():
+        result = self.sequence(function.body)
+        equate(result, self.new(function.ret_struct_info))
+        return result
+
+    def sequence(self, body: SeqExpr) -> Cells:
+        """Adds the equations of a sequence; returns the cells of its result."""
+        for binding in body.bindings():
+            if isinstance(binding.value, Function):
+                self.closures[binding.var] = binding.value
             value = self.of(binding.value)
             equate(value, self.new(binding.var.struct_info))
             if isinstance(binding, MatchCast):
                 equate(value, self.new(binding.struct_info))
             self.cells[binding.var] = value
-        result = self.of(function.body.body)
-        equate(result, self.new(function.ret_struct_info))
-        self.name_shared_cells(params, result)
-        return params, result
+        return self.of(body.body)
 
     def name_shared_cells(self, params: Sequence[Cells], result: Cells) -> None:
         """Adds a dtype variable to each open cell that parameters share among them or with the
@@ -178,12 +202,14 @@ class _FunctionCells:
                 return self._op(expr)
             case Call(op=callee):
                 return self._call(expr, callee)
+            case If():
+                return self._conditional(expr)
         return self.new(expr.struct_info)
 
     def _op(self, call: Call) -> Cells:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
-            return self._loop(call, *loop(call))
+            return self._loop(call, loop(call))
         results = self.new(call.struct_info)
         rule = rules.dtype_rule(call)
         if rule is None:
@@ -200,18 +226,15 @@ class _FunctionCells:
                 equate(cell, terms.setdefault(term, DtypeCell(dtype)))
         return results
 
-    def _loop(self, call: Call, body: Expr, count: int) -> Cells:
+    def _loop(self, call: Call, view: LoopView) -> Cells:
         """Adds the equations of a loop: each step receives and returns states of equal dtypes."""
         args = list(map(self.of, call.args))
-        states = args[1] if isinstance(args[1], tuple) else ()
-        element = DtypeCell()
-        equate(element, args[2])
+        operands = [_cells_at(args, s.path) for s in view.operands]
         results = self.new(call.struct_info)
-        if isinstance(results, tuple):
-            captured = args[3] if len(args) > 3 and isinstance(args[3], tuple) else ()
-            step = (*states, *results[count:])
-            self._apply(body, [*states, element, *captured], step)
-            equate(results[:count], states)
+        self._apply(view.body, operands, results)
+        starts = operands[: view.states]
+        for start, end in zip(leaves(tuple(starts)), leaves(results), strict=False):
+            start.equate(end)
         return results
 
     def _call(self, call: Call, callee: Expr) -> Cells:
@@ -231,6 +254,10 @@ class _FunctionCells:
         self, callee: Expr, args: Sequence[Cells], results: Cells, passed: Passed = ()
     ) -> None:
         """Equates arguments and results with copies of the callee's cells."""
+        closure = self.closures.get(callee) if isinstance(callee, Var) else None
+        if closure is not None:
+            self._apply_closure(closure, args, results)
+            return
         name = self._function_name(callee)
         signature = None if name is None else self.equations.signature(name, passed)
         if signature is None or len(args) != len(signature[0]):
@@ -239,6 +266,66 @@ class _FunctionCells:
         for arg, cells in zip(args, signature[0], strict=False):
             equate(arg, _copied(cells, copies))
         equate(results, _copied(signature[1], copies))
+
+    def _apply_closure(self, closure: Function, args: Sequence[Cells], results: Cells) -> None:
+        """Adds the equations of the body of a closure for one call."""
+        if closure in self.active or len(args) != len(closure.params):
+            return
+        self.active.append(closure)
+        variables = dict(self.variables)
+        params = [self.new(param.struct_info) for param in closure.params]
+        for param, arg in zip(params, args, strict=True):
+            equate(param, arg)
+        equate(results, self.body(closure, params))
+        self.variables = variables  # each call instantiates those of the closure
+        self.active.pop()
+
+    def _conditional(self, expr: If) -> Cells:
+        """Returns the cells of a conditional: an outer one where both branches return its dtype.
+
+        A branch need not run, so its equations hold for copies of the cells.
+        """
+        sides = [self._branch(branch) for branch in (expr.true_branch, expr.false_branch)]
+        results = self.new(expr.struct_info)
+        equate(results, _common(*sides))
+        return results
+
+    def _branch(self, body: SeqExpr) -> Any:
+        """Returns for each tensor of a branch the outer cells that have its dtype."""
+        state = self.cells, self.variables, self.closures
+        copies: dict[DtypeCell, DtypeCell] = {}
+        self.cells = dict(self.cells)
+        for var in free_vars(body):
+            if var in self.cells:
+                self.cells[var] = _copied(self.cells[var], copies)
+        self.variables, self.closures = dict(self.variables), dict(self.closures)
+        result = self.sequence(body)
+        self.cells, self.variables, self.closures = state
+        return _outer_cells(result, copies)
+
+
+def _outer_cells(cells: Cells, copies: Mapping[DtypeCell, DtypeCell]) -> Any:
+    """Returns the cells whose copies are equated with these."""
+    if isinstance(cells, tuple):
+        return tuple([_outer_cells(field, copies) for field in cells])
+    root = None if cells is None else cells.root()
+    return [outer for outer, copy in copies.items() if copy.root() is root]
+
+
+def _common(first: Any, second: Any) -> Cells:
+    """Returns the first cell that two branches share, for each tensor."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return tuple([_common(a, b) for a, b in zip(first, second, strict=False)])
+    shared = [] if tuple in (type(first), type(second)) else [c for c in first if c in second]
+    return shared[0] if shared else None
+
+
+def _cells_at(args: Sequence[Cells], path: Path) -> Cells:
+    """Returns the cells of an operand of a loop."""
+    cells = args[path[0]]
+    for member in path[1:]:
+        cells = cells[member] if isinstance(cells, tuple) and member < len(cells) else None
+    return cells
 
 
 def _member(args: Sequence[Cells], path: tuple[int, int | None]) -> Cells:

@@ -16,6 +16,7 @@ from structir.analysis.calls import Binder
 from structir.analysis.deduction import annotate, check_cast
 from structir.analysis.erasure import AllVars, erase, walk_dims, with_fields
 from structir.analysis.lattice import unify_to_lca
+from structir.analysis.loop_view import LoopView
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.dtype import DtypeVar, Element
@@ -39,7 +40,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.solver.program.dtype_equations import DtypeEquations
+from structir.solver.program.dtype_equations import DtypeEquations, dtypes_only
 from structir.solver.program.value_trees import tensors
 
 
@@ -232,6 +233,8 @@ class _DtypeEvaluation:
         self.joins_known = joins_known  # whether a dtype of one branch suffices
         self.variables: dict[Var, Expr] = {}
         self.callees = dict(callees)  # variables that are functions of the module
+        self.closures: dict[Expr, Function] = {}
+        self.active: list[Function] = []  # closures that are evaluated: calls may be recursive
         self.branches = 0  # depth of conditionals, which need not run
         self.dtype_vars: set[DtypeVar] = set()  # of the parameters
 
@@ -259,6 +262,8 @@ class _DtypeEvaluation:
         self.variables[var] = completed = type(var)(var.name, info, var.span)
         if var in self.callees:
             self.callees[completed] = self.callees[var]
+        if var in self.closures:
+            self.closures[completed] = self.closures[var]
         return completed
 
     def sequence(self, body: SeqExpr) -> SeqExpr:
@@ -304,14 +309,22 @@ class _DtypeEvaluation:
         if isinstance(call.op, GlobalVar):
             return list(map(_known_dtypes, self.inference.params(call.op.name)))
         loop = call.op.definition.hooks.get("loop") if isinstance(call.op, Op) else None  # type: ignore[attr-defined]
-        body, count = loop(call) if loop else (None, 0)
-        required = self.inference.params(body.name) if isinstance(body, GlobalVar) else []
-        params = list(map(_known_dtypes, required))
-        if len(params) <= count:
+        return [] if loop is None else self.expected_by_loop(call, loop(call))
+
+    def expected_by_loop(self, call: Call, view: LoopView) -> list[StructInfo]:
+        """Returns the dtypes that the function of a loop requires of the operands."""
+        callee = self.callee(view.body)
+        params = self.inference.params(callee.name) if callee is not None else []
+        if len(params) != len(view.operands):
             return []
-        element = TensorStructInfo(dtype=getattr(params[count], "element", None))
-        states, captured = params[:count], params[count + 1 :]
-        return [OBJECT, TupleStructInfo(tuple(states)), element, TupleStructInfo(tuple(captured))]
+        expected: list[Any] = [OBJECT] * len(call.args)
+        for sliced, param in zip(view.operands, params, strict=True):
+            info: StructInfo = dtypes_only(_known_dtypes(param))
+            index, *members = sliced.path
+            if members:
+                info = TupleStructInfo((*_fields(expected[index]), info))
+            expected[index] = info
+        return expected
 
     def binding(self, binding: Binding, value: Expr) -> Binding:
         """Returns a binding with a completed value and variable."""
@@ -320,6 +333,8 @@ class _DtypeEvaluation:
         callee = self.callee(value)
         if callee is not None:
             self.callees[binding.var] = callee
+        if isinstance(value, Function):
+            self.closures[binding.var] = value
         info = _fill(binding.var.struct_info, value.struct_info)
         var = self.variable(binding.var, info)
         if var is binding.var and value is binding.value:
@@ -397,24 +412,57 @@ class _DtypeEvaluation:
         if isinstance(call.op, Op):
             definition = call.op.definition
             loop = definition.hooks.get("loop")  # type: ignore[attr-defined]
-            return self.loop(call, *loop(call)) if loop else definition.deduce(call)
+            return self.loop(call, loop(call)) if loop else definition.deduce(call)
+        if call.op in self.closures:
+            return self.closure_result(self.closures[call.op], list(map(_info, call.args)))
         callee = self.callee(call.op)
         if callee is None:
             return OBJECT
+        if any([arg in self.closures for arg in call.args]):
+            return self.result_for_closures(callee, call)
         functions = {k: self.callee(arg) for k, arg in enumerate(call.args)}
         passed = {k: function for k, function in functions.items() if function is not None}
         return self.inference.result(callee, [_info(arg) for arg in call.args], passed)
 
-    def loop(self, call: Call, body: Expr, count: int) -> StructInfo:
-        """Returns the StructInfo of a loop: the states keep their dtypes."""
-        callee, states, x = self.callee(body), _info(call.args[1]), _info(call.args[2])
-        captured = _fields(_info(call.args[3])) if len(call.args) > 3 else ()
-        if callee is None:
+    def result_for_closures(self, callee: GlobalVar, call: Call) -> StructInfo:
+        """Returns the StructInfo of a call of a function of the module that takes closures."""
+        function = self.inference.module.functions.get(callee.name)
+        if not isinstance(function, Function) or len(call.args) != len(function.params):
             return OBJECT
-        element = TensorStructInfo(dtype=getattr(x, "element", None))
-        infos = [*_fields(states), element, *captured]
-        step = _fields(self.inference.result(callee, infos, {}))
-        return TupleStructInfo((*_fields(states), *step[count:]))
+        for param, arg in zip(function.params, call.args, strict=True):
+            if arg in self.closures:
+                self.closures[param] = self.closures[arg]
+            elif (passed := self.callee(arg)) is not None:
+                self.callees[param] = passed
+        return self.closure_result(function, list(map(_info, call.args)))
+
+    def closure_result(self, closure: Function, infos: Sequence[StructInfo]) -> StructInfo:
+        """Returns the StructInfo of a call of a closure: its body is evaluated for the call."""
+        if closure in self.active or len(infos) != len(closure.params):
+            return OBJECT
+        inner = _DtypeEvaluation(self.inference, self.callees, joins_known=self.joins_known)
+        inner.variables, inner.closures = dict(self.variables), dict(self.closures)
+        inner.active = [*self.active, closure]
+        inner.branches = self.branches
+        params = [_fill(p.struct_info, i) for p, i in zip(closure.params, infos, strict=True)]
+        return inner.function(closure, params).ret_struct_info
+
+    def loop(self, call: Call, view: LoopView) -> StructInfo:
+        """Returns the StructInfo of a loop: the states keep their dtypes."""
+        callee, closure = self.callee(view.body), self.closures.get(view.body)
+        operands = [(s, s.of(call) or OBJECT) for s in view.operands]
+        infos = [dtypes_only(info) if s.axes else info for s, info in operands]
+        step: StructInfo = OBJECT
+        if closure is not None:
+            step = self.closure_result(closure, infos)
+        elif callee is not None:
+            step = self.inference.result(callee, infos, {})
+        if not view.states:
+            return dtypes_only(step)
+        states = infos[: view.states]
+        if not isinstance(call.struct_info, TupleStructInfo) or len(operands[0][0].path) == 1:
+            return states[0]
+        return TupleStructInfo((*states, *_fields(step)[view.states :]))
 
 
 def _check_dtypes(binding: Binding, value: Expr) -> None:

@@ -7,16 +7,21 @@ for the ranks of operands or call a parameter, the call inlines a copy of the ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from structir.analysis.loop_view import AxisList, LoopView, Sliced
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import symbols_in
+from structir.ir.axes import rows_in
+from structir.ir.dims import Dim, as_dim
 from structir.ir.expr import Binding, Call, Expr, Function, GlobalVar, SeqExpr, Var
-from structir.ir.struct_info import OBJECT, StructInfo
+from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
+from structir.solver.constraints.constraint import Constraint
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import RowVar
-from structir.solver.program.generalisation import loop_scheme
-from structir.solver.program.value_trees import Tree, leaves, values_of
+from structir.solver.program.generalisation import loop_scheme, type_scheme, with_axes
+from structir.solver.program.value_trees import Tree, leaves, tensors, values_of
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -30,6 +35,7 @@ class Generator(Protocol):
     solver: ConstraintSolver
     functions: Mapping[str, Scheme]
     trees: dict[Var, Tree]
+    labelled: bool
 
     def tree_of(self, expr: Expr) -> Tree:
         """Returns the values of an operand."""
@@ -56,6 +62,7 @@ class FunctionCalls:
         self.generator = generator
         self.bodies = bodies  # of the functions with incomplete schemes
         self.callees: dict[Var, GlobalVar] = {}  # variables that are functions of the module
+        self.closures: dict[str, tuple[Function, dict[Any, Any]]] = {}  # with the dims in scope
         self.inlining: list[str] = []
         self.inlined = 0
 
@@ -68,9 +75,25 @@ class FunctionCalls:
 
     def bind(self, binding: Binding) -> None:
         """Records a variable that is a function of the module."""
+        if type(binding.value) is Function:
+            name = f"closure {len(self.closures)}"
+            self.closures[name] = binding.value, self._dims_in_scope()
+            self.callees[binding.var] = GlobalVar(name, binding.value.struct_info)
+            return
         callee = self.callee(binding.value)
         if callee is not None:
             self.callees[binding.var] = callee
+
+    def _dims_in_scope(self) -> dict[Any, Any]:
+        """Returns the dims of the function, which a copy of a closure does not rename."""
+        infos = tuple([var.struct_info for var in self.generator.trees])
+        rows = {
+            axis
+            for var in self.generator.trees
+            for part in tensors(var.struct_info)
+            for axis in rows_in(part.axes or ())
+        }
+        return {**{sym: as_dim(sym) for sym in symbols_in(infos)}, **{row: (row,) for row in rows}}
 
     def visit(self, var: Var, call: Call, origin: Origin) -> Tree:
         """Adds the constraints of a call of a function of the module; returns its result."""
@@ -78,7 +101,9 @@ class FunctionCalls:
         assert callee is not None
         function = self._body(callee, len(call.args))
         if function is None:
-            scheme = self.generator.functions[callee.name]
+            scheme = self.generator.functions.get(callee.name)
+            if scheme is None:  # a closure that calls itself, or is too large
+                return self.generator.new_values(var.name, call.struct_info, origin)
             return self.generator.apply_scheme(var, call, call.args, scheme, origin)
         for param, arg in zip(function.params, call.args, strict=True):
             passed = self.callee(arg)
@@ -89,33 +114,54 @@ class FunctionCalls:
         self.generator.annotate(result, call.struct_info or OBJECT, origin)
         return result
 
-    def visit_loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
-        """Adds the constraints of a loop over a function whose first parameters are states."""
-        generator, callee = self.generator, self.callee(body)
-        if callee is None:
+    def visit_loop(self, var: Var, call: Call, view: LoopView, origin: Origin) -> Tree:
+        """Adds the constraints of a function that is applied to slices of operands."""
+        generator, callee = self.generator, self.callee(view.body)
+        operands = [tree_at(generator.tree_of(call.args[s.path[0]]), s) for s in view.operands]
+        if None in operands:
             return generator.new_values(var.name, call.struct_info, origin)
-        before = generator.tree_of(call.args[1])
-        function = self._body(callee, None)
-        if function is not None and isinstance(before, tuple):
-            tree = self._inline_loop(var, call, function, before, origin)
+        function = None if callee is None else self._body(callee, len(operands))
+        if function is not None:
+            tree = self._inline_loop(var, call, function, (view, operands), origin)
             if tree is not None:
                 return tree
-        scheme = generator.functions[callee.name]
-        count = len(list(leaves(before))) if isinstance(before, tuple) else states
-        if min(len(scheme.operands), len(scheme.results)) <= count:
-            return generator.new_values(var.name, call.struct_info, origin)
-        return generator.apply_scheme(var, call, call.args[1:], loop_scheme(scheme, count), origin)
+        states = list(leaves(tuple(operands[: view.states])))
+        scheme = self._loop_scheme(callee, view, operands, len(states))
+        results = values_of(var.name, call.struct_info)
+        values = list(leaves(results))
+        if scheme is not None and len(values) == len(scheme.results):
+            generator.solver.apply(scheme, list(leaves(tuple(operands))), values, origin)
+            return results
+        results = generator.new_values(var.name, call.struct_info, origin)
+        for value, state in zip(leaves(results), states, strict=False):
+            generator.solver.assert_shape(value, generator.solver.row(state), origin)
+        return results
+
+    def _loop_scheme(
+        self, callee: GlobalVar | None, view: LoopView, operands: Sequence[Tree], states: int
+    ) -> Scheme | None:
+        """Returns the scheme of a loop over a function, or over one of which the type is known."""
+        info, cell = view.body.struct_info, None
+        if callee is not None:
+            cell = self.generator.functions.get(callee.name)
+        elif isinstance(info, FuncStructInfo) and info.params is not None:
+            cell = type_scheme(info, self.generator.labelled)
+        pairs = zip(view.operands, operands, strict=True)
+        axes = [sliced.axes for sliced, tree in pairs for _ in leaves(tree)]
+        if cell is None or len(cell.operands) != len(axes) or len(cell.results) < states:
+            return None
+        return loop_scheme(cell, axes, states, view.stacked)
 
     def _body(self, callee: GlobalVar, count: int | None) -> Function | None:
         """Returns a copy of a callee to inline, or None if its scheme is applied."""
-        function = self.bodies.get(callee.name)
+        function, scope = self.closures.get(callee.name, (self.bodies.get(callee.name), None))
         if function is None or callee.name in self.inlining:
             return None
         size = sum(1 for _ in function.bindings())
         if self.inlined + size > MAX_INLINED or count not in (None, len(function.params)):
             return None
         self.inlined += size
-        copy: Function = Substitution(fresh=True).function(function)
+        copy: Function = Substitution(dims=scope, fresh=True).function(function)
         return copy
 
     def _inline(
@@ -139,27 +185,57 @@ class FunctionCalls:
         return result
 
     def _inline_loop(
-        self, var: Var, call: Call, function: Function, before: tuple[Tree, ...], origin: Origin
+        self,
+        var: Var,
+        call: Call,
+        function: Function,
+        operands: tuple[LoopView, Sequence[Tree]],
+        origin: Origin,
     ) -> Tree:
         """Adds one step of a loop, whose states keep their rows; None if it does not fit."""
-        generator, solver = self.generator, self.generator.solver
-        x = generator.tree_of(call.args[2])
-        captured = generator.tree_of(call.args[3]) if len(call.args) > 3 else ()
-        results = values_of(var.name, call.struct_info)
-        if not isinstance(x, Value) or not isinstance(captured, tuple):
+        solver = self.generator.solver
+        (view, trees), results = operands, values_of(var.name, call.struct_info)
+        sizes = tuple([fresh("steps") for _ in range(max([len(s.axes) for s in view.operands]))])
+        slices = [
+            self._slice(tree, s.axes, sizes, origin) if s.axes else tree
+            for s, tree in zip(view.operands, trees, strict=True)
+        ]
+        step = self._inline(getattr(view.body, "name", "loop"), function, tuple(slices), origin)
+        after, values = list(leaves(step)), list(leaves(results))
+        before = list(leaves(tuple(trees[: view.states])))
+        if not len(before) <= len(after) == len(values):
             return None
-        steps, row, element = fresh("steps"), RowVar("element"), Value("element")
-        operands = (*before, element, *captured)
-        if len(operands) != len(function.params) or not isinstance(results, tuple):
-            return None
-        solver.assert_shape(x, (steps, row), origin)
-        solver.assert_shape(element, (row,), origin)
-        step = self._inline(getattr(call.args[0], "name", "loop"), function, operands, origin)
-        if not isinstance(step, tuple) or len(step) != len(results):
-            return None
+        for start, end, value in zip(before, after, values, strict=False):
+            solver.assert_shape(end, solver.row(start), origin)
+            solver.assert_shape(value, solver.row(start), origin)
         count = len(before)
-        for value, after in zip(leaves(before), leaves(step[:count]), strict=True):
-            solver.assert_shape(after, solver.row(value), origin)
-        for value, output in zip(leaves(results[count:]), leaves(step[count:]), strict=True):
-            solver.assert_shape(value, (steps, *solver.row(output)), origin)
-        return (*before, *results[count:])
+        for end, value in zip(after[count:], values[count:], strict=True):
+            self._assert_with_axes(value, end, view.stacked, sizes, origin)
+        return results
+
+    def _slice(self, tree: Tree, axes: AxisList, sizes: Sequence[Dim], origin: Origin) -> Tree:
+        """Returns the values of slices of operands without these axes."""
+        if tree is None or isinstance(tree, tuple):
+            return tree and tuple([self._slice(t, axes, sizes, origin) for t in tree])
+        element = Value("element")
+        self.generator.solver.assert_shape(element, (RowVar("element"),), origin)
+        self._assert_with_axes(tree, element, axes, sizes, origin)
+        return element
+
+    def _assert_with_axes(
+        self, whole: Value, part: Value, axes: AxisList, sizes: Sequence[Dim], origin: Origin
+    ) -> None:
+        """Asserts that a value has the axes of another one and these."""
+        solver, equations = self.generator.solver, list[Constraint]()
+        row = with_axes(solver.row(part), axes, sizes, equations)
+        for equation in equations:
+            solver.add(equation, origin)
+        if row is not None:
+            solver.assert_shape(whole, row, origin)
+
+
+def tree_at(tree: Tree, sliced: Sliced) -> Tree:
+    """Returns the values of an operand of a loop; None where its structure is unknown."""
+    for member in sliced.path[1:]:
+        tree = tree[member] if isinstance(tree, tuple) and member < len(tree) else None
+    return tree

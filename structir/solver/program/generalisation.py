@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from structir.analysis.axes import axes_of
+from structir.analysis.loop_view import AxisList, in_order
 from structir.ir.axes import size_in
 from structir.ir.binding_dims import own_dims
 from structir.ir.polynomial import Dim, Poly, Sym
@@ -124,20 +125,56 @@ def _row_of(info: TensorStructInfo, own: Collection[Any]) -> Row:
     return as_row(axes)
 
 
-def loop_scheme(cell: Scheme, states: int) -> Scheme:
+def loop_scheme(
+    cell: Scheme, axes: Sequence[AxisList], states: int, stacked: AxisList
+) -> Scheme | None:
     """Returns the scheme of a loop over a function.
 
-    States keep their rows, `x` loses its first axis per step, and the outputs are stacked along it.
+    `axes` are those that the slice of each operand lacks. The first `states` results are states,
+    which keep their rows; further results are stacked. None where the axes have no order.
     """
-    steps = fresh("steps")
-    state_rows = cell.operands[:states]
-    sequence: Row = (steps, *cell.operands[states])
+    steps = tuple([fresh("steps") for _ in range(max(map(len, axes)))])
+    constraints: list[Constraint] = []
+    pairs = zip(cell.operands, axes, strict=True)
+    operands = [with_axes(row, each, steps, constraints) for row, each in pairs]
+    results = [with_axes(row, stacked, steps, constraints) for row in cell.results[states:]]
+    if None in operands or None in results:
+        return None
     invariants = [
         RowEq(after, before)
-        for after, before in zip(cell.results[:states], state_rows, strict=True)
+        for after, before in zip(cell.results[:states], cell.operands[:states], strict=True)
     ]
     return Scheme(
-        (*state_rows, sequence, *cell.operands[states + 1 :]),
-        (*state_rows, *[(steps, *row) for row in cell.results[states:]]),
-        (*cell.constraints, *invariants),
+        tuple(operands),  # type: ignore[arg-type]
+        (*cell.operands[:states], *results),  # type: ignore[arg-type]
+        (*cell.constraints, *invariants, *constraints),
     )
+
+
+def with_axes(
+    row: Row, axes: AxisList, sizes: Sequence[Dim], constraints: list[Constraint]
+) -> Row | None:
+    """Returns a row with further axes, at these positions of the result.
+
+    Appends an equation where a position is behind a row variable. None for axes that are counted
+    from both ends.
+    """
+    order = in_order(axes)
+    if order is None:
+        return None
+    size_at = dict(zip(axes, sizes, strict=False))
+    for axis in order:
+        row = _with_axis(row, axis, size_at[axis], constraints)
+    return row
+
+
+def _with_axis(row: Row, axis: int, size: Dim, constraints: list[Constraint]) -> Row:
+    count = axis if axis >= 0 else -1 - axis
+    passed = row[:count] if axis >= 0 else row[len(row) - count :]
+    if len(passed) < count or any([type(element) is RowVar for element in passed]):
+        passed, rest = tuple([fresh() for _ in range(count)]), RowVar("rest")
+        split: Row = (*passed, rest) if axis >= 0 else (rest, *passed)
+        constraints.append(RowEq(row, split))
+        row = split
+    cut = count if axis >= 0 else len(row) - count
+    return (*row[:cut], size, *row[cut:])

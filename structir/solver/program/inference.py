@@ -224,10 +224,24 @@ def _default_params(function: Function, generator: ConstraintGenerator, close: C
         names = {close} if isinstance(close, str) else set(close)
         keep = _variables_except(function, generator, names)
     values = [value for param in params for value in leaves(generator.trees[param])]
+    values += [] if close is not True else _open_results(function, generator)
     fixed = () if isinstance(close, bool) else keep
     defaulting.close(solver, values, "unit", trial=generator, keep=keep, fixed=fixed)
     generator.undecided = {v.name for v in values if keep.isdisjoint(_open_variables(solver, [v]))}
     generator.undecided &= {v.name for v in values if _open_variables(solver, [v])}
+
+
+def _open_results(function: Function, generator: ConstraintGenerator) -> list[Value]:
+    """Returns the results of ops whose operands need not determine their sizes."""
+    trees = generator.trees
+    return [
+        value
+        for binding in function.bindings()
+        if isinstance(binding.value, Call)
+        and "open_size" in getattr(getattr(binding.value.op, "definition", None), "hooks", ())
+        and binding.var in trees
+        for value in leaves(trees[binding.var])
+    ]
 
 
 def _variables_except(

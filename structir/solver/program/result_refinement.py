@@ -35,11 +35,16 @@ def refine_result(call: Call) -> StructInfo:
     return result
 
 
-def with_result(value: Expr, info: StructInfo) -> Expr:
-    """Returns a call with what the StructInfo of its result determines; else `value`."""
+def with_result(value: Expr, info: StructInfo, *, of_form: bool = False) -> Expr:
+    """Returns a call with what the StructInfo of its result determines; else `value`.
+
+    With `of_form`, the sizes are axes of row variables that the function was specialized for.
+    """
     definition: Any = getattr(getattr(value, "op", None), "definition", None)
     hook = getattr(definition, "hooks", {}).get("with_result")
-    call = hook(value, info) if hook is not None and isinstance(info, TensorStructInfo) else None
+    if hook is None or not isinstance(info, TensorStructInfo):
+        return value
+    call = hook(value, info, of_form)
     return value if call is None else replace(call, struct_info=definition.deduce(call))
 
 

@@ -30,7 +30,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import replace
 from structir.ir.op import Op
-from structir.ir.requirements import cast_of, conditions_of
+from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,
@@ -49,6 +49,7 @@ from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.result_refinement import with_result
 from structir.solver.program.signature_policy import apply_policy, narrows
+from structir.solver.program.undefined_dims import drop_undefined_dims
 from structir.solver.program.value_trees import (
     has_all_sizes,
     meet_infos,
@@ -84,6 +85,10 @@ class Rewriter:
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _plain_dims(info))
         self.row_names = {row.name: row for row in _declared_rows(function)}
+        for row in self._rows_of_params(function):
+            shape = self.generator.solver.resolve((row,))
+            if len(shape) == 1 and type(shape[0]) is RowVar:
+                self.rows.setdefault(shape[0], row)  # it stays the name in the signature
         for param in function.params:
             self._name_open_dims(param)
         self.declared_rows = dict(self._expanded_rows(function))
@@ -94,7 +99,7 @@ class Rewriter:
             body = _prepend_checks(tuple(checks), body)
         result = self._rewrite_result(function.ret_struct_info, body.body)
         rewritten = replace(function, params=params, body=body, ret_struct_info=result)
-        rewritten = _drop_undefined_dims(rewritten, function)
+        rewritten = drop_undefined_dims(rewritten, function, dict(self._solved_rows(function)))
         result = result_info(rewritten.ret_struct_info, rewritten.params)
         return replace(rewritten, ret_struct_info=result)
 
@@ -118,13 +123,25 @@ class Rewriter:
 
     # Parameters
 
+    def _rows_of_params(self, function: Function) -> dict[RowVar, None]:
+        """Returns the row variables that the annotations of the parameters declare."""
+        infos = [info for param in function.params for info in tensors(param.struct_info)]
+        return dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())])
+
     def _expanded_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
         """Yields the row variables of the parameters that have more precise axes, with these."""
-        infos = [info for param in function.params for info in tensors(param.struct_info)]
-        for row in dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())]):
+        for row in self._rows_of_params(function):
             shape = self.generator.solver.resolve((row,))
             if len(shape) > 1 and row_vars(shape):
                 yield row, tuple([self._express_axis(axis, False) for axis in shape])
+
+    def _solved_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
+        """Yields the row variables of the parameters that have axes, with these."""
+        for row in self._rows_of_params(function):
+            shape = self.generator.solver.resolve((row,))
+            axes = tuple([self._express_axis(axis, False) for axis in shape])
+            if shape != (row,) and None not in axes:
+                yield row, axes
 
     def _name_open_dims(self, param: Var) -> None:
         """Names the open sizes of a parameter."""
@@ -141,7 +158,8 @@ class Rewriter:
                     self.defined.add(symbol)
                     if symbol in self.cast_dims:  # a match_cast of the body binds it unchanged
                         continue
-                    name = symbol.name or f"d{len(self.names)}"
+                    named = symbol.name and row_size_of(symbol) is None
+                    name = symbol.name if named else f"d{len(self.names)}"
                     self.names.setdefault(symbol, as_dim(Sym(name)))
 
     def _name_row(self, row: RowVar) -> RowVar:
@@ -432,46 +450,6 @@ def _plain_dims(info: TensorStructInfo) -> Iterator[Sym]:
     for bound in standing_alone([info]):
         if type(bound) is Sym:
             yield bound
-
-
-def _drop_undefined_dims(rewritten: Function, function: Function) -> Function:
-    """Replaces dims that the refined signature no longer binds by their values."""
-    defined = bound_dims([param.struct_info for param in rewritten.params])
-    values: dict[Any, Dim] = {}
-    for old, new in zip(function.params, rewritten.params, strict=True):
-        for old_info, new_info in zip(
-            tensors(old.struct_info), tensors(new.struct_info), strict=True
-        ):
-            if type(old_info.dims) is tuple and type(new_info.dims) is tuple:
-                sizes_ = zip(old_info.dims, new_info.dims, strict=True)
-                values |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
-    undefined = {symbol: size for symbol, size in values.items() if symbol not in defined}
-    if not undefined:
-        return rewritten
-    body = _without_proved_requirements(rewritten.body, undefined)
-    return Substitution(dims=undefined).function(replace(rewritten, body=body))
-
-
-def _without_proved_requirements(body: SeqExpr, values: Mapping[Sym, Dim]) -> SeqExpr:
-    """Removes the conditions of `R.require` that hold for these values."""
-    blocks = [
-        replace(
-            block, bindings=tuple([b for old in block.bindings for b in _open_part(old, values)])
-        )
-        for block in body.blocks
-    ]
-    return replace(body, blocks=tuple([block for block in blocks if block.bindings]))
-
-
-def _open_part(binding: Binding, values: Mapping[Sym, Dim]) -> tuple[Binding, ...]:
-    """Returns a binding without the conditions that hold; nothing if no other is left."""
-    conditions = conditions_of(binding)
-    unproved = tuple([c for c in conditions if substitute(c, values) != 1])
-    if len(unproved) == len(conditions):
-        return (binding,)
-    shape, ones = cast_of(unproved, binding.span)
-    var = type(binding.var)(binding.var.name, ones, binding.var.span)
-    return (MatchCast(var, shape, ones, binding.span),) if unproved else ()
 
 
 def _entry_checks(function: Function) -> Iterator[tuple[Expr, StructInfo]]:

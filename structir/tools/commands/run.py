@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 
 import typer
 
+from structir.ir.ragged_array import RaggedArray
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
@@ -172,6 +173,9 @@ def _rows(label: str, value: Any) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
         for position, item in enumerate(value):
             yield from _rows(f"{label}[{position}]", item)
+    elif isinstance(value, RaggedArray):
+        yield from _rows(f"{label} values", value.values)
+        yield from _rows(f"{label} offsets", value.offsets)
     elif isinstance(value, np.ndarray):
         yield (label, value.dtype.name, list(value.shape), *_statistics(value))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ from structir.export.onnx.call import OpCall, dims_of
 from structir.export.onnx.registry import exports
 from structir.ir.dtype import is_float
 from structir.opdef.layouts import SPATIAL, each, padding
+from structir.opdef.subscript_results import parsed_subscripts
+from structir.opdef.subscripts import NamedAxis, RowAxes, Subscripts, Term, names_axes
 
 CONVOLUTIONS = [f"nn.conv{n}d" for n in (1, 2, 3)]
 POOLS = [f"nn.{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)]
@@ -36,28 +37,27 @@ def outer(call: OpCall) -> str:
 @exports("einsum")
 def einsum(call: OpCall) -> str | None:
     subscripts = call.attr("subscripts")
-    if set(subscripts) & set(";*~"):
-        equation = _equation(subscripts)
-        return (
-            None if equation is None else call.emit("Einsum", *call["operands"], equation=equation)
-        )
-    return call.emit("Einsum", *call["operands"], equation=subscripts.replace(" ", ""))
+    equation: str | None = subscripts.replace(" ", "")
+    if names_axes(subscripts):
+        equation = _equation(parsed_subscripts(subscripts, len(call["operands"])))
+    return None if equation is None else call.emit("Einsum", *call["operands"], equation=equation)
 
 
-def _equation(subscripts: str) -> str | None:
-    """Returns subscripts with words as letters; None with numbers or several axis packs."""
-    words = [w for w in re.split(r"[\s;]+|->", subscripts) if w]
-    packs = {w.lstrip("*~") for w in words if not w.isidentifier()}
-    axes = list(dict.fromkeys(w for w in words if w.isidentifier()))
-    if len(packs) > 1 or len(axes) > 26 or not all(p.isidentifier() for p in packs):
+def _equation(subscripts: Subscripts) -> str | None:
+    """Returns subscripts with names as letters; None with other axes or several axis packs."""
+    axes = [axis for term in subscripts.terms for axis in term]
+    names = list(dict.fromkeys(axis.name for axis in axes if isinstance(axis, NamedAxis)))
+    packs = {axis.name for axis in axes if isinstance(axis, RowAxes)}
+    is_plain = all(isinstance(axis, NamedAxis | RowAxes) for axis in axes)
+    if not is_plain or subscripts.where or "_" in names or len(packs) > 1 or len(names) > 26:
         return None
-    letters = {word: chr(ord("a") + k) for k, word in enumerate(axes)}
+    letters = {name: chr(ord("a") + k) for k, name in enumerate(names)}
 
-    def term(text: str) -> str:
-        return "".join([letters.get(word, "...") for word in text.split()])
+    def text(term: Term) -> str:
+        return "".join([letters[a.name] if isinstance(a, NamedAxis) else "..." for a in term])
 
-    inputs, _, output = subscripts.partition("->")
-    return ",".join(map(term, inputs.split(";"))) + "->" + term(output)
+    operands = ",".join(map(text, subscripts.operands))
+    return f"{operands}->{text(subscripts.result)}"
 
 
 def to_order(call: OpCall, name: str, layout: str | None, target: str) -> str | None:

@@ -16,23 +16,26 @@ from structir.ir.structural import structural_equal
 
 
 @cache
-def kernels() -> dict[str, tuple[Kernel, str, bool, bool]]:
-    """Returns the kernels of recurrent layers by name: cell, reversal, and lengths per sequence."""
+def kernels() -> dict[str, tuple[str, str, bool, bool]]:
+    """Returns the arguments of the kernels of recurrent layers by name: cell, dtype, reversal, and
+    lengths per sequence."""
     combinations = product(CELLS, sorted(DTYPES), (False, True), (False, True))
-    built = [
-        (recurrent_kernel(c, d, back, ragged), c, back, ragged)
-        for c, d, back, ragged in combinations
-    ]
-    return {kernel.name: (kernel, *rest) for kernel, *rest in built}  # type: ignore[misc]
+    return {recurrent_kernel(*each).name: each for each in combinations}
 
 
 @exports_kernels
 def match_recurrent(kernel: Kernel) -> Mapped | None:
-    if not kernel.name.startswith(tuple(CELLS)) or kernel.name not in kernels():
+    if not kernel.name.startswith(tuple(CELLS)):
         return None
-    expected, cell, backwards, ragged = kernels()[kernel.name]
+    name, _, size = kernel.name.rpartition("_")
+    is_sized = size.isdecimal()
+    arguments = kernels().get(name if is_sized else kernel.name)
+    if arguments is None:
+        return None
+    expected = recurrent_kernel(*arguments, int(size) if is_sized else None)
     if not structural_equal(kernel, expected):
         return None
+    cell, _, backwards, ragged = arguments
     return partial(recurrent, cell=cell, backwards=backwards, ragged=ragged)
 
 

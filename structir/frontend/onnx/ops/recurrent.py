@@ -274,7 +274,7 @@ def _by_kernel(
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
         name = "gru_reset_before"
-    kernel = recurrent_kernel(name, node.dtype(), reverse, lengths is not None)
+    kernel = recurrent_kernel(name, node.dtype(), reverse, lengths is not None, layer.hidden)
     first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
     bias = layer.bias
     if bias is None:

@@ -147,7 +147,8 @@ def _build_direction(
     hidden = node.dims_of(states[0])[1]
     last = TensorStructInfo((batch, hidden), dtype)
     hidden_states = TensorStructInfo((steps, batch, hidden), dtype)
-    kernel = recurrent_kernel(kind.kernel, dtype, reverse)
+    size = hidden if isinstance(hidden, int) else None
+    kernel = recurrent_kernel(kind.kernel, dtype, reverse, hidden=size)
     call: Any = R.call_kernel(
         node.host.builder.kernel(kernel),
         (gates, *states, weights.recurrence, bias),

@@ -1,0 +1,40 @@
+"""Loops of few iterations in whole vectors: the lanes of the last vector that are past the end are
+masked.
+
+Without masks LLVM computes the remainder of a division by the vector length one element at a time,
+and so all of a loop that is shorter than a vector. Masks cost little with AVX-512, which has them
+for every instruction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from structir.backend.cpu.features import cpu_features
+
+LANES = 16  # of a vector of 32-bit elements; LLVM computes remainders with half of them first
+
+
+def gains_from_masks(iterations: int) -> bool:
+    """Returns whether LLVM would compute much of a loop of so many iterations one by one: it is
+    shorter than a vector, or a second vector is more than a quarter full.
+
+    Longer loops lose more by the masks of all vectors than they gain in the last.
+    """
+    remainder = iterations % LANES
+    is_short = 4 < iterations < LANES or (LANES < iterations < 2 * LANES and remainder > LANES // 4)
+    return is_short and remainder != LANES // 2 and "avx512vl" in cpu_features()
+
+
+def vectorize_with_masks(module: ir.Module, latch: Any) -> None:
+    """Asks LLVM to vectorize the loop of a branch with masks instead of a remainder.
+
+    LLVM identifies a loop by a metadata node whose first operand is the node itself.
+    """
+    masks = module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
+    unique = ir.IntType(64)(len(module.metadata))
+    node = module.add_metadata([unique, masks])
+    node.operands = (node, masks)
+    latch.set_metadata("llvm.loop", node)

@@ -1,0 +1,243 @@
+"""Executables of modules with ragged tensors: compiled as functions of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from structir.analysis.arguments import arguments_of, default_values
+from structir.analysis.internal_functions import only_function
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import RegionLowering
+from structir.backend.tuple_parameters import TupleFunction
+from structir.errors import StructIRError
+from structir.interpret.argument_checks import as_value, match
+from structir.interpret.scope import Activation
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Call, Function, Var, VarBinding
+from structir.ir.module import IRModule
+from structir.ir.ragged_array import RaggedArray
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis, label_of
+from structir.passes.canonicalise_bindings import canonicalise_bindings
+from structir.ragged.boundary import RowsCheck, Sources, TupleModule, as_tuples, share_rows
+from structir.ragged.module import is_ragged
+from structir.ragged.row_groups import with_row_groups
+
+Value = Any
+
+
+@attrs.frozen
+class RaggedParameter:
+    """A parameter that is one ragged tensor."""
+
+    index: int
+    position: int  # of the ragged axis
+    ndim: int
+    dtype: Any
+
+    def accepts(self, value: Value) -> bool:
+        """Returns whether a value is a ragged array of this dtype, ragged at this axis."""
+        return (
+            type(value) is RaggedArray
+            and len(value.leading) == self.position
+            and value.ndim == self.ndim
+            and value.values.dtype == self.dtype
+        )
+
+
+class RaggedFunction:
+    """A function of ragged tensors, called through a function of their parts."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        checks: list[RowsCheck],
+        sources: Sources,
+        inner: Callable[..., Value],
+        flat: Callable[..., Value] | None = None,
+    ) -> None:
+        self.name, self.params, self.inner, self.sources = name, function.params, inner, sources
+        self.checks, self.result = checks, function.ret_struct_info
+        self.has_ragged_result = is_ragged(self.result)
+        self.infos: list[Any] = [param.struct_info for param in self.params]
+        self.tensors = [
+            RaggedParameter(k, check_ragged(i), i.ndim, i.dtype and numpy_dtype(i.dtype))
+            for k, i in enumerate(self.infos)
+            if has_ragged_axis(i)
+        ]
+        own = {tensor.index for tensor in self.tensors}
+        self.others = [k for k, i in enumerate(self.infos) if is_ragged(i) and k not in own]
+        self.named = any([label_of(self.infos[t.index]) for t in self.tensors])
+        self.defaults = partial(default_values, function)
+        tuples = [k for k, i in enumerate(self.infos) if type(i) is not TensorStructInfo]
+        self.flat = None if tuples else flat  # takes the parts themselves
+        plain = self.flat is not None and not self.named and not checks
+        by_index = {tensor.index: tensor for tensor in self.tensors}
+        self.fast = [by_index.get(k) for k in range(len(self.params))] if plain else None
+        if any([tensor.position != 1 for tensor in self.tensors]):
+            self.fast = None
+
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        if self.fast is not None and not names and len(args) == len(self.fast):
+            fields = self._fields(args)
+            if fields is not None:
+                value = self.flat(*fields)  # type: ignore[misc]
+                if not self.has_ragged_result:
+                    return value
+                return joined(self.result, value, self.sources, args)
+        values, parts = self.parts(args, names)
+        if self.flat is None:
+            value = self.inner(*parts)
+        else:
+            fields = [v for p in parts for v in (p if type(p) is tuple else (p,))]
+            value = self.flat(*fields)
+        return joined(self.result, value, self.sources, values) if self.has_ragged_result else value
+
+    def _fields(self, args: tuple[Value, ...]) -> list[Value] | None:
+        """Returns the parts of ragged arrays that need no check; None for other arguments."""
+        fields: list[Value] = []
+        for value, tensor in zip(args, self.fast or (), strict=True):
+            if tensor is None:
+                fields.append(value)
+            elif type(value) is RaggedArray and tensor.accepts(value):
+                fields += (value.values, value.offsets[:-1], value.offsets[1:])
+            else:
+                return None
+        return fields
+
+    def parts(
+        self, args: tuple[Value, ...], names: dict[str, Value]
+    ) -> tuple[list[Value], list[Value]]:
+        """Returns the arguments, checked, and with tuples in place of ragged arrays."""
+        if names or len(args) != len(self.params):
+            args = arguments_of(self.name, self.params, args, names, self.defaults)
+        values = list(args)
+        unchecked = [t.index for t in self.tensors if not t.accepts(values[t.index])]
+        for k in (*unchecked, *self.others):
+            values[k] = as_value(self.infos[k], values[k])
+            self._match([k], values)
+        if self.named:
+            self._match([t.index for t in self.tensors], values)
+        for check in self.checks:
+            first, second = values[check.first], values[check.second]
+            if first.offsets is not second.offsets or first.leading != second.leading:
+                rows = first.row_starts, first.row_limits, second.row_starts, second.row_limits
+                check_same_rows(*rows, check.where)
+        parts = list(values)
+        for tensor in self.tensors:
+            parts[tensor.index] = parts_of(values[tensor.index])
+        for k in self.others:
+            parts[k] = parts_of(values[k])
+        return values, parts
+
+    def _match(self, positions: list[int], values: list[Value]) -> None:
+        declared = [
+            (self.infos[k], values[k], f"{self.name}: parameter {self.params[k].name}")
+            for k in positions
+        ]
+        match(declared, Activation({}, {}))
+
+
+def parts_of(value: Value) -> Value:
+    """Returns a value with tuples in place of ragged arrays."""
+    if type(value) is RaggedArray:
+        offsets, leading = value.offsets, value.leading
+        if len(leading) == 1:
+            return value.values, offsets[:-1], offsets[1:]
+        return value.values, offsets[:-1].reshape(leading), offsets[1:].reshape(leading)
+    return tuple(map(parts_of, value)) if isinstance(value, tuple) else value
+
+
+def joined(info: StructInfo, value: Value, sources: Sources, args: Sequence[Value]) -> Value:
+    """Returns a result with ragged arrays in place of their parts.
+
+    `sources` has the number of the argument with the rows of a result of which only the values are
+    computed.
+    """
+    if has_ragged_axis(info):
+        return (
+            RaggedArray.from_limits(*value) if sources is None else args[sources].with_values(value)
+        )
+    if isinstance(info, TupleStructInfo) and is_ragged(info):
+        each = sources if isinstance(sources, tuple) else (None,) * len(info.fields)
+        fields = zip(info.fields, value, each, strict=True)
+        return tuple([joined(field, item, source, args) for field, item, source in fields])
+    return value
+
+
+class RaggedExecutable:
+    """A compiled module with ragged tensors; it is called with `RaggedArray`s or lists of rows.
+
+    Its other methods are those of the executable of the parts.
+    """
+
+    def __init__(self, tuples: TupleModule, executable: Any) -> None:
+        self.tuples, self.executable = tuples, executable
+        self._functions: dict[str, Callable[..., Value]] = {}
+
+    @property
+    def module(self) -> IRModule:
+        """The program."""
+        return self.tuples.original
+
+    def __getitem__(self, name: str) -> Callable[..., Value]:
+        """Returns a function of the module."""
+        if name not in self._functions:
+            self._functions[name] = self._function(name)
+        return self._functions[name]
+
+    def _function(self, name: str) -> Callable[..., Value]:
+        inner, function = self.executable[name], self.tuples.original.functions.get(name)
+        if not isinstance(function, Function):
+            return inner  # type: ignore[no-any-return]
+        infos = [function.ret_struct_info, *[p.struct_info for p in function.params]]
+        if not any(map(is_ragged, infos)):
+            return inner  # type: ignore[no-any-return]
+        checks, sources = self.tuples.checks[name], self.tuples.sources.get(name)
+        direct = getattr(self.executable, "direct", {}).get(name)
+        flat = direct.flat.public if isinstance(direct, TupleFunction) else None
+        return RaggedFunction(name, function, checks, sources, inner, flat)
+
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        """Calls the only public function of the module."""
+        return self[only_function(self.module)](*args, **names)
+
+    def profile(self, /, *args: Value, name: str = "main", **options: Any) -> Any:
+        """Profiles calls of a function."""
+        function = self[name]
+        is_ragged_function = isinstance(function, RaggedFunction)
+        parts = function.parts(args, {})[1] if is_ragged_function else args  # type: ignore[attr-defined]
+        return self.executable.profile(*parts, name=name, **options)
+
+    def save(self, path: Any) -> None:
+        """Raises StructIRError: save the module, and compile it after loading."""
+        message = "an executable with ragged tensors cannot be saved"
+        hint = 'help: save the module: `structir.save(mod, "m.sir")`'
+        raise StructIRError(f"{message}\n{hint}", code="E0736")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.executable, name)
+
+
+def compile_ragged(lowered: IRModule, compile_tuples: Callable[[IRModule], Any]) -> Any:
+    """Compiles a lowered module with ragged tensors."""
+    tuples = as_tuples(lowered)
+    tuples.module = canonicalise_bindings.transform(tuples.module)
+    share_rows(tuples)
+    grouped = with_row_groups(tuples.module, has_kernel)
+    return RaggedExecutable(tuples, compile_tuples(grouped))
+
+
+def has_kernel(call: Call) -> bool:
+    """Returns whether the kernels of one row can run in a loop over rows."""
+    try:
+        info: Any = call.struct_info
+        RegionLowering().add(VarBinding(Var("rows", info), call))
+    except NoKernelError:
+        return False
+    return True

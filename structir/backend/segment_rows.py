@@ -1,0 +1,171 @@
+"""Ops on the rows of ragged tensors, as loops over rows around the kernel of one row.
+
+An op with the hook `row` computes every row by dense ops: `row(values)` returns their expression
+for one row of unknown length. Its kernel, of loops fused and scheduled as those of any program, is
+called for each row, on the memory of that row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.schedule import scheduled
+from structir.backend.loops.stage import LoopProgram, Routine, Stage, routine_stages
+from structir.backend.loops.writer import INDENT, KernelText, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+TABLE = re.compile(r"a\[(all\d+)\]")
+NEAR = re.compile(r"^( +near = ).* if .* else (\w+)$")
+STREAMS = re.compile(r"^( +if )n\d+ >= \d+:$")
+HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
+
+
+@attrs.frozen(eq=False)
+class RowOperand:
+    """A buffer of all rows, and what part of it belongs to a row: `unit` names the number of
+    elements of axis 0 before it, or is None if the buffer is shared by all rows."""
+
+    buffer: Buffer
+    unit: str | None = None
+
+
+@attrs.frozen(eq=False)
+class RowCall:
+    """The program of rows of one length, and the buffers of all rows that it is run on.
+
+    `sizes` maps the symbol of the number of rows to 1, and that of their length to the number of
+    values of all rows.
+    """
+
+    program: LoopProgram
+    sizes: Mapping[Sym, Dim]
+    starts: Buffer
+    limits: Buffer
+    operands: Mapping[Buffer, RowOperand]  # by the inputs of the program
+    results: Mapping[Buffer, RowOperand]  # by its outputs
+    origin: str
+
+    def stages(self) -> list[Stage]:
+        """Returns the stages that run the loop over rows."""
+        reads = [self.starts, self.limits, *[o.buffer for o in self.operands.values()]]
+        outs = [result.buffer for result in self.results.values()]
+        return routine_stages(
+            list(dict.fromkeys(reads)), outs, RowLoop(self).routine(), self.origin
+        )
+
+
+class RowLoop:
+    """The text of a loop over rows."""
+
+    def __init__(self, call: RowCall) -> None:
+        self.call = call
+        self.parts = {**call.operands, **call.results}
+        (self.one, _), (self.length, self.total) = call.sizes.items()
+        self.names: dict[Buffer, str] = {}
+        self.sizes: dict[Dim, str] = {}
+        self.scratch: list[Buffer] = []
+        self.counter = 0
+
+    def routine(self) -> Routine:
+        """Returns the loop; raises NoKernelError if a kernel of a row has another form."""
+        kernels = scheduled(self.call.program).kernels
+        if any([k.sites or k.function or k.singles for k in kernels]):
+            raise NoKernelError("a row needs a kernel of another form")
+        starts, limits = self.name(self.call.starts), self.name(self.call.limits)
+        total = self.size(self.total)
+        lines = [
+            "for row in range(lo, hi):",
+            f"{INDENT}first = larger({starts}[row], 0)",
+            f"{INDENT}length = larger(smaller({limits}[row], {total}) - first, 0)",
+        ]
+        for kernel in kernels:
+            lines += indented(self._body(kernel))
+        ordered = [b for b in self.names if b not in self.scratch] + self.scratch
+        slots = {self.names[b]: k for k, b in enumerate(ordered)}
+        lines = [TABLE.sub(lambda m: f"a[{slots[m[1]]}]", line) for line in lines]
+        return Routine(
+            tuple(lines),
+            tuple(ordered),
+            tuple(self.scratch),
+            tuple(self.sizes),
+            (),
+            tuple([*[self.names[b] for b in ordered], *self.sizes.values()]),
+            range=self.call.starts.shape[0],
+            parted=True,
+        )
+
+    def name(self, buffer: Buffer) -> str:
+        """Returns the name of the address of a buffer of all rows."""
+        return self.names.setdefault(buffer.root, f"all{len(self.names)}")
+
+    def size(self, dim: Dim) -> str:
+        """Returns a size as text."""
+        if isinstance(dim, int):
+            return str(dim)
+        return self.sizes.setdefault(dim, f"size{len(self.sizes)}")
+
+    def row_size(self, dim: Dim) -> str:
+        """Returns a size of one row as text: an expression of its length."""
+        dim = dims.substitute(dim, {self.one: 1})
+        if isinstance(dim, int) or self.length not in dims.syms(dim):
+            return self.size(dim)
+        return dims.python_text(
+            dim, lambda s: "length" if s is self.length else self.size(dims.as_dim(s))
+        )
+
+    def _body(self, kernel: KernelText) -> list[str]:
+        """Returns the lines of a kernel of one row, on the memory of the row."""
+        lines = kernel.text.splitlines()
+        start = next(k for k, line in enumerate(lines) if line.startswith("def kernel("))
+        self.counter += 1
+        own = f"_{self.counter}"
+        body = [f"lo{own} = 0", f"hi{own} = {self.row_size(kernel.range)}"]
+        for line in lines[start + 1 :]:
+            match = HEAD.match(line)
+            if match is not None:
+                name, text = self._head(match, kernel)
+                body.append(f"{name} = {text}")
+            elif line.strip() and line.strip() != "wide_vectors()":
+                if "a[" in re.sub(r"\w+a\[", "", line):
+                    raise NoKernelError("a kernel of a row reads its table")
+                line = STREAMS.sub(r"\1False:", NEAR.sub(r"\1\2", line))  # a row is small
+                body.append(re.sub(r"\b(lo|hi)\b", rf"\g<1>{own}", line[len(INDENT) :]))
+        return body
+
+    def _head(self, match: re.Match[str], kernel: KernelText) -> tuple[str, str]:
+        """Returns a name of the kernel, and the address or the size that it has in the loop."""
+        name, _, pointer, slot, divisor = match.groups()
+        index = int(slot if pointer is None else pointer)
+        if index >= len(kernel.pointers):
+            return name, self.row_size(kernel.sizes[index - len(kernel.pointers)])
+        part = self._part(kernel.pointers[index])
+        base, offset = self.name(part.buffer), self._offset(part)
+        if pointer is not None:
+            return name, base if offset is None else f"offset_by({base}, {offset})"
+        return name, f"a[{base}] // {divisor}" + ("" if offset is None else f" + {offset}")
+
+    def _part(self, buffer: Buffer) -> RowOperand:
+        """Returns the buffer of all rows of one of a row; a temporary one is as large as all."""
+        if buffer not in self.parts:
+            shape = tuple([dims.substitute(d, self.call.sizes) for d in buffer.shape])
+            if buffer.origin == "constant":
+                self.parts[buffer] = RowOperand(buffer)
+            else:
+                scratch = Buffer(shape, buffer.dtype, "scratch")
+                self.scratch.append(scratch)
+                self.parts[buffer] = RowOperand(scratch)
+        return self.parts[buffer]
+
+    def _offset(self, part: RowOperand) -> str | None:
+        """Returns the number of elements before those of the row."""
+        if part.unit is None:
+            return None
+        inner = prod(part.buffer.shape[1:])
+        return part.unit if inner == 1 else f"{part.unit} * {self.size(inner)}"

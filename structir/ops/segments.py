@@ -1,0 +1,247 @@
+"""Ops on the rows of a ragged tensor, which are segments of its values.
+
+Row k of the values are the elements from `starts[k]` up to `limits[k]`. Rows are in order and have
+no gaps: the limit of a row is the start of the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.dtype import dtype_name, int_limits, is_float
+from structir.ir.expr import Call, Expr, PrimValue
+from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Cotangent, Emit
+from structir.opdef.attributes import Size
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues, f32
+from structir.ops.broadcast import equal, logical_and, logical_or, maximum, where
+from structir.ops.create import ones_like, zeros_like
+from structir.ops.elementwise import astype
+from structir.ops.reduce import max_, min_, prod, sum_
+from structir.projections.scalar_expr import ScalarExpr
+
+np = lazy_module("numpy")
+Array = Any
+ROW = "max(min(ids, size(n) - 1), 0) : n"
+ROWS = f"starts[{ROW}] @ int64, limits[{ROW}] @ int64"
+
+
+@op("starts[[n]] @ int64, limits[[n]] @ int64 -> ids[[t]] @ int64", where="t == total")
+def segment_ids(starts: Array, limits: Array, total: Size) -> Array:
+    """Computes the number of the row that each of `total` values belongs to."""
+    return starts
+
+
+@segment_ids.reference
+def _(starts: Array, limits: Array, total: int) -> Array:
+    ids = np.zeros(total, "int64")
+    for row, (start, limit) in enumerate(zip(starts, limits, strict=True)):
+        ids[max(start, 0) : max(limit, 0)] = row
+    return ids
+
+
+@segment_ids.kernel("cpu")
+def _(starts: Array, limits: Array, ids: Array) -> None:
+    for k in range(ids.shape[0]):
+        ids[k] = 0
+    for row in range(starts.shape[0]):
+        for k in range(max(starts[row], 0), min(limits[row], ids.shape[0])):
+            ids[k] = row
+
+
+segment_ids.no_gradient("row numbers are integers")
+
+
+@op(f"x[{ROW}, *k], ids[t] @ int64, {ROWS} -> y[t, *k]")
+def segment_expand(
+    x: ScalarExpr, ids: ScalarExpr, starts: ScalarExpr, limits: ScalarExpr
+) -> ScalarExpr:
+    """Repeats the slice of each row for every value of the row; `ids` are the rows of values."""
+    return x
+
+
+@segment_expand.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    _x, _ids, starts, limits = call.args
+    return [emit(segment_sum(cotangent, starts, limits))]
+
+
+def neutral(reduction: str, dtype: str | None) -> Any:
+    """Returns the result of a reduction of no elements."""
+    if reduction in ("sum", "prod"):
+        return 0 if reduction == "sum" else 1
+    if dtype is None or is_float(dtype):
+        return -float("inf") if reduction == "max" else float("inf")
+    if dtype == "bool":
+        return int(reduction == "min")
+    low, high = int_limits(dtype)
+    return low if reduction == "max" else high
+
+
+def segment_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature, in which the body receives the values of all rows."""
+    reduction = call.op.removeprefix("segment_")
+    signature = "values[[t], *k], starts[[n]] @ int64, limits[[n]] @ int64 -> out[[n], *k]"
+    first = neutral(reduction, call.info("values").dtype)
+    return ResolvedSignature(signature, "", "", {"first": first})
+
+
+@op(segment_signature)
+def segment_sum(values: Array, starts: Array, limits: Array) -> Array:
+    """Computes the sum of each row of values; 0 for an empty row."""
+    return values
+
+
+@op(segment_signature)
+def segment_prod(values: Array, starts: Array, limits: Array) -> Array:
+    """Computes the product of each row of values; 1 for an empty row."""
+    return values
+
+
+@op(segment_signature)
+def segment_max(values: Array, starts: Array, limits: Array) -> Array:
+    """Computes the maximum of each row of values; the least number for an empty row."""
+    return values
+
+
+@op(segment_signature)
+def segment_min(values: Array, starts: Array, limits: Array) -> Array:
+    """Computes the minimum of each row of values; the greatest number for an empty row."""
+    return values
+
+
+SEGMENT_OPS = {
+    "sum": segment_sum,
+    "prod": segment_prod,
+    "max": segment_max,
+    "min": segment_min,
+}
+
+
+def _combined(combine: Any, values: Array, starts: Array, limits: Array, first: Any) -> Array:
+    """Combines the values of each row."""
+    out = np.full((len(starts), *values.shape[1:]), first, values.dtype)
+    for row, (start, limit) in enumerate(zip(starts, limits, strict=True)):
+        part = values[max(start, 0) : max(limit, 0)]
+        if len(part):
+            out[row] = combine.reduce(part, axis=0, dtype=values.dtype)
+    return out
+
+
+@segment_sum.reference
+def _(values: Array, starts: Array, limits: Array) -> Array:
+    return _combined(np.add, values, starts, limits, 0)
+
+
+@segment_prod.reference
+def _(values: Array, starts: Array, limits: Array) -> Array:
+    return _combined(np.multiply, values, starts, limits, 1)
+
+
+@segment_max.reference
+def _(values: Array, starts: Array, limits: Array) -> Array:
+    return _combined(np.maximum, values, starts, limits, neutral("max", dtype_name(values.dtype)))
+
+
+@segment_min.reference
+def _(values: Array, starts: Array, limits: Array) -> Array:
+    return _combined(np.minimum, values, starts, limits, neutral("min", dtype_name(values.dtype)))
+
+
+@segment_sum.kernel("cpu")
+def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> None:
+    for row in range(starts.shape[0]):
+        out[row] = first
+        for k in range(max(starts[row], 0), min(limits[row], values.shape[0])):
+            out[row] += values[k]
+
+
+@segment_prod.kernel("cpu")
+def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> None:
+    for row in range(starts.shape[0]):
+        out[row] = first
+        for k in range(max(starts[row], 0), min(limits[row], values.shape[0])):
+            out[row] *= values[k]
+
+
+@segment_max.kernel("cpu")
+def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> None:
+    for row in range(starts.shape[0]):
+        out[row] = first
+        for k in range(max(starts[row], 0), min(limits[row], values.shape[0])):
+            value = values[k]
+            if value > out[row] or value != value:
+                out[row] = value
+
+
+@segment_min.kernel("cpu")
+def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> None:
+    for row in range(starts.shape[0]):
+        out[row] = first
+        for k in range(max(starts[row], 0), min(limits[row], values.shape[0])):
+            value = values[k]
+            if value < out[row] or value != value:
+                out[row] = value
+
+
+segment_sum.row(sum_)
+segment_prod.row(prod)
+segment_max.row(max_)
+segment_min.row(min_)
+
+
+def _ids_of(call: Call, emit: Emit) -> Expr:
+    """Returns the row of each value."""
+    values, starts, limits = call.args
+    dims: Any = values.struct_info.dims
+    return emit(segment_ids(starts, limits, PrimValue(dims[0])))
+
+
+@segment_sum.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    _, starts, limits = call.args
+    return [emit(segment_expand(cotangent, _ids_of(call, emit), starts, limits)), None, None]
+
+
+@segment_max.gradient
+@segment_min.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Divides the cotangent among the elements that are equal to the extreme."""
+    values, starts, limits = call.args
+    ids = _ids_of(call, emit)
+    dtype = values.struct_info.dtype
+    extremes = emit(segment_expand(result, ids, starts, limits))
+    hits = emit(astype(equal(values, extremes), dtype))
+    counts = emit(segment_sum(hits, starts, limits))
+    share = emit(cotangent / emit(maximum(counts, ones_like(counts))))
+    return [emit(hits * emit(segment_expand(share, ids, starts, limits))), None, None]
+
+
+@segment_prod.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Multiplies by the product of the other factors, with zeros handled separately."""
+    values, starts, limits = call.args
+    ids, dtype = _ids_of(call, emit), values.struct_info.dtype
+
+    def expand(x: Expr) -> Expr:
+        return emit(segment_expand(x, ids, starts, limits))
+
+    zero = emit(equal(values, zeros_like(values)))
+    factors = emit(where(zero, ones_like(values), values))
+    zeros = expand(emit(segment_sum(emit(astype(zero, dtype)), starts, limits)))
+    others = emit(expand(emit(segment_prod(factors, starts, limits))) / factors)
+    only = emit(logical_and(zero, emit(equal(zeros, ones_like(zeros)))))
+    none = emit(equal(zeros, zeros_like(zeros)))
+    kept = emit(where(emit(logical_or(only, none)), others, zeros_like(others)))
+    return [emit(expand(cotangent) * kept), None, None]
+
+
+STARTS, LIMITS = ExactValues("int64", (0, 2, 2)), ExactValues("int64", (2, 2, 5))
+segment_ids.example(STARTS, LIMITS, 5)
+segment_expand.example(f32[3, 2], ExactValues("int64", (0, 0, 2, 2, 2)), STARTS, LIMITS)
+segment_sum.example(f32[5, 2], STARTS, LIMITS)
+segment_prod.example(f32[5, 2], STARTS, LIMITS)
+segment_max.example(f32[5, 2], STARTS, LIMITS)
+segment_min.example(f32[5], STARTS, LIMITS)

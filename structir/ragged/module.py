@@ -1,0 +1,83 @@
+"""Modules with ragged tensors: whether there are any, and all functions lowered."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from structir.ir.bodies import bindings_of
+from structir.ir.expr import Call, Function
+from structir.ir.module import IRModule
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.lazy import lazy_module
+from structir.ops.ragged import has_ragged_axis
+from structir.ragged.lowering import RaggedLowering
+
+passes = lazy_module("structir.passes.lower_ragged")
+PARTS = frozenset(
+    [f"ragged.{n}" for n in ("values", "row_starts", "row_limits", "from_values", "same_rows")]
+)
+MEMO_SIZE = 64
+_MEMO: dict[int, Any] = {}  # by the id of a module: a reference, and the lowered one or None
+
+
+def is_ragged(info: StructInfo | None) -> bool:
+    """Returns whether a StructInfo, or a field of it, is that of a ragged tensor."""
+    if isinstance(info, TupleStructInfo):
+        return any(map(is_ragged, info.fields))
+    return has_ragged_axis(info)
+
+
+def has_ragged_values(module: IRModule) -> bool:
+    """Returns whether a function of a module has a ragged tensor."""
+    return any([_has_ragged(f) for f in module.functions.values() if isinstance(f, Function)])
+
+
+def _has_ragged(function: Function) -> bool:
+    return any([is_ragged(param.struct_info) for param in function.params]) or any(
+        [is_ragged(binding.var.struct_info) for binding in bindings_of(function)]
+    )
+
+
+def lowered_functions(module: IRModule) -> IRModule:
+    """Returns a module whose functions have no ops on ragged tensors, except on their parts."""
+    functions: dict[str, Any] = dict(module.functions)
+    for name, function in module.functions.items():
+        if isinstance(function, Function) and needs_lowering(function):
+            functions[name] = RaggedLowering(module).function(name, function)
+    return module.with_functions(functions)
+
+
+def needs_lowering(function: Function) -> bool:
+    """Returns whether a function has ops on ragged tensors, other than those on their parts."""
+    return any(map(_is_op_on_ragged, [binding.value for binding in bindings_of(function)]))
+
+
+def _is_op_on_ragged(value: Any) -> bool:
+    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.name in PARTS:
+        return False
+    return any([is_ragged(v.struct_info) for v in (value, *value.args)])
+
+
+def ragged_form(module: IRModule) -> IRModule | None:
+    """Returns a module with ragged tensors in the form that runs, and None for other modules.
+
+    Memoized, as programs are run several times.
+    """
+    known = _MEMO.get(id(module))
+    if known is not None and known[0]() is module:
+        return known[1]  # type: ignore[no-any-return]
+    form: IRModule | None = None
+    if has_ragged_values(module):
+        form = passes.lower_ragged.transform(module)
+    if len(_MEMO) >= MEMO_SIZE:
+        _MEMO.clear()
+    _MEMO[id(module)] = (ref(module), form)
+    return form
+
+
+def lowered(module: IRModule) -> IRModule:
+    """Returns a module in the form that runs."""
+    form = ragged_form(module)
+    return module if form is None else form

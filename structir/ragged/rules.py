@@ -1,0 +1,273 @@
+"""Rules of ops that no index signature lowers: conversions and concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structir.errors import Diagnostic, StructInfoError
+from structir.ir.dims import Dim, sym
+from structir.ir.expr import Call, Expr, MatchCast, PrimValue, ShapeExpr, Var
+from structir.ir.requirements import cast_of, condition
+from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
+from structir.opdef.batched_op import Path
+from structir.ops.broadcast import add, less, multiply, subtract, where
+from structir.ops.create import arange, full, full_like, zeros
+from structir.ops.data_dependent import nonzero
+from structir.ops.indexing import take
+from structir.ops.joined import concat
+from structir.ops.layout import expand_dims
+from structir.ops.reduce import max_
+from structir.ops.reshape import reshape
+from structir.ops.scan import cumsum
+from structir.ops.scatter import scatter_nd
+from structir.ops.segments import segment_expand
+from structir.ops.shapes import tensor_to_shape
+from structir.ragged.parts import PartsScope, RaggedParts, Rows
+
+Operands = Mapping[Path, Any]
+Ragged = Mapping[Path, RaggedParts]
+Rule = Callable[[Call, Operands, Ragged, PartsScope], "Expr | RaggedParts | None"]
+
+
+def _values(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope) -> Expr:
+    return ragged[(0,)].values
+
+
+def _row_starts(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope) -> Expr:
+    return ragged[(0,)].rows.starts
+
+
+def _row_limits(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope) -> Expr:
+    return ragged[(0,)].rows.limits
+
+
+def _row_lengths(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope) -> Expr:
+    rows = ragged[(0,)].rows
+    return scope.emit(subtract(rows.limits, rows.starts))
+
+
+def _from_values(
+    call: Call, operands: Operands, ragged: Ragged, scope: PartsScope
+) -> RaggedParts | None:
+    values, starts, limits = call.args
+    sizes: Any = values.struct_info.dims
+    leading: Any = starts.struct_info.dims
+    if not isinstance(sizes, tuple) or not isinstance(leading, tuple):
+        return None
+    label = call.attrs.get("name", "")
+    keys = {("name", label)} if label else {(starts, limits)}
+    for key in keys:
+        if key in scope.rows and scope.rows[key].total == sizes[0]:
+            return RaggedParts(values, scope.rows[key])
+    rows = scope.add_rows(Rows(keys, leading, sizes[0], starts, limits, label))
+    return RaggedParts(values, rows)
+
+
+# ---- padded tensors
+
+
+def measured(number: Expr, scope: PartsScope, stem: str) -> Dim:
+    """Returns an int64 scalar of the program as a size."""
+    shape = scope.emit(tensor_to_shape(scope.emit(reshape(number, ShapeExpr((1,))))))
+    size = sym(stem)
+    scope.builder.match_cast(shape, ShapeStructInfo((size,)))
+    return size
+
+
+def _longest(rows: Rows, scope: PartsScope) -> Dim:
+    zero = zeros((1,), "int64")
+    lengths = scope.emit(concat((zero, scope.lengths(rows)), axis=0))
+    return measured(scope.emit(max_(lengths)), scope, "longest")
+
+
+def _to_padded(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope) -> Expr:
+    x, emit = ragged[(0,)], scope.emit
+    rows, length = x.rows, call.attrs.get("length")
+    size = _longest(rows, scope)
+    if length is not None:
+        value, info = cast_of((condition("<=", size, length),), call.span)
+        cast = MatchCast(Var("_", info, call.span), value, info, call.span)
+        scope.builder.take(cast)
+        size = length
+    padded = padded_rows(x, size, call.attrs.get("fill", 0), scope)
+    shape = (*rows.leading, size, *x.inner)
+    return emit(reshape(padded, ShapeExpr(shape))) if len(rows.leading) > 1 else padded
+
+
+def padded_rows(x: RaggedParts, size: Dim, fill: float, scope: PartsScope) -> Expr:
+    """Returns the rows of a ragged tensor with one length, along one leading axis."""
+    rows, emit = x.rows, scope.emit
+    starts, _ = scope.flat_rows(rows)
+    steps = emit(arange(PrimValue(size), dtype="int64"))
+    steps = emit(reshape(steps, ShapeExpr((1, size))))
+    inside = emit(less(steps, emit(expand_dims(scope.lengths(rows), 1))))
+    index = emit(add(emit(expand_dims(starts, 1)), steps))
+    taken = emit(take(x.values, index, axis=0))
+    inside = emit(reshape(inside, ShapeExpr((rows.count, size, *[1] * len(x.inner)))))
+    info: Any = x.values.struct_info
+    return emit(where(inside, taken, _number(fill, info.dtype, scope)))
+
+
+def _number(value: float, dtype: Any, scope: PartsScope) -> Expr:
+    whole = PrimValue(int(value)) if float(value).is_integer() else PrimValue(value)
+    return scope.emit(full(ShapeExpr(()), whole, dtype))
+
+
+def _from_padded(
+    call: Call, operands: Operands, ragged: Ragged, scope: PartsScope
+) -> RaggedParts | None:
+    padded, lengths = call.args
+    emit = scope.emit
+    sizes: Any = padded.struct_info.dims
+    leading: Any = lengths.struct_info.dims
+    if not isinstance(sizes, tuple) or not isinstance(leading, tuple):
+        return None
+    count = len(leading)
+    size, inner = sizes[count], sizes[count + 1 :]
+    rows = Rows(set(), leading, 0, lengths, lengths)
+    total_rows = rows.count
+    flat = emit(reshape(lengths, ShapeExpr((total_rows,)))) if count > 1 else lengths
+    limits = emit(cumsum(flat, axis=0))
+    starts = emit(subtract(limits, flat))
+    steps = emit(reshape(arange(PrimValue(size), dtype="int64"), ShapeExpr((1, size))))
+    inside = emit(less(steps, emit(expand_dims(flat, 1))))
+    mask = emit(reshape(inside, ShapeExpr((total_rows * size,))))
+    total = sym("t")
+    found = scope.builder.match_cast(emit(nonzero(mask)), TensorStructInfo((1, total), "int64"))
+    index = emit(reshape(found, ShapeExpr((total,))))
+    merged = emit(reshape(padded, ShapeExpr((total_rows * size, *inner))))
+    values = emit(take(merged, index, axis=0))
+    if count > 1:
+        starts = emit(reshape(starts, ShapeExpr(leading)))
+        limits = emit(reshape(limits, ShapeExpr(leading)))
+    rows = scope.add_rows(Rows({(starts, limits)}, leading, total, starts, limits))
+    return RaggedParts(values, rows)
+
+
+# ---- concatenation
+
+
+def _concat(
+    call: Call, operands: Operands, ragged: Ragged, scope: PartsScope
+) -> RaggedParts | None:
+    """Concatenates along the ragged axis, or along the first one; None along others."""
+    axis = call.attrs.get("axis", 0)
+    position = {len(parts.rows.leading) for parts in ragged.values()}
+    info: Any = next(iter(ragged.values())).values.struct_info
+    if axis is None or len(position) != 1:
+        return None
+    (ragged_axis,) = position
+    rank = info.ndim + ragged_axis
+    axis = axis + rank if axis < 0 else axis
+    if axis == ragged_axis:
+        parts = [
+            ragged.get(path) or _uniform(x, ragged_axis, scope) for path, x in operands.items()
+        ]
+        return _concat_rows(parts, scope)
+    if axis == 0 and len(ragged) == len(operands):
+        return _append_rows(list(ragged.values()), scope)
+    return None
+
+
+def _uniform(x: Expr, position: int, scope: PartsScope) -> RaggedParts:
+    """Returns a dense tensor as a ragged one whose rows have one length."""
+    emit, info = scope.emit, x.struct_info
+    sizes: Any = info.dims
+    if not isinstance(sizes, tuple):
+        message = f"expected a tensor of known sizes or with a ragged axis, found {info}"
+        hint = 'declare the sizes: `R.match_cast(x, R.Tensor(("n", "m")))`'
+        raise StructInfoError(Diagnostic(message, hint=hint, code="E0217"))
+    leading, size = sizes[:position], sizes[position]
+    rows = Rows(set(), leading, 0, x, x)
+    steps = emit(arange(PrimValue(rows.count), dtype="int64"))
+    starts = emit(multiply(steps, full_like(steps, PrimValue(size))))
+    limits = emit(add(starts, full_like(steps, PrimValue(size))))
+    total = rows.count * size
+    values = emit(reshape(x, ShapeExpr((total, *sizes[position + 1 :]))))
+    if position > 1:
+        starts, limits = [emit(reshape(v, ShapeExpr(leading))) for v in (starts, limits)]
+    return RaggedParts(values, Rows({(starts, limits)}, leading, total, starts, limits))
+
+
+def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
+    """Concatenates each row with the rows of the same number of other tensors."""
+    emit, first = scope.emit, parts[0].rows
+    keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
+    rows = scope.rows.get(("concat", keys))
+    if rows is None:
+        lengths = scope.lengths(first)
+        for other in parts[1:]:
+            lengths = emit(add(lengths, scope.lengths(other.rows)))
+        limits = emit(cumsum(lengths, axis=0))
+        starts = emit(subtract(limits, lengths))
+        total = sum([p.rows.total for p in parts])
+        shaped = (starts, limits)
+        if len(first.leading) > 1:
+            shape = ShapeExpr(first.leading)
+            shaped = emit(reshape(starts, shape)), emit(reshape(limits, shape))
+        rows = Rows(
+            {("concat", keys)},
+            first.leading,
+            total,
+            *shaped,
+            flat=(starts, limits),
+            lengths=lengths,
+        )
+        scope.add_rows(rows)
+    starts, limits = scope.flat_rows(rows)
+    info: Any = parts[0].values.struct_info
+    values = emit(zeros(ShapeExpr((rows.total, *parts[0].inner)), info.dtype))
+    before = starts
+    for part in parts:
+        target = _targets(part.rows, before, scope)
+        values = emit(scatter_nd(values, target, part.values, "add"))
+        before = emit(add(before, scope.lengths(part.rows)))
+    return RaggedParts(values, rows)
+
+
+def _key_id(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple([_key_id(part) for part in key])
+    return key if isinstance(key, str | int) else id(key)
+
+
+def _targets(rows: Rows, starts: Expr, scope: PartsScope) -> Expr:
+    """Returns the position of each value where its row starts at another position."""
+    emit, (own, _) = scope.emit, scope.flat_rows(rows)
+    moved = emit(
+        segment_expand(emit(subtract(starts, own)), scope.ids(rows), *scope.flat_rows(rows))
+    )
+    target = emit(add(moved, arange(PrimValue(rows.total), dtype="int64")))
+    return emit(reshape(target, ShapeExpr((rows.total, 1))))
+
+
+def _append_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
+    """Concatenates along the first axis: the rows of one tensor after those of another."""
+    emit = scope.emit
+    values = emit(concat(tuple([part.values for part in parts]), axis=0))
+    starts, limits = list[Expr](), list[Expr]()
+    total: Dim = 0
+    for part in parts:
+        shift = full_like(part.rows.starts, PrimValue(total))
+        starts.append(emit(add(part.rows.starts, shift)))
+        limits.append(emit(add(part.rows.limits, shift)))
+        total = total + part.rows.total
+    all_starts = emit(concat(tuple(starts), axis=0))
+    all_limits = emit(concat(tuple(limits), axis=0))
+    info: Any = all_starts.struct_info
+    keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
+    rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits)
+    return RaggedParts(values, scope.add_rows(rows))
+
+
+RULES: dict[str, Rule] = {
+    "ragged.values": _values,
+    "ragged.row_starts": _row_starts,
+    "ragged.row_limits": _row_limits,
+    "ragged.row_lengths": _row_lengths,
+    "ragged.from_values": _from_values,
+    "ragged.to_padded": _to_padded,
+    "ragged.from_padded": _from_padded,
+    "concat": _concat,
+}

@@ -1,0 +1,64 @@
+"""Replaces dims and sizes of rows that an inferred signature no longer binds by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from structir.analysis.substitution import Substitution
+from structir.ir.axes import Axes, RowVar
+from structir.ir.binding_dims import bound_dims
+from structir.ir.dims import Dim, substitute
+from structir.ir.expr import Binding, Function, MatchCast, SeqExpr
+from structir.ir.node import replace
+from structir.ir.polynomial import Sym
+from structir.ir.requirements import cast_of, conditions_of
+from structir.ir.row_sizes import row_size_values, sizes_of_rows
+from structir.solver.domains.terms import symbol_of
+from structir.solver.program.value_trees import tensors
+
+
+def drop_undefined_dims(
+    rewritten: Function, function: Function, rows: Mapping[RowVar, Axes]
+) -> Function:
+    """Replaces dims that the refined signature no longer binds by their values.
+
+    `rows` are the axes of row variables; their sizes occur in conditions.
+    """
+    defined = bound_dims([param.struct_info for param in rewritten.params])
+    values: dict[Any, Dim] = {}
+    for old, new in zip(function.params, rewritten.params, strict=True):
+        for old_info, new_info in zip(
+            tensors(old.struct_info), tensors(new.struct_info), strict=True
+        ):
+            if type(old_info.dims) is tuple and type(new_info.dims) is tuple:
+                sizes_ = zip(old_info.dims, new_info.dims, strict=True)
+                values |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
+    values |= row_size_values(sizes_of_rows(rows), rows)
+    undefined = {symbol: size for symbol, size in values.items() if symbol not in defined}
+    if not undefined:
+        return rewritten
+    body = _without_proved_requirements(rewritten.body, undefined)
+    return Substitution(dims=undefined).function(replace(rewritten, body=body))
+
+
+def _without_proved_requirements(body: SeqExpr, values: Mapping[Sym, Dim]) -> SeqExpr:
+    """Removes the conditions of `R.require` that hold for these values."""
+    blocks = [
+        replace(
+            block, bindings=tuple([b for old in block.bindings for b in _open_part(old, values)])
+        )
+        for block in body.blocks
+    ]
+    return replace(body, blocks=tuple([block for block in blocks if block.bindings]))
+
+
+def _open_part(binding: Binding, values: Mapping[Sym, Dim]) -> tuple[Binding, ...]:
+    """Returns a binding without the conditions that hold; nothing if no other is left."""
+    conditions = conditions_of(binding)
+    unproved = tuple([c for c in conditions if substitute(c, values) != 1])
+    if len(unproved) == len(conditions):
+        return (binding,)
+    shape, ones = cast_of(unproved, binding.span)
+    var = type(binding.var)(binding.var.name, ones, binding.var.span)
+    return (MatchCast(var, shape, ones, binding.span),) if unproved else ()

@@ -1,0 +1,260 @@
+"""Ragged tensors run: against NumPy row by row, and against the padded program."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir import RaggedArray, passes
+from structir.errors import ShapeMismatchError, StructInfoError, StructIRError
+from structir.interpret.arguments import random_arguments
+from tests.ragged.programs import Program
+
+LENGTHS = (3, 0, 4, 1)
+
+
+def parsed(
+    body: str, params: str = 'x: R.Tensor(("n", "*", 3), "float64")'
+) -> structir.ir.IRModule:
+    lines = "\n    ".join(body.strip().splitlines())
+    return structir.parse(f"@R.function\ndef main({params}):\n    {lines}\n")
+
+
+def rows(inner=(3,), lengths=LENGTHS, seed=0):
+    rng = np.random.default_rng(seed)
+    return RaggedArray.from_rows([rng.standard_normal((n, *inner)) for n in lengths])
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs_match_numpy_row_by_row(seed):
+    program = Program(seed)
+    module = structir.parse(program.source)
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    with np.errstate(all="ignore"):
+        program.check(structir.interpret(module, "main", *program.args))
+
+
+def test_a_random_program_compiles():
+    program = Program(8)
+    module = structir.parse(program.source)
+    compiled = structir.compile(module, num_threads=1)
+    program.check(compiled["main"](*program.args))
+    assert compiled.fallbacks == ()
+
+
+@pytest.mark.parametrize("seed", (3, 8))
+def test_lowered_programs_print_and_parse(seed):
+    lowered = passes.LowerRagged()(structir.parse(Program(seed).source))
+    assert structir.structural_equal(structir.parse(lowered.script()), lowered)
+    assert passes.LowerRagged()(lowered).script() == lowered.script()
+
+
+def test_a_softmax_of_rows_is_one_kernel():
+    module = parsed("y = R.nn.softmax(x, axis=1)\nreturn y")
+    compiled = structir.compile(module, num_threads=1)
+    assert compiled.source("main").count("def kernel(") == 1
+    x = rows()
+    expected = [np.exp(r - r.max(0, initial=-9)) for r in x.rows()]
+    actual = compiled(x)
+    for row, e in zip(actual.rows(), expected, strict=True):
+        np.testing.assert_allclose(row, e / e.sum(0))
+    assert actual.offsets is x.offsets
+
+
+def test_nested_lists_object_arrays_and_lists_of_arrays_are_arguments():
+    module = parsed("y = R.multiply(x, x)\nreturn y", 'x: R.Tensor(("n", "*"), "float32")')
+    lists = [[1.0, 2.0], [], [3.0]]
+    arrays = [np.array(row, "float32") for row in lists]
+    objects = np.empty(3, object)
+    objects[:] = arrays
+    compiled = structir.compile(module, num_threads=1)
+    for value in (lists, arrays, objects, RaggedArray.from_rows(arrays)):
+        for run in (compiled, lambda v: structir.interpret(module, "main", v)):
+            assert run(value).to_list() == [[1.0, 4.0], [], [9.0]]
+
+
+def test_padded_tensors_convert_back():
+    module = parsed(
+        "u = R.ragged.to_padded(x)\nl = R.ragged.row_lengths(x)\nv = R.ragged.from_padded(u, l)\n"
+        "w = R.ragged.to_padded(v, length=6, fill=2)\nreturn (u, v, w)"
+    )
+    x = rows()
+    for run in (
+        structir.compile(module, num_threads=1),
+        lambda v: structir.interpret(module, "main", v),
+    ):
+        padded, back, longer = run(x)
+        np.testing.assert_array_equal(padded, x.to_padded())
+        assert back.to_list() == x.to_list()
+        np.testing.assert_array_equal(longer, x.to_padded(6, 2))
+    again = RaggedArray.from_padded(x.to_padded(), LENGTHS)
+    assert again.to_list() == x.to_list() and len(again) == 4 and again[2].shape == (4, 3)
+
+
+def test_branches_and_calls_pass_ragged_tensors():
+    module = structir.parse("""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def twice(a: R.Tensor(("n", "*"), "float64")) -> R.Tensor(("n", "*"), "float64"):
+        b = R.add(a, a)
+        return b
+
+    @R.function
+    def main(x: R.Tensor(("n", "*"), "float64"), c: R.Tensor((), "bool")):
+        cls = Module
+        if c:
+            y = cls.twice(x)
+        else:
+            y = R.negative(x)
+        z = R.add(y, x)
+        s = R.sum(z, axis=1)
+        return (z, s)
+""")
+    x = rows(())
+    compiled = structir.compile(module, num_threads=1)
+    for flag, factor in ((True, 3.0), (False, 0.0)):
+        for run in (compiled["main"], lambda *a: structir.interpret(module, "main", *a)):
+            z, s = run(x, np.array(flag))
+            np.testing.assert_allclose(z.values, factor * x.values)
+            np.testing.assert_allclose(s, [factor * row.sum() for row in x.rows()], atol=1e-12)
+
+
+PADDED = """
+y = R.multiply(R.matmul(x, w), mask)
+e = R.multiply(R.exp(y), mask)
+p = R.divide(e, R.sum(e, axis=1, keepdims=True))
+q = R.add(R.multiply(p, R.tanh(y)), R.multiply(s, mask))
+m = R.sum(R.multiply(q, q), axis=1)
+loss = R.sum(R.multiply(m, R.sum(q, axis=1)))
+return loss
+"""
+RAGGED = """
+y = R.matmul(x, w)
+p = R.nn.softmax(y, axis=1)
+q = R.add(R.multiply(p, R.tanh(y)), s)
+m = R.sum(R.multiply(q, q), axis=1)
+loss = R.sum(R.multiply(m, R.sum(q, axis=1)))
+return loss
+"""
+
+
+def test_gradients_equal_those_of_the_padded_program_with_masks():
+    dense = 'w: R.Tensor((3, 2), "float64"), s: R.Tensor(("n", 1, 2), "float64")'
+    ragged = parsed(RAGGED, f'x: R.Tensor(("n", "*", 3), "float64"), {dense}')
+    masked = (
+        f'x: R.Tensor(("n", "m", 3), "float64"), {dense}, mask: R.Tensor(("n", "m", 1), "float64")'
+    )
+    padded = parsed(PADDED, masked)
+    x, rng = rows(lengths=(3, 1, 4)), np.random.default_rng(1)
+    w, s = rng.standard_normal((3, 2)), rng.standard_normal((3, 1, 2))
+    mask = x.with_values(np.ones((8, 1))).to_padded()
+    names = "x w s"
+    gradient = passes.Gradient()(ragged)
+    reference = passes.Gradient(parameters=names)(padded)
+    value, (gx, gw, gs) = structir.interpret(reference, "main_adjoint", x.to_padded(), w, s, mask)
+    compiled = structir.compile(gradient, num_threads=1)["main_adjoint"]
+    for run in (compiled, lambda *a: structir.interpret(gradient, "main_adjoint", *a)):
+        loss, (rx, rw, rs) = run(x, w, s)
+        np.testing.assert_allclose(loss, value, 1e-10)
+        np.testing.assert_allclose(rx.to_padded(), gx, 1e-8, 1e-10)
+        np.testing.assert_allclose(rw, gw, 1e-8, 1e-10)
+        np.testing.assert_allclose(rs, gs, 1e-8, 1e-10)
+
+
+@pytest.mark.parametrize("op", ("max", "min", "prod", "mean"))
+def test_gradients_of_reductions_match_differences(op):
+    module = parsed(f"r = R.{op}(x, axis=1)\ny = R.sum(R.multiply(r, r))\nreturn y")
+    x = rows(lengths=(2, 3))
+    _, (gradient,) = structir.interpret(passes.Gradient()(module), "main_adjoint", x)
+    for index in np.ndindex(x.values.shape):
+        sides = []
+        for step in (1e-6, -1e-6):
+            values = x.values.copy()
+            values[index] += step
+            sides.append(float(structir.interpret(module, "main", x.with_values(values))))
+        difference = (sides[0] - sides[1]) / 2e-6
+        np.testing.assert_allclose(gradient.values[index], difference, 1e-5, 1e-7)
+
+
+def test_named_axes_are_checked_where_the_function_is_entered():
+    params = ", ".join([f'{x}: R.Tensor(("n", "*:len"), "float64")' for x in "xy"])
+    module = parsed("z = R.add(x, y)\nreturn z", params)
+    assert "*:len" in str(module["main"].ret_struct_info)
+    x, y = rows((), (1, 2)), rows((), (2, 1))
+    compiled = structir.compile(module, num_threads=1)
+    for run in (compiled["main"], lambda *a: structir.interpret(module, "main", *a)):
+        np.testing.assert_allclose(run(x, x).values, 2 * x.values)
+        with pytest.raises(ShapeMismatchError, match="offsets of the axis") as caught:
+            run(x, y)
+        assert caught.value.code == "E0732"
+
+
+def test_unnamed_axes_are_checked_by_the_op():
+    module = parsed(
+        "z = R.multiply(x, y)\nreturn z",
+        ", ".join([f'{x}: R.Tensor(("n", "*"), "float64")' for x in "xy"]),
+    )
+    x, y = rows((), (1, 2)), rows((), (2, 1))
+    compiled = structir.compile(module, num_threads=1)
+    assert compiled.fallbacks == ()  # the check of parameters precedes the kernels
+    for run in (compiled["main"], lambda *a: structir.interpret(module, "main", *a)):
+        with pytest.raises(ShapeMismatchError, match=r"multiply at .*lengths 1 and 2 of row 0"):
+            run(x, y)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ([[[1.0, 2.0, 3.0]], [[1.0]]], "E0730"),
+        ([1.0, 2.0], "E0730"),
+        ([[[1.0, 2.0, 3.0], [1.0]]], "E0730"),
+        (np.ones((2, 2, 3)), "E0733"),
+        (rows(()), "E0700"),
+        (rows((4,)), "E0700"),
+    ],
+    ids=("unequal", "flat", "nested", "dense", "rank", "size"),
+)
+def test_wrong_arguments_are_errors(value, code):
+    module = parsed("y = R.exp(x)\nreturn y")
+    compiled = structir.compile(module, num_threads=1)
+    for run in (compiled["main"], lambda v: structir.interpret(module, "main", v)):
+        with pytest.raises(StructIRError) as caught:
+            run(value)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("call", ("R.sum(x, axis=0)", "R.cumsum(x, axis=1)", "R.sort(x, axis=1)"))
+def test_an_op_that_needs_a_dense_axis_names_the_edit(call):
+    module = parsed(f"y = {call}\nreturn y")
+    for run in (structir.compile, passes.LowerRagged()):
+        with pytest.raises(StructInfoError, match=r"R\.ragged\.to_padded\(x\)") as caught:
+            run(module)
+        assert caught.value.diagnostics[0].span is not None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_arguments_of_ragged_parameters_fit(seed):
+    params = ", ".join([f'{x}: R.Tensor(("n", "*", 3), "float64")' for x in "xy"])
+    module = parsed("z = R.sum(R.add(x, y), axis=1)\nreturn z", params)
+    x, y = random_arguments(module["main"], seed)
+    assert isinstance(x, RaggedArray) and (x.offsets == y.offsets).all()
+    structir.interpret(module, "main", x, y)
+
+
+def test_infer_completes_ragged_parameters():
+    module = parsed(
+        "y = R.matmul(x, w)\nz = R.ewise_fma(y, b, b)\nreturn z",
+        'x: R.Tensor(("n", "*", "k"), "float32"), w: R.Tensor((3, 5), "float32"), '
+        'b: R.Tensor(dtype="float32")',
+    )
+    inferred = structir.infer(module)
+    x, w, b = random_arguments(inferred["main"], 1)
+    assert isinstance(b, RaggedArray) and b.shape[1:] == (None, 5)
+    z = structir.interpret(inferred, "main", x, w, b)
+    np.testing.assert_allclose(z.values, (x.values @ w) * b.values + b.values, 1e-5, 1e-6)
+
+
+def test_verify_compares_results_of_passes_on_ragged_arguments():
+    module = parsed("y = R.nn.softmax(R.exp(x), axis=1)\nreturn y")
+    with passes.PassContext(instruments=[passes.VerifyResults()]):
+        passes.LowerRagged()(module)
