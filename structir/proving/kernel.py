@@ -197,9 +197,7 @@ class ProofKernel:
             numbers += self.apply("exp", [exponent], dtype, facts).terms[0][0]
         return tuple(sorted([*conditions, *numbers], key=by_key))
 
-    def select(
-        self, condition: ScalarTerm, then: ScalarTerm, otherwise: ScalarTerm, facts: Facts
-    ) -> NormalForm:
+    def select(self, condition: Any, then: Any, otherwise: Any, facts: Facts) -> NormalForm:
         """Returns a choice as `condition * then + (1 - condition) * otherwise`."""
         where = self.normal(condition, facts)
         if where.dtype != "bool":
