@@ -27,8 +27,7 @@ OPEN = {  # algebraic rules that are not proved, with what is missing
     "dynamic_slice_of_constants": "a result whose shape is data",
     "max_of_exponential": "a law of increasing functions",
 }
-SILENT = {"concat_of_elementwise"}  # it needs one variable that matches an op twice
-FEW = 10  # generated programs of a rule
+FEW = 6  # generated programs of a rule
 
 
 def unregistered(generator: Any) -> Rule:
@@ -48,9 +47,8 @@ def test_most_algebraic_rules_are_proved() -> None:
     for name, rule in ALGEBRAIC.items():
         program = structir.parse(PROGRAMS[name])
         proof = rule.prove(program)
-        if not proof.attempts:  # the rule does not fire on its program
-            assert name in SILENT
-        elif not proof.proved:
+        assert proof.attempts
+        if not proof.proved:
             undecided[name] = proof
         elif name in list(ALGEBRAIC)[::7]:
             assert proof.check()
