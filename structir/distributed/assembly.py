@@ -9,7 +9,7 @@ from structir.distributed.plan import Plan
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
-from structir.projections.program import leaves
+from structir.projections.program import Program, leaves
 
 np = lazy_module("numpy")
 
@@ -64,10 +64,10 @@ def store_blocks(plan: Plan, cell: int, blocks: Sequence[Value], results: Sequen
             result[slices(bounds)] = next(computed)
 
 
-def pack_results(plan: Plan, results: Iterator[Value]) -> Value:
+def pack_results(program: Program, results: Iterator[Value]) -> Value:
     """Returns results in the structure of the function's result: a tensor or nested tuples."""
-    keys = dict.fromkeys(leaves(plan.program.result))  # a tuple may repeat a value
-    return _packed(plan.program.result, dict(zip(keys, results, strict=True)))
+    keys = dict.fromkeys(leaves(program.result))  # a tuple may repeat a value
+    return _packed(program.result, dict(zip(keys, results, strict=True)))
 
 
 def _packed(tree: Any, results: Mapping[Hashable, Value]) -> Value:

@@ -42,7 +42,7 @@ def dask_arrays(function: Sharded, args: Sequence[Value]) -> Value:
     plan, tasks = _cells(function, args)
     firsts = plan.shards[:: plan.pieces]
     results = [_array(k, tensor, firsts, tasks) for k, tensor in enumerate(plan.results)]
-    return pack_results(plan, iter(results))
+    return pack_results(plan.program, iter(results))
 
 
 def compute_results(function: Sharded, args: Sequence[Value], client: Any, progress: bool) -> Value:
@@ -58,7 +58,7 @@ def compute_results(function: Sharded, args: Sequence[Value], client: Any, progr
         )
     for cell, blocks in completed:
         store_blocks(plan, cell, blocks, results)
-    return pack_results(plan, iter(results))
+    return pack_results(plan.program, iter(results))
 
 
 def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, Value]]:
@@ -75,7 +75,7 @@ def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, 
 def _cells(
     function: Sharded, args: Sequence[Value], client: Any = None
 ) -> tuple[Plan, list[Value]]:
-    _check_dask()
+    check_dask()
     plan = function.plan(*args)
     shard_program = attrs.evolve(
         function.shard_program(plan), concurrent_tasks=concurrent_tasks(client)
@@ -107,7 +107,8 @@ def concurrent_tasks(client: Any) -> int:
     return max(threads.values(), default=1)
 
 
-def _check_dask() -> None:
+def check_dask() -> None:
+    """Raises MissingExtraError unless Dask is installed."""
     try:
         dask_array.Array, cluster.Client  # noqa: B018 - loads the lazy modules
     except ImportError as error:

@@ -57,7 +57,7 @@ def plan(
     module = program if isinstance(program, IRModule) else IRModule({name: program})
     function = prepared(module, name).functions[name]
     assert isinstance(function, Function)
-    planner = make_planner(function, dict(sizes or {}), name, reduce)
+    planner = make_planner(function, dict(sizes or {}), name, reduce, module)
     return planner.cheapest(workers, max_bytes) if grid is None else planner.plan(tuple(grid))
 
 
@@ -79,15 +79,24 @@ def prepared(module: IRModule, name: str) -> IRModule:
     return replace(module, functions={**module.functions, name: with_distinct_names(function)})
 
 
-def make_planner(function: Function, sizes: dict[str, int], name: str, pieces: int = 1) -> Planner:
-    """Returns the planner of a function at these sizes; large constants count as inputs."""
+def make_planner(
+    function: Function,
+    sizes: dict[str, int],
+    name: str,
+    pieces: int = 1,
+    module: IRModule | None = None,
+) -> Planner:
+    """Returns the planner of a function at these sizes; large constants count as inputs.
+
+    `module` has the kernels that the function calls; without it, each shard runs them completely.
+    """
     unknown = sizes.keys() - {s.name for s in symbols_in(function)}
     if unknown:
         raise StructIRError(f"no symbolic dim `{sorted(unknown)[0]}` in the function", code="E0909")
     _check_no_closures(function)
     closed, constants = lift_constants(function)
     by_name: dict[Sym | str, int] = {name: size for name, size in sizes.items()}
-    program = program_of(closed, by_name, parts=True)
+    program = program_of(closed, by_name, module=module, parts=True)
     return Planner(closed, constants, sizes, program, name, pieces)
 
 

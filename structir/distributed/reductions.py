@@ -8,11 +8,12 @@ import attrs
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
-from structir.projections.boxes import Bounds, Region, region
+from structir.projections.boxes import Bounds, Region, region, whole
 from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.regions import dependence
 from structir.projections.restriction import Range, local_spec, widths
+from structir.projections.spec import IndexSpec
 
 COMBINE = {  # functions of NumPy, by monoid
     "sum": "add",
@@ -22,6 +23,30 @@ COMBINE = {  # functions of NumPy, by monoid
     "any": "logical_or",
     "all": "logical_and",
 }
+
+
+@attrs.frozen(eq=False)
+class NarrowedDependency:
+    """The dependence of a partial reduction on its operands: some loops cover only a range."""
+
+    spec: IndexSpec
+    program: Program
+    ranges: Mapping[Sym, Range]
+
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+        """Returns the region of each operand that a region of the result requires."""
+        block = region.bounds
+        if block is None:
+            return tuple([Region() for _ in self.spec.operands])
+        shapes = [tuple([self.program.number(d) for d in o.dims]) for o in self.spec.operands]
+        operands = [((0,) * len(shape), shape) for shape in shapes]
+        sizes = self.program.sizes
+        part = local_spec(self.spec, sizes, [block], operands, ranges=self.ranges)
+        return dependence(part, sizes).required_regions(whole(widths(block)))
+
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
+        """Returns the region of the result that depends on a region of an operand."""
+        return dependence(self.spec, self.program.sizes).affected_regions(region, operand)
 
 
 @attrs.frozen(eq=False)
@@ -41,15 +66,8 @@ class Reduction:
         self, program: Program, block: Bounds, positions: Range
     ) -> Mapping[Hashable, Region]:
         """Returns the region of every value that a partial reduction of a result block requires."""
-        spec = self.step.origin.spec
-        shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
-        operands = [((0,) * len(shape), shape) for shape in shapes]
-        part = local_spec(
-            spec, program.sizes, [block], operands, ranges={self.index_var: positions}
-        )
-        inner_regions = dependence(part, program.sizes).required_regions(
-            region((0,) * len(block[0]), widths(block))
-        )
+        narrowed = NarrowedDependency(self.step.origin.spec, program, {self.index_var: positions})
+        inner_regions = narrowed.required_regions(region(*block))
         (output,) = self.step.outputs
         required = {
             key: r for key, r in zip(self.step.inputs, inner_regions, strict=True) if key and r
@@ -65,7 +83,7 @@ def find_reduction(program: Program, key: Hashable) -> Reduction:
     step = next((s for s in program.steps if key in set(s.outputs)), None)
     origin = step.origin if step is not None else None
     statement, monoid = None, "sum"
-    if isinstance(origin, CallOrigin) and origin.spec is not None and not origin.spec.whole:
+    if isinstance(origin, CallOrigin) and origin.spec is not None and origin.spec.computes:
         reducing = [c for c in origin.spec.statements if c.reduce]
         statement = reducing[0] if len(reducing) == len(origin.spec.statements) == 1 else None
         monoid = (statement and statement.monoid) or "sum"

@@ -7,7 +7,14 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.deduction import deduce
 from structir.distributed.branches import sink_into_branches
+from structir.distributed.callee_blocks import (
+    block_of_kernel,
+    call_on_blocks,
+    common_result_blocks,
+    one_element,
+)
 from structir.distributed.constant_lifting import SMALL
 from structir.distributed.local_op import LocalDefinition
 from structir.errors import Diagnostic, StructInfoError
@@ -19,18 +26,23 @@ from structir.ir.expr import (
     Call,
     Constant,
     Expr,
+    ExternFunc,
     Function,
+    GlobalVar,
     If,
+    PrimValue,
     SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
     VarBinding,
 )
+from structir.ir.kernel import Kernel
+from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
-from structir.projections.boxes import Bounds, Region
+from structir.projections.boxes import Bounds, Region, region
 from structir.projections.program import BranchOrigin, CallOrigin, Program, info_of
 from structir.projections.region_propagation import RegionStep
 from structir.projections.restriction import Names, Range, common_block, local_spec, nothing
@@ -65,6 +77,7 @@ class ShardFunction:
     sizes: tuple[int, ...]
     inputs: tuple[tuple[Key, Bounds | None], ...]
     key: Hashable
+    kernels: Mapping[str, Kernel] = attrs.Factory(dict)  # that the function calls, over blocks
 
 
 @attrs.frozen(eq=False)
@@ -75,6 +88,7 @@ class PartialResults:
     names: dict[RegionStep, Names] = attrs.Factory(dict)
     slices: dict[int, Names] = attrs.Factory(dict)
     symbols: list[Sym] = attrs.Factory(list)  # block sizes, in order of first use
+    offsets: dict[int, Sym] = attrs.Factory(dict)  # other numbers, by position
 
     def part(
         self,
@@ -98,7 +112,8 @@ class PartialResults:
         params = (sizes, *[param for param, _, _ in writer.params])
         inputs = tuple([(key, block) for _, key, block in writer.params])
         function = Function(params, sequence, body.struct_info)
-        return ShardFunction(function, tuple(writer.sizes.values()), inputs, tuple(writer.key))
+        sizes_of_call = tuple(writer.sizes.values())
+        return ShardFunction(function, sizes_of_call, inputs, tuple(writer.key), writer.kernels)
 
 
 def _bounds(regions: Mapping[Key, Region], key: Key) -> Bounds:
@@ -122,6 +137,7 @@ class _ShardWriter:
         self.key: list[Hashable] = []
         self.sizes: dict[Sym, int] = dict(parts.program.sizes)
         self.widths: dict[int, Dim] = {}
+        self.kernels: dict[str, Kernel] = {}
 
     def width(self, size: int) -> Dim:
         """Returns a symbol for a block size, so that shards that differ only in it are equal."""
@@ -151,6 +167,10 @@ class _ShardWriter:
         origin = step.origin
         if isinstance(origin, BranchOrigin):
             self.branch(number, step, origin)
+        elif origin.spec is not None and origin.kernel is not None:
+            self.kernel(number, step, origin.call, origin.kernel)
+        elif origin.spec is not None and isinstance(origin.call.op, ExternFunc):
+            self.external(number, step, origin.call, origin.spec)
         elif origin.spec is not None and not origin.spec.whole:
             self.loops(number, step, origin.call, origin.spec)
         else:
@@ -159,7 +179,7 @@ class _ShardWriter:
     def loops(self, number: int, step: RegionStep, call: Call, spec: IndexSpec) -> None:
         """Emits a step given by loops: the loops over the blocks."""
         required = [
-            region.bounds if (region := self.regions.get(key)) else None for key in step.outputs
+            need.bounds if (need := self.regions.get(key)) else None for key in step.outputs
         ]
         requested = [b or nothing(len(r.dims)) for b, r in zip(required, spec.results, strict=True)]
         results = common_block(spec, self.program.sizes, requested)
@@ -178,6 +198,71 @@ class _ShardWriter:
         self.bind(local_call, step.outputs)
         self.blocks.update(zip(step.outputs, results, strict=True))
 
+    def kernel(self, number: int, step: RegionStep, call: Call, kernel: Kernel) -> None:
+        """Emits a call of a kernel: the kernel over the blocks."""
+        arrays = [isinstance(arg.struct_info, TensorStructInfo) for arg in call.args]
+        positions = [k for k, is_array in enumerate(arrays) if is_array]
+        args = [self.expr(arg) for arg in call.args]
+        operands: list[tuple[Bounds, tuple[int, ...]]] = []
+        for k, key in zip(positions, step.inputs, strict=True):
+            shape = self.program.shapes[key]
+            if self.regions.get(key):
+                args[k] = self.value(key)
+                operands.append((self.blocks[key], shape))
+            else:
+                block = one_element(shape)
+                dtype = numpy_dtype(str(info_of(key).dtype))
+                args[k] = Constant(np.zeros(block[1], dtype))
+                operands.append((block, shape))
+        results = [
+            (r.bounds if (r := self.regions.get(key)) else None, self.program.shapes[key])
+            for key in step.outputs
+        ]
+        local = block_of_kernel(kernel, call, self.program.sizes, operands, results)
+        name = f"{kernel.name}_block{number}"
+        self.kernels[name] = local.kernel
+        numbers = [PrimValue(self.offset(value)) for value in local.numbers]
+        blocks = [block or one_element(shape) for block, shape in results]
+        infos = tuple(
+            [
+                TensorStructInfo(self.shape(key, block), info_of(key).dtype)
+                for key, block in zip(step.outputs, blocks, strict=True)
+            ]
+        )
+        callee = GlobalVar(name, local.kernel.struct_info)
+        bare = Call(callee, (*args, *numbers), {}, infos, None, call.span)
+        self.key.append((number, str(local.kernel), infos, tuple([a.struct_info for a in args])))
+        self.bind(replace(bare, struct_info=deduce(bare)), step.outputs)
+        self.blocks.update(zip(step.outputs, blocks, strict=True))
+
+    def external(self, number: int, step: RegionStep, call: Call, spec: IndexSpec) -> None:
+        """Emits a call of an external function on blocks."""
+        shapes = [self.program.shapes[key] for key in step.outputs]
+        required = [r.bounds if (r := self.regions.get(key)) else None for key in step.outputs]
+        results = common_result_blocks(spec, shapes, required)
+        needs: list[Region] = [Region() for _ in step.inputs]
+        for k, bounds in enumerate(results):
+            found = step.dependency.required_regions(region(*bounds), k)
+            needs = [a | b for a, b in zip(needs, found, strict=True)]
+        available: dict[Key, Expr] = {
+            info.path: self.slice(key, need.bounds)
+            for info, key, need in zip(spec.operands, step.inputs, needs, strict=True)
+            if need.bounds is not None
+        }
+        args = tuple([self.argument(arg, available, (k,)) for k, arg in enumerate(call.args)])
+        pairs = zip(step.outputs, results, strict=True)
+        local = call_on_blocks(call, args, [self.shape(key, bounds) for key, bounds in pairs])
+        self.key.append((number, tuple(tensors(local.struct_info))))
+        self.bind(local, step.outputs)
+        self.blocks.update(zip(step.outputs, results, strict=True))
+
+    def offset(self, value: int) -> Dim:
+        """Returns a symbol for a number that differs between shards."""
+        symbol = Sym(f"offset{len(self.sizes)}")
+        known = self.parts.offsets.setdefault(len(self.sizes), symbol)
+        self.sizes[known] = value
+        return as_dim(known)
+
     def operand(self, key: Key, info: OperandInfo, call: Call) -> tuple[Expr, Bounds]:
         """Returns an operand of a step and its available block; a scalar has no axes."""
         if key is None:
@@ -191,8 +276,8 @@ class _ShardWriter:
         """Emits a step that reads whole axes or operands: the same call on the required regions."""
         required = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
         operand_regions: list[Region] = [Region() for _ in step.inputs]
-        for result, region in required:
-            regions = step.dependency.required_regions(region, result)
+        for result, need in required:
+            regions = step.dependency.required_regions(need, result)
             operand_regions = [a | b for a, b in zip(operand_regions, regions, strict=True)]
         spec = origin.spec  # one tensor may be two operands, with different blocks
         operands = step.inputs if spec is None else [info.path for info in spec.operands]

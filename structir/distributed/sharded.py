@@ -77,6 +77,28 @@ class Sharded:
         pairs = zip(params, values, strict=True)
         return tuple([as_value(param.struct_info, value) for param, value in pairs])
 
+    def arguments_beside(
+        self, placed: Mapping[str, Value], args: Sequence[Value], names: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        """Returns the arguments of a call that omits the parameters that are placed."""
+        params = [p for p in self.function.params if p.name not in placed]
+        values = arguments_of(
+            self.name, params, args, names, partial(default_values, self.function)
+        )
+        both = {**placed, **{p.name: v for p, v in zip(params, values, strict=True)}}
+        return self.arguments((), {p.name: both[p.name] for p in self.function.params})
+
+    def weight_arguments(
+        self, weights: Mapping[str, Value]
+    ) -> tuple[dict[str, Value], dict[str, Value]]:
+        """Returns weights by parameter, converted as arguments are, and by name in a plan."""
+        params = [p for p in self.function.params if p.name in weights]
+        values = {p.name: as_value(p.struct_info, weights[p.name]) for p in params}
+        tensors: dict[str, Value] = {}
+        for param in params:
+            tensors.update(named_tensors(param.name, param.struct_info, values[param.name]))
+        return values, tensors
+
     @property
     def function(self) -> Function:
         """The original function."""
@@ -102,9 +124,13 @@ class Sharded:
     def shard_program(self, plan: Plan) -> ShardProgram:
         """Returns the program that a worker needs to run the shards of a plan."""
         if plan not in self.programs:
-            others = _used_by(self.function, self.module)
-            self.programs[plan] = make_shard_program(plan, self.lifted, others)
+            self.programs[plan] = self.program_at(plan.sizes, plan.pieces)
         return self.programs[plan]
+
+    def program_at(self, sizes: Mapping[str, int], pieces: int = 1) -> ShardProgram:
+        """Returns the program that a worker needs, at sizes."""
+        others = _used_by(self.function, self.module)
+        return make_shard_program(self.name, self.lifted, others, sizes, pieces)
 
     def worker_state(self, plan: Plan) -> WorkerState:
         """Returns the state of this process as a worker of a plan."""
@@ -123,13 +149,13 @@ class Sharded:
         results = allocate_results(plan)
         for cell, blocks in enumerate(reduce_cells(plan, outputs, combine_partials)):
             store_blocks(plan, cell, blocks, results)
-        return pack_results(plan, iter(results))
+        return pack_results(plan.program, iter(results))
 
     def values(self, plan: Plan, args: Sequence[Value]) -> dict[str, Value]:
         """Returns the inputs by their name in the plan: tuple fields separately, and constants."""
         inputs: dict[str, Value] = dict(plan.constants)
         for param, value in zip(self.function.params, args, strict=True):
-            inputs.update(_named(param.name, param.struct_info, value))
+            inputs.update(named_tensors(param.name, param.struct_info, value))
         return inputs
 
     def on_dask(self, /, *args: Value, **names: Value) -> Value:
@@ -165,12 +191,13 @@ def _slice(value: Value, bounds: Bounds | None) -> Value:
     return value if bounds is None else np.asarray(value[slices(bounds)], order="C")
 
 
-def _named(name: str, info: StructInfo, value: Value) -> Iterator[tuple[str, Value]]:
+def named_tensors(name: str, info: StructInfo, value: Value) -> Iterator[tuple[str, Value]]:
+    """Yields the tensors of an argument with their names in a plan."""
     if not isinstance(info, TupleStructInfo):
         yield name, value
         return
     for k, (field, each) in enumerate(zip(info.fields, value, strict=True)):
-        yield from _named(f"{name}[{k}]", field, each)
+        yield from named_tensors(f"{name}[{k}]", field, each)
 
 
 @attrs.frozen(eq=False)

@@ -15,7 +15,7 @@ from structir.analysis.variables import walk
 from structir.backend.compile import compile as compile_module
 from structir.backend.cores import physical_cores
 from structir.backend.threads import VARIABLE
-from structir.distributed.plan import Piece, Plan, Shard
+from structir.distributed.plan import Piece, Shard
 from structir.distributed.planning import Blocks, Planner, make_planner
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.errors import StructIRError
@@ -55,16 +55,19 @@ class Task:
     bytes_in: int
 
 
-def make_shard_program(plan: Plan, function: Function, others: Mapping[str, Any]) -> ShardProgram:
-    """Returns the program of a plan; `others` are the functions that it calls."""
-    name = unused_name(plan.name, others)  # a recursive function also calls its original
+def make_shard_program(
+    name: str, function: Function, others: Mapping[str, Any], sizes: Mapping[str, int], pieces: int
+) -> ShardProgram:
+    """Returns the program of a function at sizes; `others` are the functions that it calls."""
+    origin = f"{name} at {function.span}" if function.span is not None else name
+    name = unused_name(name, others)  # a recursive function also calls its original
     source = IRModule({**others, name: function}).script()
     parsed = parse(source, FILE).functions[name]
     pairs = zip(_calls(parsed), _calls(function), strict=True)
     locations = {a.span.line: str(b.span) for a, b in pairs if a.span is not None and b.span}
-    sizes = tuple(sorted(plan.sizes.items()))
-    origin = f"{plan.name} at {function.span}" if function.span is not None else plan.name
-    return ShardProgram(source, name, sizes, plan.pieces, tuple(locations.items()), origin)
+    return ShardProgram(
+        source, name, tuple(sorted(sizes.items())), pieces, tuple(locations.items()), origin
+    )
 
 
 def unused_name(name: str, used: Container[str]) -> str:
@@ -127,7 +130,9 @@ class WorkerState:
         if function.key not in self.compiled:
             others = self.module.functions
             name = unused_name("shard", others)
-            module = self.module.with_functions({**others, name: function.function})
+            module = self.module.with_functions(
+                {**others, **function.kernels, name: function.function}
+            )
             executable = compile_module(module, num_threads=self.num_threads)
             self.compiled[function.key] = executable[name]
         return self.compiled[function.key]
@@ -139,7 +144,7 @@ def worker_state(program: ShardProgram) -> WorkerState:
     module = parse(program.source, FILE)
     function = module.functions[program.name]
     assert isinstance(function, Function)
-    planner = make_planner(function, dict(program.sizes), program.name, program.pieces)
+    planner = make_planner(function, dict(program.sizes), program.name, program.pieces, module)
     others = {name: f for name, f in module.functions.items() if name != program.name}
     threads = threads_of_task(program.concurrent_tasks)
     return WorkerState(IRModule(others), planner, PartialResults(planner.program), threads)
@@ -168,12 +173,18 @@ def run_task(program: ShardProgram, task: Task, *values: Value) -> tuple[Value, 
     try:
         return worker_state(program).run(task, values)
     except Exception as error:
-        locations = dict(program.locations)
-        message = re.sub(
-            re.escape(FILE) + r":(\d+)(:\d+)?",
-            lambda location: locations.get(int(location[1]), location[0]),
-            getattr(error, "message", str(error)),
-        )
         blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
-        context = f"shard {task.index} of {program.origin}, block {blocks}"
-        raise StructIRError(f"{context}: {message}", code="E0910") from None
+        raise located_error(program, f"shard {task.index}", error, f", block {blocks}") from None
+
+
+def located_error(
+    program: ShardProgram, place: str, error: Exception, blocks: str = ""
+) -> StructIRError:
+    """Returns an error of a worker, with the locations of the original program."""
+    locations = dict(program.locations)
+    message = re.sub(
+        re.escape(FILE) + r":(\d+)(:\d+)?",
+        lambda location: locations.get(int(location[1]), location[0]),
+        getattr(error, "message", str(error)),
+    )
+    return StructIRError(f"{place} of {program.origin}{blocks}: {message}", code="E0910")

@@ -38,8 +38,9 @@ from structir.ir.kernel import (
     Size,
     Sync,
     While,
+    assigned_value,
 )
-from structir.ir.kernel_functions import BINARY, LIBRARY, OF_LANES, OF_THREADS
+from structir.ir.kernel_functions import LIBRARY, OF_LANES, OF_THREADS
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 
@@ -315,14 +316,6 @@ def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
         return None
 
     return run
-
-
-def assigned_value(assign: Assign) -> Scalar:
-    """Returns the value of an assignment; an augmented one is expanded."""
-    if not assign.symbol:
-        return assign.value
-    row = BINARY[assign.symbol]
-    return Apply(row.name, (assign.target, assign.value), assign.target.dtype, assign.span)
 
 
 def _assign(kernel: Kernel, assign: Assign) -> Step:

@@ -11,7 +11,7 @@ import attrs
 from structir.errors import Span
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
-from structir.ir.kernel_functions import LIBRARY
+from structir.ir.kernel_functions import BINARY, LIBRARY
 from structir.ir.node import Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
@@ -280,6 +280,14 @@ def written_elements(kernel: Kernel) -> Iterator[Element]:
             yield statement.target
         elif not isinstance(statement, Assign):
             todo += [p for p in parts(statement) if isinstance(p, KernelStatement)][::-1]
+
+
+def assigned_value(assign: Assign) -> Scalar:
+    """Returns the value of an assignment; an augmented one is expanded."""
+    if not assign.symbol:
+        return assign.value
+    row = BINARY[assign.symbol]
+    return Apply(row.name, (assign.target, assign.value), assign.target.dtype, assign.span)
 
 
 def computed_in(dtype: str) -> str:

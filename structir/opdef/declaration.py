@@ -50,6 +50,8 @@ class DeclaredOp:
     reads_indices: bool = False  # the signature function bounds sizes by constant indices
     operator: str | None = None
     pure: bool = True
+    out_of_bounds: Mapping[str, str] = attrs.Factory(dict)  # by operand: wrap, clamp, ...
+    cost: float | Mapping[str, float] | None = None  # operations per point, or rates by index
     hooks: dict[str, Any] = attrs.Factory(dict)
     samples: list[tuple[tuple[Any, ...], dict[str, Any]]] = attrs.Factory(list)
     op: Op = attrs.field(init=False)

@@ -24,7 +24,9 @@ from structir.opdef.notation import (
     parse_index_signature,
 )
 from structir.opdef.parameters import REQUIRED, Parameter
+from structir.projections.execution_cost import CALL, POINT, as_rates
 from structir.projections.monoid import MONOIDS
+from structir.projections.out_of_bounds import check_policy
 from structir.projections.scalar_expr import LoopIndex, OperandElement, as_scalar_expr
 
 
@@ -84,6 +86,8 @@ class _Check:
         indices = _Indices(signature)
         self.check_bound(signature, indices)
         self.check_missing_reduction(signature, indices)
+        self.check_cost(indices)
+        self.check_policies(signature)
         self.check_body(signature)
 
     def error(self, message: str, part: str = "", hint: str | None = None) -> NotationError:
@@ -238,6 +242,26 @@ class _Check:
                     hint += f"{name} to the output"
                     expected = f"{message}: expected a reduction, found none"
                     raise self.error(expected, access.text, hint)
+
+    def check_cost(self, indices: _Indices) -> None:
+        """Checks that declared rates are numbers, per index variable of the signature."""
+        if self.definition.cost is None:
+            return
+        known = (CALL, POINT, *sorted(indices.bound))
+        for axis in as_rates(self.definition.cost, self.definition.name):
+            if axis not in known:
+                message = f"cost: expected one of {', '.join(known)}, found {axis!r}"
+                diagnostic = self.error(message).diagnostics[0]
+                raise NotationError(attrs.evolve(diagnostic, code="E0660"))
+
+    def check_policies(self, signature: IndexSignature) -> None:
+        """Checks the policies for reads out of bounds: of operands of the signature."""
+        names = [access.name for access in signature.operands]
+        for name, policy in self.definition.out_of_bounds.items():
+            if name not in names:
+                message = f"out_of_bounds: expected an operand {_list_text(names)}, found {name!r}"
+                raise NotationError(self.error(message).diagnostics[0].coded("E0662"))
+            check_policy(policy)
 
     # ---- body
 

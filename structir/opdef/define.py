@@ -93,6 +93,13 @@ class SignatureOpDefinition(DeclaredOp):
         cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
         return cotangents
 
+    def declared_cost(self, call: Call) -> Any:
+        """Returns the declared cost of a call, a number or rates by index variable, or None."""
+        hook = self.hooks.get("cost")
+        if hook is None:
+            return self.cost
+        return hook(deduction.call_arguments(self, call.args, call.attrs))
+
     def index_signature_of(self, call: Call) -> IndexSignature:
         """Returns the index signature of a call with list operands expanded."""
         return self.resolve(call).index_signature
@@ -155,6 +162,14 @@ class Declaration:
     def region(self, hook: Hook) -> Hook:
         """Attaches the rule of required regions of operands for a region of the result."""
         return self._hook("region", hook)
+
+    def cost(self, hook: Hook) -> Hook:
+        """Attaches the cost, a function of a `CallView` that returns a number or rates.
+
+        A number is the operations per point. Rates are a mapping from `"call"`, `"point"` and
+        index variables to operations per call, per point and per index.
+        """
+        return self._hook("cost", hook)
 
     def decompose(self, hook: Hook) -> Hook:
         """Attaches the decomposition, in place of the body."""

@@ -49,7 +49,14 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
     tracer = BodyTracer(definition, resolved, loops, operands)
     monoid = resolved.attributes.get(definition.reduce or "", definition.reduce)
     builder = SpecBuilder(
-        operands, results, loops, resolved.on, tracer.values, monoid, definition.base
+        operands,
+        results,
+        loops,
+        resolved.on,
+        tracer.values,
+        monoid,
+        definition.base,
+        definition.out_of_bounds,
     )
     fill = definition.fill
     fill = resolved.attributes.get(fill, 0) if isinstance(fill, str) else fill
@@ -57,6 +64,9 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
         spec = builder.spec(0 if fill is None else fill)
     except NotOneLoopNest:
         return None
+    except StructInfoError as error:
+        diagnostics = [attrs.evolve(d.at(call.span), op=definition.name) for d in error.diagnostics]
+        raise StructInfoError(diagnostics) from None
     _check_extents(definition, spec, call)
     return spec
 

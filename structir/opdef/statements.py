@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from structir.opdef.index_expr import ElementRef, IndexExpr, IndexVar
 from structir.opdef.index_exprs import JoinSelection, LoopIndices, element_name, elements_of
 from structir.opdef.notation import AxisIndex, SideCondition
 from structir.projections.monoid import MONOIDS
+from structir.projections.out_of_bounds import bounded
 from structir.projections.scalar_expr import ScalarExpr, operands_of
 from structir.projections.spec import (
     AccessIndex,
@@ -95,6 +96,7 @@ class SpecBuilder:
     values: Values
     monoid: str | None = None
     base: str | None = None
+    out_of_bounds: Mapping[str, str] = attrs.Factory(dict)  # policies, by operand
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -205,7 +207,11 @@ class SpecBuilder:
         return tuple([self.loops.entry(e, size, choice.chosen) for e, size in pairs])
 
     def _read(self, tensor: CallTensor, choice: JoinChoice) -> Read:
-        return Read(tensor.name, self.positions[tensor.name], self._entries(tensor, choice))
+        entries = self._entries(tensor, choice)
+        policy = self.out_of_bounds.get(tensor.name)
+        if policy is not None:
+            entries = tuple([bounded(entry, policy, tensor.name) for entry in entries])
+        return Read(tensor.name, self.positions[tensor.name], entries)
 
     def _element_read(self, element: ElementRef, choice: JoinChoice) -> Read:
         position = self.positions[element.operand]

@@ -185,7 +185,7 @@ class ExprPrinter:
         if type(callee) is Op:
             return self.op_call(callee, call)
         arguments = [self.expr(arg) for arg in call.args]
-        if type(callee) is ExternFunc and call.attrs:
+        if type(callee) is ExternFunc and "signature" in call.attrs:
             options = {"signature": "", "function": callee.global_symbol, **call.attrs}
             keywords = [f"{k}={literal(v)}" for k, v in options.items() if v and k != "signature"]
             declaration = ", ".join([literal(options["signature"]), *keywords])
@@ -195,6 +195,7 @@ class ExprPrinter:
             arguments.insert(0, literal(callee.global_symbol))
             if call.sinfo_args:
                 arguments.append(f"sinfo_args={self.declared_results(call)}")
+            arguments += [f"{name}={literal(value)}" for name, value in call.attrs.items()]
             return f"R.{form}({', '.join(arguments)})"
         if isinstance(callee.struct_info, KernelStructInfo) and call.sinfo_args:
             operands = f"({arguments[0]},)" if len(arguments) == 1 else f"({', '.join(arguments)})"

@@ -9,5 +9,9 @@ __getattr__, __dir__ = lazy_names(
     | dict.fromkeys(("Box", "Region", "region"), "structir.projections.boxes")
     | dict.fromkeys(("Projection", "of_result"), "structir.projections.maps")
     | dict.fromkeys(("neighbours", "sharing"), "structir.projections.cost")
+    | dict.fromkeys(
+        ("ExecutionCost", "execution_cost", "program_cost"), "structir.projections.execution_cost"
+    )
+    | {"kernel_projection": "structir.projections.kernels.kernel_spec"}
     | {"ScalarExpr": "structir.projections.scalar_expr"},
 )

@@ -5,6 +5,9 @@ from structir.projections.boxes import Region as Region
 from structir.projections.boxes import region as region
 from structir.projections.cost import neighbours as neighbours
 from structir.projections.cost import sharing as sharing
+from structir.projections.execution_cost import ExecutionCost as ExecutionCost
+from structir.projections.execution_cost import program_cost as program_cost
+from structir.projections.kernels.kernel_spec import kernel_projection as kernel_projection
 from structir.projections.loop_accesses import LoopAccesses as LoopAccesses
 from structir.projections.loop_accesses import accesses as accesses
 from structir.projections.maps import Projection as Projection

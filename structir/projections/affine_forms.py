@@ -44,10 +44,14 @@ class AffineForm(NamedTuple):
 
 
 class FormFunction(NamedTuple):
-    """A function of forms, such as `floordiv`; `product` multiplies them."""
+    """A function of forms, such as `floordiv`; `product` multiplies them.
+
+    A `table` has the value at each position.
+    """
 
     fn: str
     args: tuple[AffineForm, ...]
+    table: tuple[int, ...] = ()
 
 
 Node = int | FormFunction  # the number of an index variable, or a function
@@ -124,6 +128,8 @@ def node_values(node: Node, sets: Sets) -> PositionSet:
     if isinstance(node, int):
         return sets[node]
     args = [values(argument, sets) for argument in node.args]
+    if node.table:
+        return of(sorted({node.table[k] for k in args[0].elements()}), args[0].exact)
     return SET_FUNCTIONS.get(node.fn, _unsupported)(args)
 
 
@@ -146,6 +152,8 @@ def value_at(form: AffineForm, point: Sequence[int]) -> int:
 def _value_of(node: Node, point: Sequence[int]) -> int:
     if isinstance(node, int):
         return point[node]
+    if node.table:
+        return node.table[value_at(node.args[0], point)]
     if node.fn == "select":
         condition, then, otherwise = node.args
         return value_at(then if value_at(condition, point) else otherwise, point)

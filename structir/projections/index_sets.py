@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 
 from structir.projections.affine_forms import AffineForm, moving_index_vars, values
-from structir.projections.boxes import Box
+from structir.projections.boxes import MAX_BOXES, Box
 from structir.projections.position_sets import PositionSet
 from structir.projections.preimage import Constraint, enumerate_preimage, narrow
 from structir.projections.row_major import split
@@ -82,6 +82,32 @@ class IterationPoints:
             return None
         return Box(axes, self.is_exact(access) and all([s.exact for s in axes]))
 
+    def boxes(self, access: ConcreteAccess) -> Iterator[Box]:
+        """Yields boxes of the elements that an access reaches.
+
+        A short diagonal, on which an index variable occurs twice, is a box per position.
+        """
+        repeated = self._diagonal(access) if access.coupled else None
+        positions = [None] if repeated is None else list(self.sets[repeated].elements())
+        for position in positions:
+            sets = list(self.sets)
+            if repeated is not None and position is not None:
+                sets[repeated] = PositionSet(position, position + 1, 0, sets[repeated].exact)
+            box = attrs.evolve(self, sets=tuple(sets)).box(access)
+            if box is not None:
+                yield box
+
+    def _diagonal(self, access: ConcreteAccess) -> int | None:
+        """Returns the only index variable that occurs twice, if it has few positions."""
+        moving = [k for k in access.index_vars if self.sets[k].size > 1]
+        repeated = {k for k in moving if moving.count(k) > 1}
+        if len(repeated) != 1 or self.absent:
+            return None
+        (index_var,) = repeated
+        if any(index_var in tie for tie in self.ties):  # some positions may have no point
+            return None
+        return index_var if self.sets[index_var].size <= MAX_BOXES else None
+
     def is_exact(self, access: ConcreteAccess) -> bool:
         """Whether an access reaches exactly the product of the positions of its entries."""
         if not self.exact:
@@ -106,6 +132,7 @@ class LoopNest:
     reads: Mapping[str, ConcreteAccess]
     writes: tuple[ConcreteAccess, ...]
     conditions: tuple[Constraint, ...]
+    exact: bool = True  # whether the reads of every point matter
 
     def points(self, access: ConcreteAccess, box: Box) -> Iterator[IterationPoints]:
         """Returns the points at which an access falls into a box, as disjoint products."""
@@ -120,9 +147,11 @@ class LoopNest:
         if not all(sets):
             return
         if not constraints:
-            yield self._iteration_points(sets, box.exact, ())
+            yield self._iteration_points(sets, box.exact and self.exact, ())
             return
-        targets_exact = box.exact and all([target.exact for _, target in constraints])
+        targets_exact = (
+            box.exact and self.exact and all([target.exact for _, target in constraints])
+        )
         for product in split(constraints, sets):
             if _narrow_all(constraints, product):
                 narrowed, exact, ties = _make_consistent(constraints, product)

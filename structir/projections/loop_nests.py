@@ -9,12 +9,12 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.projections.affine_forms import AffineForm, form_of, values
+from structir.projections.affine_forms import AffineForm, FormFunction, form_of, values
 from structir.projections.index_sets import ConcreteAccess, ConcreteIndex, LoopNest
 from structir.projections.position_sets import EMPTY, PositionSet, only
 from structir.projections.preimage import Constraint
 from structir.projections.scalar_expr import ScalarExpr
-from structir.projections.spec import AccessIndex, Condition, Statement
+from structir.projections.spec import AccessIndex, Condition, Statement, Table
 
 Sizes = Mapping[Sym, int]
 
@@ -50,6 +50,7 @@ class LoopNestBuilder:
             {r.name: self.access(r.entries) for r in statement.reads},
             tuple([self.access(w.entries) for w in statement.writes]),
             tuple([self.condition(c, full) for c in statement.conditions]),
+            statement.exact,
         )
 
     def number(self, dim: Dim) -> int:
@@ -65,9 +66,21 @@ class LoopNestBuilder:
         size = self.number(entry.size)
         if entry.loose and size == 1:
             return ConcreteIndex(size, form_of(0, self.numbers), True)
+        if entry.table is not None:
+            return ConcreteIndex(size, self.table(entry.table), False)
         if entry.whole or isinstance(entry.index, ScalarExpr):
             return ConcreteIndex(size, None, True, entry.whole)
         return ConcreteIndex(size, self.form(entry.index), entry.inside)
+
+    def table(self, table: Table) -> AffineForm:
+        """Returns an index read from a constant, as a function of its linear position."""
+        position: Dim = 0
+        for index_var, extent in zip(table.index_vars, table.extents, strict=True):
+            position = position * extent + dims.as_dim(index_var)
+        node = FormFunction("table", (self.form(position),), table.values)
+        form = AffineForm(0, ((1, node),))
+        index_vars = form.index_vars
+        return form._replace(repeats=len(set(index_vars)) < len(index_vars))
 
     def form(self, dim: Dim) -> AffineForm:
         """Returns an index expression over the numbered index variables."""

@@ -25,12 +25,14 @@ class Projection:
     """An affine map from positions to boxes.
 
     The matrix has one row per axis of the operand and one column per position. A map to single
-    elements has shape 1 along each axis.
+    elements has shape 1 along each axis. `out_of_bounds` is the policy for positions outside of the
+    operand: forbid, wrap, clamp or pad.
     """
 
     matrix: Rows
     offset: Corner
     shape: Corner
+    out_of_bounds: str = "pad"
 
     @property
     def columns(self) -> int:

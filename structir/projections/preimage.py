@@ -103,6 +103,10 @@ def _narrow_node(node: Node, target: PositionSet, sets: list[PositionSet]) -> bo
         return bool(sets[node])
     if not target:
         return False
+    if node.table:
+        positions = values(node.args[0], sets)
+        inside = [k for k in positions.elements() if target.has(node.table[k])]
+        return narrow(node.args[0], of(inside, positions.exact), sets)
     narrow_args = PREIMAGES.get(node.fn)
     nonempty = narrow_args is None or narrow_args(node.args, target, sets)
     constant_divisor = node.fn in ("floordiv", "floormod") and not node.args[1].terms

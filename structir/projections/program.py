@@ -23,6 +23,8 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -33,6 +35,10 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.projections.boxes import Region
+from structir.projections.callees import CalleeSpec, notes_of_op, spec_of_callee
+from structir.projections.constant_indices import with_constant_indices
+from structir.projections.explanations import WholeAxis
+from structir.projections.kernels.kernel_spec import has_library_calls
 from structir.projections.region_propagation import (
     OpaqueDependency,
     Passthrough,
@@ -57,6 +63,7 @@ class CallOrigin:
 
     call: Call
     spec: IndexSpec | None = None
+    kernel: Kernel | None = None
 
 
 @attrs.frozen(eq=False)
@@ -81,6 +88,7 @@ class Program:
     values: Mapping[Var, Tree]  # the tensors of each variable
     parts: Mapping[Call, Tree]  # calls nested in others, after decomposition
     sizes: Mapping[Sym, int]
+    notes: tuple[WholeAxis, ...] = ()  # the operands that are required completely, and why
 
     def tree(self, expr: Expr) -> Tree:
         """Returns the tensors of an expression of the function or of a decomposed call."""
@@ -112,18 +120,23 @@ class Program:
 
 
 def program_of(
-    function: Function, sizes: Mapping[Sym | str, int] | None = None, *, parts: bool = False
+    function: Function,
+    sizes: Mapping[Sym | str, int] | None = None,
+    *,
+    module: IRModule | None = None,
+    parts: bool = False,
 ) -> Program:
     """Returns a function as steps.
 
-    `sizes` gives the symbolic dims, by variable or name, including those of match_casts. With
+    `sizes` gives the symbolic dims, by variable or name, including those of match_casts. `module`
+    has the kernels that the function calls; without it they require their operands completely. With
     `parts`, composite ops are decomposed even where their index signature is complete, so that the
     steps can be executed. Raises StructInfoError for missing sizes and unknown shapes.
     """
     sizes_by_key = dict(sizes or {})
     symbols = symbols_in(function) if sizes_by_key else ()
     pairs = [(s, key) for s in symbols for key in (s.name, s) if key in sizes_by_key]
-    builder = ProgramBuilder({symbol: sizes_by_key[key] for symbol, key in pairs}, parts)
+    builder = ProgramBuilder({symbol: sizes_by_key[key] for symbol, key in pairs}, parts, module)
     params = tuple([builder.fresh(p, p.struct_info, ()) for p in function.params])
     builder.values.update(zip(function.params, params, strict=True))
     result = builder.sequence(function.body)
@@ -135,6 +148,7 @@ def program_of(
         builder.values,
         builder.parts,
         builder.sizes,
+        tuple(dict.fromkeys(builder.notes)),
     )
 
 
@@ -162,6 +176,8 @@ class ProgramBuilder:
 
     sizes: Mapping[Sym, int]
     decomposes: bool = False
+    module: IRModule | None = None
+    notes: list[WholeAxis] = attrs.Factory(list)
     steps: list[RegionStep] = attrs.Factory(list)
     values: dict[Var, Tree] = attrs.Factory(dict)
     parts: dict[Call, Tree] = attrs.Factory(dict)  # of decomposed calls
@@ -233,22 +249,33 @@ class ProgramBuilder:
             if parts is not None:
                 return self.tree(parts)
             definition = definition if complete else None
-        spec = None if definition is None else definition.index_spec(call)
+        callee = self.callee(call, definition)
+        spec = callee.spec
         result = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
-        if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
+        if spec is not None and self.decomposes and not _runs_in_parts(definition, callee):
             spec = None
+        self.notes.extend(callee.notes)
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
             for size in symbols_in(call.args) if self.decomposes else ():
                 self.number(dims.as_dim(size), call)
-            self.opaque(result, (args, self.tree(call.op)), CallOrigin(call))
+            self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        dependency = dependence(spec, self.sizes)
-        self.steps.append(
-            RegionStep(dependency, inputs, tuple(leaves(result)), CallOrigin(call, spec))
-        )
+        dependency = dependence(callee.dependences or spec, self.sizes)
+        origin = CallOrigin(call, spec, callee.kernel)
+        self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
+
+    def callee(self, call: Call, definition: Any) -> CalleeSpec:
+        """Returns the spec of a call, of an op or of any other callee."""
+        if definition is None and not isinstance(call.op, Op):
+            return spec_of_callee(call, self.module)
+        spec = None if definition is None else definition.index_spec(call)
+        if spec is None or self.decomposes:  # the loops of a shard index the whole axis
+            return CalleeSpec(spec, tuple(notes_of_op(call, spec)))
+        exact = with_constant_indices(spec, call, self.sizes)
+        return CalleeSpec(spec, tuple(notes_of_op(call, exact)), exact=exact)
 
     def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
         """Adds a step in which every result depends on every operand."""
@@ -281,11 +308,18 @@ def _has_full_signature(definition: Any, call: Call) -> bool:
     return is_complete is None or is_complete(call)
 
 
-def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
+def _runs_in_parts(definition: Any, callee: CalleeSpec) -> bool:
     """Whether a result block can be computed from operand blocks alone.
 
-    A value from a hook may depend on its index, except along axes beside those read whole.
+    A value from a hook may depend on its index, except along axes beside those read whole. An
+    external function computes blocks if it reads no element beyond a border.
     """
+    spec = callee.spec
+    assert spec is not None
+    if callee.kernel is not None:
+        return callee.kernel.blocks is None and not has_library_calls(callee.kernel)
+    if definition is None:
+        return len(spec.statements) == 1 and spec.statements[0].total
     return spec.whole or "reference" not in getattr(definition, "hooks", {})
 
 

@@ -129,6 +129,9 @@ def _broadcast_axis(axis: PositionSet, size: int) -> PositionSet:
 
 def _add_boxes(boxes: list[Box], points: Iterable[IterationPoints], access: ConcreteAccess) -> None:
     for point_set in points:
+        if access.coupled:
+            boxes += point_set.boxes(access)
+            continue
         box = point_set.box(access)
         if box is not None:
             boxes.append(box)

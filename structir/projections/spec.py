@@ -45,13 +45,22 @@ from structir.projections.scalar_expr import (
 
 
 @attrs.frozen
+class Table:
+    """The values of an index read from a constant, in row-major order of its index variables."""
+
+    index_vars: tuple[Sym, ...]
+    extents: tuple[int, ...]
+    values: tuple[int, ...]
+
+
+@attrs.frozen
 class AccessIndex:
     """The index of a read or a write along one axis of its tensor.
 
     `index` is a `Dim` over index variables and sizes, or a scalar expression over other reads (an
     index read from data). A `loose` index is 0 if the axis has size 1 at run time, and `index`
     otherwise: undecided broadcasting. A `whole` index reads the axis at once; its `index` is the
-    index variable.
+    index variable. An index read from a constant may have the `table` of its values.
     """
 
     index: Dim | ScalarExpr
@@ -59,6 +68,7 @@ class AccessIndex:
     inside: bool = True  # 0 <= index < size at every point of the loop space
     loose: bool = False
     whole: bool = False
+    table: Table | None = None
 
     @property
     def data(self) -> ScalarExpr | None:
@@ -160,7 +170,8 @@ class Statement:
     """One loop nest with its reads and writes.
 
     `parallel` are the index variables of the results, in the order of the first write, `reduce`
-    those of the reduction, and `whole` those of axes that the body receives at once.
+    those of the reduction, and `whole` those of axes that the body receives at once. Without
+    `exact`, a point may exist where its reads do not matter.
     """
 
     parallel: tuple[Sym, ...]
@@ -170,6 +181,7 @@ class Statement:
     writes: tuple[Write, ...]
     conditions: tuple[Condition, ...] = ()
     monoid: str | None = None  # a name in MONOIDS: for the reduction and overlapping writes
+    exact: bool = True
 
     @cached_property
     def total(self) -> bool:

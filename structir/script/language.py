@@ -15,7 +15,7 @@ from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import KINDS, StructInfo
 from structir.lazy import lazy_module
 from structir.printer.constants import inline_constant
-from structir.printer.parser.calls import packed_call
+from structir.printer.parser.extern_calls import packed_call
 from structir.printer.parser.kernels import kernel_call
 from structir.printer.parser.named_sizes import axis_of
 from structir.printer.parser.signatures import build_signature_call as read_signature_call
@@ -190,13 +190,21 @@ class Language(Namespace):
         """Returns a tuple expression; keywords name its fields."""
         return Tuple((*fields, *named.values()), tuple(named))
 
-    def call_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
-        """Returns a call of an external function that may have effects."""
-        return packed_call(name, args, _infos(sinfo_args), False)
+    def call_packed(self, name: str, *args: Expr, sinfo_args: Any = (), **options: Any) -> Call:
+        """Returns a call of an external function that may have effects.
 
-    def call_pure_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
-        """Returns a call of an external function without effects."""
-        return packed_call(name, args, _infos(sinfo_args), True)
+        `index` is its index signature and `cost` its cost per point, if it declares them.
+        """
+        return packed_call(name, args, _infos(sinfo_args), False, None, options)
+
+    def call_pure_packed(
+        self, name: str, *args: Expr, sinfo_args: Any = (), **options: Any
+    ) -> Call:
+        """Returns a call of an external function without effects.
+
+        `index` is its index signature and `cost` its cost per point, if it declares them.
+        """
+        return packed_call(name, args, _infos(sinfo_args), True, None, options)
 
     def call_kernel(self, kernel: GlobalVar, args: Any, out_sinfo: Any) -> Call:
         """Returns a call of a kernel; `out_sinfo` is the StructInfo of each result."""

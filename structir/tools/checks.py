@@ -17,6 +17,7 @@ from structir.analysis.well_formed import check_well_formed
 from structir.backend.compile import compile as compiled
 from structir.backend.cuda.arrays import DeviceArray
 from structir.backend.cuda.target import use_simulator
+from structir.distributed.random_cuts import random_mesh_program
 from structir.distributed.sharded import shard
 from structir.errors import (
     DiagnosticError,
@@ -358,4 +359,19 @@ def shards(module: IRModule, seed: int) -> None:
             actual = result(sharded, arguments)
             if isinstance(actual, StructIRError):
                 raise Disagreement(f"sharded execution fails: {actual}") from actual
+            require_agreement(module, name, arguments, expected, actual)
+
+
+@check
+def mesh(module: IRModule, seed: int) -> None:
+    """Each function that can be planned returns the same result on a mesh with random cuts."""
+    for name, function in _functions(module).items():
+        for arguments, expected in answers(module, name, function, 1, seed):
+            try:
+                program = random_mesh_program(module, name, arguments, seed)
+            except StructIRError:
+                continue  # the function cannot be split
+            actual = result(program, arguments)
+            if isinstance(actual, StructIRError):
+                raise Disagreement(f"execution on a mesh fails: {actual}") from actual
             require_agreement(module, name, arguments, expected, actual)

@@ -162,7 +162,7 @@ class TvmPrinter(ProgramPrinter):
 
     def packed_call(self, call: Call, callee: ExternFunc) -> str:
         """Prints a call of an external function; some are written as ops in TVM."""
-        if call.attrs:
+        if "signature" in call.attrs:
             raise _lacks("`R.sig`", call.span, 'call it: `R.call_pure_packed("f", x, ...)`')
         arguments = [self.expr(arg) for arg in call.args]
         results = self.declared_results(call) if call.sinfo_args else "R.Tuple()"

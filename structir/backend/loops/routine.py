@@ -24,7 +24,6 @@ from structir.backend.loops.scalar_text import (
 )
 from structir.backend.loops.texts import bare, enclosed, without_call
 from structir.backend.loops.writer import INDENT, indented
-from structir.interpret.kernels import assigned_value
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_int
@@ -50,6 +49,7 @@ from structir.ir.kernel import (
     Size,
     Sync,
     While,
+    assigned_value,
 )
 from structir.ir.kernel_functions import OF_LANES
 from structir.ir.node import replace

@@ -12,28 +12,21 @@ import attrs
 
 from structir.analysis.arguments import arguments_of, default_of
 from structir.analysis.deduction import check_cast, deduce, warn_of_names
-from structir.errors import Diagnostic, DiagnosticError, ParseError, Span
+from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     DEFAULTS,
     Call,
     Constant,
-    DataTypeImm,
     Expr,
-    ExternFunc,
     PrimValue,
-    ShapeExpr,
-    StringImm,
     Tuple,
     Var,
 )
 from structir.ir.op import Op, find_op, registered_ops
 from structir.ir.struct_info import (
-    OBJECT,
-    FuncStructInfo,
     StructInfo,
     TensorStructInfo,
-    TupleStructInfo,
 )
 from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
@@ -41,7 +34,8 @@ from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.dtype_arguments import call_like
-from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
+from structir.printer.parser.extern_calls import read_dps_call, read_packed_call
+from structir.printer.parser.forms import dtype_error, info_of, read_form
 from structir.printer.parser.function_operands import is_function_operand, read_function_operand
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
@@ -309,81 +303,6 @@ def _as_constant(arg: Expr, param: Var) -> Expr:
     return arg if constant is None else constant
 
 
-OUT_INFOS = ("out_sinfo", "out_ty")
-CALL_DPS = "structir.call_dps"  # see interpret/extern.py
-ATTRS_TYPE_KEY = "attrs_type_key"  # TVM prints it for calls with attributes
-SINFO_ARGS = ("sinfo_args", "ty_args")  # the second as TVM 0.27 prints it
-
-
-def _packed(context: Context, node: ast.Call) -> Call:
-    """Parses `R.call_packed("name", *args, sinfo_args=...)` and `R.call_pure_packed`."""
-    values = [argument(context, item) for item in node.args]
-    example = 'R.call_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))'
-    if not values or not isinstance(values[0], str):
-        first = ast.unparse(node.args[0]) if node.args else "no arguments"
-        message = f"{path_of(node.func)}: expected the name of an external function, found {first}"
-        raise context.error(node, message, f"`{example}`", "E0106")
-    declared: Any = ()
-    for keyword in node.keywords:
-        if keyword.arg == ATTRS_TYPE_KEY:
-            continue
-        if keyword.arg not in SINFO_ARGS:
-            message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
-            raise context.error(keyword, message, f"`{example}`", "E0106")
-        declared = info_of(context, keyword.value) if is_info(context, keyword.value) else None
-        if declared is None:
-            items = getattr(keyword.value, "elts", None)
-            if items is None:
-                text = ast.unparse(keyword.value)
-                message = f"sinfo_args: expected the StructInfo of the result, found {text}"
-                raise context.error(keyword.value, message, f"`{example}`", "E0106")
-            declared = tuple([info_of(context, item) for item in items])
-    pure = isinstance(node.func, ast.Attribute) and node.func.attr == CALL_PURE_PACKED
-    pairs = zip(values[1:], node.args[1:], strict=True)
-    args = tuple([context.expr(value, item) for value, item in pairs])
-    infos = (declared,) if isinstance(declared, StructInfo) else declared
-    return packed_call(values[0], args, infos, pure, context.source_map.span(node))
-
-
-def _dps_packed(context: Context, node: ast.Call) -> Call:
-    """Parses `R.call_dps_packed("name", args, out_sinfo)`: the function writes to its results."""
-    named = {k.arg: k.value for k in node.keywords}
-    out = next((named[name] for name in OUT_INFOS if name in named), None)
-    out = node.args[2] if out is None and len(node.args) == 3 else out
-    name = getattr(node.args[0], "value", None) if node.args else None
-    example = 'R.call_dps_packed("name", (x,), out_sinfo=R.Tensor((4,), "float32"))'
-    if out is None or len(node.args) < 2 or not isinstance(name, str):
-        message = (
-            f"expected a name, operands and the StructInfo of results: found `{ast.unparse(node)}`"
-        )
-        raise context.error(node, message, f"`{example}`", "E0106")
-    operands = context.expr(argument(context, node.args[1]), node.args[1])
-    infos = tuple([info_of(context, item) for item in getattr(out, "elts", [out])])
-    results: list[Expr] = []
-    for info in infos:
-        if not isinstance(info, TensorStructInfo) or type(info.dims) is not tuple or not info.dtype:
-            message = f"expected results of known sizes and dtype, found {info}"
-            raise context.error(out, message, f"`{example}`", "E0214")
-        results += [ShapeExpr(info.dims), DataTypeImm(info.dtype)]
-    declared = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
-    args = (StringImm(name), operands, *results)
-    return packed_call(CALL_DPS, args, (declared,), True, context.source_map.span(node))
-
-
-def packed_call(
-    name: str,
-    args: tuple[Expr, ...],
-    declared: tuple[StructInfo, ...],
-    pure: bool,
-    span: Span | None = None,
-) -> Call:
-    """Returns a call of an external function; it has effects unless `pure` is set."""
-    info = FuncStructInfo(None, OBJECT, True) if pure else None
-    callee = ExternFunc(name, info, span)
-    call = Call(callee, args, sinfo_args=declared, span=span)
-    return Call(callee, args, sinfo_args=declared, struct_info=deduce(call), span=span)
-
-
 def _const(context: Context, node: ast.Call) -> Constant:
     """Parses `R.const(value, "dtype")`."""
     values = [value_of(context, item) for item in node.args]
@@ -489,9 +408,9 @@ _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CONST: _const,
     "null_value": lambda context, node: None,
     TUPLE: _tuple_call,
-    CALL_PACKED: _packed,
-    CALL_PURE_PACKED: _packed,
-    "call_dps_packed": _dps_packed,
+    CALL_PACKED: read_packed_call,
+    CALL_PURE_PACKED: read_packed_call,
+    "call_dps_packed": read_dps_call,
     "layout_transform": read_layout_transform,
     MOVE: read_move,
     HINT: read_move,

@@ -15,8 +15,9 @@ from structir.printer.parser.values import argument, path_of, value_of
 from structir.printer.syntax import SIG
 
 deduction = lazy_module("structir.solver.program.signature_calls")
+extern_projection = lazy_module("structir.opdef.extern_projection")
 
-OPTIONS = ("signature", "function", "dtype")
+OPTIONS = ("signature", "function", "dtype", "index")
 HINT = '`R.sig("*s a b; *s b c -> *s a c", function="name")(x, y)`'
 
 
@@ -85,4 +86,7 @@ def build_signature_call(
             first = first.note(f"{getattr(arg, 'name', 'operand')}: {arg.struct_info}", arg.span)
         diagnostic = Diagnostic(first.message, span, SIG, first.notes, HINT, code=first.code)
         raise StructInfoError(diagnostic) from None
-    return Call(callee, args, attributes, struct_info=info, span=span)
+    complete = Call(callee, args, attributes, struct_info=info, span=span)
+    if "index" in attributes:
+        extern_projection.check_declaration(complete)
+    return complete

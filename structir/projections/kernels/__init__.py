@@ -1,0 +1,1 @@
+"""Index projections of kernels, from their loops and accesses."""
