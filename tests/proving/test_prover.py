@@ -163,7 +163,7 @@ def changed_call(module: IRModule, seed: int) -> IRModule | None:
     for op in others:
         try:
             call = op(*target.args)
-        except (StructIRError, TypeError):
+        except (StructIRError, TypeError, AttributeError):
             continue
         if call.struct_info == target.struct_info and not call.attrs:
             return IRModule({**module.functions, "main": _replaced(function, target, call)})
