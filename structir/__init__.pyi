@@ -37,6 +37,7 @@ from structir.opdef.opaque import opaque_op as opaque_op
 from structir.passes import add_pass as add_pass
 from structir.passes.base import function_pass as function_pass
 from structir.passes.base import module_pass as module_pass
+from structir.passes.manager.proofs import prove as prove
 from structir.printer.files.archive import save as save
 from structir.printer.parser.parser import parse as parse
 from structir.printer.parser.parser import parse_struct_info as parse_struct_info

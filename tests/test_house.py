@@ -44,6 +44,7 @@ FLOORS = (
     "batching",
     "ragged",
     "planning",
+    "proving",
     "passes",
     "backend",
     "frontend",
@@ -68,6 +69,7 @@ FLOORS = (
 OPLESS = (
     "adjoints",
     "planning",
+    "proving",
     "analysis",
     "solver",
     "projections",

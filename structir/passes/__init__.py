@@ -33,6 +33,7 @@ _HOMES = {
     "VerifyIR": "manager.verifying",
     "VerifyResults": "manager.verifying",
     "Statistics": "manager.statistics",
+    "Proved": "manager.proofs",
     "SaturationReport": "manager.saturation",
     "Trace": "manager.trace",
 }

@@ -11,6 +11,7 @@ from structir.passes.base import function_pass as function_pass
 from structir.passes.base import module_pass as module_pass
 from structir.passes.manager.pipeline import pipeline as pipeline
 from structir.passes.manager.printing import Printing as Printing
+from structir.passes.manager.proofs import Proved as Proved
 from structir.passes.manager.saturation import SaturationReport as SaturationReport
 from structir.passes.manager.statistics import Statistics as Statistics
 from structir.passes.manager.timing import Timing as Timing

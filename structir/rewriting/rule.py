@@ -12,6 +12,7 @@ import attrs
 
 from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
+from structir.lazy import lazy_module
 from structir.rewriting.pattern_vars import (
     RECORDER,
     AttributeVar,
@@ -20,6 +21,7 @@ from structir.rewriting.pattern_vars import (
     PatternVar,
 )
 
+proving = lazy_module("structir.proving.rules")
 Generator = Callable[..., Iterator[Any]]
 RULES: dict[str, Rule] = {}
 
@@ -60,6 +62,14 @@ class Rule:
         with RECORDER.recording() as trail:
             pattern = next(self.generator(**self.pattern_vars))
         return pattern, tuple(trail)
+
+    def prove(self, *programs: Any, most: int = 60) -> Any:
+        """Proves that the replacement equals the pattern in programs in which the rule fires.
+
+        Without programs, at most `most` are generated. Returns a `RuleProof`, which prints: proved,
+        with the laws; or the programs that are not proved, and a side condition for all to be.
+        """
+        return proving.prove_rule(self, programs, most)
 
     @cached_property
     def parallel(self) -> ParallelVar | None:

@@ -12,6 +12,7 @@ class ExitCode(IntEnum):
     RUN_TIME_ERROR = 3
     PASS_ERROR = 4
     FUZZ_FAILURE = 5
+    NOT_DECIDED = 6
     INTERNAL_ERROR = 70
     INTERRUPTED = 130
 
@@ -23,6 +24,7 @@ EXIT_CODES = {
     ExitCode.RUN_TIME_ERROR: "the program failed at run time",
     ExitCode.PASS_ERROR: "a pass changed the results of the program, or made it ill-formed",
     ExitCode.FUZZ_FAILURE: "a check of the fuzzer failed",
+    ExitCode.NOT_DECIDED: "an equality of programs was neither proved nor refuted",
     ExitCode.INTERNAL_ERROR: "internal error: a bug in StructIR",
     ExitCode.INTERRUPTED: "interrupted",
 }

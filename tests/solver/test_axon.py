@@ -151,7 +151,7 @@ def shown(info: Any) -> str:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_have_the_signatures_and_values_of_the_paper(name: str) -> None:
+def test_examples_have_signatures_and_values(name: str) -> None:
     params, body, signature, f, args = EXAMPLES[name]
     local = "    @R.function\n    def lambda_(a):\n        return R.tanh(a)\n"
     text = f"{HELPERS}\n@R.function\ndef main({params}):\n"

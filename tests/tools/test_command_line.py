@@ -96,6 +96,7 @@ JSON_CALLS = {
     "opt": "model.py -p cse",
     "fuzz": "--programs 1 --seed 1 --check text",
     "reduce": "model.py -c 'structir opt -p cse,nonsense'",
+    "prove": "model.py -p cse",
     "import": "model.onnx",
 }
 

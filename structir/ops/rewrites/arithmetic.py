@@ -94,11 +94,13 @@ def merge_absolutes(x: Expr) -> Iterator[Expr]:
 def add_negative(x: Expr, y: Expr) -> Iterator[Expr]:
     """Rewrites x + (-y) to x - y."""
     yield add(x, negative(y))
-    yield subtract(x, y)
+    if dtype_of(x) != "bool":  # of booleans, a sum is `or`, and a difference is `xor`
+        yield subtract(x, y)
 
 
 @rewrite(group="simplify")
 def subtract_negative(x: Expr, y: Expr) -> Iterator[Expr]:
     """Rewrites x - (-y) to x + y."""
     yield subtract(x, negative(y))
-    yield add(x, y)
+    if dtype_of(x) != "bool":
+        yield add(x, y)

@@ -1,0 +1,56 @@
+"""Indices that are read from data, as dims: unknown functions of index variables and sizes.
+
+`x[indices[i]]` has the index `data(number, i)`, where the number identifies the term `indices[i]`
+as a function of `i`. Equal numbers and arguments mean equal indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.polynomial import builds, opaque
+from structir.proving.terms import (
+    ApplyTerm,
+    LiteralTerm,
+    NonNegative,
+    ScalarTerm,
+    SizeTerm,
+    substituted,
+)
+
+PLACES = [Sym(f"argument{k}") for k in range(32)]
+NUMBERS: dict[ScalarTerm, int] = {}  # by term, with places for its variables
+ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+}
+
+
+@builds("data")
+def data(*args: Dim) -> Dim:
+    """Returns an unknown function of dims; the first argument identifies it."""
+    return opaque("data", args, (None, None))
+
+
+def as_index(term: ScalarTerm) -> Dim:
+    """Returns an integer term as a dim; indices do not overflow."""
+    match term:
+        case SizeTerm(dim):
+            return dim
+        case LiteralTerm(value) if isinstance(value, int):
+            return int(value)
+        case ApplyTerm("cast", (inner,)) if inner.dtype in ("int32", "int64"):
+            return as_index(inner)
+        case ApplyTerm("select", (NonNegative(dim), then, otherwise)):
+            return dims.select(dims.compare("ge", dim, 0), as_index(then), as_index(otherwise))
+        case ApplyTerm(fn, (a, b)) if fn in ARITHMETIC:
+            return ARITHMETIC[fn](as_index(a), as_index(b))
+    variables = sorted(term.free, key=lambda v: v.order)
+    template = substituted(
+        term, {v: dims.as_dim(p) for v, p in zip(variables, PLACES, strict=False)}
+    )
+    number = NUMBERS.setdefault(template, len(NUMBERS))
+    return data(number, *map(dims.as_dim, variables))

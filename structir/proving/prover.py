@@ -1,0 +1,290 @@
+"""Proves that two programs are equal for all sizes: finds cases and changes of ranges."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.analysis.substitution import Substitution
+from structir.errors import DiagnosticError
+from structir.ir import dims
+from structir.ir.axes import RowVar
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dim_facts import Facts
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import DtypeVar
+from structir.ir.expr import Function
+from structir.ir.struct_info import StructInfo
+from structir.proving.denotation import Denotation, Functions, dims_in_info, parameter
+from structir.proving.kernel import Case, ProofKernel
+from structir.proving.loops import Chooser
+from structir.proving.proof import Proof, ProvedEquation, ResultEquation
+from structir.proving.sums import TooLarge
+from structir.proving.term_text import equation_text
+from structir.proving.terms import NonNegative, NormalForm, walk
+from structir.proving.values import PlainValue, TensorValue, TupleValue, Undecided, as_argument
+
+RANKS = (0, 1, 2, 3)  # at which row variables are instantiated
+DTYPES = ("float32", "int32", "bool")  # at which dtype variables are instantiated
+MAX_CASES = 64
+INDEX_NAMES = "ij"
+
+
+@attrs.frozen(eq=False)
+class Attempt:
+    """The result of a search: a proof, or the reason and the smallest remaining equation."""
+
+    proof: Proof | None
+    reason: str = ""
+    remaining: str = ""
+
+
+def prove_functions(
+    before: Function,
+    after: Function,
+    functions: tuple[Functions, Functions] = ({}, {}),
+    exact: bool = False,
+) -> Attempt:
+    """Searches for a proof that two functions are equal for all sizes and all arguments."""
+    equations: list[ProvedEquation] = []
+    rows, count = _variables(before, RowVar), 0
+    try:
+        for first, second in instances(before, after):
+            count += 1
+            equations += _proved(first, second, functions, exact)
+    except _Failure as failure:
+        return Attempt(None, str(failure.reason), failure.remaining)
+    except (Undecided, DiagnosticError) as undecided:
+        return Attempt(None, str(undecided).partition("\n")[0])
+    except TooLarge:
+        return Attempt(None, "the terms exceed the limits of the prover")
+    except RecursionError:
+        return Attempt(None, "the terms are nested too deeply")
+    if not count:
+        return Attempt(None, "the programs do not exist at rank 0 to 3 of their row variables")
+    ranks = f"{', '.join(map(str, rows))} of rank {RANKS[0]} to {RANKS[-1]}" if rows else ""
+    return Attempt(Proof(tuple(equations), ranks))
+
+
+class _Failure(Exception):
+    """An equation is not proved."""
+
+    def __init__(self, reason: str, remaining: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.remaining = reason, remaining
+
+
+def _variables(function: Function, kind: type) -> list[Any]:
+    bound = standing_alone([p.struct_info for p in function.params])
+    return [variable for variable in bound if type(variable) is kind]
+
+
+def instances(before: Function, after: Function) -> Iterator[tuple[Function, Function]]:
+    """Yields both functions with equal parameters, at the ranks of row variables and dtypes."""
+    after = aligned(before, after)
+    rows, dtypes = _variables(before, RowVar), _variables(before, DtypeVar)
+    for lengths in itertools.product(RANKS, repeat=len(rows)):
+        for kinds in itertools.product(DTYPES, repeat=len(dtypes)):
+            chosen: dict[Any, Any] = dict(zip(dtypes, kinds, strict=True))
+            for row, length in zip(rows, lengths, strict=True):
+                chosen[row] = tuple([dims.sym(f"{row.name}{k}") for k in range(length)])
+            if not chosen:
+                yield before, after
+                continue
+            try:
+                yield (
+                    Substitution(dims=chosen).function(before),
+                    Substitution(dims=chosen).function(after),
+                )
+            except DiagnosticError:
+                continue  # the program does not exist at this rank
+
+
+def aligned(before: Function, after: Function) -> Function:
+    """Returns the second function with the dims of the parameters of the first."""
+    if len(before.params) != len(after.params):
+        raise _Failure(f"expected {len(before.params)} parameters, found {len(after.params)}")
+    names: dict[Any, Any] = {}
+    for first, second in zip(before.params, after.params, strict=True):
+        _match(first.struct_info, second.struct_info, names)
+    renamed = {
+        new: old for new, old in names.items() if new is not dims.as_sym(old) and new is not old
+    }
+    result = Substitution(dims=renamed).function(after) if renamed else after
+    for first, second in zip(before.params, result.params, strict=True):
+        if first.struct_info != second.struct_info:
+            raise _Failure(
+                f"parameter {first.name}: expected {first.struct_info}, found {second.struct_info}"
+            )
+    return result
+
+
+def _match(first: StructInfo, second: StructInfo, names: dict[Any, Any]) -> None:
+    ours, theirs = (standing_alone([info]) for info in (first, second))
+    pairs = list(zip(dims_in_info([first]), dims_in_info([second]), strict=False))
+    for old, new in pairs:
+        variable = dims.as_sym(new) if isinstance(new, dims.Poly) else None
+        if variable is not None:
+            names.setdefault(variable, old)
+    for kind in (RowVar, DtypeVar):
+        for old_name, new_name in zip(
+            [v for v in ours if type(v) is kind],
+            [v for v in theirs if type(v) is kind],
+            strict=False,
+        ):
+            names.setdefault(new_name, (old_name,) if kind is RowVar else old_name)
+    axes = getattr(first, "axes", None), getattr(second, "axes", None)
+    for old_axis, new_axis in zip(axes[0] or (), axes[1] or (), strict=False):
+        variable = dims.as_sym(new_axis) if isinstance(new_axis, dims.Poly) else None
+        if variable is not None:
+            names.setdefault(variable, old_axis)
+
+
+def _proved(
+    before: Function, after: Function, functions: tuple[Functions, Functions], exact: bool
+) -> list[ProvedEquation]:
+    shared: dict[Any, Sym] = {}
+    programs = [Denotation(each, exact, shared) for each in functions]
+    args = [parameter(p.struct_info, (p.name,)) for p in before.params]
+    values = [p.function(f, args, {}) for p, f in zip(programs, (before, after), strict=True)]
+    _compare_checks(*programs)
+    equations = list(_equations(values[0], values[1], "result"))
+    return [_prove(equation, exact) for equation in equations]
+
+
+def _compare_checks(before: Denotation, after: Denotation) -> None:
+    if before.checks != after.checks:
+        raise _Failure("the programs check different conditions at run time")
+    if not after.assumptions <= before.assumptions | before.checks:
+        raise _Failure("the second program checks sizes at run time that the first does not check")
+    if before.effects != after.effects:
+        raise _Failure("the programs have different effects")
+
+
+def _equations(left: Any, right: Any, name: str) -> Iterator[ResultEquation]:
+    """Yields the equations of all results; raises if their structure differs."""
+    if isinstance(left, TupleValue) and isinstance(right, TupleValue):
+        if len(left.fields) != len(right.fields):
+            raise _Failure(f"{name}: expected {len(left.fields)} fields, found {len(right.fields)}")
+        for k, (a, b) in enumerate(zip(left.fields, right.fields, strict=True)):
+            yield from _equations(a, b, f"{name}[{k}]")
+        return
+    if isinstance(left, TensorValue) and isinstance(right, TensorValue):
+        _check_shapes(left, right, name)
+        rank = len(left.dims)
+        names = list(INDEX_NAMES[:rank]) if rank <= 2 else [f"i{axis}" for axis in range(rank)]
+        loops = tuple([(Sym(n), d) for n, d in zip(names, left.dims, strict=True)])
+        index = tuple([dims.as_dim(v) for v, _ in loops])
+        yield ResultEquation(name, loops, left.at(index), right.at(index))
+        return
+    if isinstance(left, PlainValue) and isinstance(right, PlainValue):
+        if not _same_plain(left.value, right.value):
+            raise _Failure(f"{name}: {left.value} is not {right.value}")
+        return
+    if type(left) is not type(right) or as_argument(left) != as_argument(right):
+        raise _Failure(f"{name}: a value of unknown structure")
+
+
+def _same_plain(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same_plain, a, b))
+    if isinstance(a, int | dims.Poly) and isinstance(b, int | dims.Poly):
+        return dims.equal(a, b) is True
+    return bool(a == b)
+
+
+def _check_shapes(left: TensorValue, right: TensorValue, name: str) -> None:
+    if left.dtype != right.dtype:
+        raise _Failure(f"{name}: the dtype {left.dtype} is not {right.dtype}")
+    same = len(left.dims) == len(right.dims) and all(
+        [dims.equal(a, b) is True for a, b in zip(left.dims, right.dims, strict=True)]
+    )
+    if not same:
+        raise _Failure(f"{name}: the shape {left.dims} is not provably {right.dims}")
+
+
+def _prove(equation: ResultEquation, exact: bool) -> ProvedEquation:
+    case = _cases(equation, Facts().bounded(equation.loops), exact, [MAX_CASES])
+    chooser = Chooser()
+    kernel = ProofKernel(chooser, exact)
+    if not kernel.holds(equation.left, equation.right, Facts().bounded(equation.loops), case):
+        raise _Failure("an equation is not stable", str(equation))
+    laws = frozenset(kernel.laws)
+    return ProvedEquation(equation, case, tuple(chooser.certificate), laws, exact)
+
+
+def _cases(equation: ResultEquation, facts: Facts, exact: bool, budget: list[int]) -> Case:
+    """Returns the cases in which an equation holds; raises with the remaining equation."""
+    if facts.contradict:
+        return None
+    kernel = ProofKernel(Chooser(), exact)
+    left, right = kernel.normal(equation.left, facts), kernel.normal(equation.right, facts)
+    if left == right:
+        return None
+    bound = equation.loops
+    condition = _condition(left, right, {v for v, _ in bound})
+    budget[0] -= 1
+    if condition is None or budget[0] < 0:
+        rest = remaining(left, right)
+        raise _Failure("an equation remains", equation_text(*rest, equation.loops))
+    inside, outside = facts.assume(condition), facts.assume(-condition - 1)
+    return (
+        condition,
+        _cases(equation, inside, exact, budget),
+        _cases(equation, outside, exact, budget),
+    )
+
+
+def _condition(left: NormalForm, right: NormalForm, variables: set[Sym]) -> Dim | None:
+    """Returns a condition on sizes and indices of the result that occurs in one of the sides."""
+    free = left.free | right.free
+    for term in walk((left, right)):
+        if isinstance(term, NonNegative) and term.free <= free:
+            return term.dim
+    return None
+
+
+def remaining(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm]:
+    """Returns both sides without their common monomials."""
+    ours, theirs = dict(left.terms), dict(right.terms)
+    common = {m for m in ours if theirs.get(m) == ours[m]}
+    a = NormalForm(tuple([(m, c) for m, c in left.terms if m not in common]), left.dtype)
+    b = NormalForm(tuple([(m, c) for m, c in right.terms if m not in common]), right.dtype)
+    for _ in range(8):
+        inner = _inside(a, b)
+        if inner is None:
+            break
+        a, b = inner
+    return a, b
+
+
+def _inside(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm] | None:
+    """Returns the arguments in which two calls of one function differ, if only these differ."""
+    one, two = [
+        [a for m, c in s.terms for a in m] if len(s.terms) == 1 else [] for s in (left, right)
+    ]
+    rest = [[a for a in one if a not in two], [a for a in two if a not in one]]
+    if any([len(r) != 1 for r in rest]) or left.terms[0][1] != right.terms[0][1]:
+        return None
+    a, b = rest[0][0], rest[1][0]
+    if type(a) is not type(b) or getattr(a, "fn", None) != getattr(b, "fn", None):
+        return None
+    parts: Sequence[tuple[Any, Any]] = list(
+        zip(getattr(a, "args", ()), getattr(b, "args", ()), strict=False)
+    )
+    if hasattr(a, "body") and getattr(a, "variables", None) == getattr(b, "variables", None):
+        parts = [(a.body, b.body)]
+    different = [
+        (x, y)
+        for x, y in parts
+        if isinstance(x, NormalForm) and isinstance(y, NormalForm) and x != y
+    ]
+    return different[0] if len(different) == 1 else None
+
+
+def functions_of(module: Any) -> Mapping[str, Function]:
+    """Returns the functions of a module by name."""
+    return {name: f for name, f in module.functions.items() if isinstance(f, Function)}

@@ -1,0 +1,145 @@
+"""The arithmetic of normal forms: sums of monomials with coefficients of a dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from structir.ir.dims import Dim
+from structir.ir.dtype import int_bits, int_limits, is_float, is_int
+from structir.proving.terms import LiteralTerm, NormalForm, ScalarTerm, SizeTerm
+
+Monomial = tuple[ScalarTerm, ...]
+Monomials = dict[Monomial, Any]
+MAX_TERMS = 400
+
+
+class TooLarge(Exception):
+    """A normal form exceeds the limits of the kernel."""
+
+
+def by_key(term: ScalarTerm) -> str:
+    """Returns the key by which terms are sorted."""
+    return term.key
+
+
+def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
+    """Returns the sum of monomials; `cancelled` float monomials stay unless they are covered.
+
+    A monomial with factor 0 is covered if the same values remain under no more conditions.
+    """
+    if not is_float(dtype):
+        modulus = 2 if dtype == "bool" else 1 << int_bits(dtype)
+        kept = {m: c % modulus for m, c in total.items() if c % modulus}
+    else:
+        kept = {m: c for m, c in total.items() if c}
+        parts = [(conditions(m), values(m)) for m in kept]
+        for m, c in total.items() if cancelled else ():
+            own = () if c else values(m)
+            if own and not any([v == own and g <= conditions(m) for g, v in parts]):
+                kept[m] = c
+    if len(kept) > MAX_TERMS:
+        raise TooLarge
+    return NormalForm(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
+
+
+def add_to(total: Monomials, addend: Iterable[tuple[Monomial, Any]], factor: Any) -> None:
+    """Adds a multiple of monomials to a total."""
+    for monomial, coefficient in addend:
+        total[monomial] = total.get(monomial, 0) + coefficient * factor
+
+
+def total_of(addends: Iterable[NormalForm], dtype: str) -> NormalForm:
+    """Returns the sum of normal forms."""
+    total: Monomials = {}
+    for addend in addends:
+        add_to(total, addend.terms, 1)
+    return collect(total, dtype)
+
+
+def scaled(value: NormalForm, factor: Any) -> NormalForm:
+    """Returns a multiple of a normal form."""
+    return collect({m: c * factor for m, c in value.terms}, value.dtype)
+
+
+def lone(atom: ScalarTerm) -> NormalForm:
+    """Returns the normal form of an atom."""
+    return NormalForm((((atom,), 1),), atom.dtype)
+
+
+def literal(value: Any, dtype: str, exact: bool = False) -> NormalForm:
+    """Returns the normal form of a number; in exact mode a float is an atom."""
+    if not is_float(dtype):
+        return collect({(): int(value)}, dtype)
+    if exact or not (isinstance(value, Fraction | int) or math.isfinite(value)):
+        sign = math.copysign(1, value)
+        return NormalForm((((LiteralTerm(abs(float(value)), dtype),), int(sign)),), dtype)
+    return collect({(): Fraction(value)}, dtype)
+
+
+def conditions(monomial: Monomial) -> frozenset[ScalarTerm]:
+    """Returns the conditions in a monomial."""
+    return frozenset([a for a in monomial if a.dtype == "bool"])
+
+
+def values(monomial: Monomial) -> Monomial:
+    """Returns the atoms of a monomial that may be NaN or infinite."""
+    return tuple([a for a in monomial if a.dtype != "bool" and not isinstance(a, SizeTerm)])
+
+
+def by_values(terms: Iterable[tuple[Monomial, Any]]) -> list[tuple[Monomial, list[Any]]]:
+    """Returns monomials by their numbers: the conditions and the factor of each."""
+    groups: dict[Monomial, list[Any]] = {}
+    for monomial, factor in terms:
+        numbers = tuple([a for a in monomial if a.dtype != "bool"])
+        groups.setdefault(numbers, []).append(
+            (tuple([a for a in monomial if a.dtype == "bool"]), factor)
+        )
+    return list(groups.items())
+
+
+def atom_of(value: NormalForm) -> Any:
+    """Returns the atom that a normal form is, or None."""
+    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
+        return value.terms[0][0][0]
+    return None
+
+
+def number_of(value: NormalForm) -> Any:
+    """Returns the number that a normal form is, with its sign, or None."""
+    if value.terms and (len(value.terms) > 1 or value.terms[0][0]):
+        return None
+    number = value.terms[0][1] if value.terms else 0
+    if is_int(value.dtype) and number > int_limits(value.dtype)[1]:
+        number -= 1 << int_bits(value.dtype)
+    return number
+
+
+def dim_of(value: NormalForm) -> Dim | None:
+    """Returns an integer that is a polynomial of sizes and index variables as a dim, or None."""
+    if value.dtype not in ("int32", "int64"):  # in which sizes do not overflow
+        return None
+    dim: Dim = 0
+    for atoms, factor in value.terms:
+        if not all([isinstance(a, SizeTerm) for a in atoms]):
+            return None
+        product: Dim = number_of(NormalForm((((), factor),), value.dtype))
+        for atom in atoms:
+            product = product * atom.dim
+        dim = dim + product
+    return dim
+
+
+def bracket(value: NormalForm) -> NormalForm:
+    """Returns a boolean polynomial as one of numbers: `a xor b` is `a + b - 2*a*b`."""
+    total: Monomials = {}
+    for monomial, _ in value.terms:
+        both: Monomials = {}
+        for other, factor in total.items():
+            atoms = tuple(sorted({*other, *monomial}, key=by_key))
+            add_to(both, [(atoms, factor)], 1)
+        add_to(total, [(monomial, 1)], 1)
+        add_to(total, both.items(), -2)
+    return NormalForm(tuple([(m, c) for m, c in total.items() if c]), "int64")

@@ -1,0 +1,215 @@
+"""Two programs: proved, refuted or not decided; passes proved after the fact."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import structir
+from structir.errors import PassError, StructIRError
+from structir.ir import IRModule
+from structir.ir.expr import Call, Function
+from structir.ir.node import rebuild
+from structir.ir.op import Op, registered_ops
+from structir.passes import PassContext, Proved, pipeline
+from structir.passes.base import Pass
+from structir.passes.manager.proofs import Verdict
+from structir.tools.generate import random_module
+from tests.passes.test_pairs import CASES
+
+ANY_RANK = 'x: R.Tensor(("*s", "n", "k"), "float32"), y: R.Tensor(("k", "m"), "float32")'
+MATRICES = 'x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("k", "m"), "float32")'
+MATRIX = 'x: R.Tensor(("n", "m"), "float32")'
+TURNED = "R.permute_dims"
+REORDERING = "canonicalise_bindings,common_subexpression_elimination,dead_code_elimination"
+TIDYING = f"inline_functions,lambda_lift,topological_sort,{REORDERING}"
+
+
+def program(params: str, *lines: str) -> IRModule:
+    body = "\n    ".join([*lines[:-1], f"return {lines[-1]}"])
+    return structir.parse(f"@R.function\ndef main({params}):\n    {body}\n")
+
+
+def verdict(params: str, before: str, after: str) -> Verdict:
+    (result,) = structir.prove(program(params, before), program(params, after))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("params", "before", "after"),
+    [
+        (ANY_RANK, "R.matmul(x, R.add(y, y))", "R.add(R.matmul(x, y), R.matmul(x, y))"),
+        (MATRICES, f"{TURNED}(R.matmul(x, y))", f"R.matmul({TURNED}(y), {TURNED}(x))"),
+        (MATRIX, "R.sum(R.reshape(x, (-1,)))", "R.sum(x)"),
+        (MATRIX, "R.sum(R.sum(x, axis=0))", "R.sum(R.sum(x, axis=1))"),
+        (MATRIX, "R.mean(R.mean(x, axis=0))", "R.mean(R.mean(x, axis=1))"),
+        (MATRIX, "R.nn.relu(R.nn.pad(x, [1, 0, 0, 2]))", "R.nn.pad(R.nn.relu(x), [1, 0, 0, 2])"),
+        (MATRIX, "R.max(R.concat((x, x), axis=0))", "R.max(x)"),
+        (MATRIX, f"R.nn.softmax({TURNED}(x), axis=0)", f"{TURNED}(R.nn.softmax(x, axis=1))"),
+        (MATRIX, "R.sort(R.add(x, R.zeros_like(x)))", "R.sort(x)"),
+    ],
+)
+def test_equal_programs_are_proved(params: str, before: str, after: str) -> None:
+    result = verdict(params, before, after)
+    assert result.kind == "proved", str(result)
+    assert result.proof is not None and result.proof.check() and str(result.proof)
+
+
+@pytest.mark.parametrize(
+    ("params", "before", "after"),
+    [
+        (MATRICES, "R.matmul(x, R.add(y, y))", "R.matmul(x, y)"),
+        (MATRIX, "R.sum(x, axis=0)", "R.multiply(R.sum(x, axis=0), 1.01)"),
+        (MATRIX, "R.mean(x)", "R.sum(x)"),
+        (MATRIX, "R.sort(x)", "x"),
+        (MATRIX, "R.flip(x, axis=0)", "R.flip(x, axis=1)"),
+        (MATRIX, "R.astype(R.astype(x, 'float16'), 'float32')", "x"),
+        (MATRIX, "R.exp(R.abs(x))", "R.exp(x)"),
+        (MATRIX, "R.nn.pad(x, [1, 0, 0, 2])", "R.nn.pad(x, [0, 1, 0, 2])"),
+        (MATRIX, "R.subtract(x, R.multiply(x, 1e30))", "R.multiply(x, 0)"),
+    ],
+)
+def test_wrong_programs_are_refuted(params: str, before: str, after: str) -> None:
+    result = verdict(params, before, after)
+    assert result.kind == "refuted" and "before:" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("R.subtract(x, x)", "R.zeros_like(x)"),
+        ("R.multiply(x, 0)", "R.zeros_like(x)"),
+        ("R.divide(x, x)", "R.ones_like(x)"),
+        ("R.where(R.isnan(x), R.zeros_like(x), x)", "x"),
+        ("R.nn.softmax(x)", "R.divide(R.exp(x), R.sum(R.exp(x), axis=-1, keepdims=True))"),
+        ("R.maximum(x, R.exp(x))", "R.where(R.greater(x, R.exp(x)), x, R.exp(x))"),
+    ],
+)
+def test_what_differs_for_values_that_are_not_finite_is_not_proved(before: str, after: str) -> None:
+    assert verdict(MATRIX, before, after).kind != "proved"
+
+
+def test_checks_and_effects_remain() -> None:
+    checked = program(MATRIX, "n = T.int64()", 'R.require("n % 2 == 0")', "R.exp(x)")
+    unchecked = program(MATRIX, "R.exp(x)")
+    assert structir.prove(checked, checked)[0].kind == "proved"
+    (result,) = structir.prove(checked, unchecked)
+    assert result.kind != "proved"
+
+
+def test_bitwise_proofs_are_reported_separately() -> None:
+    assert verdict(MATRIX, "R.negative(R.negative(x))", "x").bitwise
+    assert not verdict(MATRIX, "R.add(x, R.zeros_like(x))", "x").bitwise  # -0.0 + 0.0 is 0.0
+    assert not verdict(MATRIX, "R.sum(R.sum(x, axis=0))", "R.sum(x)").bitwise
+
+
+def test_different_parameters_are_not_proved() -> None:
+    first, second = program(MATRIX, "x"), program('x: R.Tensor(("n", 4), "float32")', "x")
+    (result,) = structir.prove(first, second)
+    assert result.kind == "refuted"  # the second program rejects other sizes
+    (result,) = structir.prove(first, second, refute=False)
+    assert result.kind == "not decided" and "parameter" in result.reason
+    with pytest.raises(StructIRError, match="E0522"):
+        structir.prove(first, IRModule({"other": first["main"]}))
+
+
+def test_proved_is_an_instrument() -> None:
+    module = program(MATRIX, "a = R.exp(x)", "b = R.exp(x)", "c = R.log(x)", "R.add(a, b)")
+    proved = Proved(strict=True)
+    with PassContext([proved]):
+        pipeline(REORDERING)(module)
+    assert proved.verdicts and all(v.kind == "proved" for _, v in proved.verdicts)
+    assert "proved" in proved.report()[0]
+    with pytest.raises(PassError, match="E0520"), PassContext([Proved()]):
+        Pass("wrong", lambda _: program(MATRIX, "R.exp(x)"))(module)
+    with pytest.raises(PassError, match="E0521"), PassContext([Proved(strict=True)]):
+        before = program(MATRIX, "R.sin(R.negative(x))")
+        Pass("odd", lambda _: program(MATRIX, "R.negative(R.sin(x))"))(before)
+
+
+def test_reordering_passes_are_proved_on_the_pairs() -> None:
+    """Passes that reorder and remove bindings are proved on the programs of other passes."""
+    proved = changed = 0
+    for case in CASES[::4]:
+        before = structir.parse(str(case.values[2]))
+        try:
+            after = pipeline(REORDERING)(before)
+        except StructIRError:
+            continue
+        for result in structir.prove(before, after, refute=False):
+            if before.functions[result.function] is not after.functions[result.function]:
+                changed += 1
+                proved += result.kind == "proved"
+    assert changed and proved / changed > 0.8
+
+
+# Random programs
+
+
+def changed_call(module: IRModule, seed: int) -> IRModule | None:
+    """Returns a module in which the op of one call is another one of the same arity."""
+    rng = Random(seed)
+    function = module["main"]
+    calls = [b.value for b in function.bindings() if isinstance(b.value, Call)]
+    calls = [c for c in calls if isinstance(c.op, Op) and not c.attrs]
+    if not calls:
+        return None
+    target = rng.choice(calls)
+    others: list[Any] = [op for op in registered_ops() if op is not target.op]
+    others = [op for op in others if op.definition.pure and hasattr(op.definition, "index_spec")]
+    rng.shuffle(others)
+    for op in others:
+        try:
+            call = op(*target.args)
+        except (StructIRError, TypeError, AttributeError):
+            continue
+        if call.struct_info == target.struct_info and not call.attrs:
+            return IRModule({**module.functions, "main": _replaced(function, target, call)})
+    return None
+
+
+def _replaced(function: Function, old: Call, new: Call) -> Any:
+    def visit(part: Any) -> Any:
+        if part is old:
+            return new
+        kind = type(part).__name__
+        is_inner = kind in ("SeqExpr", "BindingBlock", "DataflowBlock", "VarBinding")
+        return rebuild(part, visit) if is_inner else part
+
+    body = rebuild(function.body, visit)
+    return Function(function.params, body, function.ret_struct_info, function.is_pure)
+
+
+def counts(seeds: range) -> dict[str, int]:
+    """Proves correct passes and wrong changes of random programs; returns counts of verdicts."""
+    total = {"correct": 0, "proved": 0, "refuted": 0, "wrong": 0, "wrongly proved": 0}
+    for seed in seeds:
+        module = random_module(seed, 6)
+        for result in structir.prove(module, pipeline(TIDYING)(module)):
+            total["correct"] += 1
+            total["proved"] += result.kind == "proved"
+            total["refuted"] += result.kind == "refuted"
+        wrong = changed_call(module, seed)
+        for result in structir.prove(module, wrong, refute=False) if wrong is not None else ():
+            if result.function == "main":
+                total["wrong"] += 1
+                total["wrongly proved"] += result.kind == "proved" and differs(module, wrong)
+    return total
+
+
+def differs(before: IRModule, after: Any) -> bool:
+    """Whether sampled inputs show a difference of two programs."""
+    try:
+        with PassContext([structir.passes.VerifyResults()]):
+            Pass("changed", lambda _: after)(before)
+    except PassError as error:
+        return "before:" in str(error)
+    return False
+
+
+def test_random_programs() -> None:
+    total = counts(range(3))
+    assert total["refuted"] == total["wrongly proved"] == 0
+    assert total["proved"] > 0.5 * total["correct"] and total["wrong"]
