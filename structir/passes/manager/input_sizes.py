@@ -125,7 +125,7 @@ class SizeSpace:
 
 
 def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -> SizeSpace:
-    """Returns the sizes that a function of a module accepts; fewer and, for `kernels`, small ones."""
+    """Returns the sizes that a function accepts: fewer with `few`, and small ones for `kernels`."""
     casts = [node for node in walk_values(function) if type(node) is MatchCast]
     params = tuple(_refine(param, casts) for param in function.params)
     param_dims = [

@@ -67,7 +67,7 @@ class InputSample:
     @property
     def elements(self) -> int:
         """The number of elements of the result that can be compared, which excludes NaN."""
-        return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
+        return _comparable_elements(self.expected) if self.accepted else 0
 
     @property
     def extent(self) -> int:
@@ -402,6 +402,12 @@ def samples_of(
     """Yields samples of a function of a module."""
     small = has_kernels(module) if few is None else few
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
+
+
+def _comparable_elements(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_comparable_elements, value))
+    return sum(map(_comparable, leaves(value)))
 
 
 def _comparable(leaf: Any) -> int:
