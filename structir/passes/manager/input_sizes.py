@@ -49,7 +49,7 @@ class SizeSpace:
     conditions: tuple[Dim, ...]
     pool: tuple[int, ...]
     shapes: tuple[tuple[Dim, ...], ...]  # of all variables
-    cast_sizes: Mapping[Sym, Dim]  # the first dim or number to which all casts equate a dim
+    cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
     kernels: bool  # whether a run interprets kernels
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
@@ -104,7 +104,7 @@ class SizeSpace:
     def _cast_size(self, sym: Sym, sizes: Mapping[Sym, int]) -> int:
         """Returns the size that all casts require of a dim, or the size of its first equal."""
         first = self.cast_sizes.get(sym, sym)
-        return first if isinstance(first, int) else sizes.get(as_sym(first) or sym, sizes[sym])
+        return first if isinstance(first, int) else sizes.get(first, sizes[sym])
 
     def _sample(self, rng: Random, count: int) -> list[int]:
         """Returns different sizes; those beyond the pool are sampled with repetition."""
@@ -226,11 +226,11 @@ def _classes(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym,
     return firsts
 
 
-def _equated(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Dim]:
+def _equated(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym | int]:
     """Returns for each dim the number, or else the first dim, to which equations lead."""
-    firsts: dict[Dim, Dim] = {sym: sym for sym in dims}
+    firsts: dict[Sym | int, Sym | int] = {sym: sym for sym in dims}
 
-    def rank(dim: Dim) -> int:
+    def rank(dim: Sym | int) -> int:
         return 0 if isinstance(dim, int) else 1 if dim in dims else 2
 
     for left, right in equal:
