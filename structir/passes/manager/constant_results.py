@@ -9,34 +9,59 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from structir.analysis.variables import walk_values
 from structir.ir.expr import Call, Function
 from structir.ir.op import Op
+from structir.ir.struct_info import (
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.passes.manager.data_dependence import data_dependence
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.ring_ops import is_polynomial
 from structir.passes.manager.samples import InputSample, Sampler
 
 
-def constant_results(function: Function, samples: Iterable[InputSample]) -> list[str] | None:
-    """Returns descriptions of the constant results; None if all that depend on inputs are."""
+@attrs.frozen
+class ConstantResults:
+    """The results that are constant for all samples, and whether no other depends on inputs."""
+
+    descriptions: tuple[str, ...] = ()
+    is_all: bool = False
+
+
+def constant_results(function: Function, samples: Iterable[InputSample]) -> ConstantResults:
+    """Returns the results that depend on inputs but are constant for all samples."""
     accepted = [leaves(sample.expected) for sample in samples if sample.accepted]
     if len({len(each) for each in accepted}) != 1 or _is_polynomial(function):
-        return []
+        return ConstantResults()
     depends = data_dependence(function)
     dependent = [k for k, depends_on_inputs in enumerate(depends) if depends_on_inputs]
     if len(depends) != len(accepted[0]) or not dependent:
-        return []
+        return ConstantResults()
     constants = [_constant([each[k] for each in accepted]) for k in dependent]
-    if all(constant is not None for constant in constants):
-        return None
-    return [
+    descriptions = [
         f"result {number} of {len(dependent)} is {constant} for all inputs"
         for number, constant in enumerate(constants, 1)
         if constant is not None
     ]
+    return ConstantResults(tuple(descriptions), len(descriptions) == len(constants))
+
+
+def has_no_elements(info: StructInfo | None) -> bool:
+    """Whether a result has no elements at any size: tensors with an axis of size 0, and empty
+    tuples and shapes."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(has_no_elements, info.fields))
+    dims = getattr(info, "dims", None)
+    if isinstance(info, TensorStructInfo):
+        return isinstance(dims, tuple) and 0 in dims
+    return isinstance(info, ShapeStructInfo) and dims == ()
 
 
 def with_variation(
@@ -46,12 +71,12 @@ def with_variation(
     extended = list(samples)
     constant = constant_results(function, extended)
     first = next((sample for sample in extended if sample.accepted), None)
-    is_varied = constant == [] or (sampler.heavy and constant is not None)
+    is_varied = not constant.descriptions or (sampler.heavy and not constant.is_all)
     for other in sampler.further(first.sizes) if first and not is_varied else ():
         remaining = constant_results(function, [*extended, other])
         if remaining != constant:
             extended.append(other)
-        if remaining == []:
+        if not remaining.descriptions:
             break
         constant = remaining
     return extended

@@ -29,8 +29,10 @@ MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
 MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
 MOST_ELEMENTS = 1 << 22  # of all inputs, beyond those of the smallest inputs
+MOST_KERNEL_WORK = 1 << 12  # operations of interpreted kernels, beyond those at sizes of 1
 ROW_ELEMENTS = 32  # of the axes of a row variable, about
 ALL_EQUAL = 8  # the number of the candidate in which all sizes are equal
+ALL_CASTS = 1  # the number of the candidate that satisfies all casts, if they equate sizes
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
@@ -47,6 +49,8 @@ class SizeSpace:
     conditions: tuple[Dim, ...]
     pool: tuple[int, ...]
     shapes: tuple[tuple[Dim, ...], ...]  # of all variables
+    cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
+    kernels: bool  # whether a run interprets kernels
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
         """Yields candidate sizes, each once; those that meet all known conditions come first.
@@ -58,7 +62,7 @@ class SizeSpace:
         most = MOST_ELEMENTS + self.elements(dict.fromkeys(self.names, 1))
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
-                if not fixed and self.elements(sizes) > most:
+                if not fixed and (self.elements(sizes) > most or self.is_slow(sizes)):
                     continue
                 if sizes not in proposed and (not strict or self.allows(sizes)):
                     proposed.append(sizes)
@@ -69,12 +73,19 @@ class SizeSpace:
         values = {sym: sizes[sym.name] for sym in self.classes}
         return sum(prod(_known(dim, values) for dim in _sizes(param)) for param in self.params)
 
-    def work(self, sizes: Sizes) -> int:
+    def work(self, sizes: Sizes, other: int = 1) -> int:
         """Returns a bound for the operations of a run: the elements of each variable, times its
-        longest axis, along which an op may accumulate. Other sizes count as 1."""
+        longest axis, along which an op may accumulate. Other sizes count as `other`."""
         values = {sym: sizes[sym.name] for sym in self.classes}
-        shapes = [[_known(dim, values) for dim in shape] for shape in self.shapes]
+        shapes = [[_known(dim, values, other) for dim in shape] for shape in self.shapes]
         return sum(prod(shape) * max(shape, default=1) for shape in shapes)
+
+    def is_slow(self, sizes: Sizes) -> bool:
+        """Whether kernels, which run element by element, would take long at these sizes."""
+        if not self.kernels or not sizes:
+            return False
+        least = self.work(dict.fromkeys(self.names, 1))
+        return self.work(sizes, max(sizes.values())) > MOST_KERNEL_WORK + least
 
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
         firsts = list(dict.fromkeys(self.classes.values()))
@@ -85,9 +96,15 @@ class SizeSpace:
             if number == ALL_EQUAL:
                 chosen = [self.pool[0]] * len(firsts)
             size_of = dict(zip(firsts, chosen, strict=False))
-            yield {
-                sym.name: fixed.get(sym.name, size_of[first]) for sym, first in self.classes.items()
-            }
+            sizes = {sym: size_of[first] for sym, first in self.classes.items()}
+            if number == ALL_CASTS:
+                sizes = {sym: self._cast_size(sym, sizes) for sym in sizes}
+            yield {sym.name: fixed.get(sym.name, size) for sym, size in sizes.items()}
+
+    def _cast_size(self, sym: Sym, sizes: Mapping[Sym, int]) -> int:
+        """Returns the size that all casts require of a dim, or the size of its first equal."""
+        first = self.cast_sizes.get(sym, sym)
+        return first if isinstance(first, int) else sizes.get(first, sizes[sym])
 
     def _sample(self, rng: Random, count: int) -> list[int]:
         """Returns different sizes; those beyond the pool are sampled with repetition."""
@@ -107,8 +124,8 @@ class SizeSpace:
             return False
 
 
-def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
-    """Returns the sizes that a function of a module accepts."""
+def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -> SizeSpace:
+    """Returns the sizes that a function accepts: fewer with `few`, and small ones for `kernels`."""
     casts = [node for node in walk_values(function) if type(node) is MatchCast]
     params = tuple(_refine(param, casts) for param in function.params)
     param_dims = [
@@ -129,6 +146,8 @@ def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
         conditions,
         tuple(pool),
         tuple(_sizes(node) for node in walk_values(function) if isinstance(node, Var)),
+        _equated(param_dims, equal),
+        kernels,
     )
 
 
@@ -188,10 +207,10 @@ def _sizes(value: Expr) -> tuple[Dim, ...]:
     return tuple([size for size in sizes if isinstance(size, int | Poly)])
 
 
-def _known(dim: Dim, values: Mapping[Sym, int]) -> int:
-    """Returns a size; 1 if it is not positive or depends on other dims."""
+def _known(dim: Dim, values: Mapping[Sym, int], other: int = 1) -> int:
+    """Returns a size; 1 if it is not positive, and `other` if it depends on other dims."""
     try:
-        return max(1, evaluate(dim, values)) if syms(dim) <= values.keys() else 1
+        return max(1, evaluate(dim, values)) if syms(dim) <= values.keys() else other
     except StructIRError:
         return 1
 
@@ -205,6 +224,24 @@ def _classes(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym,
             target, merged = firsts[a], firsts[b]
             firsts = {sym: target if first is merged else first for sym, first in firsts.items()}
     return firsts
+
+
+def _equated(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym | int]:
+    """Returns for each dim the number, or else the first dim, to which equations lead."""
+    firsts: dict[Sym | int, Sym | int] = {sym: sym for sym in dims}
+
+    def rank(dim: Sym | int) -> int:
+        return 0 if isinstance(dim, int) else 1 if dim in dims else 2
+
+    for left, right in equal:
+        a, b = [side if isinstance(side, int) else as_sym(side) for side in (left, right)]
+        if a is None or b is None:
+            continue
+        target, merged = firsts.setdefault(a, a), firsts.setdefault(b, b)
+        if rank(merged) < rank(target):
+            target, merged = merged, target
+        firsts = {dim: target if first == merged else first for dim, first in firsts.items()}
+    return {sym: firsts[sym] for sym in dims}
 
 
 def _constants(function: Function) -> dict[int, None]:

@@ -67,7 +67,7 @@ class InputSample:
     @property
     def elements(self) -> int:
         """The number of elements of the result that can be compared, which excludes NaN."""
-        return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
+        return _comparable_elements(self.expected) if self.accepted else 0
 
     @property
     def extent(self) -> int:
@@ -123,12 +123,15 @@ class Sampler:
 
     def __attrs_post_init__(self) -> None:
         self.heavy = _stated_elements(self.function) > HEAVY
-        self.space = size_space(self.module, self.function, self.few or self.heavy)
+        few = self.few or self.heavy
+        self.space = size_space(self.module, self.function, few, self.few)
 
     # Single inputs
 
     def attempt(self, sizes: Sizes, values: InputValues, params: Any = None) -> InputSample | None:
         """Runs the function on inputs of these sizes and values; None if there are none."""
+        if not self.fixed and self.space.is_slow(sizes):
+            return None
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
         try:
@@ -161,6 +164,16 @@ class Sampler:
 
         Returns a sample with empty tensors if there is no other.
         """
+        sample = self._first()
+        if sample is None and any(
+            a is not b for a, b in zip(self.space.params, self.function.params, strict=True)
+        ):
+            # a cast in a branch that does not run may contradict another parameter
+            self.space = attrs.evolve(self.space, params=self.function.params)
+            sample = self._first()
+        return sample
+
+    def _first(self) -> tuple[InputSample, InputValues] | None:
         fallback = None
         fixed_sizes = {name: size for name, size in self.fixed.items() if name in self.space.names}
         for number, sizes in enumerate(islice(self.space.proposals(fixed_sizes, self.seed), TRIES)):
@@ -389,6 +402,12 @@ def samples_of(
     """Yields samples of a function of a module."""
     small = has_kernels(module) if few is None else few
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
+
+
+def _comparable_elements(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_comparable_elements, value))
+    return sum(map(_comparable, leaves(value)))
 
 
 def _comparable(leaf: Any) -> int:

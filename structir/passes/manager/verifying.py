@@ -22,7 +22,12 @@ from structir.passes.manager.comparison import (
     difference,
     within_rounding,
 )
-from structir.passes.manager.constant_results import constant_results, with_variation
+from structir.passes.manager.constant_results import (
+    ConstantResults,
+    constant_results,
+    has_no_elements,
+    with_variation,
+)
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.samples import InputSample, Sampler, outcome, samples_of
@@ -59,7 +64,7 @@ class ComparisonCounts:
     largest: float = 0.0  # difference, as a share of the bound
     rejected: int = 0  # inputs that both programs reject
     exact_error: float | None = None  # of comparisons over finite fields; None if there are none
-    constant: list[str] = attrs.Factory(list)  # results that are the same for all inputs
+    constant: list[str] = attrs.Factory(list)  # results that do not distinguish programs
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
@@ -81,7 +86,9 @@ class VerifyResults(Instrument):
     reference interpreter.
 
     Raises PassError for the first pass that changes a result, with the input; for a pass that
-    accepts inputs which the program rejected; and for results that cannot be compared.
+    accepts inputs which the program rejected; and if no result with elements was compared although
+    other sizes may give some. Results that have no elements at any size, or that are the same for
+    all inputs, are compared exactly and reported; with `strict`, they are errors, too.
 
     Symbolic dims get pairwise different sizes, those of `sizes` by name. There are `inputs` samples
     of ordinary values. With `edges`, there are also samples with large and non-finite values, with
@@ -93,6 +100,7 @@ class VerifyResults(Instrument):
     sizes: Mapping[str, int] = attrs.Factory(dict)
     edges: bool = True
     exact: bool = False
+    strict: bool = False
     compared: int = attrs.field(default=0, init=False)  # equal results
     functions: dict[str, ComparisonCounts] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
@@ -145,7 +153,7 @@ class VerifyResults(Instrument):
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
         """Returns the error for a function that accepts no input; raises PassError for one whose
-        results have no elements or do not vary."""
+        results have no elements but may have some, and with `strict` if they cannot vary."""
         function: Any = step.before.functions[name]
         samples, reason = self._samples[name], self._reasons[name]
         diagnostic = Diagnostic(
@@ -156,16 +164,19 @@ class VerifyResults(Instrument):
         )
         if not any(sample.elements for sample in samples):
             diagnostic = diagnostic if reason is None else diagnostic.note(str(reason)[:SHOWN])
-            if any(sample.accepted for sample in samples):
-                raise PassError(diagnostic)
             counts = self.functions.setdefault(name, ComparisonCounts())
-            counts.constant = ["no input is accepted"]
-            return diagnostic
-        constant = constant_results(function, samples) if self.edges else []
-        if constant is None:
+            if not any(sample.accepted for sample in samples):
+                counts.constant = ["no input is accepted"]
+                return diagnostic
+            if self.strict or not has_no_elements(function.ret_struct_info):
+                raise PassError(diagnostic)
+            counts.constant = ["the result has no elements at any size"]
+            return None
+        constant = constant_results(function, samples) if self.edges else ConstantResults()
+        if self.strict and constant.is_all:
             message = f"{step.applied}: compared nothing: {name}: its results are the same for all"
             raise PassError(attrs.evolve(diagnostic, message=f"{message} inputs"))
-        self.functions[name].constant = constant
+        self.functions[name].constant = list(constant.descriptions)
         return None
 
     def _compare_exactly(self, step: PassRun, name: str, samples: list[InputSample]) -> bool:

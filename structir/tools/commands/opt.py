@@ -160,7 +160,9 @@ def opt(
         structir opt model.py --load my_pass.py -p cse,my_pass --bisect
     """
     applied = read_pipeline(passes, load, may_be_empty=bool(why_not))
-    verifying = passes_package.VerifyResults(inputs, seed, sizes_of(sizes), exact=exact)
+    verifying = passes_package.VerifyResults(
+        inputs, seed, sizes_of(sizes), exact=exact, strict=True
+    )
     if bisect:
         _bisect(file, applied, verifying, json)
         return

@@ -11,7 +11,6 @@ from zipfile import BadZipFile
 
 import typer
 
-from structir.ir.ragged_array import RaggedArray
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
@@ -27,6 +26,7 @@ rich_table = lazy_module("rich.table")
 arrays = lazy_module("structir.interpret.arguments")
 compilation = lazy_module("structir.backend.compile")
 interpreter = lazy_module("structir.interpret")
+ragged_array = lazy_module("structir.ir.ragged_array")
 PANEL = "Run"
 
 COLUMNS = ("value", "dtype", "shape", "mean", "std", "min", "max")
@@ -173,7 +173,7 @@ def _rows(label: str, value: Any) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
         for position, item in enumerate(value):
             yield from _rows(f"{label}[{position}]", item)
-    elif isinstance(value, RaggedArray):
+    elif isinstance(value, ragged_array.RaggedArray):
         yield from _rows(f"{label} values", value.values)
         yield from _rows(f"{label} offsets", value.offsets)
     elif isinstance(value, np.ndarray):

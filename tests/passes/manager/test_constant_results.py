@@ -16,8 +16,8 @@ def program(result: str) -> IRModule:
     return structir.parse(f"@R.function\ndef main({INTEGERS}):\n    return {result}\n")
 
 
-def verify(before: str, after: str) -> VerifyResults:
-    comparing, changed = VerifyResults(), program(after)
+def verify(before: str, after: str, strict: bool = False) -> VerifyResults:
+    comparing, changed = VerifyResults(strict=strict), program(after)
     with PassContext([comparing]):
         Pass("renamed", lambda _: changed)(program(before))
     return comparing
@@ -30,10 +30,23 @@ def verify(before: str, after: str) -> VerifyResults:
         "R.isnan(R.astype(i, 'float32'))",
     ],
 )
-def test_a_constant_result_that_depends_on_inputs_compares_nothing(result: str) -> None:
+def test_a_constant_result_that_depends_on_inputs_is_reported(result: str) -> None:
+    (line,) = verify(result, result).report()
+    assert "result 1 of 1 is " in line and line.endswith(" for all inputs")
     with pytest.raises(PassError, match="compared nothing") as error:
-        verify(result, result)
+        verify(result, result, strict=True)
     assert error.value.diagnostics[0].code == "E0513"
+    with pytest.raises(PassError, match="renamed changes the result of main"):
+        verify(result, f"R.logical_not({result})")
+
+
+@pytest.mark.parametrize(
+    "result", ["R.full((0, 3), R.const(1.0))", "(R.exp(R.full((0,), R.const(1.0))), R.shape([]))"]
+)
+def test_a_result_without_elements_at_any_size_is_reported(result: str) -> None:
+    assert "no elements at any size" in verify(result, result).report()[0]
+    with pytest.raises(PassError, match="no result has elements for any input"):
+        verify(result, result, strict=True)
 
 
 @pytest.mark.parametrize(
