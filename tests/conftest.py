@@ -66,9 +66,16 @@ def cache_folder(folder, tmp_path_factory):
 def rewrites_of_a_test_end_with_it():
     """A wrong rewrite that one test loads must not be among those that another one tries."""
     before = set(_foreign_rewrites())
+    passes_before = set(_added_passes())
     yield
     for name in set(_foreign_rewrites()) - before:
         del sys.modules["structir.rewriting.rule"].RULES[name]
+    for name in set(_added_passes()) - passes_before:
+        del _added_passes()[name]
+
+
+def _added_passes():
+    return getattr(sys.modules.get("structir.passes"), "_ADDED", {})
 
 
 def _foreign_rewrites():
