@@ -13,6 +13,7 @@ from structir.rewriting.egraph.exact import optimal
 from structir.rewriting.egraph.extraction import Search, choices_of, greedy, reached
 from structir.rewriting.egraph.graph import EGraph, RuleEquation
 from structir.rewriting.egraph.saturation import Budget, Saturation, pattern_depth
+from structir.rewriting.rule import Rule
 
 X, Y = [Var(name, TensorStructInfo((3,), "float32")) for name in "xy"]
 
@@ -80,30 +81,35 @@ def test_a_path_of_reasons_connects_equal_terms() -> None:
 # Extraction
 
 
-@rewrite
-def try_either(x: Expr, y: Expr):
-    yield add(x, y)
-    yield negative(add(negative(x), negative(y)))
+@pytest.fixture
+def rules() -> list[Rule]:
+    """Rules that are registered for one test only: `rewrites_of_a_test_end_with_it`."""
+
+    @rewrite
+    def try_either(x: Expr, y: Expr):
+        yield add(x, y)
+        yield negative(add(negative(x), negative(y)))
+
+    @rewrite
+    def try_swap(x: Expr, y: Expr):
+        yield add(x, y)
+        yield add(y, x)
+
+    return [try_either, try_swap]
 
 
-@rewrite
-def try_swap(x: Expr, y: Expr):
-    yield add(x, y)
-    yield add(y, x)
-
-
-def saturated_graph() -> tuple[EGraph, int]:
+def saturated_graph(rules: list[Rule]) -> tuple[EGraph, int]:
     graph = EGraph()
     x, y = graph.add(X), graph.add(Y)
     inner = term(graph, add, term(graph, exp, x), y)
     root = term(graph, add, inner, term(graph, tanh, inner))
-    Saturation(graph, [try_either, try_swap], Budget(60, 2)).run()
+    Saturation(graph, rules, Budget(60, 2)).run()
     return graph, root
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_exact_extraction_is_optimal(seed: int) -> None:
-    graph, root = saturated_graph()
+def test_exact_extraction_is_optimal(seed: int, rules: list[Rule]) -> None:
+    graph, root = saturated_graph(rules)
     choices = choices_of(graph, [root], {})
     costs = {n: 1 + (n * 7919 + seed * 104729) % 13 for n in range(len(graph.terms))}
 
@@ -124,8 +130,8 @@ def test_exact_extraction_is_optimal(seed: int) -> None:
     assert least <= cost == total(improved) <= total(start)
 
 
-def test_the_levels_of_a_pattern_bound_the_search() -> None:
-    assert pattern_depth(try_either.pattern_calls[0]) == 1
+def test_the_levels_of_a_pattern_bound_the_search(rules: list[Rule]) -> None:
+    assert pattern_depth(rules[0].pattern_calls[0]) == 1
 
 
 def test_a_term_that_contains_itself_is_not_selected() -> None:
