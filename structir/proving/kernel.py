@@ -176,7 +176,7 @@ class ProofKernel:
                 )  # conditions that exclude each other vanish
                 add_to(product, [(k, c) for k, c in part.items() if c or zero], 1)
             total = product
-        return collect(without_zeros(total, factors), dtype)
+        return collect(without_zeros(total), dtype)
 
     def monomial(self, atoms: tuple[ScalarTerm, ...], dtype: str, facts: Facts) -> Any:
         """Returns the sorted atoms of a product; None if its conditions exclude each other."""

@@ -44,8 +44,8 @@ MIRRORED = {"gt": "lt", "ge": "le"}
 AND, OR, NOT = ("and", "min", "bitand", "mul"), ("or", "max", "bitor", "add"), ("not", "bitnot")
 LAWS = {
     "ring": "x + y and x * y are associative and commutative, x * (y + z) = x*y + x*z, x + 0 = x, "
-    "x * 1 = x, x - y = x + (-1)*y; a term that cancels remains as 0*x,"
-    " a number as 0",
+    "x * 1 = x, x - y = x + (-1)*y; a term that cancels remains as 0*x, "
+    "and numbers that cancel as 0*rounded()",
     "ring modulo 2**w": "the same for integers of w bits, where terms that cancel disappear",
     "distributivity": "x * (y + z) = x*y + x*z",
     "boolean ring": "x and y = x*y, x xor y = x + y, not x = 1 + x, modulo 2, with x*x = x",

@@ -9,7 +9,7 @@ from typing import Any
 
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
-from structir.proving.terms import LiteralTerm, NormalForm, ScalarTerm, SizeTerm
+from structir.proving.terms import ApplyTerm, LiteralTerm, NormalForm, ScalarTerm, SizeTerm
 
 Monomial = tuple[ScalarTerm, ...]
 Monomials = dict[Monomial, Any]
@@ -29,7 +29,8 @@ def by_key(term: ScalarTerm) -> str:
 def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
     """Returns the sum of monomials; `cancelled` float monomials stay unless they are covered.
 
-    A monomial with factor 0 is covered if the same values remain under no more conditions.
+    A monomial with factor 0 is covered if the same values remain under no more conditions. Numbers
+    that cancel leave a rounding error: 0 times an unknown number.
     """
     if not is_float(dtype):
         modulus = 2 if dtype == "bool" else 1 << int_bits(dtype)
@@ -39,7 +40,8 @@ def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
         parts = [(conditions(m), values(m)) for m in kept]
         for m, c in total.items() if cancelled else ():
             if not c and not any([v == values(m) and g <= conditions(m) for g, v in parts]):
-                kept[m] = c
+                rounded = () if values(m) else (ApplyTerm("rounded", (), dtype),)
+                kept[tuple(sorted((*m, *rounded), key=by_key))] = c
     if len(kept) > MAX_TERMS:
         raise TooLarge
     return NormalForm(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
@@ -64,10 +66,8 @@ def scaled(value: NormalForm, factor: Any) -> NormalForm:
     return collect({m: c * factor for m, c in value.terms}, value.dtype)
 
 
-def without_zeros(total: Monomials, factors: Iterable[NormalForm]) -> Monomials:
+def without_zeros(total: Monomials) -> Monomials:
     """Returns a product without zeros that come from a factor 0, not from numbers that cancel."""
-    if any([not c and not values(m) for factor in factors for m, c in factor.terms]):
-        return total
     return {m: c for m, c in total.items() if c or values(m)}
 
 

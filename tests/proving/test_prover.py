@@ -136,6 +136,7 @@ def cancelled(text: str) -> str:
         (VECTOR, f"R.less(R.multiply({RANGE}, {RANGE}), 0)", 'R.full((n,), False, "bool")'),
         (MATRIX, cancelled("x"), "x"),
         (MATRIX, f"R.sum({cancelled('x')})", "R.sum(x)"),
+        (MATRIX, f"R.add({cancelled('x')}, 1e-6)", "R.add(x, 1e-6)"),
         (MATRIX, f"R.nn.pad({cancelled('x')}, [1, 0, 0, 0])", "R.nn.pad(x, [1, 0, 0, 0])"),
     ],
 )

@@ -273,5 +273,5 @@ CALLS = [
 def test_an_operand_that_is_no_tensor_is_rejected(kind):
     params = ", ".join([f"{name}: {info}" for name, info in {"s": kind, **OPERANDS}.items()])
     for call in CALLS:
-        with pytest.raises(StructInfoError, match="found.*R.(Shape|Tuple|Prim)"):
+        with pytest.raises(StructInfoError, match=r"found.*R\.(Shape|Tuple|Prim)"):
             parsed(f"y = R.ragged.{call}\nreturn y", params)
