@@ -66,11 +66,18 @@ def check_ragged(info: Any) -> int:
 
 
 def _leading(info: Any) -> Axes:
-    return tuple(map(size_in, info.axes[: check_ragged(info)]))
+    position = check_ragged(info)
+    return tuple(map(size_in, info.axes[:position]))
 
 
 def _inner(info: Any) -> Axes:
-    return tuple(info.axes[check_ragged(info) + 1 :])
+    position = check_ragged(info)
+    return tuple(info.axes[position + 1 :])
+
+
+def _known_axes(info: Any) -> Axes | None:
+    """Returns the axes of a tensor; None if its rank is unknown or it is no tensor."""
+    return axes_of(info) if isinstance(info, TensorStructInfo) else None
 
 
 def _values_info(x: Any) -> StructInfo:
@@ -115,16 +122,17 @@ def row_lengths(x: Any) -> Array:
 
 
 def _from_values_info(x: Any, starts: Any, limits: Any, name: str = "") -> StructInfo:
-    leading = axes_of(starts)
-    if not isinstance(x, TensorStructInfo) or axes_of(x) is None or leading is None:
-        message = f"expected values and row starts of known rank, found {x} and {starts}"
+    axes, leading = _known_axes(x), _known_axes(starts)
+    if axes is None or leading is None or not isinstance(limits, TensorStructInfo):
+        found = f"found {x}, {starts} and {limits}"
+        message = f"expected values, row starts and row limits of known rank, {found}"
         hint = 'declare the rank: `R.match_cast(values, R.Tensor(("t", 4)))`'
         raise StructInfoError(Diagnostic(message, hint=hint, code="E0304"))
-    if not axes_of(x) or not leading or "int64" not in (starts.dtype, limits.dtype):
+    if not axes or not leading or "int64" not in (starts.dtype, limits.dtype):
         message = f"expected values with axes and int64 row starts, found {x} and {starts}"
         hint = "pass the values of all rows and int64 vectors of one start and one limit per row"
         raise StructInfoError(Diagnostic(message, hint=hint, code="E0304"))
-    return tensor((*leading, Ragged(name), *(axes_of(x) or ())[1:]), x.element, x.vdevice)
+    return tensor((*leading, Ragged(name), *axes[1:]), x.element, x.vdevice)
 
 
 def _from_values_adjoint(
@@ -146,6 +154,12 @@ def from_values(x: Array, starts: Array, limits: Array, *, name: str = "") -> An
 def _same_rows_info(
     x: Any, starts: Any, limits: Any, others: Any, ends: Any, where: str
 ) -> StructInfo:
+    infos = (x, starts, limits, others, ends)
+    wrong = [info for info in infos if not isinstance(info, TensorStructInfo)]
+    if wrong:
+        message = f"expected values, row starts and row limits, found {wrong[0]}"
+        hint = 'declare the rank: `R.match_cast(values, R.Tensor(("t", 4)))`'
+        raise StructInfoError(Diagnostic(message, hint=hint, code="E0304"))
     return x  # type: ignore[no-any-return]
 
 
@@ -188,7 +202,7 @@ def to_padded(x: Any, *, length: int | None = None, fill: float = 0) -> Array:
 
 
 def _from_padded_info(padded: Any, lengths: Any) -> StructInfo:
-    axes, leading = axes_of(padded), axes_of(lengths)
+    axes, leading = _known_axes(padded), _known_axes(lengths)
     if axes is None or leading is None or not 0 < len(leading) < len(axes):
         message = f"expected lengths of each row of the tensor, found {lengths} for {padded}"
         hint = 'pass an int64 tensor with the axes before the ragged one: `R.Tensor(("n",))`'

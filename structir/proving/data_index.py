@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_int
 from structir.ir.polynomial import builds, opaque
+from structir.proving.laws import widens
+from structir.proving.sums import fits
 from structir.proving.terms import (
     ApplyTerm,
     LiteralTerm,
@@ -36,18 +39,23 @@ def data(*args: Dim) -> Dim:
 
 
 def as_index(term: ScalarTerm) -> Dim:
-    """Returns an integer term as a dim; indices do not overflow."""
+    """Returns an integer term as a dim; int64 indices do not overflow, those of narrower dtypes
+    may."""
     match term:
-        case SizeTerm(dim):
+        case SizeTerm(dim) if fits(dim, term.dtype):
             return dim
         case LiteralTerm(value) if isinstance(value, int):
             return int(value)
-        case ApplyTerm("cast", (inner,)) if inner.dtype in ("int32", "int64"):
-            return as_index(inner)
+        case ApplyTerm("cast", (inner,)) if is_int(inner.dtype) and is_int(term.dtype):
+            index = as_index(inner)
+            if widens(inner.dtype, term.dtype) or fits(index, term.dtype):
+                return index
         case ApplyTerm("select", (NonNegative(dim), then, otherwise)):
             return dims.select(dims.compare("ge", dim, 0), as_index(then), as_index(otherwise))
         case ApplyTerm(fn, (a, b)) if fn in ARITHMETIC:
-            return ARITHMETIC[fn](as_index(a), as_index(b))
+            index = ARITHMETIC[fn](as_index(a), as_index(b))
+            if term.dtype == "int64" or fits(index, term.dtype):
+                return index
     variables = sorted(term.free, key=lambda v: v.order)
     template = substituted(
         term, {v: dims.as_dim(p) for v, p in zip(variables, PLACES, strict=False)}

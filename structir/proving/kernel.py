@@ -35,6 +35,7 @@ from structir.proving.sums import (
     number_of,
     scaled,
     total_of,
+    without_zeros,
 )
 from structir.proving.terms import (
     ApplyTerm,
@@ -135,7 +136,7 @@ class ProofKernel:
             return literal(dim, dtype, self.exact)
         if self.exact and is_float(dtype):
             return lone(SizeTerm(dim, dtype))
-        total: Monomials = {(): dim.constant}
+        total: Monomials = {(): dim.constant} if dim.constant else {}
         for monomial, factor in dim.terms.items():
             atoms = [SizeTerm(Poly({(atom,): 1}, 0), dtype) for atom in monomial]
             add_to(total, [(tuple(sorted(atoms, key=by_key)), 1)], factor)
@@ -175,7 +176,7 @@ class ProofKernel:
                 )  # conditions that exclude each other vanish
                 add_to(product, [(k, c) for k, c in part.items() if c or zero], 1)
             total = product
-        return collect(total, dtype)
+        return collect(without_zeros(total), dtype)
 
     def monomial(self, atoms: tuple[ScalarTerm, ...], dtype: str, facts: Facts) -> Any:
         """Returns the sorted atoms of a product; None if its conditions exclude each other."""

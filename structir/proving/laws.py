@@ -6,6 +6,7 @@ results. In exact mode only laws that hold for every bit pattern of floats apply
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Protocol
@@ -30,18 +31,21 @@ from structir.proving.terms import (
     ApplyTerm,
     ElementTerm,
     LiteralTerm,
+    NonNegative,
     NormalForm,
     ScalarTerm,
     Unknown,
 )
 
 MAX_POWER = 8
+MAX_CONDITIONS = 6  # of a choice of elements
 PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
 MIRRORED = {"gt": "lt", "ge": "le"}
 AND, OR, NOT = ("and", "min", "bitand", "mul"), ("or", "max", "bitor", "add"), ("not", "bitnot")
 LAWS = {
     "ring": "x + y and x * y are associative and commutative, x * (y + z) = x*y + x*z, x + 0 = x, "
-    "x * 1 = x, x - y = x + (-1)*y; a term that cancels remains as 0*x",
+    "x * 1 = x, x - y = x + (-1)*y; a term that cancels remains as 0*x, "
+    "and numbers that cancel as 0*rounded()",
     "ring modulo 2**w": "the same for integers of w bits, where terms that cancel disappear",
     "distributivity": "x * (y + z) = x*y + x*z",
     "boolean ring": "x and y = x*y, x xor y = x + y, not x = 1 + x, modulo 2, with x*x = x",
@@ -340,10 +344,37 @@ def widens(source: str, target: str) -> bool:
     return least <= low and high <= greatest
 
 
-def _is_element(monomial: tuple[ScalarTerm, ...], factor: Any) -> bool:
-    """Returns whether a monomial is an element, not a value that is computed and then rounded."""
-    numbers = [atom for atom in monomial if atom.dtype != "bool"]
-    return factor in (1, -1) and [type(a) for a in numbers] in ([ElementTerm], [Unknown])
+def _is_choice_of_elements(value: NormalForm, facts: Any) -> bool:
+    """Returns whether a value is one element, its opposite or 0, whichever conditions hold.
+
+    Another value is computed, and then rounded to its dtype.
+    """
+    groups = [(conditions(m), [a for a in m if a.dtype != "bool"], c) for m, c in value.terms]
+    if any(
+        [[type(n) for n in numbers] not in ([ElementTerm], [Unknown]) for _, numbers, _ in groups]
+    ):
+        return False
+    atoms = sorted({c for own, _, _ in groups for c in own}, key=by_key)
+    if len(atoms) > MAX_CONDITIONS:
+        return False
+    for truths in itertools.product((False, True), repeat=len(atoms)):
+        holds = {a for a, truth in zip(atoms, truths, strict=True) if truth}
+        factors: dict[ScalarTerm, Any] = {}
+        for own, (number,), factor in groups:
+            if own <= holds:
+                factors[number] = factors.get(number, 0) + factor
+        remaining = [f for f in factors.values() if f]
+        if remaining not in ([], [1], [-1]) and not _contradict(atoms, holds, facts):
+            return False
+    return all([factor for _, _, factor in groups])
+
+
+def _contradict(atoms: list[ScalarTerm], holds: set[ScalarTerm], facts: Any) -> bool:
+    """Returns whether conditions on sizes cannot hold and fail like this."""
+    for atom in atoms:
+        if isinstance(atom, NonNegative):
+            facts = facts.assume(atom.dim if atom in holds else -atom.dim - 1)
+    return bool(facts.contradict)
 
 
 @law_of("cast")
@@ -362,7 +393,7 @@ def cast(
     if number is not None and (is_int(dtype) or abs(number) < 1 << PRECISION.get(dtype, (0,))[0]):
         return literal(number, dtype, kernel.exact)
     wider = is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact
-    if wider and all([_is_element(monomial, factor) for monomial, factor in value.terms]):
+    if wider and _is_choice_of_elements(value, facts):
         return NormalForm(value.terms, dtype)
     if (
         kernel.exact

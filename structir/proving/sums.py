@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
-from structir.proving.terms import LiteralTerm, NormalForm, ScalarTerm, SizeTerm
+from structir.proving.terms import ApplyTerm, LiteralTerm, NormalForm, ScalarTerm, SizeTerm
 
 Monomial = tuple[ScalarTerm, ...]
 Monomials = dict[Monomial, Any]
 MAX_TERMS = 400
+SIZE_BITS = {"int32": 28, "int64": 28}  # of a size or an index, by the dtype of its value
 
 
 class TooLarge(Exception):
@@ -28,7 +29,8 @@ def by_key(term: ScalarTerm) -> str:
 def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
     """Returns the sum of monomials; `cancelled` float monomials stay unless they are covered.
 
-    A monomial with factor 0 is covered if the same values remain under no more conditions.
+    A monomial with factor 0 is covered if the same values remain under no more conditions. Numbers
+    that cancel leave a rounding error: 0 times an unknown number.
     """
     if not is_float(dtype):
         modulus = 2 if dtype == "bool" else 1 << int_bits(dtype)
@@ -37,9 +39,9 @@ def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
         kept = {m: c for m, c in total.items() if c}
         parts = [(conditions(m), values(m)) for m in kept]
         for m, c in total.items() if cancelled else ():
-            own = () if c else values(m)
-            if own and not any([v == own and g <= conditions(m) for g, v in parts]):
-                kept[m] = c
+            if not c and not any([v == values(m) and g <= conditions(m) for g, v in parts]):
+                rounded = () if values(m) else (ApplyTerm("rounded", (), dtype),)
+                kept[tuple(sorted((*m, *rounded), key=by_key))] = c
     if len(kept) > MAX_TERMS:
         raise TooLarge
     return NormalForm(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
@@ -64,6 +66,11 @@ def scaled(value: NormalForm, factor: Any) -> NormalForm:
     return collect({m: c * factor for m, c in value.terms}, value.dtype)
 
 
+def without_zeros(total: Monomials) -> Monomials:
+    """Returns a product without zeros that come from a factor 0, not from numbers that cancel."""
+    return {m: c for m, c in total.items() if c or values(m)}
+
+
 def lone(atom: ScalarTerm) -> NormalForm:
     """Returns the normal form of an atom."""
     return NormalForm((((atom,), 1),), atom.dtype)
@@ -76,7 +83,7 @@ def literal(value: Any, dtype: str, exact: bool = False) -> NormalForm:
     if exact or not (isinstance(value, Fraction | int) or math.isfinite(value)):
         sign = math.copysign(1, value)
         return NormalForm((((LiteralTerm(abs(float(value)), dtype),), int(sign)),), dtype)
-    return collect({(): Fraction(value)}, dtype)
+    return collect({(): Fraction(value)} if value else {}, dtype)
 
 
 def conditions(monomial: Monomial) -> frozenset[ScalarTerm]:
@@ -119,7 +126,7 @@ def number_of(value: NormalForm) -> Any:
 
 def dim_of(value: NormalForm) -> Dim | None:
     """Returns an integer that is a polynomial of sizes and index variables as a dim, or None."""
-    if value.dtype not in ("int32", "int64"):  # in which sizes do not overflow
+    if value.dtype not in SIZE_BITS:
         return None
     dim: Dim = 0
     for atoms, factor in value.terms:
@@ -129,7 +136,32 @@ def dim_of(value: NormalForm) -> Dim | None:
         for atom in atoms:
             product = product * atom.dim
         dim = dim + product
-    return dim
+    return dim if fits(dim, value.dtype) else None
+
+
+def fits(dim: Dim, dtype: str) -> bool:
+    """Returns whether a dim without data does not overflow, at sizes that occur in practice."""
+    return dtype in SIZE_BITS and _magnitude(dim, SIZE_BITS[dtype]) <= int_limits(dtype)[1]
+
+
+def _magnitude(dim: Any, bits: int) -> float:
+    """Returns a bound of the absolute value of a dim whose variables are less than 2**bits."""
+    if isinstance(dim, int):
+        return abs(dim)
+    if not isinstance(dim, Poly):
+        return math.inf
+    total: float = abs(dim.constant)
+    for monomial, factor in dim.terms.items():
+        bounds = [_atom_bound(atom, bits) for atom in monomial]
+        total += math.prod(bounds, start=abs(factor))
+    return total
+
+
+def _atom_bound(atom: Any, bits: int) -> float:
+    if isinstance(atom, Sym):
+        return 1 << bits
+    bounded = atom.fn in ("floordiv", "floormod", "min", "max")
+    return max([_magnitude(a, bits) for a in atom.args]) if bounded else math.inf
 
 
 def bracket(value: NormalForm) -> NormalForm:

@@ -22,6 +22,7 @@ from tests.passes.test_pairs import CASES
 ANY_RANK = 'x: R.Tensor(("*s", "n", "k"), "float32"), y: R.Tensor(("k", "m"), "float32")'
 MATRICES = 'x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("k", "m"), "float32")'
 MATRIX = 'x: R.Tensor(("n", "m"), "float32")'
+VECTOR = 'x: R.Tensor(("n",), "float32")'
 TURNED = "R.permute_dims"
 REORDERING = "canonicalise_bindings,common_subexpression_elimination,dead_code_elimination"
 TIDYING = f"inline_functions,lambda_lift,topological_sort,{REORDERING}"
@@ -91,6 +92,74 @@ def test_what_differs_for_values_that_are_not_finite_is_not_proved(before: str, 
     assert verdict(MATRIX, before, after).kind != "proved"
 
 
+HALVES = 'x: R.Tensor(("n",), "float16"), y: R.Tensor(("n",), "float16")'
+INDICES = (
+    'x: R.Tensor(("n",), "float32"), i: R.Tensor(("k",), "int64"), g: R.Tensor(("k",), "int32"), '
+    'h: R.Tensor(("k",), "int32"), u: R.Tensor(("k",), "uint8"), v: R.Tensor(("k",), "uint8")'
+)
+RANGE = 'R.arange(0, n, 1, dtype="int32")'
+
+
+def cast(text: str, dtype: str) -> str:
+    return f'R.astype({text}, "{dtype}")'
+
+
+def widened(op: str) -> tuple[str, str, str]:
+    """A function of float16, computed in float16 and in float32."""
+    wide = ", ".join([cast(name, "float32") for name in "xy"])
+    return HALVES, cast(f"R.{op}(x, y)", "float32"), f"R.{op}({wide})"
+
+
+def wide_index(op: str, a: str, b: str) -> tuple[str, str, str]:
+    """Indices that overflow in a narrow dtype, and indices that do not."""
+    narrow, wide = f"R.{op}({a}, {b})", f"R.{op}({cast(a, 'int64')}, {cast(b, 'int64')})"
+    return INDICES, f"R.take(x, {cast(narrow, 'int64')}, axis=0)", f"R.take(x, {wide}, axis=0)"
+
+
+def cancelled(text: str) -> str:
+    return f"R.subtract(R.add({text}, 65536.0), 65536.0)"
+
+
+@pytest.mark.parametrize(
+    ("params", "before", "after"),
+    [
+        widened("add"),
+        widened("subtract"),
+        widened("multiply"),
+        (HALVES, cast("R.add(x, x)", "float32"), f"R.multiply({cast('x', 'float32')}, 2.0)"),
+        wide_index("multiply", "g", "h"),
+        wide_index("add", "g", "h"),
+        wide_index("subtract", "u", "v"),
+        (INDICES, f"R.take(x, {cast('i', 'int8')}, axis=0)", "R.take(x, i, axis=0)"),
+        (INDICES, f"R.take(x, {cast('i', 'int32')}, axis=0)", "R.take(x, i, axis=0)"),
+        (VECTOR, f"R.less(R.multiply({RANGE}, 1073741824), 0)", 'R.full((n,), False, "bool")'),
+        (VECTOR, f"R.less(R.multiply({RANGE}, {RANGE}), 0)", 'R.full((n,), False, "bool")'),
+        (MATRIX, cancelled("x"), "x"),
+        (MATRIX, f"R.sum({cancelled('x')})", "R.sum(x)"),
+        (MATRIX, f"R.add({cancelled('x')}, 1e-6)", "R.add(x, 1e-6)"),
+        (MATRIX, f"R.nn.pad({cancelled('x')}, [1, 0, 0, 0])", "R.nn.pad(x, [1, 0, 0, 0])"),
+    ],
+)
+def test_what_overflows_or_is_rounded_is_not_proved(params: str, before: str, after: str) -> None:
+    (result,) = structir.prove(program(params, before), program(params, after), refute=False)
+    assert result.kind == "not decided"
+
+
+@pytest.mark.parametrize(
+    ("params", "before", "after"),
+    [
+        (HALVES, "R.where(R.less(x, y), x, y)", "R.where(R.less(x, y), {x}, {y})"),
+        (HALVES, "R.concat((x, y, x), axis=0)", "R.concat(({x}, {y}, {x}), axis=0)"),
+        (HALVES, "R.nn.pad(x, [1, 2])", "R.nn.pad({x}, [1, 2])"),
+        (INDICES, f"R.take(x, {RANGE}, axis=0)", "R.take({x}, R.arange(0, n, 1), axis=0)"),
+    ],
+)
+def test_elements_are_widened_and_indices_converted(params: str, before: str, after: str) -> None:
+    wide = after.format(x=cast("x", "float32"), y=cast("y", "float32"))
+    result = verdict(params, cast(before, "float32"), wide)
+    assert result.kind == "proved", str(result)
+
+
 def test_checks_and_effects_remain() -> None:
     checked = program(MATRIX, "n = T.int64()", 'R.require("n % 2 == 0")', "R.exp(x)")
     unchecked = program(MATRIX, "R.exp(x)")
@@ -129,6 +198,7 @@ def test_proved_is_an_instrument() -> None:
         Pass("odd", lambda _: program(MATRIX, "R.negative(R.sin(x))"))(before)
 
 
+@pytest.mark.filterwarnings("ignore::structir.errors.DiagnosticWarning")  # of a case
 def test_reordering_passes_are_proved_on_the_pairs() -> None:
     """Passes that reorder and remove bindings are proved on the programs of other passes."""
     proved = changed = 0

@@ -258,3 +258,20 @@ def test_verify_compares_results_of_passes_on_ragged_arguments():
     module = parsed("y = R.nn.softmax(R.exp(x), axis=1)\nreturn y")
     with passes.PassContext(instruments=[passes.VerifyResults()]):
         passes.LowerRagged()(module)
+
+
+OPERANDS = {"x": 'R.Tensor(("k", "m"), "float32")', "z": 'R.Tensor(("k",), "int64")'}
+CALLS = [
+    *["values(s)", "row_starts(s)", "row_limits(s)", "row_lengths(s)", "to_padded(s)"],
+    *["from_values(s, z, z)", "from_values(x, s, z)", "from_values(x, z, s)"],
+    *["from_padded(s, z)", "from_padded(x, s)", "same_rows(s, z, z, z, z, where='a')"],
+    "same_rows(x, z, z, z, s, where='a')",
+]
+
+
+@pytest.mark.parametrize("kind", ['R.Shape(("a", "b"))', "R.Tuple(R.Object)", 'R.Prim("int64")'])
+def test_an_operand_that_is_no_tensor_is_rejected(kind):
+    params = ", ".join([f"{name}: {info}" for name, info in {"s": kind, **OPERANDS}.items()])
+    for call in CALLS:
+        with pytest.raises(StructInfoError, match=r"found.*R\.(Shape|Tuple|Prim)"):
+            parsed(f"y = R.ragged.{call}\nreturn y", params)
