@@ -188,13 +188,13 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "what a loop carries may change its shape from step to step",
-            "(*cell.constraints, *invariants)",
-            "(*cell.constraints,)",
+            "(*cell.constraints, *invariants, *constraints)",
+            "(*cell.constraints, *constraints)",
         ),
         (
             "the outputs of a loop are not stacked",
-            "(*state_rows, *[(steps, *row) for row in cell.results[states:]])",
-            "(*state_rows, *cell.results[states:])",
+            "[with_axes(row, stacked, steps, constraints) for row in cell.results[states:]]",
+            "[*cell.results[states:]]",
         ),
     ),
     *_mutants_of(

@@ -248,17 +248,13 @@ def _joined(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
 
 
 def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> Expr:
-    op = _operators().get(symbol)
+    if symbol not in OPERATORS:
+        registered_ops()  # loading all ops fills the table
+    op = OPERATORS.get(symbol)
     if op is None:
         raise unsupported(context, node)
     call: Call = op.definition.bind(operands, {}, context.source_map.span(node))
     return call
-
-
-def _operators() -> Any:
-    if not OPERATORS:
-        registered_ops()  # loading the ops fills the table
-    return OPERATORS
 
 
 @reads(ast.UnaryOp)
