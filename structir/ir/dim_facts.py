@@ -121,6 +121,8 @@ class Facts:
         return _recombined(dim)
 
     def _value(self, atom: Opaque) -> Dim | None:
+        if len(atom.args) < 2:  # such as an index that is data
+            return None
         first, second = atom.args[:2]
         match atom.fn:
             case "floordiv" | "floormod":

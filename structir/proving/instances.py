@@ -40,7 +40,7 @@ inference = lazy_module("structir.solver.program.inference")
 
 MAX_RANK = 4
 DTYPES = ("float32", "int32", "bool", "float16")
-TRIES = 500  # of programs for one rule
+TRIES = 5000  # of programs for one rule
 UNARY, BINARY = 12, 8  # elementwise ops for a pattern variable of ops
 
 

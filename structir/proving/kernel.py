@@ -236,7 +236,7 @@ class ProofKernel:
 
     def named(self, loops: Loops, body: NormalForm, facts: Facts) -> tuple[Loops, NormalForm]:
         """Returns loops with canonical names: the first ones that no inner loop has."""
-        bound = [POOL[v] for t in walk(body) if isinstance(t, Fold | Table) for v, _ in t.variables]
+        bound = [POOL.get(v, -1) for t in walk(body) for v, _ in getattr(t, "variables", ())]
         free = [n for n in NAMES[max(bound, default=-1) + 1 :] if n not in body.free]
         if len(free) < len(loops):
             raise TooLarge
