@@ -256,9 +256,9 @@ class ProgramBuilder:
         if spec is not None and self.decomposes and not _runs_in_parts(definition, callee):
             spec = None
         self.notes.extend(callee.notes)
+        for size in symbols_in(call.args) if self.decomposes else ():
+            self.number(dims.as_dim(size), call)  # a shard passes the same numbers to its call
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
-            for size in symbols_in(call.args) if self.decomposes else ():
-                self.number(dims.as_dim(size), call)
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])

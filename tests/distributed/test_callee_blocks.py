@@ -9,6 +9,7 @@ import structir
 from structir.distributed import plan, shard
 from structir.distributed.planning import make_planner
 from structir.distributed.shard_function import PartialResults
+from structir.errors import StructInfoError
 from structir.interpret import register_extern
 from structir.ir import IRModule
 from structir.projections.boxes import region
@@ -175,3 +176,31 @@ def test_a_plan_of_a_kernel_without_its_module_reads_everything() -> None:
     assert dict(planner.shard(0, (4, 1), (0, 0)).inputs)["x"] == ((0, 0), (12, 5))
     whole = plan(module, grid=(4, 1), sizes={"n": 12})
     assert dict(whole.shards[0].inputs)["x"] == ((0, 0), (3, 5))
+
+
+NUMBER_OF_A_CAST = """
+@I.ir_module
+class Module:
+    @I.kernel
+    def add_number(x: R.Tensor(("n",), "float32"), number: R.Prim("int64"),
+                   y: R.Tensor(("n",), "float32")):
+        for i in range(n):
+            y[i] = x[i] + T.float32(number)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), flags: R.Tensor(("n",), "bool")):
+        cls = Module
+        n = T.int64()
+        found = T.int64()
+        cast = R.match_cast(flags, R.Tensor((found,), "bool"))
+        y = R.call_kernel(cls.add_number, (x, R.prim_value(found)),
+                          out_sinfo=R.Tensor((n,), "float32"))
+        return y
+"""
+
+
+def test_the_size_of_a_cast_that_a_kernel_receives_is_needed_to_plan() -> None:
+    module = structir.parse(NUMBER_OF_A_CAST)
+    with pytest.raises(StructInfoError, match="cannot plan with symbolic dim `found`"):
+        plan(module, grid=(2,), sizes={"n": 4})
+    assert len(plan(module, grid=(2,), sizes={"n": 4, "found": 4}).shards) == 2

@@ -93,6 +93,7 @@ def differences(cases, run, values):
 # ops whose attributes no other library has; most are in test_independent.py
 WITHOUT_GRID = set(
     [
+        "constant_like",
         "eye_like",
         "full_like",
         "grad.avg_pool2d_backward",
@@ -105,6 +106,7 @@ WITHOUT_GRID = set(
         "nn.class_indices",
         "nn.dropout",
         "to_vdevice",
+        "tropical",
         "vision.all_class_non_max_suppression",
         "vision.get_valid_counts",
         "vision.roi_pool",
