@@ -250,7 +250,7 @@ def _joined(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
 def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> Expr:
     if symbol not in OPERATORS:
         registered_ops()  # loading all ops fills the table
-    op = OPERATORS.get(symbol)
+    op: Any = OPERATORS.get(symbol)
     if op is None:
         raise unsupported(context, node)
     call: Call = op.definition.bind(operands, {}, context.source_map.span(node))
