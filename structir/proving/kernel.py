@@ -46,7 +46,7 @@ from structir.proving.terms import (
     NormalForm,
     ScalarTerm,
     SizeTerm,
-    Table,
+    TableTerm,
     Unknown,
     dim_key,
     free_dims,
@@ -119,9 +119,9 @@ class ProofKernel:
                 at = tuple([facts.simplify(i) for i in index])
                 return lone(ElementTerm(source, at, term.dtype))
             case Unknown(op, attributes, args, result, index):
-                tables = tuple([self.table(a, facts) if isinstance(a, Table) else a for a in args])
+                tables = [self.table(a, facts) if isinstance(a, TableTerm) else a for a in args]
                 at = tuple([facts.simplify(i) for i in index])
-                return lone(Unknown(op, attributes, tables, result, at, term.dtype))
+                return lone(Unknown(op, attributes, tuple(tables), result, at, term.dtype))
         raise TypeError(f"expected a term, found {type(term).__name__}")
 
     def apply(self, fn: str, args: list[NormalForm], dtype: str, facts: Facts) -> NormalForm:
@@ -220,11 +220,11 @@ class ProofKernel:
 
     # ---- loops
 
-    def table(self, table: Table, facts: Facts) -> Table:
+    def table(self, table: TableTerm, facts: Facts) -> TableTerm:
         """Returns a tensor in normal form, with canonical names of its index variables."""
         loops, body = self.opened(table.variables, table.body, facts)
         bounds, body = self.named(loops, self.normal(body, facts.bounded(loops)), facts)
-        return Table(bounds, body, table.dtype)
+        return TableTerm(bounds, body, table.dtype)
 
     def opened(self, variables: Loops, body: Any, facts: Facts) -> tuple[Loops, Any]:
         """Returns loops with new variables, and their body."""

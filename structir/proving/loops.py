@@ -16,7 +16,7 @@ from structir.proving.terms import (
     NonNegative,
     NormalForm,
     SizeTerm,
-    Table,
+    TableTerm,
     Unknown,
     free_dims,
     substituted,
@@ -60,7 +60,7 @@ def dims_in(value: Any) -> Iterator[Dim]:
                 yield dim
             case ElementTerm(_, index) | Unknown(_, _, _, _, index):
                 yield from index
-            case Fold(_, variables) | Table(variables):
+            case Fold(_, variables) | TableTerm(variables):
                 yield from [extent for _, extent in variables]
 
 

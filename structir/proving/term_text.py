@@ -17,7 +17,7 @@ from structir.proving.terms import (
     NormalForm,
     ScalarTerm,
     SizeTerm,
-    Table,
+    TableTerm,
     Unknown,
 )
 
@@ -60,7 +60,7 @@ def term_text(term: Any) -> str:
         case Unknown(op, _, args, _, index):
             parts = [term_text(a) for a in args if isinstance(a, ScalarTerm)]
             return f"{op}({', '.join(parts)})[{_index(index)}]"
-        case Table(loops, body):
+        case TableTerm(loops, body):
             names = ", ".join([v.name for v, _ in loops])
             return f"[{names}: {term_text(body)}]"
         case NormalForm(terms):

@@ -132,7 +132,7 @@ class Fold(ScalarTerm):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Table(ScalarTerm):
+class TableTerm(ScalarTerm):
     """A tensor as a function of its index: an argument of a call without scalar semantics."""
 
     variables: tuple[tuple[Sym, Dim], ...]
@@ -175,7 +175,7 @@ def substituted(value: Any, values: Mapping[Sym, Dim]) -> Any:
         return tuple([substituted(item, values) for item in value])
     if not isinstance(value, ScalarTerm) or not values:
         return value
-    if isinstance(value, Fold | Table):
+    if isinstance(value, Fold | TableTerm):
         bound = [variable for variable, _ in value.variables]
         values = {v: d for v, d in values.items() if v not in bound and v in value.free}
         free = frozenset[Sym]().union(*map(dims.syms, values.values()))

@@ -15,7 +15,7 @@ from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import dtype_of, is_float
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo
-from structir.proving.terms import ElementTerm, LiteralTerm, ScalarTerm, Table, dim_key
+from structir.proving.terms import ElementTerm, LiteralTerm, ScalarTerm, TableTerm, dim_key
 
 Index = tuple[Dim, ...]
 ElementAt = Callable[[Index], ScalarTerm]
@@ -41,10 +41,10 @@ class TensorValue:
             term = self.memo[index] = self.element(index)
         return term
 
-    def table(self) -> Table:
+    def table(self) -> TableTerm:
         """Returns the tensor as a term that binds its index."""
         loops = tuple([(Sym(f"t{axis}"), dim) for axis, dim in enumerate(self.dims)])
-        return Table(loops, self.at(tuple([dims.as_dim(v) for v, _ in loops])), self.dtype)
+        return TableTerm(loops, self.at(tuple([dims.as_dim(v) for v, _ in loops])), self.dtype)
 
 
 @attrs.frozen(eq=False)
