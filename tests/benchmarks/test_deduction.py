@@ -20,6 +20,8 @@ def test_it_prints_a_median_for_every_way() -> None:
     assert run.returncode == 0, run.stderr
     rows = [[cell.strip() for cell in line.split("│")] for line in run.stdout.splitlines()]
     found = {row[1]: row for row in rows if len(row) > 4 and row[2].isdigit()}
-    lined = sum(hasattr(op.definition, "index_signature") for op in registered_ops())
+    declared = [op for op in registered_ops() if hasattr(op.definition, "index_signature")]
+    # other tests of this process declare ops, too
+    lined = sum(op.definition.body.__module__.startswith("structir.") for op in declared)
     assert found.keys() == {"alike", "fresh", "emit"}
     assert all(int(row[2]) == lined and float(row[3]) > 0 for row in found.values())
