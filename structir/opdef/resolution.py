@@ -142,7 +142,8 @@ def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
             for info in call_view.operands.values()
         ]
     )
-    return types, tuple(call_view.attributes.items())
+    # types: 1, 1.0 and True are equal
+    return types, tuple([(n, type(v), v) for n, v in call_view.attributes.items()])
 
 
 def _member_count(info: Any) -> int:

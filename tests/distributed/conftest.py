@@ -1,11 +1,11 @@
-"""One Dask cluster of four worker processes for all tests of a test process."""
+"""One Dask cluster of four worker processes for the tests of a file."""
 
 from collections.abc import Iterator
 
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client() -> Iterator[object]:
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")

@@ -13,7 +13,10 @@ from structir import ops
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import registered_ops
 from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Var
+from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.parameters import REQUIRED
+from structir.script import R
 from tests.backend.agreement import assert_agree
 from tests.ops.calls import called
 from tests.ops.test_every_op import assert_fits
@@ -204,3 +207,11 @@ def test_a_negative_number_of_copies_is_rejected(call):
     text = f'@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n    return {call}\n'
     with pytest.raises(DiagnosticError, match="repeats: expected no negative number"):
         structir.parse(text)
+
+
+def test_equal_numbers_of_two_types_are_two_calls() -> None:
+    """A float constant requires a floating-point dtype, and 1 is equal to 1.0."""
+    x = Var("x", TensorStructInfo((3,), "int64"))
+    with pytest.raises(DiagnosticError, match="floating-point"):
+        R.constant_like(x, value=1.0)
+    assert R.constant_like(x, value=1).struct_info == TensorStructInfo((), "int64")
