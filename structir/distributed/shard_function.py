@@ -244,8 +244,8 @@ class _ShardWriter:
         results = common_result_blocks(spec, shapes, required)
         needs: list[Region] = [Region() for _ in step.inputs]
         for k, bounds in enumerate(results):
-            found = step.dependency.required_regions(region(*bounds), k)
-            needs = [a | b for a, b in zip(needs, found, strict=True)]
+            regions = step.dependency.required_regions(region(*bounds), k)
+            needs = [a | b for a, b in zip(needs, regions, strict=True)]
         available: dict[Key, Expr] = {
             info.path: self.slice(key, need.bounds)
             for info, key, need in zip(spec.operands, step.inputs, needs, strict=True)

@@ -37,9 +37,11 @@ class RaggedArray:
         """Raises ShapeMismatchError unless the offsets divide the values into rows."""
         hint = "start the offsets at 0 and end them at the number of values: `[0, 2, 5]`"
         if rows < 0:
-            found = f"an array of shape {self.offsets.shape}"
+            shape_text = f"an array of shape {self.offsets.shape}"
             raise _error(
-                f"offsets: expected a vector of at least 1 offset, found {found}", hint, "E0731"
+                f"offsets: expected a vector of at least 1 offset, found {shape_text}",
+                hint,
+                "E0731",
             )
         if self.values.ndim == 0:
             raise _error("values: expected at least 1 axis, found a scalar", hint, "E0731")
@@ -88,8 +90,8 @@ class RaggedArray:
             raise _error(message, "pass `lengths` with the axes before the padded axis", "E0731")
         longest = padded.shape[count]
         if lengths.size and not 0 <= lengths.min() <= lengths.max() <= longest:
-            found = f"{lengths.min()} to {lengths.max()}"
-            message = f"lengths: expected lengths from 0 to {longest}, found {found}"
+            range_text = f"{lengths.min()} to {lengths.max()}"
+            message = f"lengths: expected lengths from 0 to {longest}, found {range_text}"
             raise _error(message, f"pass `np.clip(lengths, 0, {longest})`", "E0731")
         kept = np.arange(longest) < lengths[..., None]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -193,8 +195,8 @@ def _as_row(row: Any, dtype: Any, number: int) -> Array:
         message = f"row {number}: expected an array of numbers, found lists of unequal lengths"
         raise _error(message, "only one axis can be ragged: pad the others", "E0730") from error
     if array.ndim == 0 or array.dtype.hasobject:
-        found = "a number" if array.ndim == 0 else "objects"
-        message = f"row {number}: expected a list or an array of numbers, found {found}"
+        kind = "a number" if array.ndim == 0 else "objects"
+        message = f"row {number}: expected a list or an array of numbers, found {kind}"
         raise _error(message, "pass a list of rows: `[[1.0, 2.0], [3.0]]`", "E0730")
     return array
 
@@ -209,8 +211,8 @@ def _flat_rows(rows: Any, depth: int, sizes: tuple[int, ...]) -> tuple[tuple[int
         return (*sizes, len(rows)), rows
     parts = [_flat_rows(part, depth - 1, (*sizes, len(rows))) for part in rows]
     if len({part[0] for part in parts}) > 1:
-        found = sorted({part[0][-1] for part in parts})
-        message = f"expected lists of one length at depth {len(sizes) + 1}, found {found}"
+        row_lengths = sorted({part[0][-1] for part in parts})
+        message = f"expected lists of one length at depth {len(sizes) + 1}, found {row_lengths}"
         raise _error(message, "only one axis can be ragged: pad the others", "E0730")
     shape = parts[0][0] if parts else (*sizes, 0, *[0] * (depth - 1))
     return shape, [row for _, part in parts for row in part]

@@ -75,12 +75,12 @@ def check_declaration(call: Call) -> None:
     signature = _parsed(call, text)
     args = [arg for _, arg in _operands(call)]
     if len(signature.operands) != len(args):
-        found = f"expected {len(signature.operands)} tensors as operands, found {len(args)}"
-        raise _error(call, f"index: {found}", f"name each operand: {EXAMPLE}")
+        mismatch = f"expected {len(signature.operands)} tensors as operands, found {len(args)}"
+        raise _error(call, f"index: {mismatch}", f"name each operand: {EXAMPLE}")
     results = _tensors(call.struct_info)
     if len(signature.results) != len(results):
-        found = f"expected {len(signature.results)} results, found {len(results)}"
-        raise _error(call, f"index: {found}", "declare the results: `sinfo_args=...`")
+        mismatch = f"expected {len(signature.results)} results, found {len(results)}"
+        raise _error(call, f"index: {mismatch}", "declare the results: `sinfo_args=...`")
     for access, info in zip(signature.results, results, strict=True):
         if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
             message = f"index: expected {access.text} as a tensor of known sizes, found {info}"

@@ -293,8 +293,8 @@ def _stacked(results: list[Any], shape: tuple[int, ...], out: tuple[int, ...]) -
         return tuple([_stacked([r[k] for r in results], shape, out) for k in fields])
     arrays = [np.asarray(r) for r in results]
     if len({a.shape for a in arrays}) > 1:
-        found = sorted({a.shape for a in arrays})
-        raise ShapeMismatchError(f"f: expected results of one shape, found {found}")
+        shapes = sorted({a.shape for a in arrays})
+        raise ShapeMismatchError(f"f: expected results of one shape, found {shapes}")
     if 0 in shape:
         stacked = np.zeros((*shape, *arrays[0].shape), arrays[0].dtype)
     else:

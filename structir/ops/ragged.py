@@ -124,8 +124,8 @@ def row_lengths(x: Any) -> Array:
 def _from_values_info(x: Any, starts: Any, limits: Any, name: str = "") -> StructInfo:
     axes, leading = _known_axes(x), _known_axes(starts)
     if axes is None or leading is None or not isinstance(limits, TensorStructInfo):
-        found = f"found {x}, {starts} and {limits}"
-        message = f"expected values, row starts and row limits of known rank, {found}"
+        operands = f"found {x}, {starts} and {limits}"
+        message = f"expected values, row starts and row limits of known rank, {operands}"
         hint = 'declare the rank: `R.match_cast(values, R.Tensor(("t", 4)))`'
         raise StructInfoError(Diagnostic(message, hint=hint, code="E0304"))
     if not axes or not leading or "int64" not in (starts.dtype, limits.dtype):
@@ -177,13 +177,13 @@ def check_same_rows(starts: Array, limits: Array, others: Array, ends: Array, wh
     if np.array_equal(limits, ends) and np.array_equal(starts, others):
         return
     if starts.shape != others.shape:
-        found = f"found rows {starts.shape} and {others.shape}"
+        difference = f"found rows {starts.shape} and {others.shape}"
     else:
         first, second = (limits - starts).reshape(-1), (ends - others).reshape(-1)
         row = int(np.flatnonzero(first != second)[0])
-        found = f"found lengths {first[row]} and {second[row]} of row {row}"
+        difference = f"found lengths {first[row]} and {second[row]} of row {row}"
     hint = "help: pass operands with rows of equal lengths, or pad both: `R.ragged.to_padded(x)`"
-    message = f"{where}: expected ragged axes with equal offsets, {found}\n{hint}"
+    message = f"{where}: expected ragged axes with equal offsets, {difference}\n{hint}"
     raise ShapeMismatchError(message, code="E0732")
 
 

@@ -134,8 +134,8 @@ def _from_padded(
     inside = emit(less(steps, emit(expand_dims(flat, 1))))
     mask = emit(reshape(inside, ShapeExpr((total_rows * size,))))
     total = sym("t")
-    found = scope.builder.match_cast(emit(nonzero(mask)), TensorStructInfo((1, total), "int64"))
-    index = emit(reshape(found, ShapeExpr((total,))))
+    positions = scope.builder.match_cast(emit(nonzero(mask)), TensorStructInfo((1, total), "int64"))
+    index = emit(reshape(positions, ShapeExpr((total,))))
     merged = emit(reshape(padded, ShapeExpr((total_rows * size, *inner))))
     values = emit(take(merged, index, axis=0))
     if count > 1:

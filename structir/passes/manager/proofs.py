@@ -68,8 +68,10 @@ def prove(before: IRModule, after: IRModule, *, refute: bool = True) -> list[Ver
     ours, theirs = functions_of(before), functions_of(after)
     names = [n for n, f in ours.items() if n in theirs and not f.attrs.get(PRIVATE)]
     if not names:
-        found = f"{', '.join(ours) or 'none'} and {', '.join(theirs) or 'none'}"
-        message = f"prove: expected a public function of one name in both modules, found {found}"
+        described = f"{', '.join(ours) or 'none'} and {', '.join(theirs) or 'none'}"
+        message = (
+            f"prove: expected a public function of one name in both modules, found {described}"
+        )
         raise StructIRError(f"{message}; help: give both the same name", code="E0522")
     return [_verdict(name, before, after, refute) for name in names]
 

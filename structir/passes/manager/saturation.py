@@ -204,10 +204,10 @@ class _FunctionSaturation:
         selector = Selector(source, self.costs, self.term_cost, run.groups)
         limits = self.costs(source.used_bindings(), source.live)
         own = BlockCandidate(source.original(), tuple(limits), block)
-        found = selector.candidates(self.options.exact) if run.applications else []
+        candidates = selector.candidates(self.options.exact) if run.applications else []
         candidates = [
             each
-            for each in found
+            for each in candidates
             if not_worse(each.costs[1:], limits[1:]) and each.costs[0] < limits[0] * (1 - 1e-9)
         ]
         best = self.best([*candidates, own], seq, index)

@@ -32,8 +32,8 @@ class Choices:
 
     def children(self, term: int) -> list[int]:
         """Returns the classes of the operands of a term, each once."""
-        found = map(self.graph.find, self.graph.terms[term].children)
-        return list(dict.fromkeys(found))
+        children = map(self.graph.find, self.graph.terms[term].children)
+        return list(dict.fromkeys(children))
 
 
 def choices_of(graph: EGraph, roots: Iterable[int], fixed: Mapping[int, int]) -> Choices:
