@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from zlib import crc32
 
 import attrs
 import ml_dtypes
@@ -23,19 +24,27 @@ DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
 NARROW: Range = (0, 1)
 SCALAR: Range = (-9, 9)  # a scalar integer may be the trip count of a loop
+FEW: Range = (-2, 3)
+MOST_TRIPS = 64  # of a scalar that may be a trip count
+CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
+TINY = 1e-6
 
 
 @attrs.frozen
 class InputValues:
     """The distribution of inputs: a domain for floats, and integer ranges by parameter.
 
-    `special` is a parameter with another domain than the others.
+    `special` is a parameter with another domain than the others. `integers` is the distribution of
+    integers whose range is that of their dtype: one of `INTEGERS`.
     """
 
     domain: str = "signed"
     special: tuple[str, str] = ("", "")  # the name of the parameter, and its domain
     ranges: Mapping[str, Range] = attrs.Factory(dict)
     seed: int = 0
+    integers: str = "all"
+    numbers: tuple[float, ...] = ()  # of the program: floats of the domain "numbers", and integers
+    scale: float = 1.0  # of the domains "scaled" and "scaled_negative"
 
 
 class ArrayGenerator:
@@ -49,20 +58,34 @@ class ArrayGenerator:
     def __call__(self, shape: tuple[int, ...], dtype: str, param: Var) -> Array:
         """Returns an array for a parameter."""
         self.count += 1
-        rng = np.random.default_rng((self.values.seed, self.count))
+        values = self.values
+        rng = np.random.default_rng((values.seed, self.count))
         if is_float(dtype) and math.prod(shape) > LARGE:
             key = self.count, shape, dtype
             if key not in self.large:
                 self.large[key] = _weight(rng, shape, dtype, SCALES[self.count % len(SCALES)])
             return self.large[key]
         if is_float(dtype):
-            scale = SCALES[self.count % len(SCALES)]
-            name, domain = self.values.special
-            domain = domain if name == param.name else self.values.domain
-            return FLOATS[domain](rng, shape, dtype, scale)
+            name, domain = values.special
+            domain = domain if name == param.name else values.domain
+            return self._floats(domain, rng, shape, dtype)
+        salt = crc32(f"{values.domain} {values.integers}".encode())
+        rng = np.random.default_rng((values.seed, self.count, salt))
         if dtype == "bool":
-            return rng.integers(0, 2, shape).astype(bool)
-        return _integers(rng, shape, dtype, self.values.ranges.get(param.name, NARROW))
+            return rng.random(shape) < BOOLS.get(values.integers, 0.5)
+        interval = values.ranges.get(param.name, NARROW)
+        if interval is None and values.integers in INTEGERS:
+            return _chosen_integers(rng, shape, dtype, values)
+        return _integers(rng, shape, dtype, interval)
+
+    def _floats(self, domain: str, rng: Any, shape: tuple[int, ...], dtype: str) -> Array:
+        values = self.values
+        if domain == "numbers":
+            return _near_numbers(rng, shape, dtype, values.numbers)
+        scale = SCALES[self.count % len(SCALES)]
+        if domain in SCALED:
+            scale = values.scale
+        return FLOATS[domain](rng, shape, dtype, scale)
 
 
 def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
@@ -134,6 +157,44 @@ def _integral(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Arr
     return rng.integers(-4, 4, shape, endpoint=True).astype(numpy_dtype(dtype))
 
 
+def _negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return (-_positive(rng, shape, "float32", scale)).astype(numpy_dtype(dtype))
+
+
+def _tiny(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return (_signed(rng, shape, "float32", scale) * np.float32(TINY)).astype(numpy_dtype(dtype))
+
+
+def _scaled(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values of both signs, of which the largest is just below the scale."""
+    array = rng.uniform(-0.95, 0.95, shape) * scale
+    array.reshape(-1)[:1] = 0.96 * scale
+    return _finite(array, dtype)
+
+
+def _scaled_negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns negative values on both sides of the negative scale."""
+    return _finite(-rng.uniform(0.05, 2, shape) * scale, dtype)
+
+
+def _near_numbers(
+    rng: Any, shape: tuple[int, ...], dtype: str, numbers: tuple[float, ...]
+) -> Array:
+    """Returns ordinary values, and numbers of the program with both signs, exact and nearby."""
+    array = np.array(_signed(rng, shape, "float64", 1.0))
+    flat = array.reshape(-1)
+    if numbers and flat.size:
+        chosen = rng.choice(np.array(numbers, np.float64), flat[::2].shape)
+        chosen = chosen * rng.choice((1, 1, -1), chosen.shape)
+        flat[::2] = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), chosen.shape))
+    return _finite(array, dtype)
+
+
+def _finite(array: Array, dtype: str) -> Array:
+    limit = float(_finfo(dtype).max)
+    return np.clip(array, -limit, limit).astype(numpy_dtype(dtype))
+
+
 def _infinite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns ordinary values, and two infinities: most sums contain at most one."""
     return _with_few(rng, _signed(rng, shape, dtype, scale), (np.inf, -np.inf))
@@ -169,7 +230,12 @@ FLOATS = {
     "integral": _integral,
     "infinite": _infinite,
     "nan": _nan,
+    "negative": _negative,
+    "tiny": _tiny,
+    "scaled": _scaled,
+    "scaled_negative": _scaled_negative,
 }
+SCALED = ("scaled", "scaled_negative")
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
@@ -185,6 +251,50 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     if interval is None:
         near = rng.integers(max(low, -9), min(high, 9), flat[1::3].shape, kind, endpoint=True)
         flat[1::3] = near
-    ends = rng.permutation(flat.size)[:2]
-    flat[ends] = np.array([low, high], kind)[: len(ends)]
+    ends = rng.permutation(flat.size)[: 2 if flat.size > 1 or rng.integers(3) == 0 else 0]
+    flat[ends] = rng.permutation(np.array([low, high], kind))[: len(ends)]
     return array.astype(numpy_dtype(dtype))
+
+
+def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: InputValues) -> Array:
+    """Returns integers of a distribution, each representable in the dtype."""
+    low, high = int_limits(dtype)
+    if not shape:
+        low, high = max(low, -MOST_TRIPS), min(high, MOST_TRIPS)
+    numbers = INTEGERS[values.integers](rng, values, (low, high))
+    among = [number for number in numbers if low <= number <= high]
+    kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+    return rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
+
+
+def _few(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns few integers, so that many elements are equal and most index a short axis."""
+    return range(FEW[0], FEW[1] + 1) if FEW else ()
+
+
+def _clusters(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns neighbours of large powers of two, which narrower dtypes do not distinguish."""
+    clusters = [
+        [n for n in range(sign * center - 1, sign * center + 3) if limits[0] <= n <= limits[1]]
+        for center in CLUSTERS
+        for sign in (1, -1)
+    ]
+    largest = [cluster for cluster in clusters if len(cluster) > 1][-4:]
+    return [n for k in rng.permutation(len(largest))[:2] for n in largest[k]]
+
+
+def _extreme(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns the least or the greatest integer, whose sums overflow."""
+    return (int(rng.choice(np.array(limits, object))),)
+
+
+def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns the integers that the program mentions, and their neighbours."""
+    numbers = [int(number) for number in values.numbers if number == int(number)]
+    return [
+        sign * number + step for number in numbers for sign in (1, 1, -1) for step in (-1, 0, 1)
+    ]
+
+
+INTEGERS = {"few": _few, "clusters": _clusters, "extreme": _extreme, "numbers": _mentioned}
+BOOLS = {"few": 0.15, "clusters": 0.85}  # the share of True

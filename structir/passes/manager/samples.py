@@ -13,11 +13,19 @@ import numpy as np
 from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_values
-from structir.interpret.interpreter import Interpreter
+from structir.ir.dims import Dim, evaluate, syms
 from structir.ir.dtype import is_float, is_int
-from structir.ir.expr import Call, Function, MatchCast, Var
+from structir.ir.expr import Call, Function, If, MatchCast, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
+from structir.passes.manager.edge_plan import (
+    NON_FINITE,
+    WIDE_DOMAINS,
+    edges,
+    numbers_of,
+    scales_of,
+)
+from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sizes import (
     Sizes,
     SizeSpace,
@@ -25,9 +33,19 @@ from structir.passes.manager.input_sizes import (
     has_kernels,
     size_space,
 )
-from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
-from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
+from structir.passes.manager.input_values import (
+    DOMAINS,
+    NARROW,
+    SCALED,
+    ArrayGenerator,
+    InputValues,
+    Range,
+)
+from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker, indexed_axes
+from structir.passes.manager.mentions import Mentions, mentions
 from structir.passes.manager.perturbation import leaves
+from structir.passes.manager.rejections import wrong_arguments
+from structir.passes.manager.size_cover import covering_sizes, violating_sizes
 from structir.passes.manager.widening import has_narrow_floats, widened_value
 
 TRIES = 48  # inputs to try until the program accepts some
@@ -39,13 +57,14 @@ VECTOR = 16  # elements; a larger size has a remainder
 LARGE_SIZES = ((61, 64, 24, 20, 18, 48, 42), (19, 40, 32, 28, 21, 48, 64))
 MOST_WORK = 1 << 27  # operations of a run at large sizes
 MOST_ROOM = 1 << 16  # elements of the inputs of special values
-HEAVY_DOMAINS = ("large",)
-EDGE_DOMAINS = ("large", "small", "integral", "non_finite", "infinite", "nan", "signed")
-NON_FINITE = ("non_finite", "infinite", "nan")
 FURTHER = 24  # attempts to vary a result that is constant
 FEW_FURTHER = 2  # where a run is slow
 FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
-WIDE_DOMAINS = ("large", "small", "integral", "nan")  # compared in float64, too
+MOST_COVER = 6  # samples of sizes that compare otherwise than those before
+MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
+MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
+BRANCH_SAMPLES = 6  # further ordinary samples of a program with conditionals
+BRANCH_SEED = 1000
 SMALL_SIZES = (2, 3, 5, 4)  # each dim gets the first two in turn
 
 
@@ -89,14 +108,15 @@ class InputSample:
 
 def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
     """Returns the result of a function, or the error that it raises."""
-    return outcome_of(Interpreter(module), name, arguments)
+    return outcome_of(EffectRecorder(module), name, arguments)
 
 
-def outcome_of(interpreter: Interpreter, name: str, arguments: list[Any]) -> Any:
-    """Returns the result of a function in an interpreter, or the error that it raises."""
+def outcome_of(interpreter: EffectRecorder, name: str, arguments: list[Any]) -> Any:
+    """Returns the result of a function in an interpreter with its effects, or the error that it
+    raises."""
     try:
         with np.errstate(all="ignore"):
-            return interpreter.global_function(name)(*arguments)
+            return interpreter.observed(interpreter.global_function(name)(*arguments))
     except StructIRError as error:
         return error
 
@@ -120,11 +140,26 @@ class Sampler:
     bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
+    start: tuple[InputSample, InputValues] | None = attrs.field(default=None, init=False)
+    tried: list[Sizes] = attrs.field(factory=list, init=False)  # accepted
+    indexed: dict[str, Dim] = attrs.field(init=False)  # the axes of parameters of indices
+    mentioned: Mentions = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.heavy = _stated_elements(self.function) > HEAVY
         few = self.few or self.heavy
         self.space = size_space(self.module, self.function, few, self.few)
+        self.indexed = indexed_axes(self.function)
+        self.mentioned = mentions(self.module)
+
+    def of(self, module: IRModule) -> Sampler:
+        """Returns a sampler of the function in a rewritten module, with the samples so far."""
+        if module is self.module:
+            return self
+        function: Any = module.functions[self.name]
+        other = attrs.evolve(self, module=module, function=function)
+        other.start, other.tried, other.large = self.start, self.tried, self.large
+        return other
 
     # Single inputs
 
@@ -134,13 +169,15 @@ class Sampler:
             return None
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
+        generator = ArrayGenerator(self._at_sizes(values, sizes), self.large)
         try:
-            arguments = random_values(
-                chosen, values.seed, sizes, among=among, draw=ArrayGenerator(values, self.large)
-            )
+            arguments = random_values(chosen, values.seed, sizes, among=among, draw=generator)
         except StructIRError as error:
             self.reason = error
             return None
+        return self._run(sizes, arguments)
+
+    def _run(self, sizes: Sizes, arguments: list[Any]) -> InputSample | None:
         sample = InputSample(sizes, arguments, self.outcome(arguments))
         if isinstance(sample.expected, IllegalIndexError):
             return None
@@ -150,9 +187,25 @@ class Sampler:
                 self.rejected.append(sample)
         return sample
 
+    def _at_sizes(self, values: InputValues, sizes: Sizes) -> InputValues:
+        """Returns values whose indices are those of the axes at these sizes, or beyond them."""
+        ranges = dict(values.ranges)
+        for param in values.ranges.keys() & self.indexed.keys():
+            size = _size(self.indexed[param], sizes)
+            interval = ranges[param]
+            if size is None:
+                continue
+            if interval is None and values.integers == "beyond":
+                ranges[param] = (-1, size)
+            elif (interval is None and values.integers == "indices") or (
+                interval is not None and interval[0] == 0 < interval[1]
+            ):
+                ranges[param] = (0, max(size - 1, 0))
+        return attrs.evolve(values, ranges=ranges)
+
     def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
-        interpreter = Interpreter(self.module)
+        interpreter = EffectRecorder(self.module)
         if _integer_params(self.function.params):
             interpreter = IndexChecker(self.module, bounds=self.bounds)
         return outcome_of(interpreter, self.name, arguments)
@@ -232,7 +285,13 @@ class Sampler:
 
     def samples(self, count: int, edges: bool) -> Iterator[InputSample]:
         """Yields samples of ordinary values, then those at the boundaries of the domain."""
-        start = self.first()
+        for sample in self._samples(count, edges):
+            if sample.accepted and sample.sizes not in self.tried:
+                self.tried.append(sample.sizes)
+            yield sample
+
+    def _samples(self, count: int, edges: bool) -> Iterator[InputSample]:
+        start = self.start = self.first()
         if start is None:
             return
         sample, values = start
@@ -310,21 +369,84 @@ class Sampler:
     def _edges(
         self, sample: InputSample, values: InputValues, roomy: InputSample
     ) -> Iterator[InputSample]:
-        for domain in HEAVY_DOMAINS if self.heavy else EDGE_DOMAINS:
-            other = attrs.evolve(values, domain=domain)
-            for edge in self._tried(roomy.sizes, other) if domain != values.domain else ():
+        values = attrs.evolve(values, numbers=numbers_of(self.mentioned))
+        for domain, integers in edges(values, self.space.params, self.heavy):
+            other = attrs.evolve(values, domain=domain, integers=integers)
+            for edge in self._tried(roomy.sizes, other):
                 yield edge.widened(self.wide) if domain in WIDE_DOMAINS and not self.heavy else edge
             if domain in NON_FINITE and roomy is not sample:
                 yield from self._tried(sample.sizes, other)
         if not self.heavy:
             yield from self._special_parameters(roomy.sizes, values)
+            yield from self._decisions(sample.sizes, values)
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
                 if 1 in sizes.values():
                     yield from self._tried(sizes, attrs.evolve(values, seed=values.seed + 1))
                     yield from self._tried(sizes, attrs.evolve(values, domain="large"))
+            bounds = [number for number in self.mentioned.integers if number > max(SMALL_SIZES)]
+            exprs = [*self.mentioned.sizes.values()][:MOST_BOUNDS]
+            for sizes in self._cover(exprs, bounds[:MOST_BOUNDS], MOST_COVER):
+                yield from self._tried(sizes, values)
             yield from self._rejected_inputs(values)
+            self._reject(sample)
         yield from self.rejected
+
+    def _cover(self, exprs: Any, numbers: Any, most: int, only_mentioned: bool = False) -> Any:
+        """Returns sizes that compare otherwise than those of the samples so far."""
+        if self.fixed or not self.space.names:
+            return ()
+        return covering_sizes(
+            self.space, exprs, numbers, self.tried, most, only_mentioned=only_mentioned
+        )
+
+    def _decisions(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples for what the program decides by data: conditionals, and comparisons with
+        its numbers."""
+        branches = any(type(node) is If for node in walk_values(self.module))
+        for number in range(BRANCH_SAMPLES if branches else 0):
+            yield from self._tried(sizes, attrs.evolve(values, seed=BRANCH_SEED + number))
+        for scale in scales_of(self.mentioned):
+            yield from self._any(
+                sizes, attrs.evolve(values, domain="scaled_negative", scale=scale)
+            )
+
+    def directed(self, mentioned: Mentions) -> Iterator[InputSample]:
+        """Yields samples for the sizes and numbers that a rewritten program mentions, also such
+        that the function rejects."""
+        if self.start is None or self.heavy:
+            return
+        sample, values = self.start
+        values = attrs.evolve(values, numbers=numbers_of(mentioned))
+        exprs = list(mentioned.sizes.values())
+        for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, True):
+            yield from self._any(sizes, values)
+        if values.numbers:
+            other = attrs.evolve(values, domain="numbers", integers="numbers")
+            yield from self._any(sample.sizes, other)
+        for scale in scales_of(mentioned):
+            for domain in SCALED:
+                yield from self._any(sample.sizes, attrs.evolve(values, domain=domain, scale=scale))
+
+    def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        sample = self.attempt(sizes, values)
+        if sample is not None:
+            yield sample
+
+    def _reject(self, sample: InputSample) -> None:
+        """Adds inputs that the program rejects: sizes that violate one condition, and arguments of
+        wrong shapes."""
+        values = InputValues() if self.start is None else self.start[1]
+        wrong = (
+            []
+            if self.fixed
+            else [
+                self.attempt(sizes, values) for sizes in violating_sizes(self.space, sample.sizes)
+            ]
+        )
+        wrong += [self._run({}, arguments) for arguments in wrong_arguments(sample.arguments)]
+        known = {id(each) for each in self.rejected}
+        self.rejected += [w for w in wrong if w and not w.accepted and id(w) not in known]
 
     def _special_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which one parameter alone is not finite."""
@@ -381,6 +503,8 @@ class Sampler:
         self, sizes: Sizes, values: InputValues, params: Any = None
     ) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values, params)
+        if values.integers != "all" and (sample is None or not sample.accepted):
+            sample = self.attempt(sizes, attrs.evolve(values, integers="all"), params)
         if sample is None and values.ranges:
             least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
             sample = self.attempt(sizes, least, params)
@@ -402,6 +526,14 @@ def samples_of(
     """Yields samples of a function of a module."""
     small = has_kernels(module) if few is None else few
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
+
+
+def _size(dim: Dim, sizes: Sizes) -> int | None:
+    """Returns the value of a size; None if it depends on other dims than those of parameters."""
+    try:
+        return evaluate(dim, {sym: sizes[sym.name] for sym in syms(dim)})
+    except (StructIRError, KeyError):
+        return None
 
 
 def _comparable_elements(value: Any) -> int:

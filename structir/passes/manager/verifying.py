@@ -30,6 +30,7 @@ from structir.passes.manager.constant_results import (
 )
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.input_sizes import Sizes, has_kernels
+from structir.passes.manager.mentions import mentions
 from structir.passes.manager.samples import InputSample, Sampler, outcome, samples_of
 from structir.passes.manager.widening import (
     WIDE,
@@ -107,6 +108,7 @@ class VerifyResults(Instrument):
     _samples: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
     _few: bool = attrs.field(default=False, init=False)
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
+    _samplers: dict[str, Sampler] = attrs.field(factory=dict, init=False)
     _wide: dict[int, tuple[IRModule, IRModule | None]] = attrs.field(factory=dict, init=False)
 
     def end(self, step: PassRun) -> None:
@@ -139,6 +141,7 @@ class VerifyResults(Instrument):
                 with_variation(function, sampler, samples) if self.edges else samples
             )
             self._reasons[name] = sampler.reason
+            self._samplers[name] = sampler
         return self._samples[name]
 
     def _function(self, step: PassRun, name: str) -> Diagnostic | None:
@@ -148,8 +151,19 @@ class VerifyResults(Instrument):
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
+        for sample in self._directed(step, name) if self.edges else ():
+            error, _ = self._compare(step, name, sample)
+            self._count(name, sample, error)
         is_exact = self._compare_exactly(step, name, samples)
         return None if is_exact else self._nothing(step, name)
+
+    def _directed(self, step: PassRun, name: str) -> Iterator[InputSample]:
+        """Yields samples for the sizes and numbers that only the rewritten program mentions."""
+        assert step.after is not None
+        sampler = self._samplers[name]
+        mentioned = mentions(step.after).without(mentions(step.before))
+        if mentioned:
+            yield from sampler.of(step.before).directed(mentioned)
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
         """Returns the error for a function that accepts no input; raises PassError for one whose

@@ -1,0 +1,54 @@
+"""Lists the distributions of values of the samples at the boundaries of a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from structir.ir.dtype import is_float, is_int
+from structir.ir.expr import Var
+from structir.passes.manager.input_values import InputValues
+from structir.passes.manager.mentions import Mentions
+
+# a domain of floats with a distribution of integers
+EDGES = (
+    ("large", "clusters"),
+    ("small", "few"),
+    ("integral", "indices"),
+    ("non_finite", "numbers"),
+    ("infinite", "beyond"),
+    ("nan", "few"),
+    ("signed", "all"),
+    ("negative", "indices"),
+    ("tiny", "extreme"),
+    ("numbers", "numbers"),
+)
+HEAVY_EDGES = (("large", "all"),)
+WIDE_DOMAINS = ("large", "small", "integral", "nan", "negative", "tiny", "numbers", "scaled")
+NON_FINITE = ("non_finite", "infinite", "nan")
+MOST_SCALES = 4  # floats of a rewritten program that scale inputs
+MOST_NUMBERS = 64  # of a program that are elements of inputs
+
+
+def edges(values: InputValues, params: Sequence[Var], heavy: bool) -> Iterator[tuple[str, str]]:
+    """Yields the distributions that differ for the dtypes of the parameters."""
+    dtypes = [getattr(param.struct_info, "dtype", None) or "float32" for param in params]
+    floats, others = any(map(is_float, dtypes)), any(not is_float(dtype) for dtype in dtypes)
+    integers = any(map(is_int, dtypes))
+    seen = {(values.domain if floats else "", values.integers if others else "")}
+    for domain, kind in HEAVY_EDGES if heavy else EDGES:
+        needs_numbers = domain == "numbers" or (kind == "numbers" and integers and not floats)
+        key = (domain if floats else "", kind if others else "")
+        if key not in seen and not (needs_numbers and not values.numbers):
+            seen.add(key)
+            yield domain, kind
+
+
+def numbers_of(mentioned: Mentions) -> tuple[float, ...]:
+    """Returns the numbers that may be elements of inputs."""
+    return (*mentioned.floats, *mentioned.integers)[:MOST_NUMBERS]
+
+
+def scales_of(mentioned: Mentions) -> list[float]:
+    """Returns the magnitudes at which a program may distinguish its inputs."""
+    sizes = [abs(number) for number in mentioned.floats]
+    return list(dict.fromkeys(size for size in sizes if size > 0))[:MOST_SCALES]
