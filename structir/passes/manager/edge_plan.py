@@ -21,9 +21,11 @@ EDGES = (
     ("negative", "indices"),
     ("tiny", "extreme"),
     ("numbers", "numbers"),
+    ("ties", "few"),
+    ("offset", "clusters"),
 )
 HEAVY_EDGES = (("large", "all"),)
-WIDE_DOMAINS = ("large", "small", "integral", "nan", "negative", "tiny", "numbers", "scaled")
+WIDE_DOMAINS = ("large", "small", "integral", "nan", "negative", "tiny", "numbers")
 NON_FINITE = ("non_finite", "infinite", "nan")
 MOST_SCALES = 4  # floats of a rewritten program that scale inputs
 MOST_NUMBERS = 64  # of a program that are elements of inputs

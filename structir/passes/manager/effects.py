@@ -1,4 +1,4 @@
-"""Records the calls of external functions with side effects, which passes must preserve."""
+"""Records calls of functions with side effects, which passes must preserve, and branches."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import numpy as np
 from structir.analysis.purity import is_pure_call
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation
-from structir.ir.expr import Call, Expr, ExternFunc
+from structir.ir.expr import Call, Expr, ExternFunc, If
 
 
 @attrs.frozen(eq=False)
 class EffectRecorder(Interpreter):
-    """An interpreter that records each call with an effect: the function and the arguments."""
+    """An interpreter that records each call with an effect, as the function and the arguments,
+    and the outcomes of conditionals."""
 
     effects: list[tuple[Any, ...]] = attrs.field(factory=list, init=False)
+    branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):
             args = [self.value(arg, scope) for arg in expr.args]
             self.effects.append((expr.op.global_symbol, *args))
+        elif type(expr) is If:
+            self.branches.add((id(expr), bool(np.any(self.value(expr.cond, scope)))))
         return Interpreter.evaluate(self, expr, scope)
 
     def observed(self, result: Any) -> Any:

@@ -28,6 +28,7 @@ FEW: Range = (-2, 3)
 MOST_TRIPS = 64  # of a scalar that may be a trip count
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
 TINY = 1e-6
+OFFSET = 300.0
 
 
 @attrs.frozen
@@ -44,7 +45,8 @@ class InputValues:
     seed: int = 0
     integers: str = "all"
     numbers: tuple[float, ...] = ()  # of the program: floats of the domain "numbers", and integers
-    scale: float = 1.0  # of the domains "scaled" and "scaled_negative"
+    scale: float = 1.0  # of the domains `SCALED`
+    alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 
 class ArrayGenerator:
@@ -59,7 +61,8 @@ class ArrayGenerator:
         """Returns an array for a parameter."""
         self.count += 1
         values = self.values
-        rng = np.random.default_rng((values.seed, self.count))
+        number = 0 if values.alike else self.count
+        rng = np.random.default_rng((values.seed, number))
         if is_float(dtype) and math.prod(shape) > LARGE:
             key = self.count, shape, dtype
             if key not in self.large:
@@ -70,7 +73,7 @@ class ArrayGenerator:
             domain = domain if name == param.name else values.domain
             return self._floats(domain, rng, shape, dtype)
         salt = crc32(f"{values.domain} {values.integers}".encode())
-        rng = np.random.default_rng((values.seed, self.count, salt))
+        rng = np.random.default_rng((values.seed, number, salt))
         if dtype == "bool":
             return rng.random(shape) < BOOLS.get(values.integers, 0.5)
         interval = values.ranges.get(param.name, NARROW)
@@ -82,7 +85,7 @@ class ArrayGenerator:
         values = self.values
         if domain == "numbers":
             return _near_numbers(rng, shape, dtype, values.numbers)
-        scale = SCALES[self.count % len(SCALES)]
+        scale = 1.0 if values.alike else SCALES[self.count % len(SCALES)]
         if domain in SCALED:
             scale = values.scale
         return FLOATS[domain](rng, shape, dtype, scale)
@@ -177,6 +180,29 @@ def _scaled_negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float)
     return _finite(-rng.uniform(0.05, 2, shape) * scale, dtype)
 
 
+def _scaled_above(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns positive values just above the scale."""
+    return _finite(rng.uniform(1.01, 1.25, shape) * scale, dtype)
+
+
+def _ties(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns few different values, so that many elements are equal."""
+    return rng.choice((-1.0, 0.0, 0.5, 1.0), shape).astype(numpy_dtype(dtype))
+
+
+def _offset(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values that differ little from one another, whose differences cancel."""
+    return (OFFSET + 0.1 * _signed(rng, shape, "float64", scale)).astype(numpy_dtype(dtype))
+
+
+def _definite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns symmetric positive definite matrices where the last two sizes are equal."""
+    array = _signed(rng, shape, "float64", 0.1)
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        array = array + np.swapaxes(array, -1, -2) + 2 * shape[-1] * np.eye(shape[-1])
+    return array.astype(numpy_dtype(dtype))
+
+
 def _near_numbers(
     rng: Any, shape: tuple[int, ...], dtype: str, numbers: tuple[float, ...]
 ) -> Array:
@@ -234,8 +260,12 @@ FLOATS = {
     "tiny": _tiny,
     "scaled": _scaled,
     "scaled_negative": _scaled_negative,
+    "scaled_above": _scaled_above,
+    "ties": _ties,
+    "offset": _offset,
+    "definite": _definite,
 }
-SCALED = ("scaled", "scaled_negative")
+SCALED = ("scaled", "scaled_negative", "scaled_above")
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
@@ -291,9 +321,8 @@ def _extreme(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable
 def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
     """Returns the integers that the program mentions, and their neighbours."""
     numbers = [int(number) for number in values.numbers if number == int(number)]
-    return [
-        sign * number + step for number in numbers for sign in (1, 1, -1) for step in (-1, 0, 1)
-    ]
+    signed = [0, *numbers, *numbers, *[-number for number in numbers]]
+    return [number + step for number in signed for step in (-1, 0, 1)]
 
 
 INTEGERS = {"few": _few, "clusters": _clusters, "extreme": _extreme, "numbers": _mentioned}

@@ -1,4 +1,4 @@
-"""Checks that every index from data is inside its axis; ops leave other indices undefined."""
+"""Checks that every index from data is inside its axis: other reads show little of the data."""
 
 from __future__ import annotations
 

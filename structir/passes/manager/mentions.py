@@ -1,4 +1,7 @@
-"""Finds the sizes and numbers that a program mentions, at which it may compute otherwise."""
+"""Finds the sizes and numbers that a program mentions, at which it may compute otherwise.
+
+A narrow dtype mentions the numbers from which it does not represent all integers.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,16 @@ from structir.ir.expr import Call, Constant, PrimValue, ShapeExpr
 from structir.ir.module import IRModule
 
 MOST_ELEMENTS = 16  # of a constant whose elements are mentioned
+DTYPE_LIMITS = {
+    "int8": (128,),
+    "uint8": (256,),
+    "int16": (1 << 15,),
+    "uint16": (1 << 16,),
+    "int32": (1 << 31,),
+    "bfloat16": (256,),
+    "float16": (1 << 11,),
+    "float32": (1 << 24,),
+}
 
 
 @attrs.frozen
@@ -69,6 +82,8 @@ def _parts(value: Any) -> Iterator[Any]:
     """Yields the numbers and size expressions of an attribute, those inside sizes among them."""
     if type(value) is int or type(value) is float:
         yield value
+    elif type(value) is str:
+        yield from DTYPE_LIMITS.get(value, ())
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _parts(item)

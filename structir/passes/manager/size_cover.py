@@ -111,7 +111,7 @@ def _candidates(space: SizeSpace, numbers: Sequence[int], start: Sizes) -> Itera
 
 def _proposals(space: SizeSpace, numbers: Sequence[int], start: Sizes) -> Iterator[Sizes]:
     for number in numbers:
-        for size in (number, number + 1, number - 1):
+        for size in (number, 2 * number + 1, number - 1):
             yield dict.fromkeys(start, size)
             yield from ({**start, name: size} for name in start)
     for first, second in combinations(start, 2):
