@@ -23,6 +23,8 @@ EDGES = (
     ("numbers", "numbers"),
     ("ties", "few"),
     ("offset", "clusters"),
+    ("constant", "extreme"),
+    ("zeros", "zeros"),
 )
 HEAVY_EDGES = (("large", "all"),)
 WIDE_DOMAINS = ("large", "small", "integral", "nan", "negative", "tiny", "numbers")

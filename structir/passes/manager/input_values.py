@@ -190,6 +190,15 @@ def _ties(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     return rng.choice((-1.0, 0.0, 0.5, 1.0), shape).astype(numpy_dtype(dtype))
 
 
+def _constant(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns equal elements, whose variance is 0."""
+    return np.full(shape, 1.5 * scale).astype(numpy_dtype(dtype))
+
+
+def _zeros(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return np.zeros(shape).astype(numpy_dtype(dtype))
+
+
 def _offset(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns values that differ little from one another, whose differences cancel."""
     return (OFFSET + 0.1 * _signed(rng, shape, "float64", scale)).astype(numpy_dtype(dtype))
@@ -264,6 +273,8 @@ FLOATS = {
     "ties": _ties,
     "offset": _offset,
     "definite": _definite,
+    "constant": _constant,
+    "zeros": _zeros,
 }
 SCALED = ("scaled", "scaled_negative", "scaled_above")
 
@@ -325,5 +336,15 @@ def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterab
     return [number + step for number in signed for step in (-1, 0, 1)]
 
 
-INTEGERS = {"few": _few, "clusters": _clusters, "extreme": _extreme, "numbers": _mentioned}
-BOOLS = {"few": 0.15, "clusters": 0.85}  # the share of True
+def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    return (0,)
+
+
+INTEGERS = {
+    "few": _few,
+    "clusters": _clusters,
+    "extreme": _extreme,
+    "numbers": _mentioned,
+    "zeros": _only_zero,
+}
+BOOLS = {"few": 0.15, "clusters": 0.85, "extreme": 1.0, "zeros": 0.0}  # the share of True

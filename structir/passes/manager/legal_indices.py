@@ -60,7 +60,7 @@ def indexed_axes(function: Function) -> dict[str, Dim]:
     for node in walk_values(function):
         if type(node) is Call and type(node.op) is Op and len(node.args) > 1:
             for indices, tensor, axis in (*_bounds(node), *_written(node)):
-                param = _operand(node, indices)
+                param: Any = _operand(node, indices)
                 target = node if tensor is None else _operand(node, tensor)
                 dims = getattr(getattr(target, "struct_info", None), "dims", None)
                 if names.get(getattr(param, "name", "")) is param and isinstance(dims, tuple):
