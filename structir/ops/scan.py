@@ -15,8 +15,8 @@ from structir.opdef.examples import f32
 from structir.opdef.index_vars import access_text, index_vars
 from structir.ops.create import zeros_like
 from structir.ops.scatter import scatter_elements
-from structir.projections.scalar_expr import ScalarExpr, cast
 from structir.projections.conversion import convert_dtype
+from structir.projections.scalar_expr import ScalarExpr, cast
 from structir.projections.values import computing_dtype
 
 np = lazy_module("numpy")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from structir.analysis.axes import axes_of
+from structir.ir.axes import RowVar
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Var
-from structir.passes.manager.input_values import InputValues
+from structir.ir.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from structir.passes.manager.input_values import DEFAULT_DTYPE, InputValues
 from structir.passes.manager.mentions import Mentions
 
 # a domain of floats with a distribution of integers
@@ -35,7 +39,7 @@ MOST_NUMBERS = 64  # of a program that are elements of inputs
 
 def edges(values: InputValues, params: Sequence[Var], heavy: bool) -> Iterator[tuple[str, str]]:
     """Yields the distributions that differ for the dtypes of the parameters."""
-    dtypes = [getattr(param.struct_info, "dtype", None) or "float32" for param in params]
+    dtypes = [dtype for param in params for dtype in dtypes_of(param.struct_info)]
     floats, others = any(map(is_float, dtypes)), any(not is_float(dtype) for dtype in dtypes)
     integers = any(map(is_int, dtypes))
     seen = {(values.domain if floats else "", values.integers if others else "")}
@@ -45,6 +49,34 @@ def edges(values: InputValues, params: Sequence[Var], heavy: bool) -> Iterator[t
         if key not in seen and not (needs_numbers and not values.numbers):
             seen.add(key)
             yield domain, kind
+
+
+def dtypes_of(info: Any) -> list[str]:
+    """Returns the dtypes of the tensors and scalars of a parameter."""
+    if isinstance(info, TupleStructInfo):
+        return [dtype for field in info.fields for dtype in dtypes_of(field)]
+    if isinstance(info, PrimStructInfo) and info.value is not None:
+        return []  # a size
+    if isinstance(info, TensorStructInfo | PrimStructInfo):
+        return [info.dtype or DEFAULT_DTYPE]
+    return []
+
+
+def has_unknown_rank(info: Any) -> bool:
+    """Whether a parameter has tensors of unknown rank, or with row variables."""
+    if isinstance(info, TupleStructInfo):
+        return any(map(has_unknown_rank, info.fields))
+    if not isinstance(info, TensorStructInfo):
+        return False
+    axes = axes_of(info)
+    return axes is None or any(type(axis) is RowVar for axis in axes)
+
+
+def has_unknown_dtype(info: Any) -> bool:
+    """Whether a parameter has tensors of unknown dtype."""
+    if isinstance(info, TupleStructInfo):
+        return any(map(has_unknown_dtype, info.fields))
+    return isinstance(info, TensorStructInfo) and info.dtype is None
 
 
 def numbers_of(mentioned: Mentions) -> tuple[float, ...]:

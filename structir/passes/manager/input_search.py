@@ -16,7 +16,7 @@ from structir.ir.dims import Dim, evaluate, syms
 from structir.ir.dtype import is_int
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import TensorStructInfo
+from structir.passes.manager.edge_plan import dtypes_of
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sample import (
     InputSample,
@@ -225,12 +225,7 @@ def _stated_elements(function: Function) -> int:
 
 def integer_params(params: tuple[Var, ...]) -> list[str]:
     """Returns the parameters that hold integers of unknown range."""
-    names = []
-    for param in params:
-        info = param.struct_info
-        if isinstance(info, TensorStructInfo) and is_int(info.dtype or "float32"):
-            names.append(param.name)
-    return names
+    return [param.name for param in params if any(map(is_int, dtypes_of(param.struct_info)))]
 
 
 def _limits(arguments: list[Any]) -> list[int]:

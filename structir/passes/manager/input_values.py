@@ -13,6 +13,7 @@ import numpy as np
 
 from structir.ir.dtype import int_limits, is_float, numpy_dtype
 from structir.ir.expr import Var
+from structir.ir.struct_info import TensorStructInfo
 
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 Range = tuple[int, int] | None  # the least integer and the greatest; None: all of the dtype
@@ -29,6 +30,7 @@ MOST_TRIPS = 64  # of a scalar that may be a trip count
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
 TINY = 1e-6
 OFFSET = 300.0
+DEFAULT_DTYPE = "float32"  # of tensors of unknown dtype
 
 
 @attrs.frozen
@@ -46,6 +48,7 @@ class InputValues:
     integers: str = "all"
     numbers: tuple[float, ...] = ()  # of the program: floats of the domain "numbers", and integers
     scale: float = 1.0  # of the domains `SCALED`
+    dtype: str = DEFAULT_DTYPE  # of tensors of unknown dtype
     alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 
@@ -61,6 +64,8 @@ class ArrayGenerator:
         """Returns an array for a parameter."""
         self.count += 1
         values = self.values
+        if isinstance(param.struct_info, TensorStructInfo) and param.struct_info.dtype is None:
+            dtype = values.dtype
         number = 0 if values.alike else self.count
         rng = np.random.default_rng((values.seed, number))
         if is_float(dtype) and math.prod(shape) > LARGE:

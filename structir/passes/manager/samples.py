@@ -17,6 +17,8 @@ from structir.passes.manager.edge_plan import (
     NON_FINITE,
     WIDE_DOMAINS,
     edges,
+    has_unknown_dtype,
+    has_unknown_rank,
     numbers_of,
     scales_of,
 )
@@ -36,6 +38,9 @@ MOST_ROOM = 1 << 16  # elements of the inputs of special values
 FURTHER = 24  # attempts to vary a result that is constant
 FEW_FURTHER = 2  # where a run is slow
 FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
+RANK_SAMPLES = 8  # of functions with parameters of unknown rank
+RANK_SEED = 2000
+OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
 DIRECTED_VALUES = 4  # samples of the numbers that a rewritten program mentions
@@ -165,6 +170,7 @@ class Sampler(InputSearch):
         if not self.heavy:
             yield from self._special_parameters(roomy.sizes, values)
             yield from self._alike_parameters(roomy.sizes, values)
+            yield from self._unknown_types(sample.sizes, values)
             yield from self._decisions(sample.sizes, values)
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
@@ -181,9 +187,19 @@ class Sampler(InputSearch):
 
     def _alike_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which parameters of one shape and dtype have equal values."""
-        for domain, integers in (("signed", "clusters"), ("ties", "few")):
+        for domain, integers in (("signed", "clusters"), ("ties", "few"), ("nan", "zeros")):
             if len(self.space.params) > 1:
                 other = attrs.evolve(values, domain=domain, integers=integers, alike=True)
+                yield from self._tried(sizes, other)
+
+    def _unknown_types(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples of several ranks and dtypes, where the parameters leave these open."""
+        infos = [param.struct_info for param in self.space.params]
+        for number in range(RANK_SAMPLES if any(map(has_unknown_rank, infos)) else 0):
+            yield from self._tried(sizes, attrs.evolve(values, seed=RANK_SEED + number))
+        for dtype in OTHER_DTYPES if any(map(has_unknown_dtype, infos)) else ():
+            for integers in ("few", "all"):
+                other = attrs.evolve(values, dtype=dtype, integers=integers)
                 yield from self._tried(sizes, other)
 
     def _cover(self, exprs: Any, numbers: Any, most: int, only_mentioned: bool = False) -> Any:

@@ -22,7 +22,8 @@ Table = Any  # a NumPy array: a row for each candidate, a column for each term
 SMALL = tuple(range(1, 10))
 RANDOM = 96  # random candidates
 MOST_TERMS = 24
-MOST_COVER_WORK = 1 << 24  # operations of a run at sizes that are only compared
+MOST_COVER_WORK = 1 << 22  # operations of a run at sizes that are only compared
+MOST_MENTIONED_WORK = 1 << 26  # the same, where a rewritten program mentions sizes
 UNKNOWN = np.nan
 
 
@@ -47,7 +48,8 @@ def covering_sizes(
     pairs = _pairs(terms, len(dims), only_mentioned)
     if not pairs or not tried:
         return
-    candidates = [*tried, *_candidates(space, bounds, tried[0])]
+    most_work = MOST_MENTIONED_WORK if only_mentioned else MOST_COVER_WORK
+    candidates = [*tried, *_candidates(space, bounds, tried[0], most_work)]
     outcomes = _outcomes(_table(terms, candidates), pairs)
     covered = np.zeros((len(pairs), 3), bool)
     for row in outcomes[: len(tried)]:
@@ -96,24 +98,23 @@ def _pairs(terms: Sequence[Any], dims: int, only_mentioned: bool) -> list[tuple[
     ]
 
 
-def _candidates(space: SizeSpace, numbers: Sequence[int], start: Sizes) -> Iterator[Sizes]:
+def _candidates(
+    space: SizeSpace, numbers: Sequence[int], start: Sizes, most_work: int
+) -> Iterator[Sizes]:
     """Yields possible sizes that the program may accept and that do not take long."""
     firsts = {sym.name: first.name for sym, first in space.classes.items()}
     for proposal in _proposals(space, numbers, start):
         sizes = {name: proposal[firsts.get(name, name)] for name in proposal}
-        if (
-            space.allows(sizes)
-            and space.work(sizes) <= MOST_COVER_WORK
-            and not space.is_slow(sizes)
-        ):
+        if space.allows(sizes) and space.work(sizes) <= most_work and not space.is_slow(sizes):
             yield sizes
 
 
 def _proposals(space: SizeSpace, numbers: Sequence[int], start: Sizes) -> Iterator[Sizes]:
+    low = {name: min(size, SMALL[2]) for name, size in start.items()}  # so that a run is short
     for number in numbers:
-        for size in (number, 2 * number + 1, number - 1):
+        for size in (number, 2 * number + 1, number + 1, number - 1):
             yield dict.fromkeys(start, size)
-            yield from ({**start, name: size} for name in start)
+            yield from ({**low, name: size} for name in start)
     for first, second in combinations(start, 2):
         for size in (3, 5, 17):
             yield {**start, first: size, second: size}
