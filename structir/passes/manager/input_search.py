@@ -10,11 +10,12 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_values
 from structir.ir.dims import Dim, evaluate, syms
 from structir.ir.dtype import is_int
-from structir.ir.expr import Function, Var
+from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
 from structir.passes.manager.edge_plan import dtypes_of
 from structir.passes.manager.effects import EffectRecorder
@@ -24,7 +25,7 @@ from structir.passes.manager.input_sample import (
     finite_share,
     outcome_of,
 )
-from structir.passes.manager.input_sizes import Sizes, SizeSpace, size_space
+from structir.passes.manager.input_sizes import Sizes, SizeSpace, has_kernels, size_space
 from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker, indexed_axes
 from structir.passes.manager.mentions import Mentions, mentions
@@ -63,6 +64,7 @@ class InputSearch:
     tried: list[Sizes] = attrs.field(factory=list, init=False)  # accepted
     indexed: dict[str, Dim] = attrs.field(init=False)  # the axes of parameters of indices
     mentioned: Mentions = attrs.field(init=False)
+    loops: bool = attrs.field(init=False)  # whether a value may be the trip count of a loop
 
     def __attrs_post_init__(self) -> None:
         self.heavy = _stated_elements(self.function) > HEAVY
@@ -70,6 +72,7 @@ class InputSearch:
         self.space = size_space(self.module, self.function, few, self.few)
         self.indexed = indexed_axes(self.function)
         self.mentioned = mentions(self.module)
+        self.loops = has_kernels(self.module) or has_recursion(self.module)
 
     # Single inputs
 
@@ -79,7 +82,8 @@ class InputSearch:
             return None
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
-        generator = ArrayGenerator(self._at_sizes(values, sizes), self.large)
+        values = attrs.evolve(self._at_sizes(values, sizes), loops=self.loops)
+        generator = ArrayGenerator(values, self.large)
         try:
             arguments = random_values(chosen, values.seed, sizes, among=among, draw=generator)
         except StructIRError as error:
@@ -226,6 +230,23 @@ def _stated_elements(function: Function) -> int:
 def integer_params(params: tuple[Var, ...]) -> list[str]:
     """Returns the parameters that hold integers of unknown range."""
     return [param.name for param in params if any(map(is_int, dtypes_of(param.struct_info)))]
+
+
+def has_recursion(module: IRModule) -> bool:
+    """Whether a function may call itself, through others or not."""
+    callees = {
+        name: {node.name for node in walk_values(function) if isinstance(node, GlobalVar)}
+        for name, function in module.functions.items()
+    }
+    for name in callees:
+        reached, todo = set[str](), [name]
+        while todo:
+            new = callees.get(todo.pop(), set()) - reached
+            reached |= new
+            todo += new
+        if name in reached:
+            return True
+    return False
 
 
 def _limits(arguments: list[Any]) -> list[int]:

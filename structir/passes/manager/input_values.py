@@ -24,9 +24,9 @@ SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
 NARROW: Range = (0, 1)
-SCALAR: Range = (-9, 9)  # a scalar integer may be the trip count of a loop
+SCALAR: Range = (-9, 9)  # of the trip count of a loop, and of half of the other scalar integers
 FEW: Range = (-2, 3)
-MOST_TRIPS = 64  # of a scalar that may be a trip count
+MOST_TRIPS = 64
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
 TINY = 1e-6
 OFFSET = 300.0
@@ -49,6 +49,7 @@ class InputValues:
     numbers: tuple[float, ...] = ()  # of the program: floats of the domain "numbers", and integers
     scale: float = 1.0  # of the domains `SCALED`
     dtype: str = DEFAULT_DTYPE  # of tensors of unknown dtype
+    loops: bool = False  # whether a scalar integer may be the trip count of a loop
     alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 
@@ -84,6 +85,8 @@ class ArrayGenerator:
         interval = values.ranges.get(param.name, NARROW)
         if interval is None and values.integers in INTEGERS:
             return _chosen_integers(rng, shape, dtype, values)
+        if interval is None and not shape and (values.loops or rng.integers(2)):
+            interval = SCALAR
         return _integers(rng, shape, dtype, interval)
 
     def _floats(self, domain: str, rng: Any, shape: tuple[int, ...], dtype: str) -> Array:
@@ -91,7 +94,7 @@ class ArrayGenerator:
         if domain == "numbers":
             return _near_numbers(rng, shape, dtype, values.numbers)
         scale = 1.0 if values.alike else SCALES[self.count % len(SCALES)]
-        if domain in SCALED:
+        if domain in WITH_SCALE:
             scale = values.scale
         return FLOATS[domain](rng, shape, dtype, scale)
 
@@ -201,7 +204,15 @@ def _constant(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Arr
 
 
 def _zeros(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    return np.zeros(shape).astype(numpy_dtype(dtype))
+    """Returns zeros of both signs."""
+    array = np.zeros(shape)
+    array.reshape(-1)[1::2] = -0.0
+    return array.astype(numpy_dtype(dtype))
+
+
+def _times(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns ordinary values times the scale."""
+    return _finite(_signed(rng, shape, "float64", scale), dtype)
 
 
 def _offset(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
@@ -275,20 +286,20 @@ FLOATS = {
     "scaled": _scaled,
     "scaled_negative": _scaled_negative,
     "scaled_above": _scaled_above,
+    "times": _times,
     "ties": _ties,
     "offset": _offset,
     "definite": _definite,
     "constant": _constant,
     "zeros": _zeros,
 }
-SCALED = ("scaled", "scaled_negative", "scaled_above")
+SCALED = ("scaled", "scaled_negative", "scaled_above")  # by a number of the program
+WITH_SCALE = (*SCALED, "times")
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
     """Returns integers of a range, with its bounds; for a whole dtype, also values near 0."""
     low, high = int_limits(dtype)
-    if interval is None and not shape:
-        interval = SCALAR
     if interval is not None:
         low, high = max(low, interval[0]), min(high, interval[1])
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
@@ -305,10 +316,12 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
 def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: InputValues) -> Array:
     """Returns integers of a distribution, each representable in the dtype."""
     low, high = int_limits(dtype)
-    if not shape:
+    if not shape and values.loops:
         low, high = max(low, -MOST_TRIPS), min(high, MOST_TRIPS)
     numbers = INTEGERS[values.integers](rng, values, (low, high))
     among = [number for number in numbers if low <= number <= high]
+    if not shape and among:  # one after the other
+        among = [among[values.seed % len(among)]]
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
     return rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
 
@@ -337,8 +350,8 @@ def _extreme(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable
 def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
     """Returns the integers that the program mentions, and their neighbours."""
     numbers = [int(number) for number in values.numbers if number == int(number)]
-    signed = [0, *numbers, *numbers, *[-number for number in numbers]]
-    return [number + step for number in signed for step in (-1, 0, 1)]
+    near = [number + step for number in numbers for step in (1, 0, -1)]
+    return [*near, *near, *[-number for number in near], 0, 1, -1]
 
 
 def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import attrs
 
+from structir.analysis.purity import is_pure
 from structir.analysis.variables import walk_values
+from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Function, If, MatchCast
 from structir.ir.module import IRModule
@@ -38,6 +40,10 @@ MOST_ROOM = 1 << 16  # elements of the inputs of special values
 FURTHER = 24  # attempts to vary a result that is constant
 FEW_FURTHER = 2  # where a run is slow
 FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
+SCALE_POWERS = range(-3, 5)  # of ten: scales at which the branches that run are compared
+BISECTIONS = 7  # to a factor of 1.02
+MOST_FACTOR = 64
+MOST_FACTORS = 3
 RANK_SAMPLES = 8  # of functions with parameters of unknown rank
 RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
@@ -225,8 +231,40 @@ class Sampler(InputSearch):
             for sample in self._tried(sizes, other):
                 if number < BRANCH_SAMPLES or len(self.branches) > known:
                     yield sample
+        if conditionals or not is_pure(self.function):
+            yield from self._boundaries(sizes, values)
         for scale in scales_of(self.mentioned):
             yield from self._any(sizes, attrs.evolve(values, domain="scaled_negative", scale=scale))
+
+    def _boundaries(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples on both sides of the scales at which other branches run, or at which the
+        inputs are rejected."""
+        scales = [10.0**power for power in SCALE_POWERS]
+        outcomes = [self._at_scale(scale, sizes, values) for scale in scales]
+        for k in range(len(scales) - 1):
+            low, high = (scales[k], outcomes[k]), (scales[k + 1], outcomes[k + 1])
+            if low[1][0] == high[1][0]:
+                continue
+            for _ in range(BISECTIONS):
+                middle = (low[0] * high[0]) ** 0.5
+                outcome = self._at_scale(middle, sizes, values)
+                low, high = (
+                    ((middle, outcome), high)
+                    if outcome[0] == low[1][0]
+                    else (
+                        low,
+                        (middle, outcome),
+                    )
+                )
+            yield from (sample for _, (_, sample) in (low, high) if sample is not None)
+
+    def _at_scale(self, scale: float, sizes: Sizes, values: InputValues) -> tuple[Any, Any]:
+        """Returns the branches that run for inputs of a scale, and the sample."""
+        known, self.branches = self.branches, set()
+        sample = self.attempt(sizes, attrs.evolve(values, domain="times", scale=scale))
+        signature = (sample is not None and sample.accepted, frozenset(self.branches))
+        self.branches |= known
+        return signature, sample
 
     def directed(self, mentioned: Mentions) -> Iterator[InputSample]:
         """Yields samples for the sizes and numbers that a rewritten program mentions, also such
@@ -235,7 +273,7 @@ class Sampler(InputSearch):
             return
         sample, values = self.start
         values = attrs.evolve(values, numbers=numbers_of(mentioned))
-        exprs = list(mentioned.sizes.values())
+        exprs = [*mentioned.sizes.values(), *self._related(mentioned.integers)]
         for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, True):
             yield from self._any(sizes, values)
         if values.numbers:
@@ -249,6 +287,13 @@ class Sampler(InputSearch):
                 for integers in ("all", "few") if integer_params(self.function.params) else "-":
                     other = attrs.evolve(values, domain=domain, scale=scale, integers=integers)
                     yield from self._any(sample.sizes, other)
+
+    def _related(self, numbers: Sequence[int]) -> list[Dim]:
+        """Returns multiples of the dims and sums with them, by small numbers of a program."""
+        small = [number for number in numbers if 0 < number <= MOST_FACTOR][:MOST_FACTORS]
+        symbols = list(self.space.classes) if len(self.space.classes) > 1 else []
+        dims = [Poly({(symbol,): 1}, 0) for symbol in symbols]
+        return [each for dim in dims for k in small for each in (dim * k, dim + k)]
 
     def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values)
