@@ -1,4 +1,4 @@
-"""Checks that every index from data is inside its axis: other reads show little of the data."""
+"""Checks that every index from data is inside its axis; passes may change reads at others."""
 
 from __future__ import annotations
 
