@@ -20,6 +20,7 @@ from structir.ir import dims
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import is_float
+from structir.proving.cancellation import cancelled, sum_of
 from structir.proving.laws import FUNCTIONS
 from structir.proving.sums import (
     Monomials,
@@ -158,10 +159,9 @@ class ProofKernel:
         """Returns a product by distribution; conditions among numbers are 0 or 1."""
         total: Monomials = {(): 1}
         for factor in factors:
-            addends = factor if factor.dtype != "bool" or dtype == "bool" else bracket(factor)
-            if len(total) > 1 and len(addends.terms) > 1:
+            terms = (bracket(factor) if factor.dtype == "bool" != dtype else factor).terms
+            if len(total) > 1 and len(terms) > 1:
                 self.laws.add("distributivity")
-            terms = addends.terms
             if not terms and is_float(factor.dtype) and not self.exact:
                 terms = (((), 0),)  # the other factors remain, with the factor 0
             product: Monomials = {}
@@ -171,10 +171,10 @@ class ProofKernel:
                     atoms = self.monomial((*a, *b, *c, *d), dtype, facts)
                     if atoms is not None:
                         add_to(part, [(atoms, n)], m)
-                zero = any(
-                    [not n for _, n in (*x, *y)]
-                )  # conditions that exclude each other vanish
-                add_to(product, [(k, c) for k, c in part.items() if c or zero], 1)
+                if all([n for _, n in (*x, *y)]):  # conditions that exclude each other vanish
+                    part = {monomial: c for monomial, c in part.items() if c}
+                lost = cancelled(product, part.items(), dtype, facts)
+                add_to(product, [*part.items(), *lost], 1)
             total = product
         return collect(without_zeros(total), dtype)
 
@@ -193,7 +193,7 @@ class ProofKernel:
         powers = [a for a in numbers if isinstance(a, ApplyTerm) and a.fn == "exp"]
         if len(powers) > 1 and not self.exact:
             self.laws.add("product of exponentials")
-            exponent = total_of([a.args[0] for a in powers], dtype)
+            exponent = sum_of([a.args[0] for a in powers], dtype, facts)
             numbers = [a for a in numbers if a not in powers]
             numbers += self.apply("exp", [exponent], dtype, facts).terms[0][0]
         return tuple(sorted([*conditions, *numbers], key=by_key))
@@ -267,7 +267,7 @@ class ProofKernel:
             return self.closed(monoid, loops, value, dtype, facts)
         self.laws.add("linearity of sums")
         sums = [(self.of_product("sum", loops, atoms, dtype, facts), c) for atoms, c in value.terms]
-        return total_of([scaled(addend, factor) for addend, factor in sums], dtype)
+        return sum_of([scaled(addend, factor) for addend, factor in sums], dtype, facts)
 
     def change(
         self, stage: str, monoid: str, loops: Loops, value: NormalForm, dtype: str, facts: Facts

@@ -229,7 +229,7 @@ def _cases(equation: ResultEquation, facts: Facts, exact: bool, budget: list[int
     budget[0] -= 1
     if condition is None or budget[0] < 0:
         rest = remaining(left, right)
-        raise _Failure("an equation remains", equation_text(*rest, equation.loops))
+        raise _Failure(_reason(*rest), equation_text(*rest, equation.loops))
     inside, outside = facts.assume(condition), facts.assume(-condition - 1)
     return (
         condition,
@@ -247,18 +247,30 @@ def _condition(left: NormalForm, right: NormalForm, variables: set[Sym]) -> Dim 
     return None
 
 
+def _reason(left: NormalForm, right: NormalForm) -> str:
+    """Returns why an equation remains: rounding, values that are not finite, or other values."""
+    sides = *left.terms, *right.terms
+    if not sides or any([factor for _, factor in sides]):
+        return "an equation remains"
+    if all([any([getattr(a, "fn", "") == "rounded" for a in atoms]) for atoms, _ in sides]):
+        return "the sides are equal over the reals, but numbers that cancel lose digits in one"
+    return "the sides are equal for finite values, but one drops a value that may be NaN"
+
+
 def remaining(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm]:
-    """Returns both sides without their common monomials."""
-    ours, theirs = dict(left.terms), dict(right.terms)
-    common = {m for m in ours if theirs.get(m) == ours[m]}
-    a = NormalForm(tuple([(m, c) for m, c in left.terms if m not in common]), left.dtype)
-    b = NormalForm(tuple([(m, c) for m, c in right.terms if m not in common]), right.dtype)
+    """Returns both sides without their common monomials, or arguments in which they differ."""
     for _ in range(8):
-        inner = _inside(a, b)
+        ours, theirs = dict(left.terms), dict(right.terms)
+        common = {m for m in ours if theirs.get(m) == ours[m]}
+        left, right = [
+            NormalForm(tuple([(m, c) for m, c in side.terms if m not in common]), side.dtype)
+            for side in (left, right)
+        ]
+        inner = _inside(left, right)
         if inner is None:
             break
-        a, b = inner
-    return a, b
+        left, right = inner
+    return left, right
 
 
 def _inside(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm] | None:

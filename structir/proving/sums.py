@@ -14,6 +14,7 @@ from structir.proving.terms import ApplyTerm, LiteralTerm, NormalForm, ScalarTer
 Monomial = tuple[ScalarTerm, ...]
 Monomials = dict[Monomial, Any]
 MAX_TERMS = 400
+PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
 SIZE_BITS = {"int32": 28, "int64": 28}  # of a size or an index, by the dtype of its value
 
 
@@ -40,11 +41,16 @@ def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
         parts = [(conditions(m), values(m)) for m in kept]
         for m, c in total.items() if cancelled else ():
             if not c and not any([v == values(m) and g <= conditions(m) for g, v in parts]):
-                rounded = () if values(m) else (ApplyTerm("rounded", (), dtype),)
+                rounded = () if values(m) else (unknown_number(dtype),)
                 kept[tuple(sorted((*m, *rounded), key=by_key))] = c
     if len(kept) > MAX_TERMS:
         raise TooLarge
     return NormalForm(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
+
+
+def unknown_number(dtype: str) -> ScalarTerm:
+    """Returns the number whose multiple 0 stands for digits that were rounded."""
+    return ApplyTerm("rounded", (), dtype)
 
 
 def add_to(total: Monomials, addend: Iterable[tuple[Monomial, Any]], factor: Any) -> None:

@@ -154,6 +154,40 @@ def test_what_overflows_or_is_rounded_is_not_proved(params: str, before: str, af
         (INDICES, f"R.take(x, {RANGE}, axis=0)", "R.take({x}, R.arange(0, n, 1), axis=0)"),
     ],
 )
+def lossy(text: str, much: str = "65536.0") -> str:
+    return f"R.subtract(R.add({text}, {much}), {much})"
+
+
+@pytest.mark.parametrize(
+    ("before", "lossy"),
+    [
+        ("R.add(x, 1e-6)", lossy("R.add(x, 1e-6)")),
+        ("R.where(R.less(x, 0.0), x, -1e9)", lossy("R.where(R.less(x, 0.0), x, -1e9)")),
+        ("R.multiply(x, 3.0)", "R.subtract(R.multiply(x, 65539.0), R.multiply(x, 65536.0))"),
+        ("R.exp(R.add(x, 0.25))", "R.multiply(R.exp(R.add(x, 64.25)), R.exp(-64.0))"),
+        ("R.sum(R.add(x, 1e-6))", f"R.sum({lossy('R.add(x, 1e-6)')})"),
+        ("R.where(R.less(x, 0.0), 0.0, x)", lossy("R.where(R.less(x, 0.0), 0.0, x)", "x")),
+    ],
+)
+def test_digits_that_cancelling_numbers_lose_are_not_proved(before: str, lossy: str) -> None:
+    pair = program(MATRIX, before), program(MATRIX, lossy)
+    (result,) = structir.prove(*pair, refute=False)
+    assert result.kind == "not decided" and "lose digits" in result.reason, result
+    assert structir.prove(pair[1], pair[1], refute=False)[0].kind == "proved"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("R.subtract(R.multiply(x, 2.0), x)", "x"),
+        ("R.add(R.subtract(x, 0.25), 0.5)", "R.add(x, 0.25)"),
+        ("R.subtract(R.add(x, 2.0), 1e-6)", "R.add(R.subtract(x, 1e-6), 2.0)"),
+    ],
+)
+def test_few_lost_digits_do_not_prevent_a_proof(before: str, after: str) -> None:
+    assert verdict(MATRIX, before, after).kind == "proved"
+
+
 def test_elements_are_widened_and_indices_converted(params: str, before: str, after: str) -> None:
     wide = after.format(x=cast("x", "float32"), y=cast("y", "float32"))
     result = verdict(params, cast(before, "float32"), wide)
