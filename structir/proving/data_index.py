@@ -66,10 +66,9 @@ def as_index(term: ScalarTerm) -> Dim:
     return data(number, *map(dims.as_dim, variables))
 
 
-def argument_term(index: Dim) -> ScalarTerm | None:
-    """Returns the term whose value an index is, if the index is read from data."""
-    atom = dims.as_atom(index)
-    if not isinstance(atom, Opaque) or atom.fn != "data":
+def argument_term(atom: Opaque) -> ScalarTerm | None:
+    """Returns the term whose value an atom of a dim is, if the atom is read from data."""
+    if atom.fn != "data":
         return None
     number, *arguments = atom.args
     values = dict(zip(PLACES, arguments, strict=False))

@@ -26,6 +26,7 @@ from structir.proving.sums import (
     Monomials,
     TooLarge,
     add_to,
+    alternatives,
     atom_of,
     bracket,
     by_key,
@@ -127,8 +128,7 @@ class ProofKernel:
 
     def apply(self, fn: str, args: list[NormalForm], dtype: str, facts: Facts) -> NormalForm:
         """Returns a function of normal forms, by its law if it has one."""
-        rule = FUNCTIONS.get(fn)
-        result = None if rule is None else rule(self, fn, args, dtype, facts)
+        result = FUNCTIONS[fn](self, fn, args, dtype, facts) if fn in FUNCTIONS else None
         return lone(ApplyTerm(fn, tuple(args), dtype)) if result is None else result
 
     def size(self, dim: Dim, dtype: str) -> NormalForm:
@@ -256,13 +256,13 @@ class ProofKernel:
         if not loops and monoid in COMBINE:
             return value
         if monoid not in COMBINE or (self.exact and is_float(dtype)):
-            bounds, value = self.named(loops, value, facts)
-            return lone(Fold(monoid, bounds, value, dtype))
-        changed = self.change("any", monoid, loops, value, dtype, facts)
-        if changed is not None:
+            return lone(Fold(monoid, *self.named(loops, value, facts), dtype))
+        if (changed := self.change("any", monoid, loops, value, dtype, facts)) is not None:
             return changed
-        if monoid == "any" and len(value.terms) == 1:
-            return self.of_product("any", loops, value.terms[0][0], dtype, facts)
+        if monoid == "any" and (members := alternatives(value)):
+            self.laws.add("disjunction")
+            parts = [self.of_product("any", loops, atoms, dtype, facts) for atoms in members]
+            return self.apply("or", parts, dtype, facts)
         if monoid != "sum":
             return self.closed(monoid, loops, value, dtype, facts)
         self.laws.add("linearity of sums")

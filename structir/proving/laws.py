@@ -76,6 +76,7 @@ LAWS = {
     "linearity of sums": "sum(x + y) = sum(x) + sum(y), sum(c * x) = c * sum(x)",
     "independent factors": "sum over i, j of x(i) * y(j) = (sum of x) * (sum of y)",
     "nested sums": "a sum over i of a sum over j is a sum over i, j, in any order",
+    "disjunction": "any(x or y) = any(x) or any(y)",
     "nested folds": "the same for max, min, any, all and prod",
     "split range": "a range of m*n indices k is a range of m and one of n indices: k = n*i + j",
     "merged ranges": "the reverse: a range of m and one of n indices is a range of m*n indices",
@@ -238,11 +239,14 @@ def logic(
         for a in args
     ]
     kernel.laws.add("boolean ring")
-    total: Monomials = {(): 1} if fn in NOT else {}
-    if fn in (*AND, *OR):
-        add_to(total, kernel.product(truths, "bool", facts).terms, 1)
-    for truth in truths if fn not in AND else ():
+    if fn in AND:
+        conjunction: NormalForm = kernel.product(truths, "bool", facts)
+        return conjunction
+    total: Monomials = {(): 1} if fn in NOT else dict(truths[0].terms)
+    for truth in truths if fn in NOT else truths[1:]:
+        both = kernel.product([collect(total, "bool"), truth], "bool", facts) if fn in OR else None
         add_to(total, truth.terms, 1)
+        add_to(total, both.terms if both is not None else (), 1)
     return collect(total, "bool")
 
 

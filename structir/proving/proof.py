@@ -47,7 +47,8 @@ class Proof:
 
     def check(self) -> bool:
         """Checks every equation again with the kernel alone, and the instances at other ranks."""
-        return all([each.check() for each in (*self.equations, *self.instances)])
+        are_proved = all([equation.check() for equation in self.equations])
+        return are_proved and all([instance.check() for instance in self.instances])
 
     @property
     def laws(self) -> list[str]:

@@ -16,7 +16,9 @@ from typing import Any
 import attrs
 
 from structir.ir import dims
+from structir.ir.dim_facts import opaque_atoms
 from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.polynomial import rewritten
 from structir.proving.data_index import argument_term
 from structir.proving.equations import ResultEquation
 from structir.proving.kernel import Loops
@@ -85,7 +87,7 @@ class _Match:
     def same(self, special: Any, general: Any) -> bool:
         """Returns whether a part of the instance is that of the equation at rank 1."""
         if isinstance(general, int | Poly) and isinstance(special, int | Poly):
-            return _equal(special, self.dim(general))
+            return self._same_dim(special, general)
         if isinstance(general, tuple) and isinstance(special, tuple):
             pairs = zip(special, general, strict=False)
             return len(special) == len(general) and all([self.same(*pair) for pair in pairs])
@@ -93,7 +95,7 @@ class _Match:
             return bool(special == general)
         if names_of(special) != names_of(general):
             return False
-        if isinstance(general, Fold | TableTerm):
+        if isinstance(general, Fold | TableTerm) and isinstance(special, Fold | TableTerm):
             match = self.inside(special.variables, general.variables)
             return match is not None and match.same(special.body, general.body)
         ours, theirs = dict(parts(special)), dict(parts(general))
@@ -112,15 +114,18 @@ class _Match:
             position += len(own)
             if row is not None and list(map(_symbol, own)) != list(row):
                 return False
-            if row is None and not (len(own) == 1 and self._same_entry(own[0], entry)):
+            if row is None and not (len(own) == 1 and self._same_dim(own[0], entry)):
                 return False
         return position == len(special)
 
-    def _same_entry(self, special: Dim, general: Dim) -> bool:
-        """Returns whether an index is equal; one that is data is compared as a term."""
-        data = argument_term(special), argument_term(general)
-        if data[0] is not None and data[1] is not None:
-            return self.same(*data)
+    def _same_dim(self, special: Dim, general: Dim) -> bool:
+        """Returns whether a dim is that of the equation at rank 1; data are compared as terms."""
+        ours, theirs = [set(filter(argument_term, opaque_atoms(d))) for d in (special, general)]
+        for atom in theirs:
+            term, unknown = argument_term(atom), dims.as_dim(Sym("data"))
+            equal = {each: unknown for each in ours if self.same(argument_term(each), term)}
+            special = rewritten(special, equal)
+            general = rewritten(general, {atom: unknown})
         return _equal(special, self.dim(general))
 
 
