@@ -19,10 +19,11 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import DTYPES, DtypeVar
 from structir.ir.expr import Call, Function
 from structir.ir.struct_info import StructInfo
-from structir.proving.denotation import Denotation, Functions, dims_in_info, parameter
+from structir.proving.denotation import Denotation, Functions
 from structir.proving.equations import ResultEquation
 from structir.proving.kernel import Case, ProofKernel
 from structir.proving.loops import Chooser
+from structir.proving.parameters import dims_in_info, parameter
 from structir.proving.proof import Proof, ProvedEquation
 from structir.proving.ranks import RankInstance
 from structir.proving.sums import TooLarge

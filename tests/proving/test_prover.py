@@ -194,6 +194,49 @@ def test_elements_are_widened_and_indices_converted(params: str, before: str, af
     assert result.kind == "proved", str(result)
 
 
+def mapped(body: str) -> str:
+    return f"R.map(lambda row: {body}, x)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("R.add(row, row)", "R.multiply(row, 2.0)", "proved"),
+        ("R.add(row, row)", "R.multiply(row, 3.0)", "not decided"),
+        ("R.map(lambda q: R.add(q, 1.0), row)", "R.map(lambda q: R.add(1.0, q), row)", "proved"),
+        ("R.map(lambda q: q, row)", "R.map(lambda q: R.sum(row), row)", "not decided"),
+    ],
+)
+def test_functions_are_equal_if_their_results_are(before: str, after: str, kind: str) -> None:
+    pair = program(MATRIX, mapped(before)), program(MATRIX, mapped(after))
+    assert structir.prove(*pair, refute=False)[0].kind == kind
+
+
+CONDITIONAL = """
+@R.function
+def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        R.require("n > 1")
+        y = R.exp(x)
+    else:
+        y = R.{}
+    return y
+"""
+
+
+def test_branches_have_the_same_values_and_checks() -> None:
+    module = structir.parse(CONDITIONAL.format("log(x)"))
+    others = {
+        "log(R.negative(R.negative(x)))": "proved",
+        "sqrt(x)": "not decided",
+    }
+    for text, kind in others.items():
+        other = structir.parse(CONDITIONAL.format(text))
+        assert structir.prove(module, other, refute=False)[0].kind == kind
+    checked = structir.parse(CONDITIONAL.format("log(x)").replace("n > 1", "n > 2"))
+    assert structir.prove(module, checked, refute=False)[0].kind == "not decided"
+
+
 def test_checks_and_effects_remain() -> None:
     checked = program(MATRIX, "n = T.int64()", 'R.require("n % 2 == 0")', "R.exp(x)")
     unchecked = program(MATRIX, "R.exp(x)")
