@@ -13,7 +13,7 @@ from structir.ir import dims
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Function
 from structir.ir.struct_info import TensorStructInfo
-from structir.proving.instances import RuleInstance, applied_once, instances
+from structir.proving.instances import RuleInstance, applied_once, instances, text_of
 from structir.proving.prover import Attempt, functions_of, prove_functions
 from structir.rewriting.rule import Rule
 
@@ -44,6 +44,21 @@ class RuleProof:
         proofs = [a.proof for _, a in self.attempts if a.proof is not None]
         return list(dict.fromkeys(law for proof in proofs for law in proof.laws))
 
+    def scope(self) -> dict[str, str]:
+        """Returns what the proofs are about: ranks and dtypes of operands, values of attributes."""
+        programs = [instance for instance, _ in self.attempts]
+        infos = [p.struct_info for i in programs for p in i.before.params]
+        tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
+        ranks = list(map(str, sorted({t.ndim for t in tensors if t.ndim is not None})))
+        proofs = [a.proof for _, a in self.attempts if a.proof is not None]
+        ranks += ["any"] if any([proof.instances for proof in proofs]) else []
+        parts = {"ranks": ranks, "dtypes": sorted({str(t.dtype) for t in tensors})}
+        for name in dict.fromkeys(name for i in programs for name in i.values):
+            values = [text_of(i.values[name]) for i in programs if name in i.values]
+            if not any([isinstance(i.values.get(name), TensorStructInfo) for i in programs]):
+                parts[name] = sorted(set(values))
+        return {name: ", ".join(values) for name, values in parts.items()}
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -56,6 +71,7 @@ class RuleProof:
             kind = "bit for bit" if self.bitwise else "over the reals"
             yield f"{self.rule}: proved {kind} for all sizes, in {count} programs"
             yield f"  by {', '.join(self.laws) or 'equal elements'}"
+            yield from [f"  {name}: {text}" for name, text in self.scope().items()]
             return
         failed = [(i, a) for i, a in self.attempts if a.proof is None]
         yield f"{self.rule}: not proved in {len(failed)} of {count} programs"
