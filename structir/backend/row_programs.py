@@ -8,6 +8,7 @@ from typing import Any
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Stage
+from structir.backend.row_block_text import stages_of_rows
 from structir.backend.segment_rows import RowCall, RowOperand
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -108,7 +109,7 @@ def _stages(
     row: Any = next(b.shape for b, o in by_input.items() if o.unit == "first")
     whole: Any = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
     by_output = dict(zip(outputs, results, strict=True))
-    return RowCall(program, whole, *rows, by_input, by_output, origin).stages()
+    return stages_of_rows(RowCall(program, whole, *rows, by_input, by_output, origin))
 
 
 def _sizes(params: Sequence[Var], operands: Sequence[RowOperand]) -> Mapping[Sym, Dim]:
