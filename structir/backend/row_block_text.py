@@ -108,7 +108,9 @@ class BlockLoop(RowLoop):
         is_flat = not any([b in self.program.numbers for b in program.inputs])
         if is_flat:
             self.flat |= {stage.out for stage in program.stages}
-        end = "last" if any([self._is_result(b) for b in program.outputs]) else self.size(self.total)
+        end = (
+            "last" if any([self._is_result(b) for b in program.outputs]) else self.size(self.total)
+        )
         lines = [*self._row(is_flat), f"extent = up if at + up <= {end} else full"]
         lines.append(f"for part in range(1 if at + up <= {end} else 2):")
         inner = ["shift = part * full"]

@@ -9,6 +9,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Stage
 from structir.backend.row_block_text import stages_of_rows
+from structir.backend.row_copies import copies_of_rows
 from structir.backend.segment_rows import RowCall, RowOperand
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -31,7 +32,9 @@ def rows_of_op(
     operands: Sequence[Buffer],
     origin: str,
 ) -> tuple[list[Buffer], list[Stage]] | None:
-    """Returns the stages of an op with the hook `row`; None for other ops."""
+    """Returns the stages of an op with the hook `row` or `copies_rows`; None for other ops."""
+    if definition.hooks.get("copies_rows"):
+        return copies_of_rows(spec, operands, origin)
     row = definition.hooks.get("row")
     if row is None:
         return None

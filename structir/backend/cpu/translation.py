@@ -134,7 +134,8 @@ class Translation(Values):
     def count(self, loop: ast.For) -> None:
         """A loop over a range, as one that tests at its end."""
         if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
-            return self._count_vectors(loop, self.value(loop.iter.args[0]))
+            self._count_vectors(loop, self.value(loop.iter.args[0]))
+            return
         low, high, step = self._range(loop.iter)
         builder = self.builder
         before, body, following, after = self._blocks(4)
