@@ -154,7 +154,7 @@ class GroupBuilder:
         segments = [b for b in self.bindings if _is_segment(b) and _is_of(b, starts, limits)]
         totals = {_first(_values_var(b)) for b in segments}
         count: Any = _first(starts)
-        if len(totals) != 1 or count is None:
+        if len(totals) != 1 or count is None or count == 0:
             return
         total = totals.pop()
         levels: dict[Expr, int] = {}
