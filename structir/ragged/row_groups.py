@@ -154,15 +154,16 @@ class GroupBuilder:
         segments = [b for b in self.bindings if _is_segment(b) and _is_of(b, starts, limits)]
         totals = {_first(_values_var(b)) for b in segments}
         count: Any = _first(starts)
-        if len(totals) != 1 or count is None:
+        if len(totals) != 1 or count is None or count == 0:
             return
         total = totals.pop()
         levels: dict[Expr, int] = {}
         inside: set[Expr] = set()
+        before = self._ancestors([starts, limits])
         for binding in self.bindings:
             operands = self.needs[binding.var]
             level = max([levels.get(v, 0) for v in operands], default=0)
-            is_free = binding.var not in self.group_of
+            is_free = binding.var not in self.group_of and binding.var not in before
             if is_free and self._fits(binding, starts, limits, total, count):
                 key = (id(starts), id(limits), level)
                 group = self.groups.setdefault(key, RowGroup(starts, limits, total, count))
@@ -172,6 +173,16 @@ class GroupBuilder:
             else:
                 level = max([levels.get(v, 0) + (v in inside) for v in operands], default=0)
             levels[binding.var] = level
+
+    def _ancestors(self, values: list[Any]) -> set[Expr]:
+        """Returns variables, and those that they are computed from."""
+        ancestors, todo = set[Expr](), list(values)
+        while todo:
+            value = todo.pop()
+            if value not in ancestors:
+                ancestors.add(value)
+                todo += self.needs.get(value, [])
+        return ancestors
 
     def _fits(self, binding: Any, starts: Expr, limits: Expr, total: Dim, count: Dim) -> bool:
         call = binding.value

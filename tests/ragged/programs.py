@@ -38,7 +38,7 @@ class Program:
         self.rng, self.numbers = Random(seed), np.random.default_rng(seed)
         rng = self.rng
         self.leading = [rng.choice([0, 1, 2, 3, 4]) for _ in range(rng.choice([1, 1, 1, 2]))]
-        pool = rng.choice([[0], [0, 1, 2, 3], [1, 5], [2], [0, 0, 7]])
+        pool = rng.choice([[0], [0, 1, 2, 3], [1, 5], [2], [0, 0, 7], [17, 0, 33], [16, 140, 2100]])
         self.lengths = [rng.choice(pool) for _ in range(int(np.prod(self.leading)))]
         inner = rng.choice([(), (3,), (2, 3), (1,)])
         names = [f'"n{k}"' if rng.random() < 0.7 else str(n) for k, n in enumerate(self.leading)]

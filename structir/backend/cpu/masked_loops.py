@@ -8,9 +8,11 @@ for every instruction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir.values import MDValue
 
 from structir.backend.cpu.features import cpu_features
 
@@ -26,6 +28,37 @@ def gains_from_masks(iterations: int) -> bool:
     remainder = iterations % LANES
     is_short = 4 < iterations < LANES or (LANES < iterations < 2 * LANES and remainder > LANES // 4)
     return is_short and remainder != LANES // 2 and "avx512vl" in cpu_features()
+
+
+WHOLE_VECTORS = "whole_vectors"  # of loops `for i in whole_vectors(n)`, as `range` up to a vector
+
+
+class AccessGroup(MDValue):  # type: ignore[misc]
+    """A metadata node that stands for the accesses of one loop: it is equal to no other node."""
+
+    __hash__ = object.__hash__
+
+    def descr(self, buf: list[str]) -> None:
+        """Writes the node."""
+        buf += ("distinct !{}", "\n")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def declare_independent(module: ir.Module, latch: Any, blocks: Sequence[Any]) -> None:
+    """Declares that the iterations of a loop in these blocks access different memory."""
+    group = AccessGroup(module, (), str(len(module.metadata)))
+    for block in blocks:
+        for instruction in block.instructions:
+            is_access = isinstance(instruction, ir.LoadInstr | ir.StoreInstr)
+            if is_access and isinstance(instruction.operands[-1], ir.GEPInstr):
+                instruction.set_metadata("llvm.access.group", group)
+    accesses = module.add_metadata(["llvm.loop.parallel_accesses", group])
+    unique = ir.IntType(64)(len(module.metadata))
+    node = module.add_metadata([unique, accesses])
+    node.operands = (node, accesses)
+    latch.set_metadata("llvm.loop", node)
 
 
 def vectorize_with_masks(module: ir.Module, latch: Any) -> None:

@@ -15,7 +15,13 @@ from typing import Any
 from numba import types
 
 from structir.backend.cpu.inlined import Inlined, inlined, refuse
-from structir.backend.cpu.masked_loops import gains_from_masks, vectorize_with_masks
+from structir.backend.cpu.masked_loops import (
+    LANES,
+    WHOLE_VECTORS,
+    declare_independent,
+    gains_from_masks,
+    vectorize_with_masks,
+)
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.registries import all_read
 from structir.backend.cpu.values import BINARY, Values
@@ -127,6 +133,9 @@ class Translation(Values):
 
     def count(self, loop: ast.For) -> None:
         """A loop over a range, as one that tests at its end."""
+        if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
+            self._count_vectors(loop, self.value(loop.iter.args[0]))
+            return
         low, high, step = self._range(loop.iter)
         builder = self.builder
         before, body, following, after = self._blocks(4)
@@ -146,6 +155,30 @@ class Translation(Values):
         latch = builder.cbranch(self._goes_on(stepped, high, step), body, after)
         if gains_from_masks(_trip_count(low, high, step)):
             vectorize_with_masks(builder.module, latch)
+        builder.position_at_end(after)
+
+    def _count_vectors(self, loop: ast.For, count: Typed) -> None:
+        """Emits a loop over whole vectors, up to the next one after the count. No iteration reads
+        what another one writes, so that LLVM makes vectors of it without conditions."""
+        builder, word = self.builder, count.value.type
+        before, body, following, after = self._blocks(4)
+        rounded = builder.and_(builder.add(count.value, word(LANES - 1)), word(-LANES))
+        builder.branch(before)
+        builder.position_at_end(before)
+        builder.cbranch(builder.icmp_signed(">", rounded, word(0)), body, after)
+        builder.position_at_end(body)
+        index = builder.phi(word)
+        index.add_incoming(word(0), before)
+        self.scopes.append({})
+        self.named(_name(loop.target), Typed(index, types.int64))
+        first = builder.function.blocks.index(body)
+        self._looped(loop, following, after)
+        self.scopes.pop()
+        builder.position_at_end(following)
+        stepped = builder.add(index, word(1), flags=("nsw",))
+        index.add_incoming(stepped, following)
+        latch = builder.cbranch(builder.icmp_signed("<", stepped, rounded), body, after)
+        declare_independent(builder.module, latch, builder.function.blocks[first:])
         builder.position_at_end(after)
 
     def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
