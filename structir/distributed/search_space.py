@@ -138,8 +138,8 @@ class SearchSpace:
     def _priced(
         self, mesh: WorkerMesh, stages: tuple[int, ...], batches: int, bound: float
     ) -> Iterator[SearchCandidate]:
-        """Yields the fastest plan; where it exceeds the memory, also the one with the least weights,
-        and the fastest one that fits, unless a plan that fits is known to take `bound` seconds."""
+        """Yields the fastest plan. Where it exceeds the memory, and no plan of `bound` seconds is
+        known, also yields the one with the least weights, and the fastest one that fits."""
         fastest = self._candidate(self.layout_search(mesh, stages, batches))
         yield fastest
         if fastest.feasible or self.memory is None or fastest.cost.seconds >= bound:
