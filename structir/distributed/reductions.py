@@ -55,7 +55,9 @@ class NarrowedDependency:
 def narrowed_step(step: RegionStep, ranges: Mapping[Sym, Range]) -> RegionStep:
     """Returns a step whose reduction covers only ranges of its loops."""
     (statement,) = step.origin.spec.statements
-    narrowed = NarrowedDependency(step.dependency, statement, ranges)
+    whole = step.dependency
+    assert isinstance(whole, Dependence)
+    narrowed = NarrowedDependency(whole, statement, ranges)
     return attrs.evolve(step, dependency=narrowed)
 
 
