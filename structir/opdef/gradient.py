@@ -29,6 +29,7 @@ from structir.opdef.adjoint_op import (
 )
 from structir.opdef.derived_op import differentiable_spec
 from structir.opdef.memo import memoize
+from structir.opdef.rank_instances import instances
 from structir.opdef.reference import concrete, tree_value
 from structir.projections.adjoint import NON_DIFFERENTIABLE, adjoint
 from structir.projections.spec import IndexSpec
@@ -125,10 +126,29 @@ class PartialDerivative:
 def partial_derivatives(call: Call) -> tuple[PartialDerivative, ...]:
     """Derives the adjoint of each operand of a call from its index spec."""
     spec = differentiable_spec(call)
-    if spec is None or not spec.computes:
-        reason = "its dims are unknown" if spec is None else "its body operates on arrays"
-        raise _no_gradient(call, reason)
+    if spec is None:
+        return _derivatives_at_any_rank(call)
+    if not spec.computes:
+        raise _no_gradient(call, "its body operates on arrays")
     return tuple([_partial_derivative(call, spec, k) for k in range(len(spec.operands))])
+
+
+def _derivatives_at_any_rank(call: Call) -> tuple[PartialDerivative, ...]:
+    """Returns the derivatives of a call of unknown rank: those of its instances at small ranks.
+
+    The call of the adjoint derives its loops where the ranks are known. Here only the tensors that
+    it reads matter, and these depend on the body, not on the rank.
+    """
+    derivatives: dict[Any, tuple[PartialDerivative, ...]] = {}
+    for instance in instances(call):
+        if differentiable_spec(instance) is not None:
+            own = partial_derivatives(instance)
+            derivatives[tuple([(d.path, d.reads, tuple(d.parts.items())) for d in own])] = own
+    if len(derivatives) == 1:
+        return next(iter(derivatives.values()))
+    if not derivatives:
+        raise _no_gradient(call, "its dims are unknown, and no small rank determines its loops")
+    raise _no_gradient(call, "its dims are unknown, and its derivatives differ by rank")
 
 
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:
