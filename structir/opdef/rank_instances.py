@@ -9,13 +9,14 @@ from typing import Any
 import attrs
 
 from structir.errors import DiagnosticError
-from structir.ir.axes import AnySize, Labelled, RowVar
+from structir.ir.axes import AnySize, Labelled, Ragged, RowVar
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-RANKS = range(4)  # of row variables and of tensors of unknown rank
+RANKS = range(4)  # of row variables
+UNKNOWN_RANKS = range(6)  # of tensors of unknown rank
 MOST = 64  # instances of one call
 SHARED = "n"  # the size of all axes that only an instance has
 
@@ -30,7 +31,7 @@ def instances(call: Call) -> Iterator[Call]:
     """
     rows = sorted({row for info in _infos(call.args) for row in _rows(info)}, key=_order)
     unknown = any(_has_unknown_rank(info) for info in _infos(call.args))
-    counts = [RANKS] * (len(rows) + unknown)
+    counts = [RANKS] * len(rows) + [UNKNOWN_RANKS] * unknown
     for sizes_differ in (True, False):
         count = 0
         for ranks in itertools.islice(itertools.product(*counts), MOST):
@@ -40,6 +41,16 @@ def instances(call: Call) -> Iterator[Call]:
                 yield instance
         if count:
             return
+
+
+def has_known_ranks(call: Call) -> bool:
+    """Whether the axes of all tensor operands are plain sizes."""
+    return all(isinstance(info.dims, tuple) for info in _infos(call.args))
+
+
+def is_of_scalars(call: Call) -> bool:
+    """Whether all tensor operands have rank 0."""
+    return all(info.dims == () for info in _infos(call.args))
 
 
 def _order(row: RowVar) -> int:
@@ -70,9 +81,7 @@ def _has_unknown_rank(info: TensorStructInfo) -> bool:
     return info.ndim is None and not _rows(info)
 
 
-def _instance(
-    call: Call, ranks: Mapping[RowVar | None, int], sizes_differ: bool
-) -> Call | None:
+def _instance(call: Call, ranks: Mapping[RowVar | None, int], sizes_differ: bool) -> Call | None:
     """Returns the call at ranks; None where the op does not accept them."""
     sizes = _InstanceSizes(ranks, sizes_differ)
     definition: Any = call.op.definition  # type: ignore[attr-defined]
@@ -110,7 +119,7 @@ class _InstanceSizes:
         if isinstance(info, TupleStructInfo):
             fields = tuple([self.info(field) for field in info.fields])
             changed = any(a is not b for a, b in zip(fields, info.fields, strict=True))
-            return attrs.evolve(info, fields=fields) if changed else info
+            return TupleStructInfo(fields, info.names) if changed else info
         if not isinstance(info, TensorStructInfo) or (
             isinstance(info.dims, tuple) and info.axes is None
         ):
@@ -121,7 +130,7 @@ class _InstanceSizes:
         """Yields the sizes of a tensor."""
         if info.axes is None:
             count = self.ranks[None] if info.ndim is None else info.ndim
-            row = self.row(None, max(count, max(RANKS)))
+            row = self.row(None, max(count, max(UNKNOWN_RANKS)))
             yield from row[len(row) - count :]
             return
         for axis in info.axes:
@@ -129,7 +138,7 @@ class _InstanceSizes:
             if isinstance(size, RowVar):
                 yield from self.row(size, self.ranks[size])
             else:
-                yield self.shared if isinstance(size, AnySize) else size
+                yield self.shared if isinstance(size, AnySize | Ragged) else size
 
     def row(self, row: RowVar | None, count: int) -> tuple[Dim, ...]:
         """Returns the axes of a row variable; None: of tensors of unknown rank."""
