@@ -58,6 +58,7 @@ from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
+from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
 from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.writer import MissingCodeError
@@ -107,6 +108,7 @@ NAMES: dict[str, Any] = {
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
     "turn_over": turn_over,
+    "sum_windows": sum_windows,
     "single_of_bits": single_of_bits,
     "inf": np.inf,
     "nan": np.nan,
