@@ -18,9 +18,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from structir.backend.cpu.features import has_wide_vectors
 from structir.backend.math.bits import declared
 
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
+LEAST_LANES = 4
 LONGEST_STEP = 4  # between columns: a vector of results has the lanes of so many vectors
 FARTHEST = 512  # elements of zeros that stand for a line outside
 MOST_TAPS = 64  # of a window: all are written out
@@ -72,7 +74,6 @@ class WindowSum:
     def __init__(self, module: ir.Module, form: WindowForm) -> None:
         self.module, self.form = module, form
         self.vector = ir.VectorType(FLOAT, form.lanes)
-        self.bits = ir.VectorType(ir.IntType(1), form.lanes)
         pointer = FLOAT.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [*[pointer] * 3, *[WORD] * 10])
         self.function = ir.Function(module, kind, function_name(form))
@@ -85,27 +86,50 @@ class WindowSum:
         builder, form = self.builder, self.form
         rows, columns, _, width, _, left = self.function.args[3:9]
         self.zeros = self._zeros()
+        self.room = builder.alloca(self.vector)
         self.weights = self._weights()
         with self._counted(columns, form.lanes) as column:
             self.inside = self._below(builder.sub(columns, column))
             self.whole = builder.icmp_signed("<=", _word(form.lanes), columns)
             self.start = builder.sub(builder.mul(column, _word(form.column_step)), left)
             self.masks = {offset: self._mask(offset, width) for offset in self._pieces()}
-            with builder.if_else(builder.icmp_signed("<", rows, _word(form.rows))) as (few, many):
-                with few, self._counted(rows, 1) as row:
-                    self._write_block(row, column, 1)
-                with many, self._counted(rows, form.rows) as row:
+            few = builder.icmp_signed("<", rows, _word(form.rows))
+            with builder.if_then(few), self._counted(rows, 1) as row:
+                self._write_block(row, column, 1)
+            many = builder.not_(few)
+            if has_wide_vectors():  # masks are free
+                with builder.if_then(many), self._counted(rows, form.rows) as row:
                     self._write_block(row, column, form.rows)
+            else:
+                with builder.if_then(many), builder.if_else(self._is_inside(width)) as sides:
+                    self._write_both(sides, rows, column)
         builder.ret_void()
         return self.function
 
+    def _is_inside(self, width: Any) -> Any:
+        """Whether a vector of results reads no column outside of the image."""
+        builder, last = self.builder, self._pieces()[-1] + self.form.lanes
+        starts = builder.icmp_signed(">=", self.start, _word(0))
+        ends = builder.icmp_signed("<=", builder.add(self.start, _word(last)), width)
+        return builder.and_(starts, builder.and_(ends, self.whole))
+
+    def _write_both(self, sides: Any, rows: Any, column: Any) -> None:
+        """Writes the blocks without masks, and those with them."""
+        inside, outside = sides
+        masks, whole = self.masks, self.whole
+        with inside, self._counted(rows, self.form.rows) as row:
+            self.masks, self.whole = {}, None
+            self._write_block(row, column, self.form.rows)
+        self.masks, self.whole = masks, whole
+        with outside, self._counted(rows, self.form.rows) as row:
+            self._write_block(row, column, self.form.rows)
+
     def _weights(self) -> list[list[Any]]:
-        builder, form = self.builder, self.form
         weights, (row, column) = self.function.args[2], self.function.args[11:13]
         return [
-            [self._weight(weights, row, column, k, j) for j in range(form.width)]
-            for k in range(form.height)
-        ] if builder else []
+            [self._weight(weights, row, column, k, j) for j in range(self.form.width)]
+            for k in range(self.form.height)
+        ]
 
     def _weight(self, weights: Any, row: Any, column: Any, k: int, j: int) -> Any:
         builder = self.builder
@@ -131,8 +155,14 @@ class WindowSum:
         first = builder.trunc(builder.add(self.start, _word(offset)), INDEX)
         lanes = ir.Constant(ir.VectorType(INDEX, self.form.lanes), list(range(self.form.lanes)))
         at = builder.add(self._everywhere(first), lanes)
-        # A column before the image is above all columns without a sign.
-        return builder.icmp_unsigned("<", at, self._everywhere(builder.trunc(width, INDEX)))
+        end = self._everywhere(builder.trunc(width, INDEX))
+        if has_wide_vectors():  # a column before the image is above all columns without a sign
+            return builder.icmp_unsigned("<", at, end)
+        zero = ir.Constant(at.type, [0] * self.form.lanes)
+        inside = builder.and_(
+            builder.icmp_signed(">=", at, zero), builder.icmp_signed("<", at, end)
+        )
+        return builder.sext(inside, at.type)  # words stay in registers, bits do not
 
     def _below(self, count: Any) -> Any:
         """The lanes whose number is below a count."""
@@ -170,13 +200,21 @@ class WindowSum:
         return builder.select(inside, builder.gep(image, [index]), self.zeros)
 
     def _load(self, line: Any, offset: int) -> Any:
-        builder = self.builder
-        pointer = self.vector.as_pointer()
-        kind = ir.FunctionType(self.vector, [pointer, INDEX, self.bits, self.vector])
-        load = declared(self.module, kind, f"llvm.masked.load.v{self.form.lanes}f32.p0")
+        builder, lanes = self.builder, self.form.lanes
+        pointer, mask = self.vector.as_pointer(), self.masks.get(offset)
         place = builder.bitcast(builder.gep(line, [_word(offset)]), pointer)
-        zeros = ir.Constant(self.vector, [0.0] * self.form.lanes)
-        return builder.call(load, [place, ir.Constant(INDEX, 4), self.masks[offset], zeros])
+        if mask is None:
+            return builder.load(place, align=4)
+        if has_wide_vectors():
+            kind = ir.FunctionType(self.vector, [pointer, INDEX, mask.type, self.vector])
+            load = declared(self.module, kind, f"llvm.masked.load.v{lanes}f32.p0")
+            zeros = ir.Constant(self.vector, [0.0] * lanes)
+            return builder.call(load, [place, ir.Constant(INDEX, 4), mask, zeros])
+        byte = ir.IntType(8).as_pointer()
+        suffix = ".256" if lanes == 8 else ""
+        kind = ir.FunctionType(self.vector, [byte, mask.type])
+        load = declared(self.module, kind, f"llvm.x86.avx.maskload.ps{suffix}")
+        return builder.call(load, [builder.bitcast(place, byte), mask])
 
     def _lanes(self, pieces: dict[int, Any], tap: int) -> Any:
         """The elements that a tap reads: every so many lanes of the vectors from its first on."""
@@ -188,7 +226,7 @@ class WindowSum:
         chosen: list[int] = []
         for lane in range(form.lanes):
             part, at = divmod(within + lane * form.column_step, form.lanes)
-            chosen.append(at if part < 2 and part == 0 else form.lanes + at if part == 1 else 0)
+            chosen.append(at + part * form.lanes if part < 2 else 0)
         value = self._shuffled(value, pieces[base + form.lanes], chosen)
         for later in range(2, form.column_step):
             chosen = list(range(form.lanes))
@@ -207,16 +245,50 @@ class WindowSum:
         """Stores a row of a block up to the last column."""
         builder = self.builder
         to, step = [self.function.args[k] for k in (0, 10)]
-        pointer = self.vector.as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, INDEX, self.bits])
-        store = declared(self.module, kind, f"llvm.masked.store.v{self.form.lanes}f32.p0")
-        place = builder.gep(to, [builder.add(builder.mul(row, step), column)])
-        place = builder.bitcast(place, pointer)
+        start = builder.gep(to, [builder.add(builder.mul(row, step), column)])
+        place = builder.bitcast(start, self.vector.as_pointer())
+        if self.whole is None:
+            builder.store(total, place, align=4)
+            return
+        if has_wide_vectors():
+            self._store_part(total, start, place)
+            return
         with builder.if_else(self.whole) as (whole, partly):
             with whole:
                 builder.store(total, place, align=4)
             with partly:
-                builder.call(store, [total, place, ir.Constant(INDEX, 4), self.inside])
+                self._store_part(total, start, place)
+
+    def _store_part(self, total: Any, start: Any, place: Any) -> None:
+        """Stores the first lanes of a vector. Without AVX-512, masked stores take tens of cycles
+        on some CPUs: of more than half a vector, its first half is stored, and the last lanes."""
+        builder, lanes = self.builder, self.form.lanes
+        half = lanes // 2
+        if has_wide_vectors() or half < LEAST_LANES:
+            kinds = [self.vector, place.type, INDEX, self.inside.type]
+            kind = ir.FunctionType(ir.VoidType(), kinds)
+            store = declared(self.module, kind, f"llvm.masked.store.v{lanes}f32.p0")
+            builder.call(store, [total, place, ir.Constant(INDEX, 4), self.inside])
+            return
+        pointer = ir.VectorType(FLOAT, half).as_pointer()
+        columns = self.function.args[4]
+        with builder.if_else(builder.icmp_signed(">", columns, _word(half))) as (more, fewer):
+            with more:
+                builder.store(total, self.room, align=4)
+                held = builder.bitcast(self.room, FLOAT.as_pointer())
+                last = builder.sub(columns, _word(half))
+                for first in (_word(0), last):
+                    part = builder.load(
+                        builder.bitcast(builder.gep(held, [first]), pointer), align=4
+                    )
+                    to = builder.bitcast(builder.gep(start, [first]), pointer)
+                    builder.store(part, to, align=4)
+            with fewer:
+                for lane in range(half):
+                    here = builder.icmp_signed("<", _word(lane), columns)
+                    with builder.if_then(here):
+                        value = builder.extract_element(total, ir.Constant(INDEX, lane))
+                        builder.store(value, builder.gep(start, [_word(lane)]), align=4)
 
     def _zeros(self) -> Any:
         """The address of zeros that stand for a line outside of the image."""
@@ -255,6 +327,14 @@ class WindowSum:
         at.add_incoming(builder.add(at, _word(step)), builder.block)
         builder.branch(head)
         builder.position_at_end(after)
+
+
+def block_rows(step: int, lanes: int) -> int:
+    """Returns the rows of a block of results, whose windows share lines of the image. There are 32
+    registers of 16 lanes, 16 of 8."""
+    if step > 1:
+        return 2
+    return 4 if lanes == 16 else 3
 
 
 def function_name(form: WindowForm) -> str:

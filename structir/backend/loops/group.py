@@ -28,12 +28,12 @@ class Group:
     """Stages of one kernel over common axes.
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
-    stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (matrix
-    products with maps and reductions along their rows), "routine" (a text of its own), "padding" (a
-    copy with a border), "windows" (a sum over windows of planes), "planes" (copies or such sums,
-    then the rows that read them), "nest" (one stage of any other form), "points" (such a stage with maps of its
-    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given`,
-    those of them that are results of the program.
+    stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (products with
+    maps and reductions along their rows), "routine" (a text of its own), "padding" (a copy with a
+    border), "windows" (a sum over windows of planes), "planes" (copies or such sums, then rows that
+    read them), "nest" (one stage of any other form), "points" (such a stage with maps of its
+    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given`, those of
+    them that are results of the program.
     """
 
     kind: str

@@ -19,6 +19,7 @@ from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indent
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
+KINDS = frozenset({"padding", "windows"})
 LARGEST = 1 << 16  # elements of a plane
 FEWEST = 8  # planes: threads share them
 
@@ -34,7 +35,7 @@ def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
             readers[root] = readers.get(root, 0) + 1
     for group in groups:
         copy = group.stages[0].out
-        alone = group.kind in ("padding", "windows") and readers.get(copy) == 1 and copy not in results
+        alone = group.kind in KINDS and readers.get(copy) == 1 and copy not in results
         reader = _row_group_of(groups, copy) if alone else None
         lead = _lead(group.stages[0], reader) if reader is not None else ()
         if reader is not None and lead and leads.setdefault(id(reader), lead) == lead:
@@ -89,7 +90,7 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
             break
         found.append((own[0], row))
     shared = [row for _, row in found]
-    plane = prod(size for axis, size in copy.extents.items() if axis not in dict(found))
+    plane = prod(copy.extents[axis] for axis in copy.parallel if axis not in dict(found))
     count = prod(extents[row] for row in shared)
     if windows is not None and len(found) < len(windows.outer):
         return []

@@ -26,7 +26,7 @@ from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
-from structir.backend.loops.window_sums import sum_of_windows, window_sums_kernel
+from structir.backend.loops.window_sums import is_faster_than_product, window_sums_kernel
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
@@ -85,7 +85,7 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "planes": plane_kernel,
     "windows": window_sums_kernel,
 }
-SUPPORT = ProductSupport(windows=lambda stage: sum_of_windows(stage) is not None)
+SUPPORT = ProductSupport(windows=is_faster_than_product)
 
 
 @attrs.frozen

@@ -5,12 +5,13 @@ index maps, and computed by a function of the library, one call for each plane.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 import attrs
 
 from structir.backend.cpu.panels import lanes_of
 from structir.backend.cpu.products import has_products_of_floats
-from structir.backend.cpu.window_sums import WindowForm
+from structir.backend.cpu.window_sums import LEAST_LANES, WindowForm, block_rows
 from structir.backend.loops.access import address_of, split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import factors_of
@@ -21,9 +22,7 @@ from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer,
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-LEAST_LANES = 4
-ROWS = 4  # of a block of results, whose windows share lines of the image
-ROWS_APART = 2  # the same where the windows are more than one line apart
+FEW_SUMS = 4  # of one image: the rows that a tile of a product needs
 
 
 @attrs.frozen
@@ -63,7 +62,7 @@ def _sum_of_windows(stage: Stage) -> SumOfWindows | None:
     plain = stage.unique and stage.exists is None and stage.running is None
     if not plain or stage.out.dtype != "float32" or not has_products_of_floats("float32"):
         return None
-    if len(stage.reduce) != 2 or stage.written_axes is None:
+    if len(stage.reduce) != 2 or any(isinstance(entry, Expression) for entry in stage.write):
         return None
     factors = factors_of(stage)
     for weights, image in () if factors is None else (factors, factors[::-1]):
@@ -76,6 +75,20 @@ def _sum_of_windows(stage: Stage) -> SumOfWindows | None:
         if _are_weights(weights, axes, stage) and _is_written_in_rows(stage, column):
             return SumOfWindows(image, weights, row, column, outer)
     return None
+
+
+def is_faster_than_product(stage: Stage) -> bool:
+    """Whether a stage is a sum over windows with few results for each plane of the image."""
+    windows = sum_of_windows(stage)
+    if windows is None:
+        return False
+    used = [axis for e in windows.image.entries for axis in _symbols(e)]
+    sums = prod(stage.extents[axis] for axis in windows.outer if axis not in used)
+    return isinstance(sums, int) and sums < FEW_SUMS
+
+
+def _symbols(entry: Entry) -> frozenset[Sym]:
+    return frozenset() if isinstance(entry, Expression) else frozenset(dims.syms(entry))
 
 
 def _plane_axes(image: Load, stage: Stage) -> tuple[PlaneAxis, PlaneAxis] | None:
@@ -103,9 +116,9 @@ def _plane_axes(image: Load, stage: Stage) -> tuple[PlaneAxis, PlaneAxis] | None
     row, column = moving if image.buffer.strides[moving[1].entry] == 1 else moving[::-1]
     plane = {row.axis, column.axis}
     others = [e for k, e in enumerate(image.entries) if k not in (row.entry, column.entry)]
-    if image.buffer.strides[column.entry] != 1 or any(plane & dims.syms(e) for e in others):
+    if image.buffer.strides[column.entry] != 1 or any(plane & _symbols(e) for e in others):
         return None
-    return (row, column) if window_form(row, column, ROWS, 1).is_supported() else None
+    return (row, column) if window_form(row, column, 1, 1).is_supported() else None
 
 
 def window_form(row: PlaneAxis, column: PlaneAxis, rows: Dim, columns: Dim) -> WindowForm:
@@ -114,7 +127,7 @@ def window_form(row: PlaneAxis, column: PlaneAxis, rows: Dim, columns: Dim) -> W
     if isinstance(columns, int):
         while lanes // 2 >= max(columns, LEAST_LANES):
             lanes //= 2
-    block = ROWS if row.step == 1 else ROWS_APART
+    block = block_rows(row.step, lanes_of("float32"))
     if isinstance(rows, int):
         block = max(min(block, rows), 1)
     sizes = row.count, column.count, row.step, column.step, row.dilation, column.dilation
@@ -159,9 +172,7 @@ def window_sums_kernel(group: Group) -> KernelText:
     if not outer:
         return writer.finish([SINGLE, *indented(lines)], 1, group.origins)
     lines = [*writer.decoded([(axis,) for axis in outer], sizes, "g"), *lines]
-    planes: Dim = 1
-    for axis in outer:
-        planes = planes * stage.extents[axis]
+    planes = prod(stage.extents[axis] for axis in outer)
     return writer.finish(["for g in range(lo, hi):", *indented(lines)], planes, group.origins)
 
 
