@@ -63,8 +63,7 @@ class ProductSupport:
     a kernel with other stages. Or, where `followed` is there, whether a product's kernel makes with
     it some stages, with those buffers kept: maps at the points of its result. So it is with stages
     that stand by themselves, and of which `leads` is true. `together` are stages that it makes in a
-    kernel of their own kind, with the buffers that are read elsewhere. `windows` are sums over
-    windows, which have kernels of their own."""
+    kernel of their own kind, with the buffers that are read elsewhere. `windows` have their own."""
 
     found: Callable[[Stage], Contraction | None] = contraction_of
     joined: Callable[[str], bool] = has_own_products
@@ -106,8 +105,7 @@ class FusionState:
         self.products = {s: c for s in self.stages if (c := products.found(s))}
         self.leading = {*self.products, *filter(products.leads, self.stages)}
         self.windows = {s for s in self.stages if s not in self.products and products.windows(s)}
-        alone = {*self.products, *self.windows}
-        loops = [s for s in self.stages if s.simple and s not in alone]
+        loops = [s for s in self.stages if s.simple and s not in {*self.products, *self.windows}]
         self.outside = {s for s in loops if _reduces_outside(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
