@@ -1,0 +1,93 @@
+"""Loops whose iterations are independent, as far as their text shows: LLVM compares no addresses.
+
+It compares the addresses of what a loop reads and writes before each run of the loop, and refuses
+to do so for few iterations: all of those are then computed one element at a time. The pointers of a
+schedule never overlap, except those of the same name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import Any
+
+from llvmlite import ir
+
+from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.masked_loops import LANES
+
+FEWEST, MOST = 4, 63  # iterations: longer loops have enough of them to pay for the comparisons
+POINTER = re.compile(r"p\d+$")  # in a text of a schedule
+
+
+class _DistinctNode(ir.values.MDValue):  # type: ignore[misc]
+    """A metadata node that equals itself only, without operands."""
+
+    def descr(self, buf: list[str]) -> None:
+        buf += ("distinct !{}", "\n")
+
+
+def is_independent(loop: ast.For, changing: Collection[str]) -> bool:
+    """Whether each iteration of an innermost loop writes elements of its own, and reads none that
+    another one writes. `changing` are the names that are assigned several times."""
+    assert isinstance(loop.target, ast.Name)
+    reads, writes = list[ast.Subscript](), list[ast.Subscript]()
+    for statement in loop.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], value) if name not in changing:
+                pass
+            case ast.Assign([ast.Subscript() as target], value):
+                writes.append(target)
+            case _:
+                return False
+        reads += [n for n in ast.walk(value) if isinstance(n, ast.Subscript)]
+    written = {_pointer(w): ast.dump(w.slice) for w in writes}
+    apart = len(written) == len(writes) > 0
+    apart = apart and all(_steps_by_one(w.slice, loop.target.id) for w in writes)
+    return apart and all(
+        POINTER.match(_pointer(each)) and written.get(_pointer(each), at) == at
+        for each in (*reads, *writes)
+        for at in (ast.dump(each.slice),)
+    )
+
+
+def _pointer(element: ast.Subscript) -> str:
+    return element.value.id if isinstance(element.value, ast.Name) else ""
+
+
+def _steps_by_one(index: ast.expr, variable: str) -> bool:
+    """Whether an index is the variable of a loop, or the sum of something else and the variable."""
+    match index:
+        case ast.Name(name):
+            return name == variable
+        case ast.BinOp(left, ast.Add(), ast.Name(name)):
+            names = {node.id for node in ast.walk(left) if isinstance(node, ast.Name)}
+            return name == variable and variable not in names
+    return False
+
+
+def vector_parts(iterations: int) -> list[tuple[int, int]]:
+    """Returns the parts in which a short loop is computed. With AVX2, which has no masks for all
+    instructions, these are whole vectors, a half, and the rest one by one."""
+    features = cpu_features()
+    if "avx512vl" in features or "avx2" not in features or iterations >= 2 * LANES:
+        return [(0, iterations)]
+    ends = [iterations // lanes * lanes for lanes in (LANES // 2, LANES // 4)]
+    bounds = sorted({0, *ends, iterations})
+    return list(pairwise(bounds))
+
+
+def independent_accesses(module: ir.Module, blocks: Sequence[Any], iterations: int) -> list[Any]:
+    """Marks the accesses in the blocks of a loop, and returns the properties of the loop: that they
+    are independent, and that few iterations are not written out before they become vectors."""
+    group = _DistinctNode(module, (), str(len(module.metadata)))
+    for block in blocks:
+        for instruction in block.instructions:
+            if instruction.opname in ("load", "store", "call"):
+                instruction.set_metadata("llvm.access.group", group)
+    properties = [module.add_metadata(["llvm.loop.parallel_accesses", group])]
+    if LANES // 4 <= iterations < LANES:
+        properties.append(module.add_metadata(["llvm.loop.unroll.disable"]))
+    return properties
