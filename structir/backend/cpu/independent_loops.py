@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.masked_loops import LANES
+from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 
 FEWEST, MOST = 4, 63  # iterations: longer loops have enough of them to pay for the comparisons
 POINTER = re.compile(r"p\d+$")  # in a text of a schedule
@@ -27,6 +27,15 @@ class _DistinctNode(ir.values.MDValue):  # type: ignore[misc]
 
     def descr(self, buf: list[str]) -> None:
         buf += ("distinct !{}", "\n")
+
+    def __eq__(self, other: object) -> bool:  # else a module takes all of them for one
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 def is_independent(loop: ast.For, changing: Collection[str]) -> bool:
@@ -69,12 +78,13 @@ def _steps_by_one(index: ast.expr, variable: str) -> bool:
 
 
 def vector_parts(iterations: int) -> list[tuple[int, int]]:
-    """Returns the parts in which a short loop is computed. With AVX2, which has no masks for all
-    instructions, these are whole vectors, a half, and the rest one by one."""
+    """Returns the parts in which a short loop is computed: whole vectors, and the rest if it is not
+    done with masks. With AVX2, which has no masks for all instructions, a half of a vector, too."""
     features = cpu_features()
-    if "avx512vl" in features or "avx2" not in features or iterations >= 2 * LANES:
+    if iterations >= 2 * LANES or gains_from_masks(iterations) or "avx2" not in features:
         return [(0, iterations)]
-    ends = [iterations // lanes * lanes for lanes in (LANES // 2, LANES // 4)]
+    widths = (LANES,) if "avx512vl" in features else (LANES // 2, LANES // 4)
+    ends = [iterations // lanes * lanes for lanes in widths]
     bounds = sorted({0, *ends, iterations})
     return list(pairwise(bounds))
 

@@ -141,8 +141,8 @@ class Translation(Values):
             return
         start = low.number or 0
         for first, last in vector_parts(count):
-            ends = [self.operations.constant(start + at) for at in (first, last)]
-            self._count(loop, (*ends, step), True)
+            low, high = [self.operations.constant(start + at) for at in (first, last)]
+            self._count(loop, (low, high, step), True)
 
     def _count(self, loop: ast.For, bounds: tuple[Typed, Typed, Typed], independent: bool) -> None:
         """A part of a loop, as a loop that tests at its end."""
