@@ -18,12 +18,14 @@ from typing import Any
 STATEMENT = 0.3  # ns of a scalar statement
 LANE = 0.02  # ns of a statement in an innermost loop, which LLVM vectorizes: one element
 TERM = 0.02  # ns of a product and a sum in a matrix product,
+WINDOW_TERM = 0.035  # ns of the same in a sum over windows
 MIN_ROWS = 4  # which with fewer rows takes the time of reading its right operand
 MOVED = 0.15  # ns of an element that a function of the library packs or transposes
 CALLED = 0.2  # ns of an element of a math function, vectorized
 ROUNDS = 8  # iterations of a loop whose count is unknown
 
 PRODUCT = re.compile(r"multiply_(tiled|packed|windows|pixels|matrices)$")
+LIBRARY = frozenset({"pack_panels", "turn_over", "copy_run", "sum_windows"})
 OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -143,6 +145,8 @@ class _Estimate:
             return MOVED * self._product(operands[2:4])
         if name == "copy_run":
             return LANE * self._product(operands[2:3])
+        if name == "sum_windows":
+            return WINDOW_TERM * self._product([*operands[3:5], *operands[13:15]])
         return CALLED * (STATEMENT / LANE) if _is_math(name) else 0.0
 
     def _product(self, nodes: Sequence[ast.expr]) -> float:
@@ -163,7 +167,7 @@ def _is_math(name: str) -> bool:
 def _is_light(body: Sequence[ast.stmt]) -> bool:
     """Whether a loop is vectorized as a whole: it calls no function of the library."""
     names = [name for node in body for name, _ in _calls_in(node)]
-    return not any(PRODUCT.match(n) or n in ("pack_panels", "turn_over", "copy_run") for n in names)
+    return not any(PRODUCT.match(name) or name in LIBRARY for name in names)
 
 
 def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:

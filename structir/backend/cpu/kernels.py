@@ -59,6 +59,7 @@ from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.row_totals import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
+from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
 from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.writer import MissingCodeError
@@ -108,6 +109,7 @@ NAMES: dict[str, Any] = {
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
     "turn_over": turn_over,
+    "sum_windows": sum_windows,
     "single_of_bits": single_of_bits,
     **ROW_FUNCTIONS,
     "inf": np.inf,

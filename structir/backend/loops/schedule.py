@@ -26,6 +26,7 @@ from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
+from structir.backend.loops.window_sums import is_faster_than_product, window_sums_kernel
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
@@ -82,7 +83,9 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "routine": routine_kernel,
     "padding": padding_kernel,
     "planes": plane_kernel,
+    "windows": window_sums_kernel,
 }
+SUPPORT = ProductSupport(windows=is_faster_than_product)
 
 
 @attrs.frozen
@@ -129,7 +132,7 @@ def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelTex
 def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
-    products: ProductSupport | None = None,
+    products: ProductSupport = SUPPORT,
     settled: Callable[[LoopProgram, Sequence[Group]], Settled] = lambda _, groups: (groups, {}),
 ) -> Scheduled:
     """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""
