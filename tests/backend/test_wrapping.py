@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.kernel_calls import KernelRunner
 from structir.backend.emit.code import code_of
+from structir.backend.kernel_calls import KernelRunner
 from structir.errors import DiagnosticError
 from structir.interpret.kernels import KernelValue, run_kernel
 

@@ -74,8 +74,7 @@ OPTIONS: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-EXACT = "# every operation is rounded by itself\n"  # how a text begins that wants it so
-CONTRACTED = {"contract"}  # elsewhere a product and a sum may be rounded once
+CONTRACTED = {"contract"}  # a product and a sum may be rounded once
 NAMES: dict[str, Any] = {
     "add_to": add_to,
     "multiply_to": multiply_to,
@@ -194,7 +193,7 @@ def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | Non
 def translated_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
     """The text brought into LLVM's form here."""
     kinds = (TABLE, types.int64, types.int64)
-    return translated(text, symbol, kinds, names, contracted=not text.startswith(EXACT))
+    return translated(text, symbol, kinds, names)
 
 
 def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -> Any:
@@ -202,12 +201,11 @@ def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -
     things."""
     exec(compile(text, "<kernel>", "exec"), names)
     names["kernel"].__qualname__ = symbol
-    fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
     options = {**OPTIONS, "_nrt": arrays}
     if not arrays:
         options["pipeline_class"] = KernelCompiler
     read_all()  # at once: numba reads registries in parts, and an interrupt would lose one
-    function = njit(SIGNATURE, fastmath=fastmath, **options)(names["kernel"])
+    function = njit(SIGNATURE, fastmath=CONTRACTED, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     return compiled[0].library, compiled[0].fndesc.llvm_func_name
 

@@ -9,10 +9,13 @@ from typing import Any
 import attrs
 import llvmlite.binding as llvm
 from numba import types
+from numba.core.registry import cpu_target
 
+from structir.backend import cache as disk
 from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.code_generation import PendingCode, code_generator, pending_module
-from structir.backend.cpu.intrinsics import brain_bits, brain_value, half_bits, half_value
+from structir.backend.cpu.identity import machine_identity
+from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import PART
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated_c
@@ -24,6 +27,7 @@ from structir.ir.kernel import KERNEL_DTYPES
 FLOATS = ("float32", "float64")
 ENTRY = "@kernel"  # the name of a kernel in its LLVM IR until it has a symbol
 pointer: Any = types.CPointer
+multiply: Any = multiply_matrices
 
 
 @attrs.frozen
@@ -69,7 +73,7 @@ def _product(
     right_column: Number,
     out_row: Number,
 ) -> None:
-    multiply_matrices(
+    multiply(
         left,
         right,
         out,
@@ -116,14 +120,33 @@ def _functions() -> dict[str, PreparedFunction]:
     return functions | {
         "half_value": PreparedFunction(_of_one(half_value), value),
         "half_bits": PreparedFunction(_of_one(half_bits), bits),
-        "brain_value": PreparedFunction(_of_one(brain_value), value),
-        "brain_bits": PreparedFunction(_of_one(brain_bits), bits),
     }
 
 
 @cache
 def prepared(name: str) -> bytes:
-    """Returns the bitcode of a function, which is inlined wherever it is called."""
+    """Returns the bitcode of a function, which is inlined wherever it is called: from the disk
+    cache, or built and stored there."""
+    store, key = disk.store(), disk.digest(machine_identity(), "prepared", name)
+    entry = None if store is None else store.read(key)
+    if entry is not None and entry.facts.get("kind") == "bitcode" and _is_bitcode(entry.data, name):
+        return entry.data
+    bitcode = _built(name)
+    if store is not None:
+        store.write(key, disk.CacheEntry({"kind": "bitcode", "text": name}, bitcode))
+    return bitcode
+
+
+def _is_bitcode(data: bytes, name: str) -> bool:
+    """Whether LLVM reads data as a module that defines a function."""
+    try:
+        module: Any = llvm.parse_bitcode(data, llvm.create_context())
+        return not module.get_function(name).is_declaration
+    except (RuntimeError, NameError):
+        return False
+
+
+def _built(name: str) -> bytes:
     row = _functions()[name]
     library = translated_c(row.function, name, row.signature)
     module: Any = llvm.parse_bitcode(library.linked_bitcode(), llvm.create_context())
@@ -141,6 +164,8 @@ def pending_kernel(kernel: Assembled, symbol: str) -> PendingCode:
     """Returns a kernel, with the functions that it calls, to be compiled as a symbol."""
     context: Any = llvm.create_context()
     module: Any = llvm.parse_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
+    context_of_cpu: Any = cpu_target.target_context
+    module.data_layout = context_of_cpu.codegen()._data_layout
     for name in kernel.prepared:
         module.link_in(llvm.parse_bitcode(prepared(name), context))
         module.get_function(name).linkage = "internal"

@@ -12,8 +12,9 @@ import attrs
 from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
+from structir.backend.cuda.independent import independent_loop
+from structir.backend.cuda.texts import bare, enclosed, without_call
 from structir.backend.loops.filling import surely_filled
-from structir.backend.loops.independent import independent_loop
 from structir.backend.loops.index_proofs import IndexRanges
 from structir.backend.loops.kernel_table import Site, dtype_of, table_of
 from structir.backend.loops.scalar_text import (
@@ -24,7 +25,6 @@ from structir.backend.loops.scalar_text import (
     number_text,
     store_text,
 )
-from structir.backend.loops.texts import bare, enclosed, without_call
 from structir.backend.loops.writer import INDENT, indented
 from structir.errors import StructIRError
 from structir.ir import dims

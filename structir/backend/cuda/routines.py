@@ -19,6 +19,7 @@ from structir.backend.loops.scalar_text import STORED_AS, number_text
 from structir.backend.loops.stage import KernelCall
 from structir.backend.loops.writer import Writer, indented
 from structir.errors import StructIRError
+from structir.ir.dims import Dim
 
 
 def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
@@ -57,7 +58,8 @@ def _called_kernel(call: KernelCall, origin: str) -> DeviceText | tuple[DeviceTe
         raise StructIRError(f"{origin}: kernels that run in parts are for the CPU")
     code = lines_of(kernel)
     buffers = tuple([call.memory(array, code.shapes[array]) for array in code.arrays])
-    work, launch, lines = 1, None, list(code.lines)
+    work: Dim = 1
+    launch, lines = None, list(code.lines)
     if kernel.blocks is not None:
         work = call.size(kernel.blocks.dim)
         launch = work, kernel.threads

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
@@ -26,7 +27,11 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import Element, For, Kernel, LibraryCall, nodes_of
 
-ALL_STATEMENTS = {**STATEMENTS, For: emit_loop, LibraryCall: emit_library_call}
+ALL_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
+    **STATEMENTS,
+    For: emit_loop,
+    LibraryCall: emit_library_call,
+}
 WIDEST = '"prefer-vector-width"="512"'  # LLVM's own choice on some CPUs is half of that
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from structir.backend.cpu.masked_loops import gains_from_masks
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.scalars import is_sure
+from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
-from structir.backend.loops.steady import steady_elements, with_local
 from structir.ir.kernel import Apply, Element, For, Literal
 
 ONE = Literal(1, "int64")
