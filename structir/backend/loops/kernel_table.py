@@ -28,6 +28,13 @@ class Site:
     axis: int
     array: Var
 
+    @property
+    def place(self) -> str:
+        """The axis of the check."""
+        if self.element is not None and self.element.flat:
+            return f"{self.array.name}.flat"
+        return f"axis {self.axis} of {self.array.name}"
+
     def error(self, index: int, size: int) -> StructIRError:
         """Returns the error of a failed check."""
         if self.element is not None:
