@@ -46,7 +46,8 @@ def prove(
 
     Floats are treated as reals, integers and booleans are exact, and a cast to a narrower dtype is
     never dropped. A proof does not cover rounding, overflow of floats, NaN and infinities, unless
-    it holds bit for bit. Row variables are proved at ranks 0 to 3.
+    it holds bit for bit. A proof holds at any rank of a row variable if both programs treat its
+    axes alike, and otherwise at ranks 0 to 3.
 
     The exit code is 0 if every function is proved, 4 if one is refuted, and 6 otherwise.
 
