@@ -330,7 +330,7 @@ class Scope:
             effects.append(("if", where, own[0][0], own[1][0]))
         if own[0][1] or own[1][1]:
             checks.add(("if", where, own[0][1], own[1][1]))
-        return self._chosen(condition, *values, expr.struct_info)
+        return self._chosen(condition, values[0], values[1], expr.struct_info)
 
     def _chosen(self, condition: Any, a: Any, b: Any, info: Any) -> Any:
         """Returns the value of a branch; an unknown function of both where shapes differ."""

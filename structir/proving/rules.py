@@ -12,10 +12,14 @@ from structir.analysis.lattice import PASS, base_check
 from structir.ir import dims
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Function
+from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
+from structir.lazy import lazy_module
 from structir.proving.instances import RuleInstance, applied_once, instances, text_of
 from structir.proving.prover import Attempt, functions_of, prove_functions
 from structir.rewriting.rule import Rule
+
+proofs = lazy_module("structir.passes.manager.proofs")
 
 FEW = 3  # programs that a report lists
 
@@ -28,6 +32,7 @@ class RuleProof:
     attempts: tuple[tuple[RuleInstance, Attempt], ...]
     bitwise: bool
     condition: str | None = None  # the weakest one under which every program is proved
+    refuted: tuple[RuleInstance, Any] | None = None  # a program, and the verdict with its inputs
 
     @property
     def proved(self) -> bool:
@@ -79,6 +84,9 @@ class RuleProof:
             yield f"  {instance}: {attempt.reason}"
             if attempt.remaining:
                 yield f"    {attempt.remaining}"
+        if self.refuted is not None:
+            yield f"  {self.refuted[0]}: refuted"
+            yield from [f"  {line}" for line in str(self.refuted[1]).splitlines()[1:]]
         if self.condition is not None:
             yield f"  help: proved under the side condition `{self.condition}`"
 
@@ -92,8 +100,20 @@ def prove_rule(rule: Rule, programs: Iterable[Any] = (), most: int = 60) -> Rule
     exact = is_proved and all(
         [prove_functions(i.before, i.after, exact=True).proof is not None for i in chosen]
     )
-    condition = None if is_proved else side_condition(attempts)
-    return RuleProof(rule.name, tuple(attempts), exact, condition)
+    if is_proved:
+        return RuleProof(rule.name, tuple(attempts), exact)
+    refuted = next(_refuted(attempts), None)
+    return RuleProof(rule.name, tuple(attempts), exact, side_condition(attempts), refuted)
+
+
+def _refuted(attempts: list[tuple[RuleInstance, Attempt]]) -> Iterator[tuple[RuleInstance, Any]]:
+    """Yields programs whose results differ for sampled inputs, among the first not proved."""
+    undecided = [instance for instance, attempt in attempts if attempt.proof is None]
+    for instance in undecided[:FEW]:
+        modules = [IRModule({"main": f}) for f in (instance.before, instance.after)]
+        for verdict in proofs.prove(*modules):
+            if verdict.kind == "refuted":
+                yield instance, verdict
 
 
 def _given(rule: Rule, programs: Iterable[Any]) -> Iterator[RuleInstance]:

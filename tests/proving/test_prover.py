@@ -279,7 +279,7 @@ def test_proved_is_an_instrument() -> None:
 def test_reordering_passes_are_proved_on_the_pairs() -> None:
     """Passes that reorder and remove bindings are proved on the programs of other passes."""
     proved = changed = 0
-    for case in CASES[::4]:
+    for case in CASES:
         before = structir.parse(str(case.values[2]))
         try:
             after = pipeline(REORDERING)(before)
@@ -289,7 +289,7 @@ def test_reordering_passes_are_proved_on_the_pairs() -> None:
             if before.functions[result.function] is not after.functions[result.function]:
                 changed += 1
                 proved += result.kind == "proved"
-    assert changed and proved / changed > 0.8
+    assert changed and proved / changed > 0.9
 
 
 # Random programs
