@@ -89,12 +89,10 @@ class InputSearch:
         except StructIRError as error:
             self.reason = error
             return None
-        return self.run(sizes, arguments, any_index=values.integers == "beyond")
+        return self.run(sizes, arguments)
 
-    def run(
-        self, sizes: Sizes, arguments: list[Any], any_index: bool = False
-    ) -> InputSample | None:
-        sample = InputSample(sizes, arguments, self.outcome(arguments, any_index))
+    def run(self, sizes: Sizes, arguments: list[Any]) -> InputSample | None:
+        sample = InputSample(sizes, arguments, self.outcome(arguments))
         if isinstance(sample.expected, IllegalIndexError):
             return None
         if not sample.accepted:
@@ -111,7 +109,7 @@ class InputSearch:
             interval = ranges[param]
             if size is None:
                 continue
-            if values.integers == "beyond":
+            if interval is None and values.integers == "beyond":
                 ranges[param] = (-1, size)
             elif (interval is None and values.integers == "indices") or (
                 interval is not None and interval[0] == 0 < interval[1]
@@ -119,10 +117,10 @@ class InputSearch:
                 ranges[param] = (0, max(size - 1, 0))
         return attrs.evolve(values, ranges=ranges)
 
-    def outcome(self, arguments: list[Any], any_index: bool = False) -> Any:
+    def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
         interpreter = EffectRecorder(self.module)
-        if integer_params(self.function.params) and not any_index:
+        if integer_params(self.function.params):
             interpreter = IndexChecker(self.module, bounds=self.bounds)
         result = outcome_of(interpreter, self.name, arguments)
         self.branches |= interpreter.branches

@@ -199,7 +199,7 @@ def _ties(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
 
 
 def _constant(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    """Returns equal elements, whose variance is 0."""
+    """Returns equal elements."""
     return np.full(shape, 1.5 * scale).astype(numpy_dtype(dtype))
 
 

@@ -1,4 +1,4 @@
-"""Checks that every index from data is inside its axis: other reads show little of the data."""
+"""Checks that every index from data is inside its axis; passes may change reads at others."""
 
 from __future__ import annotations
 
@@ -60,11 +60,12 @@ def indexed_axes(function: Function) -> dict[str, Dim]:
     for node in walk_values(function):
         if type(node) is Call and type(node.op) is Op and len(node.args) > 1:
             for indices, tensor, axis in (*_bounds(node), *_written(node)):
-                param: Any = _operand(node, indices)
+                param = _operand(node, indices)
                 target = node if tensor is None else _operand(node, tensor)
                 dims = getattr(getattr(target, "struct_info", None), "dims", None)
-                if names.get(getattr(param, "name", "")) is param and isinstance(dims, tuple):
-                    sizes.setdefault(param.name, dims[axis])
+                name = next((name for name, each in names.items() if each is param), None)
+                if name is not None and isinstance(dims, tuple):
+                    sizes.setdefault(name, dims[axis])
     return sizes
 
 

@@ -42,6 +42,7 @@ FEW_FURTHER = 2  # where a run is slow
 FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
 SCALE_POWERS = range(-3, 5)  # of ten: scales at which the branches that run are compared
 BISECTIONS = 7  # to a factor of 1.02
+SPAN = 9  # of integers next to a boundary
 MOST_FACTOR = 64
 MOST_FACTORS = 3
 RANK_SAMPLES = 8  # of functions with parameters of unknown rank
@@ -232,21 +233,33 @@ class Sampler(InputSearch):
                 if number < BRANCH_SAMPLES or len(self.branches) > known:
                     yield sample
         if conditionals or not is_pure(self.function):
-            yield from self._boundaries(sizes, values)
+            for sign in (1, -1):
+                yield from self._boundaries(sign, sizes, values)
+            yield from self._integer_boundaries(sizes, values)
         for scale in scales_of(self.mentioned):
             yield from self._any(sizes, attrs.evolve(values, domain="scaled_negative", scale=scale))
 
-    def _boundaries(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+    def _integer_boundaries(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples whose integers are all at least, or at most, near a mentioned number."""
+        numbers = [number for number in self.mentioned.integers if abs(number) < 1 << 16]
+        for number in dict.fromkeys([0, *numbers[:MOST_BOUNDS]]):
+            for bound in (number - 1, number, number + 1):
+                for interval in ((bound, bound + SPAN), (bound - SPAN, bound)):
+                    ranges = dict.fromkeys(integer_params(self.function.params), interval)
+                    if ranges:
+                        yield from self._any(sizes, attrs.evolve(values, ranges=ranges))
+
+    def _boundaries(self, sign: int, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples on both sides of the scales at which other branches run, or at which the
         inputs are rejected."""
-        scales = [10.0**power for power in SCALE_POWERS]
+        scales = [sign * 10.0**power for power in SCALE_POWERS]
         outcomes = [self._at_scale(scale, sizes, values) for scale in scales]
         for k in range(len(scales) - 1):
             low, high = (scales[k], outcomes[k]), (scales[k + 1], outcomes[k + 1])
             if low[1][0] == high[1][0]:
                 continue
             for _ in range(BISECTIONS):
-                middle = (low[0] * high[0]) ** 0.5
+                middle = sign * (low[0] * high[0]) ** 0.5
                 outcome = self._at_scale(middle, sizes, values)
                 low, high = (
                     ((middle, outcome), high)
