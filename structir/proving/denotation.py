@@ -371,7 +371,8 @@ class Scope:
             for k, (param, info) in enumerate(zip(function.params, infos, strict=True)):
                 scope.values[param] = parameter(info, (level, k))
             result = as_argument(scope.sequence(function.body))
-            done = tuple(program.effects[len(outer[0]) :]), frozenset(program.checks)
+            checked = frozenset(program.checks), frozenset(program.assumptions)
+            done = tuple(program.effects[len(outer[0]) :]), *checked
             return "results", level, key_of(tuple(infos)), result, done
         except (Undecided, DiagnosticError, KeyError):
             return None
