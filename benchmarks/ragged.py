@@ -1,6 +1,6 @@
 """Ragged tensors beside the dense loop over as many elements, torch.nested and JAX.
 
-    python benchmarks/ragged.py [--elements 1048576] [--lengths 32-96] [--rounds 40] [--only softmax]
+    python benchmarks/ragged.py [--lengths 32-96] [--rounds 40] [--only softmax]
 
 The rows of the ragged tensor have random lengths in a range: by default short, medium and long
 ones. The dense tensor has rows of the mean length, and of 3 elements less: a mean that is a

@@ -216,8 +216,9 @@ def test_gradients_of_random_programs_match_differences(seed):
 
 
 def test_what_a_branch_computes_of_rows_stays_in_it():
-    body = "y = R.exp(x)\nif c:\n    z = R.std(y, axis=1)\nelse:\n    z = R.sum(R.nn.softmax(y, axis=1), axis=1)"
-    module = parsed(f"{body}\nreturn z", f'{PARAMS_OF_NUMBERS}, c: R.Tensor((), "bool")')
+    body = "y = R.exp(x)\nif c:\n    z = R.std(y, axis=1)\nelse:\n"
+    body += "    z = R.sum(R.nn.softmax(y, axis=1), axis=1)\nreturn z"
+    module = parsed(body, f'{PARAMS_OF_NUMBERS}, c: R.Tensor((), "bool")')
     for flag, expected in ((True, [0, 0]), (False, [1, 1])):
         z = structir.interpret(module, "main", [[1.0, 1.0], [2.0]], np.array(flag))
         np.testing.assert_allclose(z, expected, atol=1e-6)
