@@ -66,7 +66,7 @@ def segment_expand(
 @segment_expand.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     _x, _ids, starts, limits = call.args
-    return [emit(segment_sum(cotangent, starts, limits))]
+    return [emit(segment_sum(cotangent, starts, limits)), None, None, None]
 
 
 def neutral(reduction: str, dtype: str | None) -> Any:

@@ -80,6 +80,8 @@ class DenseForm:
             for r in statement.reads
             if self.spec.operands[r.operand].path in self.ragged
         }
+        if not statement.reads and len(statement.writes) == 1:  # only the sizes are read
+            return _plain_group(statement.writes[0].entries, self.group_size)
         return groups.pop() if len(groups) == 1 else None
 
 

@@ -89,6 +89,14 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
     """Computes a function of one row for every row."""
     module = parser.parse(row, "<row>")
     outputs: list[list[Any]] = [[] for _ in results]
+    count = len(starts)
+    if not count:  # the row that is computed only has the sizes of results
+        starts, limits = np.zeros((2, 1), "int64")
+        empty = [
+            np.zeros((1, *o.shape[1:]), o.dtype) if kind == "rows" else o
+            for o, kind in zip(operands, kinds, strict=True)
+        ]
+        operands = tuple(empty)
     for k, (start, limit) in enumerate(zip(starts, limits, strict=True)):
         args = [
             {"values": o[None, start:limit], "rows": o[k : k + 1]}[kind] if kind != "shared" else o
@@ -98,7 +106,7 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
             collected.append(value)
     return tuple(
         [
-            np.concatenate([part[0] if kind == "values" else part for part in parts])
+            np.concatenate([part[0] if kind == "values" else part[:count] for part in parts])
             for kind, parts in zip(results, outputs, strict=True)
         ]
     )

@@ -65,7 +65,8 @@ def random_module(seed: int, size: int = 8, generator: CallGenerator | None = No
     It contains calls of any registered op, dataflow and plain blocks, constants, shapes, tuples,
     branches, closures, scans, recursion, kernels, calls between functions, match_casts, conditions
     on sizes, variables whose StructInfo is coarser than that of their value, row variables, labels
-    of axes, and in some modules ragged tensors. The same seed gives the same module, given the same registered ops.
+    of axes, and in some modules ragged tensors. The same seed gives the same module, given the
+    same registered ops.
     """
     rng = Random(seed)
     program = _ProgramGenerator(rng, generator or CallGenerator(rng), size)

@@ -23,11 +23,12 @@ from structir.tools.calls import CallGenerator
 ATTEMPTS = 40
 RAGGED_DTYPES = ("float32", "float64", "int64")
 # Most random calls of all ops are invalid on a ragged tensor: these have more valid ones.
-FREQUENT = """
-abs add argmax astype concat divide equal exp greater logical_and matmul max maximum mean min
-minimum multiply negative nn.log_softmax nn.relu nn.softmax prod ragged.row_lengths
-ragged.to_padded ragged.values std subtract sum tanh variance where
-""".split()
+FREQUENT = (
+    *("abs", "add", "argmax", "astype", "concat", "divide", "equal", "exp", "greater"),
+    *("logical_and", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative"),
+    *("nn.log_softmax", "nn.relu", "nn.softmax", "prod", "ragged.row_lengths"),
+    *("ragged.to_padded", "ragged.values", "std", "subtract", "sum", "tanh", "variance", "where"),
+)
 
 
 class RaggedCallGenerator:

@@ -1,4 +1,4 @@
-"""Soundness of inference with ragged axes, row variables and dtype variables, on random programs."""
+"""Soundness of inference with ragged axes, row variables and dtype variables."""
 
 from random import Random
 from typing import Any
@@ -130,3 +130,13 @@ def check(random: Random) -> tuple[int, int]:
 @given(st.integers(0, 10**9))
 def test_inferred_axes_reject_only_runs_that_fail(seed: int) -> None:
     check(Random(seed))
+
+
+def test_concatenated_rows_have_lengths_of_their_own() -> None:
+    x = 'x: R.Tensor(("n", "*:a"), "float32"), y: R.Tensor(("m", "*:b"), "float32")'
+    text = (
+        f"@R.function\ndef main({x}):\n    z = R.sum(y, axis=1)\n    v = R.concat((x, y), axis=1)\n"
+    )
+    inferred = structir.infer(structir.parse(f"{text}    return (z, v)\n"))
+    result = 'R.Tuple(R.Tensor((n,), dtype="float32"), R.Tensor((n, "*"), dtype="float32"))'
+    assert str(inferred["main"].ret_struct_info) == result
