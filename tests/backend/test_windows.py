@@ -265,6 +265,9 @@ DEPTHWISE = [
         "R.nn.conv2d(R.permute_dims(x, (0, 1, 3, 2)), w, padding=1, strides=2, groups=6)",
         (6, 1, 3, 3),
     ),
+    ("R.nn.max_pool2d(R.log(x), pool_size=3, strides=2, padding=1)", ()),  # of NaN, too
+    ("R.nn.max_pool2d(x, pool_size=(2, 5), strides=(1, 3), padding=(1, 2))", ()),
+    ("-R.nn.avg_pool2d(x, pool_size=3, strides=1, padding=1)", ()),
 ]
 
 
@@ -273,8 +276,9 @@ def test_sums_over_windows_of_each_width(call, weight):
     sizes = [(1, 5, 3), (2, 9, 7), (1, 8, 12), (1, 16, 21), (2, 7, 37)]
     if "max_pool" not in call:
         sizes.append((0, 9, 9))
-    shapes = [[(n, 6, h, w), weight] for n, h, w in sizes]
-    executable = check(call, {"x": '("n", 6, "height", "width")', "w": str(weight)}, shapes)
+    shapes = [[(n, 6, h, w), *([weight] if weight else [])] for n, h, w in sizes]
+    params = {"x": '("n", 6, "height", "width")'} | ({"w": str(weight)} if weight else {})
+    executable = check(call, params, shapes)
     assert not has_own_products("float32") or "sum_windows" in executable.source()
 
 

@@ -120,7 +120,7 @@ def copy_panels(
     panels: Number, source: Number, terms: Number, columns: Number, width: Number, row: Number
 ) -> Number:
     """The next full panels, line by line; how many columns they are."""
-    # Each line begins on another page than the one before, where no processor looks ahead by itself.
+    # Each line begins on another page than the one before, where no CPU prefetches by itself.
     count = min(max(WIDEST_PANEL // (width * terms), 1), MOST_PANELS, columns // width)
     for t in range(terms):
         for p in range(count):

@@ -1,14 +1,15 @@
-"""Sums of products over windows of one plane, as in depthwise convolutions: vectors of results in
+"""Sums over windows of one plane, as in depthwise convolutions, and pools: vectors of results in
 registers, and operands that are read where they lie.
 
 A block has some rows of results, one vector across. Each line of the image that the block reads is
 loaded once for all of its rows. Lanes that are outside of the image are masked, and lines outside
-are read from zeros. The columns of a step apart are separated in registers. None of this depends on
-how LLVM vectorizes loops, nor on the sizes of the image.
+are read from a constant. The columns of a step apart are separated in registers. None of this
+depends on how LLVM vectorizes loops, nor on the sizes of the image.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,9 +29,13 @@ FARTHEST = 512  # elements of zeros that stand for a line outside
 MOST_TAPS = 64  # of a window: all are written out
 
 
+COMBINATIONS = ("product", "add", "max", "min")  # a product is added to the sum of others
+
+
 @attrs.frozen
 class WindowForm:
-    """The part of a window sum that its code depends on: sizes, steps, and the block of results."""
+    """The part of a window sum that its code depends on: sizes, steps, the block of results, and
+    the number of the combination."""
 
     height: int
     width: int
@@ -40,6 +45,12 @@ class WindowForm:
     column_dilation: int
     lanes: int
     rows: int
+    combination: int = 0
+
+    @property
+    def absent(self) -> float:
+        """What stands for elements outside of the image."""
+        return {"max": -math.inf, "min": math.inf}.get(COMBINATIONS[self.combination], 0.0)
 
     @property
     def reach(self) -> int:
@@ -85,7 +96,7 @@ class WindowSum:
         """Writes the function: vectors of columns outside, blocks of rows inside."""
         builder, form = self.builder, self.form
         rows, columns, _, width, _, left = self.function.args[3:9]
-        self.zeros = self._zeros()
+        self.absent = self._absent_line()
         self.room = builder.alloca(self.vector)
         self.weights = self._weights()
         with self._counted(columns, form.lanes) as column:
@@ -125,6 +136,8 @@ class WindowSum:
             self._write_block(row, column, self.form.rows)
 
     def _weights(self) -> list[list[Any]]:
+        if self.form.combination:
+            return []
         weights, (row, column) = self.function.args[2], self.function.args[11:13]
         return [
             [self._weight(weights, row, column, k, j) for j in range(self.form.width)]
@@ -175,21 +188,32 @@ class WindowSum:
         builder, form = self.builder, self.form
         first = builder.sub(builder.mul(row, _word(form.row_step)), self.function.args[7])
         totals: list[Any] = [None] * rows
-        kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        fma = declared(self.module, kind, f"llvm.fma.v{form.lanes}f32")
         for offset in form.row_offsets(rows):
             line = self._line(builder.add(first, _word(offset)))
             pieces = {at: self._load(line, at) for at in self._pieces()}
             for tap in range(form.width):
                 value = self._lanes(pieces, tap)
                 for t, k in form.uses(offset, rows):
-                    weight, total = self.weights[k][tap], totals[t]
-                    if total is None:
-                        totals[t] = builder.fmul(value, weight)
-                    else:
-                        totals[t] = builder.call(fma, [value, weight, total])
+                    totals[t] = self._combined(totals[t], value, k, tap)
         for t, total in enumerate(totals):
             self._store(builder.add(row, _word(t)), column, total)
+
+    def _combined(self, total: Any, value: Any, row: int, column: int) -> Any:
+        """A total with one more element of its window."""
+        builder, lanes = self.builder, self.form.lanes
+        combination = COMBINATIONS[self.form.combination]
+        if combination == "product":
+            weight = self.weights[row][column]
+            if total is None:
+                return builder.fmul(value, weight)
+            kind = ir.FunctionType(self.vector, [self.vector] * 3)
+            fma = declared(self.module, kind, f"llvm.fma.v{lanes}f32")
+            return builder.call(fma, [value, weight, total])
+        if total is None or combination == "add":
+            return value if total is None else builder.fadd(total, value)
+        kind = ir.FunctionType(self.vector, [self.vector] * 2)
+        extreme = declared(self.module, kind, f"llvm.{combination}imum.v{lanes}f32")
+        return builder.call(extreme, [total, value], fastmath=("nsz",))
 
     def _line(self, line: Any) -> Any:
         """The address of the first column in a line of the image, or in zeros outside of it."""
@@ -197,7 +221,7 @@ class WindowSum:
         image, height, step = [self.function.args[k] for k in (1, 5, 9)]
         index = builder.add(builder.mul(line, step), self.start)
         inside = builder.icmp_unsigned("<", line, height)
-        return builder.select(inside, builder.gep(image, [index]), self.zeros)
+        return builder.select(inside, builder.gep(image, [index]), self.absent)
 
     def _load(self, line: Any, offset: int) -> Any:
         builder, lanes = self.builder, self.form.lanes
@@ -208,13 +232,17 @@ class WindowSum:
         if has_wide_vectors():
             kind = ir.FunctionType(self.vector, [pointer, INDEX, mask.type, self.vector])
             load = declared(self.module, kind, f"llvm.masked.load.v{lanes}f32.p0")
-            zeros = ir.Constant(self.vector, [0.0] * lanes)
-            return builder.call(load, [place, ir.Constant(INDEX, 4), mask, zeros])
+            absent = ir.Constant(self.vector, [self.form.absent] * lanes)
+            return builder.call(load, [place, ir.Constant(INDEX, 4), mask, absent])
         byte = ir.IntType(8).as_pointer()
         suffix = ".256" if lanes == 8 else ""
         kind = ir.FunctionType(self.vector, [byte, mask.type])
         load = declared(self.module, kind, f"llvm.x86.avx.maskload.ps{suffix}")
-        return builder.call(load, [builder.bitcast(place, byte), mask])
+        value = builder.call(load, [builder.bitcast(place, byte), mask])
+        if not self.form.absent:
+            return value
+        inside = builder.icmp_signed("<", mask, ir.Constant(mask.type, [0] * lanes))
+        return builder.select(inside, value, ir.Constant(self.vector, [self.form.absent] * lanes))
 
     def _lanes(self, pieces: dict[int, Any], tap: int) -> Any:
         """The elements that a tap reads: every so many lanes of the vectors from its first on."""
@@ -290,14 +318,15 @@ class WindowSum:
                         value = builder.extract_element(total, ir.Constant(INDEX, lane))
                         builder.store(value, builder.gep(start, [_word(lane)]), align=4)
 
-    def _zeros(self) -> Any:
-        """The address of zeros that stand for a line outside of the image."""
-        name = "zero_line"
+    def _absent_line(self) -> Any:
+        """The address of elements that stand for a line outside of the image."""
+        name = f"absent_line_{self.form.combination}"
         line = self.module.globals.get(name)
         if line is None:
             kind = ir.ArrayType(FLOAT, FARTHEST)
             line = ir.GlobalVariable(self.module, kind, name)
-            line.initializer = ir.Constant(kind, None)
+            absent = self.form.absent
+            line.initializer = ir.Constant(kind, [absent] * FARTHEST if absent else None)
             line.global_constant, line.linkage = True, "internal"
         return self.builder.bitcast(line, FLOAT.as_pointer())
 
@@ -370,9 +399,11 @@ def sum_windows(
     column_dilation: Any,
     lanes: Any,
     block: Any,
+    combination: Any,
 ) -> Any:
-    """Writes the sums over all windows of a plane; the last eight arguments are literals."""
+    """Writes the sums over all windows of a plane; the last nine arguments are literals."""
     literals = [height, width, row_step, column_step, row_dilation, column_dilation, lanes, block]
+    literals.append(combination)
     form = WindowForm(*[each.literal_value for each in literals])
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Stages that are sums over windows of planes, as in depthwise convolutions: recognized by their
-index maps, and computed by a function of the library, one call for each plane.
+"""Stages that are sums over windows of planes, as in depthwise convolutions, and pools: recognized
+by their index maps, and computed by a function of the library, one call for each plane.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import attrs
 
 from structir.backend.cpu.panels import lanes_of
 from structir.backend.cpu.products import has_products_of_floats
-from structir.backend.cpu.window_sums import LEAST_LANES, WindowForm, block_rows
+from structir.backend.cpu.window_sums import COMBINATIONS, LEAST_LANES, WindowForm, block_rows
 from structir.backend.loops.access import address_of, split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import factors_of
@@ -22,6 +22,7 @@ from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer,
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
+POOLS = {"sum": "add", "max": "max", "min": "min"}  # the combinations of pools, by monoids
 FEW_SUMS = 4  # of one image: the rows that a tile of a product needs
 
 
@@ -40,10 +41,13 @@ class PlaneAxis:
 
 @attrs.frozen
 class SumOfWindows:
-    """out[..., r, c] = sum over i, j of image[..., r * s + i * d - p, ...] * weights[..., i, j]."""
+    """out[..., r, c] = sum over i, j of image[..., r * s + i * d - p, ...] * weights[..., i, j].
+
+    Without weights it is a pool: the sum, the maximum or the minimum.
+    """
 
     image: Load
-    weights: Load
+    weights: Load | None
     row: PlaneAxis
     column: PlaneAxis
     outer: tuple[Sym, ...]
@@ -64,17 +68,26 @@ def _sum_of_windows(stage: Stage) -> SumOfWindows | None:
         return None
     if len(stage.reduce) != 2 or any(isinstance(entry, Expression) for entry in stage.write):
         return None
-    factors = factors_of(stage)
-    for weights, image in () if factors is None else (factors, factors[::-1]):
+    for weights, image in _operands(stage):
         axes = _plane_axes(image, stage)
         if axes is None or not _guards_agree(image, axes, stage):
             continue
         row, column = axes
         plane = (row.axis, column.axis)
         outer = tuple([axis for axis in stage.parallel if axis not in plane])
-        if _are_weights(weights, axes, stage) and _is_written_in_rows(stage, column):
+        weighted = weights is None or _are_weights(weights, axes, stage)
+        if weighted and _is_written_in_rows(stage, column):
             return SumOfWindows(image, weights, row, column, outer)
     return None
+
+
+def _operands(stage: Stage) -> list[tuple[Load | None, Load]]:
+    """The weights and the image, in the orders that they may have; or the image of a pool."""
+    body = stage.body
+    if isinstance(body, Load) and stage.monoid in POOLS and body.dtype == "float32":
+        return [(None, body)]
+    factors = factors_of(stage)
+    return [] if factors is None else [factors, factors[::-1]]
 
 
 def is_faster_than_product(stage: Stage) -> bool:
@@ -183,19 +196,31 @@ def window_sum_lines(stage: Stage, writer: Writer) -> list[str]:
     row, column, image, weights = windows.row, windows.column, windows.image, windows.weights
     scopes = [LoopScope(frozenset(windows.outer))]
     out = address_of(*writer.located(stage.out, stage.write), stage.axes)
-    taps = address_of(weights.buffer, weights.entries, stage.axes)
+    steps = [image.buffer.strides[row.entry], out.coefficient(row.axis)]
     starts = [
         _start(stage.out, stage.write, (row.axis, column.axis), writer, scopes),
         _start(image.buffer, _plane_start(windows), (), writer, scopes),
-        _start(weights.buffer, weights.entries, (row.tap, column.tap), writer, scopes),
     ]
+    if weights is None:
+        starts.append(starts[-1])
+        steps += [0, 0]
+    else:
+        taps = address_of(weights.buffer, weights.entries, stage.axes)
+        starts.append(
+            _start(weights.buffer, weights.entries, (row.tap, column.tap), writer, scopes)
+        )
+        steps += [taps.coefficient(row.tap), taps.coefficient(column.tap)]
     rows, columns = stage.extents[row.axis], stage.extents[column.axis]
     shape = image.buffer.shape
     sizes = [rows, columns, shape[row.entry], shape[column.entry], row.before, column.before]
-    steps = [image.buffer.strides[row.entry], out.coefficient(row.axis)]
-    steps += [taps.coefficient(row.tap), taps.coefficient(column.tap)]
-    form = attrs.astuple(window_form(row, column, rows, columns))
-    args = [*starts, *[writer.size(size) for size in (*sizes, *steps)], *map(str, form)]
+    combination = "product" if weights is not None else POOLS[stage.monoid or ""]
+    form = window_form(row, column, rows, columns)
+    form = attrs.evolve(form, combination=COMBINATIONS.index(combination))
+    args = [
+        *starts,
+        *[writer.size(size) for size in (*sizes, *steps)],
+        *map(str, attrs.astuple(form)),
+    ]
     return [*scopes[0].lines, f"sum_windows({', '.join(args)})"]
 
 

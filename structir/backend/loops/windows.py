@@ -478,9 +478,7 @@ def _as_mean(stage: Stage) -> list[Stage] | None:
     for axis in stage.reduce:  # a window that is its axis' only one always lies inside
         count = count if axis in in_windows else count * stage.extents[axis]
     added = Buffer(stage.out.shape, dtype)
-    made = _as_map(attrs.evolve(stage, out=added, monoid="sum"))
-    if made is None:
-        return None
+    made = _plain(attrs.evolve(stage, out=added, monoid="sum"))
     extents = {a: stage.extents[a] for a in stage.parallel}
     terms = cast(position(count, "int64"), dtype)
     body = apply("div", (load(added, stage.write), terms), dtype)
