@@ -75,7 +75,7 @@ class RowLoop:
     def routine(self) -> Routine:
         """Returns the loop; raises NoKernelError if a kernel of a row has another form."""
         kernels = scheduled(self.call.program).kernels
-        if any([k.sites or k.function or k.singles for k in kernels]):
+        if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)
         total = self.size(self.total)
@@ -98,7 +98,6 @@ class RowLoop:
             tuple(ordered),
             tuple(self.scratch),
             tuple(self.sizes),
-            (),
             tuple([*[self.names[b] for b in ordered], *self.sizes.values()]),
             range=self.call.starts.shape[0],
             parted=True,

@@ -40,7 +40,8 @@ from structir.passes.base import PassContext
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import same
-from structir.passes.manager.samples import InputSample, outcome, samples_of
+from structir.passes.manager.input_sample import InputSample, outcome
+from structir.passes.manager.samples import samples_of
 from structir.passes.manager.verifying import VerifyIR, answers
 from structir.printer.parser.parser import parse
 from structir.ragged.module import is_ragged

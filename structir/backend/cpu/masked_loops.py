@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.ir.values import MDValue
 
 from structir.backend.cpu.features import cpu_features
 
 LANES = 16  # of a vector of 32-bit elements; LLVM computes remainders with half of them first
+WHOLE_VECTORS = "whole_vectors"  # of loops `for i in whole_vectors(n)`, as `range` up to a vector
 
 
 def gains_from_masks(iterations: int) -> bool:
@@ -30,44 +30,23 @@ def gains_from_masks(iterations: int) -> bool:
     return is_short and remainder != LANES // 2 and "avx512vl" in cpu_features()
 
 
-WHOLE_VECTORS = "whole_vectors"  # of loops `for i in whole_vectors(n)`, as `range` up to a vector
+def with_masks(module: ir.Module) -> Any:
+    """Returns the property of a loop to be vectorized with masks instead of a remainder."""
+    return module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
 
 
-class AccessGroup(MDValue):  # type: ignore[misc]
-    """A metadata node that stands for the accesses of one loop: it is equal to no other node."""
-
-    __hash__ = object.__hash__
-
-    def descr(self, buf: list[str]) -> None:
-        """Writes the node."""
-        buf += ("distinct !{}", "\n")
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+def rolled(module: ir.Module) -> Any:
+    """Returns the property of a loop not to be unrolled before it is vectorized."""
+    return module.add_metadata(["llvm.loop.unroll.disable"])
 
 
-def declare_independent(module: ir.Module, latch: Any, blocks: Sequence[Any]) -> None:
-    """Declares that the iterations of a loop in these blocks access different memory."""
-    group = AccessGroup(module, (), str(len(module.metadata)))
-    for block in blocks:
-        for instruction in block.instructions:
-            is_access = isinstance(instruction, ir.LoadInstr | ir.StoreInstr)
-            if is_access and isinstance(instruction.operands[-1], ir.GEPInstr):
-                instruction.set_metadata("llvm.access.group", group)
-    accesses = module.add_metadata(["llvm.loop.parallel_accesses", group])
-    unique = ir.IntType(64)(len(module.metadata))
-    node = module.add_metadata([unique, accesses])
-    node.operands = (node, accesses)
-    latch.set_metadata("llvm.loop", node)
-
-
-def vectorize_with_masks(module: ir.Module, latch: Any) -> None:
-    """Asks LLVM to vectorize the loop of a branch with masks instead of a remainder.
+def set_properties(module: ir.Module, latch: Any, properties: Sequence[Any]) -> None:
+    """Gives a loop its properties, on the branch that repeats it.
 
     LLVM identifies a loop by a metadata node whose first operand is the node itself.
     """
-    masks = module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
-    unique = ir.IntType(64)(len(module.metadata))
-    node = module.add_metadata([unique, masks])
-    node.operands = (node, masks)
-    latch.set_metadata("llvm.loop", node)
+    if properties:
+        unique = ir.IntType(64)(len(module.metadata))
+        node = module.add_metadata([unique, *properties])
+        node.operands = (node, *properties)
+        latch.set_metadata("llvm.loop", node)
