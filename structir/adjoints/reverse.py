@@ -21,6 +21,7 @@ from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, variables_in
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.ir.axes import RowVar
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
     Binding,
@@ -160,7 +161,7 @@ class ReverseMode:
         callee = self.aliases.get(call.args[0], call.args[0])
         cell = self.functions.function(callee.name) if type(callee) is GlobalVar else None
         if cell is None:
-            raise _not_differentiable(call, "the called function is not known at compile time")
+            raise _not_differentiable(call, UNKNOWN_FUNCTION)
         rule = call.op.definition.hooks["loop_gradient"]
         result_cotangent = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
@@ -288,7 +289,8 @@ def _at_path(cotangent: Sum, path: Path) -> Any:
 
 
 def _as_same_dim(symbol: Any) -> Any:
-    return symbol if hasattr(symbol, "struct_info") else as_dim(symbol)
+    is_size = not (hasattr(symbol, "struct_info") or isinstance(symbol, RowVar))
+    return as_dim(symbol) if is_size else symbol
 
 
 def _pure_bindings(seq: SeqExpr) -> list[Binding]:
@@ -315,6 +317,12 @@ def _reason_without_pullback(callee: Expr, has_cotangent: bool) -> str:
     if isinstance(callee, Var):
         return "the called function is not known at compile time"
     return "it is an external function without a gradient rule"
+
+
+UNKNOWN_FUNCTION = (
+    "the called function is not known at compile time, or captures values; help: pass these as "
+    "operands: `R.vmap(f, in_axes=(0, None))(x, w)`"
+)
 
 
 def _not_differentiable(call: Call, reason: str) -> DiagnosticError:

@@ -2,13 +2,15 @@
 
 Between two units, only the layouts of the values that later units read matter. The search keeps
 the cheapest choices for each combination of them. Equal layers, found as repetitions in the
-sequence of units, share their transitions: a layer is searched once for each layout of the values
-at its start.
+sequence of units, share one search: after some layers, the combinations and the differences of
+their costs are those of the layer before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import bisect
+import heapq
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,7 +23,9 @@ from structir.distributed.unit_costs import CostTable
 from structir.distributed.unit_cuts import UnitCut, is_partial
 from structir.distributed.work_units import Key, WorkUnit
 
-BEAM = 24  # combinations of layouts that are kept after each unit
+DIGITS = 15  # decimals of seconds to which states of equal layers are compared
+BEAM = 256  # combinations of layouts that are kept after each unit
+GROUP = 8  # of them, those with the same layout of the largest live value
 LayoutState = tuple[Layout, ...]  # of the live values, in order of their definition
 
 
@@ -31,6 +35,7 @@ class _Choice(NamedTuple):
     cost: float
     last: Any  # the last cut, or the last segment as a choice; None at the start
     before: Any
+    start: LayoutState  # at the start of the list
 
     def cuts(self) -> tuple[UnitCut, ...]:
         """Returns the cuts in order."""
@@ -45,7 +50,7 @@ class _Choice(NamedTuple):
         return tuple(cuts[::-1])
 
 
-_START = _Choice(0.0, None, None)
+_Frontier = dict[LayoutState, _Choice]
 
 
 class _Candidate(NamedTuple):
@@ -55,6 +60,28 @@ class _Candidate(NamedTuple):
     cost: float
     moved: tuple[tuple[int, Layout], ...]  # inputs by position, and their layouts afterwards
     outputs: tuple[Layout, ...]
+
+
+@attrs.define
+class _Beam:
+    """The states that are kept, the cheapest first; few for each layout of the largest value, so
+    that cheap differences of small values do not replace other layouts of it."""
+
+    largest: int | None  # its position in a state
+    states: _Frontier = attrs.Factory(dict)
+    counts: dict[Layout, int] = attrs.Factory(dict)
+
+    def add(self, state: LayoutState, choice: _Choice) -> None:
+        """Adds a state, unless it has been reached or its group is full."""
+        if state in self.states:
+            return
+        group = () if self.largest is None else state[self.largest]
+        self.counts[group] = self.counts.get(group, 0) + 1
+        if self.counts[group] <= GROUP:
+            self.states[state] = choice
+
+
+_Option = tuple[LayoutState, _Choice, Sequence[_Candidate]]  # a state and its extensions
 
 
 class UnitTime(NamedTuple):
@@ -85,8 +112,9 @@ class LayoutSearch:
     results: frozenset[Key]
     price: float = 0.0
     pinned: Mapping[int, tuple[UnitCut, ...]] = attrs.Factory(dict)  # permitted cuts by unit
-    prune: bool = True
-    _transitions: dict[Hashable, dict[LayoutState, _Choice]] = attrs.field(factory=dict, init=False)
+    _times: dict[Hashable, UnitTime] = attrs.Factory(dict)  # shared by the searches on a table
+    _transitions: dict[Hashable, _Frontier] = attrs.field(factory=dict, init=False)
+    _whole_times: dict[Key, float] = attrs.field(factory=dict, init=False)
     _steps: dict[Hashable, list[_Candidate]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -123,28 +151,47 @@ class LayoutSearch:
         state that costs more than another one and these is never better."""
         seconds = 0.0
         for key in live:
-            received = self.table.value_bytes(key)
-            uses = sum(user > index for user in self.users[key])
-            seconds += uses * self.model.transfer_time(received, self.table.mesh.size)
+            users = self.users[key]
+            seconds += (len(users) - bisect.bisect_right(users, index)) * self._whole_time(key)
         return seconds
+
+    def _whole_time(self, key: Key) -> float:
+        """Returns the seconds in which a worker receives the whole of a value."""
+        if key not in self._whole_times:
+            received, mesh = self.table.value_bytes(key), self.table.mesh
+            self._whole_times[key] = self.model.transfer_time(received, mesh.size)
+        return self._whole_times[key]
 
     def solve(self) -> tuple[UnitCut, ...]:
         """Returns the cheapest cuts."""
         live: tuple[Key, ...] = ()
-        states: dict[LayoutState, _Choice] = {(): _START}
+        frontier: _Frontier = {(): _Choice(0.0, None, None, ())}
         for first, last in segments(self.table.signatures):
-            after = live
+            frontier, live = self._segment(first, last, live, frontier)
+        return min(frontier.values(), key=lambda choice: choice.cost).cuts()
+
+    def _segment(
+        self, first: int, last: int, live: tuple[Key, ...], frontier: _Frontier
+    ) -> tuple[_Frontier, tuple[Key, ...]]:
+        """Returns the states after a segment, and the values that are live there. Equal segments
+        after equal states, but for the time of all, share one search."""
+        after = live
+        for index in range(first, last):
+            after = self.live_after(index, after)
+        least = min(choice.cost for choice in frontier.values())
+        costs = {state: round(choice.cost - least, DIGITS) for state, choice in frontier.items()}
+        memo = (self._segment_key(first, last, live, after), frozenset(costs.items()))
+        if memo not in self._transitions:
+            states = {state: _Choice(cost, None, None, state) for state, cost in costs.items()}
             for index in range(first, last):
-                after = self.live_after(index, after)
-            key = self._segment_key(first, last, live, after)
-            reached: dict[LayoutState, _Choice] = {}
-            for state, choice in states.items():
-                for end, part in self._segment(key, first, last, live, state).items():
-                    cost = choice.cost + part.cost
-                    if end not in reached or cost < reached[end].cost:
-                        reached[end] = _Choice(cost, part, choice)
-            states, live = _cheapest(reached, self._slack(last - 1, after)), after
-        return min(states.values(), key=lambda choice: choice.cost).cuts()
+                states = self._advance(index, live, states)
+                live = self.live_after(index, live)
+            self._transitions[memo] = states
+        extended = {}
+        for end, part in self._transitions[memo].items():
+            before = frontier[part.start]
+            extended[end] = _Choice(least + part.cost, part, before, before.start)
+        return extended, after
 
     def _segment_key(
         self, first: int, last: int, live: Sequence[Key], after: Sequence[Key]
@@ -170,76 +217,81 @@ class LayoutSearch:
             tokens.append((self.table.signatures[index], inputs, stages, pinned, results))
         return tuple(tokens), tuple([position[key] for key in after])
 
-    def _segment(
-        self, key: Hashable, first: int, last: int, live: tuple[Key, ...], state: LayoutState
-    ) -> dict[LayoutState, _Choice]:
-        """Returns the states at the end of a segment, with the cheapest choices for each."""
-        memo = (key, state)
-        if memo not in self._transitions:
-            states = {state: _START}
-            for index in range(first, last):
-                states = self._advance(index, live, states)
-                live = self.live_after(index, live)
-                states = _cheapest(states, self._slack(index, live))
-            self._transitions[memo] = states
-        return self._transitions[memo]
-
-    def _advance(
-        self, index: int, live: Sequence[Key], states: Mapping[LayoutState, _Choice]
-    ) -> dict[LayoutState, _Choice]:
-        """Returns the states after a unit."""
+    def _advance(self, index: int, live: Sequence[Key], states: _Frontier) -> _Frontier:
+        """Returns the states after a unit that may lead to the cheapest choices, at most BEAM."""
         unit = self.units[index]
         place = {key: number for number, key in enumerate(live)}
         after = self.live_after(index, live)
         kept = [place[key] for key in after if key in place]
         outputs = [self.producer[key][1] for key in after if key not in place]
         reads = [(which, place[key]) for which, key in enumerate(unit.inputs) if key in place]
-        reached: dict[LayoutState, _Choice] = {}
-        for state, choice in states.items():
-            layouts = tuple([(which, state[position]) for which, position in reads])
-            for candidate in self.candidates(index, layouts):
-                end = tuple([state[position] for position in kept])
-                if candidate.moved:
-                    moves = {place[unit.inputs[which]]: new for which, new in candidate.moved}
-                    end = tuple([moves.get(position, state[position]) for position in kept])
-                end += tuple([candidate.outputs[k] for k in outputs])
-                total = choice.cost + candidate.cost
-                if end not in reached or total < reached[end].cost:
-                    reached[end] = _Choice(total, candidate.cut, choice)
-        return reached
+        options = [
+            (
+                state,
+                choice,
+                self.candidates(index, tuple([(which, state[place]) for which, place in reads])),
+            )
+            for state, choice in states.items()
+        ]
+
+        def extended(state: LayoutState, candidate: _Candidate) -> LayoutState:
+            moves = {place[unit.inputs[which]]: new for which, new in candidate.moved}
+            own = [candidate.outputs[k] for k in outputs]
+            return (*[moves.get(position, state[position]) for position in kept], *own)
+
+        sizes = [self.table.value_bytes(key) for key in after]
+        largest = max(range(len(after)), key=sizes.__getitem__, default=None)
+        beam = _Beam(largest)
+        for total, (state, choice, _), candidate in _by_cost(options, self._slack(index, after)):
+            beam.add(
+                extended(state, candidate), _Choice(total, candidate.cut, choice, choice.start)
+            )
+            if len(beam.states) == BEAM:
+                break
+        return beam.states
 
     def candidates(self, index: int, layouts: tuple[tuple[int, Layout], ...]) -> list[_Candidate]:
         """Returns the cuts of a unit to consider for these layouts of its inputs: the cheapest for
-        each combination of layouts after it."""
+        each combination of layouts after it, in order of their cost."""
         memo = (self._contexts[index], layouts)
         if memo not in self._steps:
             pinned = self.pinned.get(index)
             cuts = pinned or self.table.cuts(index)
             times = [(cut, self.time(index, cut, layouts)) for cut in cuts]
-            if self.prune and pinned is None and not self.table.options_of(index).loops:
-                times = self._following(index, times, layouts)
             cheapest: dict[Hashable, _Candidate] = {}
             for cut, time in times:
                 candidate = self._candidate(index, cut, layouts, time)
                 after = (candidate.moved, candidate.outputs)
                 if after not in cheapest or candidate.cost < cheapest[after].cost:
                     cheapest[after] = candidate
-            self._steps[memo] = list(cheapest.values())
+            self._steps[memo] = sorted(cheapest.values(), key=lambda option: option.cost)
         return self._steps[memo]
 
     @cached_property
     def _contexts(self) -> list[Hashable]:
         """For each unit, all that its candidates depend on beside the layouts of its inputs."""
         numbers: dict[Hashable, int] = {}
-        contexts: list[Hashable] = []
-        for unit in self.units:
-            same = [
-                self._same_stage(unit.index, which) if key in self.producer else key in self.weights
-                for which, key in enumerate(unit.inputs)
-            ]
-            context = (self.table.signatures[unit.index], tuple(same), self.pinned.get(unit.index))
-            contexts.append(numbers.setdefault(context, len(numbers)))
-        return contexts
+        contexts = [(origin, self.pinned.get(k)) for k, origin in enumerate(self._origins)]
+        return [numbers.setdefault(context, len(numbers)) for context in contexts]
+
+    @cached_property
+    def _origins(self) -> list[Hashable]:
+        """For each unit, its signature, and for each input whether it is computed in another
+        stage, computed, a weight or an argument."""
+        return [
+            (
+                self.table.signatures[unit.index],
+                tuple(
+                    [
+                        ("computed", self._same_stage(unit.index, which))
+                        if key in self.producer
+                        else ("input", key in self.weights)
+                        for which, key in enumerate(unit.inputs)
+                    ]
+                ),
+            )
+            for unit in self.units
+        ]
 
     def _candidate(
         self,
@@ -269,36 +321,19 @@ class LayoutSearch:
         }
         return {w: after[w] for w, layout in layouts if w in after and after[w] != layout}
 
-    def _following(
-        self,
-        index: int,
-        times: list[tuple[UnitCut, UnitTime]],
-        layouts: tuple[tuple[int, Layout], ...],
-    ) -> list[tuple[UnitCut, UnitTime]]:
-        """Returns the cuts of a unit without a reduction that use a largest input in place, or all
-        cuts if there is none."""
-        if not layouts:
-            return times
-        sizes = {which: self.table.input_size(index, which) for which, _ in layouts}
-        largest = [pair for pair in layouts if sizes[pair[0]] == max(sizes.values())]
-        following = [
-            (cut, time)
-            for cut, time in times
-            if any(
-                not self.table.transfer(
-                    index, cut, which, layout, self._same_stage(index, which)
-                ).total
-                for which, layout in largest
-            )
-        ]
-        return following or times
-
     def _same_stage(self, index: int, which: int) -> bool:
         producer, _ = self.producer[self.units[index].inputs[which]]
         return self.stages[producer] == self.stages[index]
 
     def time(self, index: int, cut: UnitCut, layouts: tuple[tuple[int, Layout], ...]) -> UnitTime:
         """Returns the time of a unit under a cut, for these layouts of its computed inputs."""
+        key = (self._origins[index], cut, layouts)
+        time = self._times.get(key)
+        if time is None:
+            time = self._times[key] = self._time(index, cut, layouts)
+        return time
+
+    def _time(self, index: int, cut: UnitCut, layouts: tuple[tuple[int, Layout], ...]) -> UnitTime:
         cost, model = self.table.cost(index, cut), self.model
         seconds, received, weights = 0.0, 0, 0
         for which, layout in layouts:
@@ -335,10 +370,19 @@ class LayoutSearch:
         return times
 
 
-def _cheapest(states: dict[LayoutState, _Choice], slack: float) -> dict[LayoutState, _Choice]:
-    """Returns the states that may lead to the cheapest choices, at most BEAM of them."""
-    limit = min(choice.cost for choice in states.values()) + slack
-    kept = {state: choice for state, choice in states.items() if choice.cost <= limit}
-    if len(kept) <= BEAM:
-        return kept
-    return dict(sorted(kept.items(), key=lambda item: item[1].cost)[:BEAM])
+def _by_cost(
+    options: Sequence[_Option], slack: float
+) -> Iterator[tuple[float, _Option, _Candidate]]:
+    """Yields the extensions of states by candidates, the cheapest first, within a slack."""
+    heap = [(choice.cost + own[0].cost, n, 0) for n, (_, choice, own) in enumerate(options) if own]
+    heapq.heapify(heap)
+    limit = heap[0][0] + slack if heap else 0.0
+    while heap and heap[0][0] <= limit:
+        total, number, position = heap[0]
+        _, choice, own = options[number]
+        yield total, options[number], own[position]
+        if position + 1 < len(own):
+            following = choice.cost + own[position + 1].cost
+            heapq.heapreplace(heap, (following, number, position + 1))
+        else:
+            heapq.heappop(heap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -9,7 +10,10 @@ from typing import Any
 
 import attrs
 
+from structir.backend.cache import CacheEntry, digest, store
 from structir.backend.compile import compile as compile_module
+from structir.backend.cpu.identity import machine_identity
+from structir.distributed.cluster_model import ClusterModel
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Sym
@@ -49,12 +53,16 @@ class MeasuredCost:
         seconds = sum([s.seconds for s in self.samples])
         return sum([s.operations for s in self.samples]) / seconds if seconds else 0.0
 
+    def model(self, base: ClusterModel | None = None) -> ClusterModel:
+        """Returns a cluster model whose workers compute as fast as was measured."""
+        return attrs.evolve(base or ClusterModel(), flops=self.flops_per_second)
+
     def seconds(self, sizes: Mapping[str, int]) -> float:
         """Returns the fitted time at sizes."""
         return float(self.cost.total(sizes))
 
 
-_measured: dict[Any, MeasuredCost] = {}
+_measured: dict[str, MeasuredCost] = {}
 
 
 def measure_cost(
@@ -69,17 +77,41 @@ def measure_cost(
 
     The axes of its index space are the symbolic dims of its parameters. Each sample gives all of
     them; as many samples as axes plus two determine all rates. `clock` returns the seconds of a
-    call, by default the fastest of some. Results are cached by program, sizes and threads. Raises
+    call, by default the fastest of some. Results are cached by processor, program, sizes and
+    threads, also on disk, as compiled programs are. Raises
     StructIRError for samples that lack a dim.
     """
     module = program if isinstance(program, IRModule) else IRModule({name: program})
-    key = (module.script(), name, tuple([tuple(sorted(s.items())) for s in sizes]), num_threads)
-    if clock is not None or key not in _measured:
-        measured = _measure(module, sizes, name, num_threads, clock or fastest)
-        if clock is not None:
-            return measured
+    if clock is not None:
+        return _measure(module, sizes, name, num_threads, clock)
+    samples = json.dumps([sorted(each.items()) for each in sizes])
+    key = digest("cost", machine_identity(), module.script(), name, samples, str(num_threads))
+    if key not in _measured:
+        cache = store()
+        entry = None if cache is None else cache.read(key)
+        measured = None if entry is None else _restored(entry)
+        if measured is None:
+            measured = _measure(module, sizes, name, num_threads, fastest)
+            if cache is not None:
+                cache.write(key, _entry(measured))
         _measured[key] = measured
     return _measured[key]
+
+
+def _entry(measured: MeasuredCost) -> CacheEntry:
+    """Returns the entry of a measurement in the cache: its samples, from which the rates follow."""
+    (term,) = measured.cost.terms
+    samples = [[sample.sizes, sample.seconds, sample.operations] for sample in measured.samples]
+    return CacheEntry({"axes": term.axes, "samples": samples}, b"")
+
+
+def _restored(entry: CacheEntry) -> MeasuredCost | None:
+    """Returns the measurement of an entry; None if the entry is not one."""
+    try:
+        samples = tuple([TimedSample(*sample) for sample in entry.facts["samples"]])
+        return MeasuredCost(fitted(tuple(entry.facts["axes"]), samples), samples)
+    except (KeyError, TypeError):
+        return None
 
 
 def fastest(call: Callable[[], Any]) -> float:

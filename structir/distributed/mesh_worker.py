@@ -18,7 +18,7 @@ from structir.distributed.mesh_schedule import (
     UnitPart,
 )
 from structir.distributed.planning import Planner, make_planner
-from structir.distributed.reductions import COMBINE, NarrowedDependency
+from structir.distributed.reductions import COMBINE, narrowed_step
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.distributed.work_units import WorkUnit, work_units
 from structir.distributed.worker import (
@@ -91,9 +91,7 @@ class MeshWorkerState:
     ) -> RegionStep:
         if step not in narrowed:
             return step
-        program = self.planner.program
-        dependency = NarrowedDependency(step.origin.spec, program, narrowed[step])
-        return attrs.evolve(step, dependency=dependency)
+        return narrowed_step(step, narrowed[step])
 
     def run(
         self, task: LevelTask, values: Mapping[int, Value], plain: Mapping[str, Value]

@@ -12,6 +12,7 @@ import attrs
 
 from structir.analysis.variables import symbols_in
 from structir.batching.combinators import expanded
+from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.distinct_names import with_distinct_names
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
@@ -28,6 +29,7 @@ from structir.passes.lambda_lift import lambda_lift
 from structir.projections.axis_kinds import PARALLEL, axis_kinds
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
+from structir.projections.execution_cost import StepCost
 from structir.projections.program import CallOrigin, Program, info_of, leaves, program_of
 from structir.ragged.module import is_ragged
 
@@ -44,21 +46,26 @@ def plan(
     name: str = "main",
     reduce: int = 1,
     max_bytes: int | None = None,
+    model: ClusterModel | None = None,
 ) -> Plan:
     """Returns a plan that splits a function into shards, each with the input blocks it needs.
 
-    `grid` gives the number of shards along each axis of the first result. Without it, the cheapest
-    grid of `workers` shards is chosen: the cost is the bytes that the largest shard receives,
-    returns and computes. `sizes` gives the symbolic dims by name. `reduce` splits the reduction
-    that computes the result into as many partial reductions, which are combined. `max_bytes` bounds
-    the bytes that one shard receives and returns; the plan may then have more shards than workers.
-    Raises StructIRError where no such plan exists.
+    `grid` gives the number of shards along each axis of the first result. Without it, the grid of
+    `workers` shards is chosen whose slowest shard takes the least time, by `model`: the bytes that
+    it receives, returns and computes, and the execution costs of its calls. `sizes` gives the
+    symbolic dims by name. `reduce` splits the reduction that computes the result into as many
+    partial reductions, which are combined. `max_bytes` bounds the bytes that one shard receives and
+    returns; the plan may then have more shards than workers. Raises StructIRError where no such
+    plan exists.
     """
     module = program if isinstance(program, IRModule) else IRModule({name: program})
     function = prepared(module, name).functions[name]
     assert isinstance(function, Function)
     planner = make_planner(function, dict(sizes or {}), name, reduce, module)
-    return planner.cheapest(workers, max_bytes) if grid is None else planner.plan(tuple(grid))
+    model = model or ClusterModel()
+    return (
+        planner.cheapest(workers, max_bytes, model) if grid is None else planner.plan(tuple(grid))
+    )
 
 
 def prepared(module: IRModule, name: str) -> IRModule:
@@ -284,8 +291,8 @@ class Planner:
                 return axis_kinds(origin.spec, outputs[key])
         return (PARALLEL,) * len(self.first.shape)
 
-    def cheapest(self, workers: int, max_bytes: int | None) -> Plan:
-        """Returns the plan whose largest shard costs least.
+    def cheapest(self, workers: int, max_bytes: int | None, model: ClusterModel) -> Plan:
+        """Returns the plan whose slowest shard takes the least time.
 
         It has as many shards as workers, or a multiple where a shard would exceed `max_bytes`."""
         if workers < 1:
@@ -296,7 +303,7 @@ class Planner:
         count, min_bytes = workers, 0
         while True:
             grids = list(_grids(count, self.first.shape))
-            costs = {grid: self.cost(grid) for grid in grids}
+            costs = {grid: self.cost(grid, model) for grid in grids}
             min_bytes = min([c[1] for c in costs.values()], default=min_bytes)
             fits = [g for g in grids if max_bytes is None or costs[g][1] <= max_bytes]
             if fits:
@@ -311,8 +318,9 @@ class Planner:
             if not grids and max_bytes is None and count == 1:
                 return self.plan((1,) * len(self.first.shape))
 
-    def cost(self, grid: Grid) -> tuple[int, int, int]:
-        """Returns the cost and the held bytes of the largest shard, and the total bytes received.
+    def cost(self, grid: Grid, model: ClusterModel) -> tuple[float, int, int]:
+        """Returns the seconds of the slowest shard, the held bytes of the largest one, and the
+        total bytes received.
 
         Estimated from the corner cells and the middle cell of the grid."""
         cells = {
@@ -321,12 +329,22 @@ class Planner:
             tuple([g // 2 for g in grid]),
         }
         shards = [self.shard(0, grid, at) for at in cells]
-        largest_bytes = max(s.bytes_in + s.bytes_out for s in shards)
         return (
-            max(s.bytes_in + s.bytes_out + s.bytes_between for s in shards),
-            largest_bytes,
+            max(self._seconds(s, model) for s in shards),
+            max(s.bytes_in + s.bytes_out for s in shards),
             sum(s.bytes_in for s in shards),
         )
+
+    def _seconds(self, shard: Shard, model: ClusterModel) -> float:
+        """Returns the time of a shard: values that it computes count as bytes, too."""
+        moved = shard.bytes_in + shard.bytes_out + shard.bytes_between
+        operations = sum(cost.over(shard.regions) for cost in self._step_costs)
+        return moved / model.bandwidth + model.compute_time(operations)
+
+    @cached_property
+    def _step_costs(self) -> tuple[StepCost, ...]:
+        """The costs of the steps of the program, for any regions."""
+        return tuple([StepCost(self.program, step) for step in self.program.steps])
 
 
 def _grids(count: int, shape: Sequence[int]) -> Iterator[Grid]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import cached_property
 
 import attrs
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
-from structir.projections.boxes import Bounds, Region, region, whole
+from structir.projections.boxes import Bounds, Region, region
+from structir.projections.loop_nests import numbered
+from structir.projections.position_sets import PositionSet
 from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep, required_regions
-from structir.projections.regions import dependence
-from structir.projections.restriction import Range, local_spec, widths
-from structir.projections.spec import IndexSpec
+from structir.projections.regions import Dependence
+from structir.projections.restriction import Range
+from structir.projections.spec import Statement
 
 COMBINE = {  # functions of NumPy, by monoid
     "sum": "add",
@@ -29,24 +32,33 @@ COMBINE = {  # functions of NumPy, by monoid
 class NarrowedDependency:
     """The dependence of a partial reduction on its operands: some loops cover only a range."""
 
-    spec: IndexSpec
-    program: Program
+    whole: Dependence  # of the reduction
+    statement: Statement
     ranges: Mapping[Sym, Range]
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """Returns the region of each operand that a region of the result requires."""
-        block = region.bounds
-        if block is None:
-            return tuple([Region() for _ in self.spec.operands])
-        shapes = [tuple([self.program.number(d) for d in o.dims]) for o in self.spec.operands]
-        operands = [((0,) * len(shape), shape) for shape in shapes]
-        sizes = self.program.sizes
-        part = local_spec(self.spec, sizes, [block], operands, ranges=self.ranges)
-        return dependence(part, sizes).required_regions(whole(widths(block)))
+        return self._narrowed.required_regions(region, result)
+
+    @cached_property
+    def _narrowed(self) -> Dependence:
+        """The dependence of the spec, over the ranges only."""
+        numbers = numbered(self.statement)
+        ranges = {numbers[s]: PositionSet(*positions) for s, positions in self.ranges.items()}
+        return self.whole.narrowed(ranges)
 
     def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
         """Returns the region of the result that depends on a region of an operand."""
-        return dependence(self.spec, self.program.sizes).affected_regions(region, operand)
+        return self.whole.affected_regions(region, operand)
+
+
+def narrowed_step(step: RegionStep, ranges: Mapping[Sym, Range]) -> RegionStep:
+    """Returns a step whose reduction covers only ranges of its loops."""
+    (statement,) = step.origin.spec.statements
+    whole = step.dependency
+    assert isinstance(whole, Dependence)
+    narrowed = NarrowedDependency(whole, statement, ranges)
+    return attrs.evolve(step, dependency=narrowed)
 
 
 @attrs.frozen(eq=False)
@@ -66,8 +78,8 @@ class Reduction:
         self, program: Program, block: Bounds, positions: Range
     ) -> Mapping[Hashable, Region]:
         """Returns the region of every value that a partial reduction of a result block requires."""
-        narrowed = NarrowedDependency(self.step.origin.spec, program, {self.index_var: positions})
-        inner_regions = narrowed.required_regions(region(*block))
+        narrowed = narrowed_step(self.step, {self.index_var: positions})
+        inner_regions = narrowed.dependency.required_regions(region(*block))
         (output,) = self.step.outputs
         required = {
             key: r for key, r in zip(self.step.inputs, inner_regions, strict=True) if key and r

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from math import prod
+from math import inf, prod
+from typing import Any
 
 import attrs
 
 from structir.distributed.cluster_model import ClusterModel
-from structir.distributed.layout_search import LayoutSearch
+from structir.distributed.layout_search import LayoutSearch, UnitTime
 from structir.distributed.layouts import WorkerMesh
 from structir.distributed.mesh_plan import MeshCuts, required_values, result_keys
 from structir.distributed.pinned_cuts import pinned_cuts, units_named
@@ -23,7 +24,8 @@ from structir.projections.boxes import Bounds
 
 MOST_STAGES = 16
 SLOWER = 1.5  # a pipeline that is slower by this factor is not refined
-PRICES = (0.1, 1.0, 10.0, 1000.0)  # of all weights, in times of the fastest plan
+PRICES = (0.1, 1.0, 10.0)  # of all weights, in times of the fastest plan
+MOST_PRICE = 1000.0  # with it, the plan with the least weights on a worker is chosen
 CutRequest = int | str | Sequence[int | str | None] | None
 
 
@@ -48,6 +50,7 @@ class SearchSpace:
     requests: Mapping[str, CutRequest]
     _bases: dict[int, dict[Key, Bounds]] = attrs.Factory(dict)
     _tables: dict[tuple[tuple[int, ...], int], CostTable] = attrs.Factory(dict)
+    _times: dict[tuple[tuple[int, ...], int], dict[Any, UnitTime]] = attrs.Factory(dict)
 
     @cached_property
     def weight_tensors(self) -> frozenset[str]:
@@ -77,7 +80,10 @@ class SearchSpace:
         """Returns the search of cuts on a mesh."""
         table = self.table(mesh, micro_batches)
         pinned = pinned_cuts(self.requests, table)
-        return LayoutSearch(table, stages, self.model, self.weights, self.results, price, pinned)
+        times = self._times.setdefault((mesh.shape, micro_batches), {})
+        return LayoutSearch(
+            table, stages, self.model, self.weights, self.results, price, pinned, times=times
+        )
 
     def candidates(
         self,
@@ -101,6 +107,7 @@ class SearchSpace:
             shapes = [tuple(mesh)] if mesh is not None else list(mesh_shapes(workers // count))
             own: list[SearchCandidate] = []
             for shape in shapes:
+                bound = min([c.cost.seconds for c in [*own, best] if c and c.feasible], default=inf)
                 batches = micro_batches
                 if own and count > 1:  # the pipeline with a mesh of one axis
                     fastest = min(own, key=_rank)
@@ -108,12 +115,12 @@ class SearchSpace:
                         break
                     batches = fastest.choices.micro_batches
                 if prod(shape) * count == workers:
-                    own += self._pipelines(WorkerMesh(shape), count, batches)
+                    own += self._pipelines(WorkerMesh(shape), count, batches, bound)
             yield from own
             best = min([*own, *([] if best is None else [best])], key=_rank, default=None)
 
     def _pipelines(
-        self, mesh: WorkerMesh, count: int, micro_batches: int | None
+        self, mesh: WorkerMesh, count: int, micro_batches: int | None, bound: float
     ) -> Iterator[SearchCandidate]:
         kinds, shape = self.planner.kinds, self.planner.first.shape
         counts = micro_batch_counts(kinds, shape, count)
@@ -126,24 +133,26 @@ class SearchSpace:
                 )
             stages = pipeline_stages(self.table(mesh, batches), count)
             if stages is not None:
-                yield from self._priced(mesh, stages, batches)
+                yield from self._priced(mesh, stages, batches, bound)
 
     def _priced(
-        self, mesh: WorkerMesh, stages: tuple[int, ...], batches: int
+        self, mesh: WorkerMesh, stages: tuple[int, ...], batches: int, bound: float
     ) -> Iterator[SearchCandidate]:
-        """Yields the fastest plan; where its memory exceeds the bound, also one that fits."""
+        """Yields the fastest plan. Where it exceeds the memory, and no plan of `bound` seconds is
+        known, also yields the one with the least weights, and the fastest one that fits."""
         fastest = self._candidate(self.layout_search(mesh, stages, batches))
         yield fastest
-        if fastest.feasible or self.memory is None:
+        if fastest.feasible or self.memory is None or fastest.cost.seconds >= bound:
             return
         rate = fastest.cost.seconds / max(fastest.cost.weights, 1)
-        seen = {fastest.choices.cuts}
-        for price in PRICES:
+        least = self._candidate(self.layout_search(mesh, stages, batches, MOST_PRICE * rate))
+        yield least
+        for price in PRICES if least.feasible else ():
             candidate = self._candidate(self.layout_search(mesh, stages, batches, price * rate))
-            if candidate.choices.cuts not in seen:
-                yield candidate
-            seen.add(candidate.choices.cuts)
+            if candidate.choices.cuts == least.choices.cuts:
+                return
             if candidate.feasible:
+                yield candidate
                 return
 
     def _candidate(self, search: LayoutSearch) -> SearchCandidate:

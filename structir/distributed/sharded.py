@@ -18,6 +18,7 @@ from structir.distributed.assembly import (
     slices,
     store_blocks,
 )
+from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.plan import Plan
 from structir.distributed.planning import plan as make_plan
@@ -53,9 +54,11 @@ def shard(
     workers: int = 1,
     reduce: int = 1,
     max_bytes: int | None = None,
+    model: ClusterModel | None = None,
 ) -> Sharded:
     """Returns a function of a module that runs in shards when called; options as in `plan`."""
-    options = {"grid": grid, "workers": workers, "reduce": reduce, "max_bytes": max_bytes}
+    options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
+    options |= {"max_bytes": max_bytes, "model": model}
     return Sharded(prepared(module, name), name, options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -30,6 +30,7 @@ from structir.distributed.unit_cuts import (
     is_partial,
     output_layout,
     required_blocks,
+    without_scatter,
     worker_blocks,
     worker_ranges,
 )
@@ -37,7 +38,7 @@ from structir.distributed.unit_signature import unit_signature
 from structir.distributed.work_units import Key, WorkUnit
 from structir.ir.dtype import numpy_dtype
 from structir.projections.boxes import Bounds, region
-from structir.projections.execution_cost import step_cost
+from structir.projections.execution_cost import StepCost
 from structir.projections.program import Program, info_of
 from structir.projections.region_propagation import required_regions
 
@@ -58,6 +59,7 @@ class UnitCost:
     """The cost of a unit under one cut."""
 
     workers: tuple[WorkerCost, ...]
+    needs: tuple[int, ...]  # one per input: equal numbers for equal blocks of all workers
     reduced: tuple[int, int]  # the most bytes received to combine partial results, and peers
     reduced_total: int  # bytes received by all workers
 
@@ -87,21 +89,25 @@ class CostTable:
     mesh: WorkerMesh
     signatures: tuple[int, ...]  # equal for equal units
     options: Mapping[int, CutOptions]
+    _cuts: dict[int, tuple[UnitCut, ...]] = attrs.Factory(dict)
     _costs: dict[Hashable, UnitCost] = attrs.Factory(dict)
+    _workers: dict[Hashable, tuple[WorkerCost, ...]] = attrs.Factory(dict)
+    _needs: dict[Hashable, int] = attrs.Factory(dict)
     _transfers: dict[Hashable, Transfer] = attrs.Factory(dict)
     _layouts: dict[Hashable, Layout] = attrs.Factory(dict)
+    _step_costs: dict[int, tuple[StepCost, ...]] = attrs.Factory(dict)
+    _blocks: dict[Hashable, dict[Coordinates, Bounds | None]] = attrs.Factory(dict)
 
     def cuts(self, index: int) -> tuple[UnitCut, ...]:
         """Returns the cuts of a unit."""
-        return tuple(self.options_of(index).cuts(self.mesh))
+        signature = self.signatures[index]
+        if signature not in self._cuts:
+            self._cuts[signature] = tuple(self.options_of(index).cuts(self.mesh))
+        return self._cuts[signature]
 
     def options_of(self, index: int) -> CutOptions:
         """Returns the axes and loops along which a unit may be cut."""
         return self.options[self.signatures[index]]
-
-    def input_size(self, index: int, which: int) -> int:
-        """Returns the number of required elements of an input."""
-        return volume(self.base.get(self.units[index].inputs[which]))
 
     def value_bytes(self, key: Key) -> int:
         """Returns the bytes of the required block of a value."""
@@ -114,11 +120,21 @@ class CostTable:
     def cost(self, index: int, cut: UnitCut) -> UnitCost:
         """Returns the cost of a unit under a cut."""
         key = (self.signatures[index], cut)
-        if key not in self._costs:
-            self._costs[key] = self._evaluate(self.units[index], cut)
-        return self._costs[key]
+        cost = self._costs.get(key)
+        if cost is None:
+            unit, computed = self.units[index], without_scatter(cut)
+            workers = self._workers.get((key[0], computed))
+            if workers is None:
+                workers = self._workers[key[0], computed] = self._evaluate(unit, cut)
+            needs = [
+                self._needs.setdefault(tuple([w.needs[which] for w in workers]), len(self._needs))
+                for which in range(len(unit.inputs))
+            ]
+            cost = UnitCost(workers, tuple(needs), *self._reduced(unit, cut))
+            self._costs[key] = cost
+        return cost
 
-    def _evaluate(self, unit: WorkUnit, cut: UnitCut) -> UnitCost:
+    def _evaluate(self, unit: WorkUnit, cut: UnitCut) -> tuple[WorkerCost, ...]:
         workers = []
         for at, count in self.mesh.samples:
             blocks = worker_blocks(
@@ -132,14 +148,21 @@ class CostTable:
             outputs = tuple([blocks.get(key) for key in unit.outputs])
             inputs = tuple([needs.get(key) for key in unit.inputs])
             workers.append(WorkerCost(at, count, inputs, outputs, operations))
-        return UnitCost(tuple(workers), *self._reduced(unit, cut))
+        return tuple(workers)
 
     def _operations(self, unit: WorkUnit, blocks: Mapping[Key, Bounds], cut: UnitCut) -> float:
         """Returns the operations of a worker, by the execution costs of its steps."""
         wanted = {key: region(*block) for key, block in blocks.items()}
         regions = required_regions(unit.steps, wanted) if len(unit.steps) > 1 else wanted
-        total = sum(step_cost(self.program, step, regions) for step in unit.steps)
+        total = sum(cost.over(regions) for cost in self._step_costs_of(unit))
         return total / prod(self._reduction_counts(cut))
+
+    def _step_costs_of(self, unit: WorkUnit) -> tuple[StepCost, ...]:
+        costs = self._step_costs.get(unit.index)
+        if costs is None:
+            costs = tuple([StepCost(self.program, step) for step in unit.steps])
+            self._step_costs[unit.index] = costs
+        return costs
 
     def _reduction_counts(self, cut: UnitCut) -> list[int]:
         """Returns the sizes of the mesh axes that split a reduction."""
@@ -174,20 +197,28 @@ class CostTable:
         self, index: int, cut: UnitCut, which: int, layout: Layout, same_stage: bool
     ) -> Transfer:
         """Returns the bytes received to bring an input, held in a layout, to where it is used."""
-        key = (self.signatures[index], cut, which, layout, same_stage)
-        if key not in self._transfers:
-            self._transfers[key] = self._transfer(index, cut, which, layout, same_stage)
-        return self._transfers[key]
-
-    def _transfer(
-        self, index: int, cut: UnitCut, which: int, layout: Layout, same_stage: bool
-    ) -> Transfer:
         value = self.units[index].inputs[which]
         if value not in self.base:
             return Transfer(after=layout)
-        needs = [(w.at, w.count, w.needs[which]) for w in self.cost(index, cut).workers]
-        moved = self.receive(value, layout, needs, same_stage)
-        return attrs.evolve(moved, after=self._gathered(value, layout, needs))
+        cost = self.cost(index, cut)
+        key = (cost.needs[which], self.base[value], self.itemsize(value), layout, same_stage)
+        transfer = self._transfers.get(key)
+        if transfer is None:
+            needs = [(w.at, w.count, w.needs[which]) for w in cost.workers]
+            moved = self.receive(value, layout, needs, same_stage)
+            transfer = attrs.evolve(moved, after=self._gathered(value, layout, needs))
+            self._transfers[key] = transfer
+        return transfer
+
+    def held(self, base: Bounds, layout: Layout) -> dict[Coordinates, Bounds | None]:
+        """Returns the block of each sampled worker of a value."""
+        key = (base, layout)
+        blocks = self._blocks.get(key)
+        if blocks is None:
+            samples = self.mesh.samples
+            blocks = {at: split_block(base, layout, self.mesh, at) for at, _ in samples}
+            self._blocks[key] = blocks
+        return blocks
 
     def receive(
         self,
@@ -198,9 +229,10 @@ class CostTable:
     ) -> Transfer:
         """Returns the bytes received so that sampled workers have blocks of a value."""
         itemsize, base = self.itemsize(value), self.base[value]
+        blocks = self.held(base, layout) if same_stage else {}
         most = peers = total = 0
         for at, count, need in needs:
-            held = split_block(base, layout, self.mesh, at) if same_stage else None
+            held = blocks.get(at)
             if need is None or contains(held, need):
                 continue
             common = None if held is None else intersection(held, need)
@@ -220,11 +252,8 @@ class CostTable:
         along fewer mesh axes where the blocks fill it."""
         options = itertools.product(*[(a,) if a is None else (a, None) for a in layout])
         for option in sorted(options, key=lambda o: sum(a is None for a in o)):
-            blocks = [split_block(self.base[value], option, self.mesh, at) for at, _, _ in needs]
-            if all(
-                need is None or contains(block, need)
-                for block, (_, _, need) in zip(blocks, needs, strict=True)
-            ):
+            blocks = self.held(self.base[value], option)
+            if all(need is None or contains(blocks[at], need) for at, _, need in needs):
                 return option
         return layout
 
@@ -256,10 +285,16 @@ def count_blocks(base: Bounds, layout: Layout, mesh: WorkerMesh, need: Bounds) -
     for axis in {a for a in layout if a is not None}:
         parts = prod([n for a, n in zip(layout, mesh.shape, strict=True) if a == axis])
         whole = (base[0][axis], base[1][axis])
-        low, high = need[0][axis], need[1][axis]
-        width = max(whole[1] - whole[0], 1)
-        first = max((low - whole[0]) * parts // width - 1, 0)
-        last = min(-(-(high - whole[0]) * parts // width) + 1, parts)
-        blocks = [part_of(whole, k, parts) for k in range(first, last)]
-        counts *= max(sum(max(a, low) < min(b, high) for a, b in blocks), 1)
+        counts *= _count_parts(whole, parts, (need[0][axis], need[1][axis]))
     return counts
+
+
+@lru_cache(1 << 16)
+def _count_parts(whole: tuple[int, int], parts: int, need: tuple[int, int]) -> int:
+    """Returns the number of parts of an axis that a range of positions overlaps, at least 1."""
+    (start, stop), (low, high) = whole, need
+    width = max(stop - start, 1)
+    first = max((low - start) * parts // width - 1, 0)
+    last = min(-(-(high - start) * parts // width) + 1, parts)
+    blocks = [part_of(whole, k, parts) for k in range(first, last)]
+    return max(sum(max(a, low) < min(b, high) for a, b in blocks), 1)

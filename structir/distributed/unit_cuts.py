@@ -16,7 +16,7 @@ from structir.distributed.layouts import (
     split_block,
     states,
 )
-from structir.distributed.reductions import COMBINE, NarrowedDependency
+from structir.distributed.reductions import COMBINE, narrowed_step
 from structir.distributed.work_units import Key, WorkUnit
 from structir.ir.dims import Sym
 from structir.projections.axis_kinds import PARALLEL, axis_kinds
@@ -27,14 +27,14 @@ from structir.projections.restriction import Range
 from structir.projections.spec import Statement
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class AxisCut:
     """The workers along a mesh axis compute consecutive blocks of an axis of the first result."""
 
     axis: int
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class ReductionCut:
     """The workers along a mesh axis compute partial results over parts of a loop.
 
@@ -167,6 +167,11 @@ def final_layout(cut: UnitCut) -> Layout:
     )
 
 
+def without_scatter(cut: UnitCut) -> UnitCut:
+    """Returns the cut that computes the same blocks, without the places of combined results."""
+    return tuple([ReductionCut(p.loop, None) if isinstance(p, ReductionCut) else p for p in cut])
+
+
 def is_partial(cut: UnitCut) -> bool:
     """Whether a cut computes partial results."""
     return any(isinstance(part, ReductionCut) for part in cut)
@@ -234,8 +239,7 @@ def required_blocks(
     """Returns the block of each input that blocks of the results require, by the projections."""
     steps = unit.steps
     if ranges and unit.spec is not None:
-        narrowed = NarrowedDependency(unit.spec, program, ranges)
-        steps = (attrs.evolve(steps[0], dependency=narrowed),)
+        steps = (narrowed_step(steps[0], ranges),)
     regions = required_regions(steps, {key: region(*block) for key, block in blocks.items()})
     needed = {key: regions[key].bounds for key in unit.inputs if regions.get(key)}
     return {key: bounds for key, bounds in needed.items() if bounds is not None}

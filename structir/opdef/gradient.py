@@ -29,6 +29,7 @@ from structir.opdef.adjoint_op import (
 )
 from structir.opdef.derived_op import differentiable_spec
 from structir.opdef.memo import memoize
+from structir.opdef.rank_instances import has_known_ranks, instances, is_of_scalars
 from structir.opdef.reference import concrete, tree_value
 from structir.projections.adjoint import NON_DIFFERENTIABLE, adjoint
 from structir.projections.spec import IndexSpec
@@ -53,14 +54,30 @@ def adjoints(
         return [None] * len(call.args)
     if "non_differentiable" in definition.hooks:
         raise _no_gradient(call, definition.hooks["non_differentiable"])
+    try:
+        cotangents = _declared_adjoints(definition, call, result, cotangent, emit)
+    except (TypeError, AttributeError):  # a rule that computes with sizes, which are None
+        if has_known_ranks(call):
+            raise
+        raise _no_gradient(call, NEEDS_RANK) from None
+    if cotangents is not None:
+        return cotangents
+    return DerivedAdjoint(call, memoize(partial_derivatives, call), result, cotangent, emit).all()
+
+
+NEEDS_RANK = 'its gradient needs operands of known rank, such as `R.Tensor(("n", 4), "float32")`'
+
+
+def _declared_adjoints(
+    definition: SignatureOpDefinition, call: Call, result: Expr, cotangent: Cotangent, emit: Emit
+) -> list[Cotangent] | None:
+    """Returns the cotangents by the gradient hook or the decomposition of an op, if it has one."""
     rule = definition.hooks.get("gradient")
     if rule is not None:
         cotangents = list(rule(call, result, cotangent, emit))
         return cotangents + [None] * (len(call.args) - len(cotangents))
     parts = definition.decompose(call)
-    if parts is not None:
-        return _decomposed_adjoints(parts, call, result, cotangent, emit)
-    return DerivedAdjoint(call, memoize(partial_derivatives, call), result, cotangent, emit).all()
+    return None if parts is None else _decomposed_adjoints(parts, call, result, cotangent, emit)
 
 
 def _no_gradient(call: Call, reason: str) -> DiagnosticError:
@@ -125,10 +142,35 @@ class PartialDerivative:
 def partial_derivatives(call: Call) -> tuple[PartialDerivative, ...]:
     """Derives the adjoint of each operand of a call from its index spec."""
     spec = differentiable_spec(call)
-    if spec is None or not spec.computes:
-        reason = "its dims are unknown" if spec is None else "its body operates on arrays"
-        raise _no_gradient(call, reason)
+    if spec is None:
+        return _derivatives_at_any_rank(call)
+    if not spec.computes:
+        raise _no_gradient(call, "its body operates on arrays")
     return tuple([_partial_derivative(call, spec, k) for k in range(len(spec.operands))])
+
+
+def _derivatives_at_any_rank(call: Call) -> tuple[PartialDerivative, ...]:
+    """Returns the derivatives of a call of unknown rank: those of its instances at small ranks.
+
+    The call of the adjoint derives its loops where the ranks are known. Here only the tensors that
+    it reads matter, and these depend on the body, not on the rank.
+    """
+    derivatives: dict[Any, tuple[PartialDerivative, ...]] = {}
+    scalars: tuple[PartialDerivative, ...] | None = None
+    for instance in instances(call):
+        if differentiable_spec(instance) is not None:
+            own = partial_derivatives(instance)
+            if is_of_scalars(instance):
+                scalars = own
+                continue
+            derivatives[tuple([(d.path, d.reads, tuple(d.parts.items())) for d in own])] = own
+    if len(derivatives) == 1:
+        return next(iter(derivatives.values()))
+    if derivatives:
+        raise _no_gradient(call, "its dims are unknown, and its derivatives differ by rank")
+    if scalars is not None:
+        return scalars
+    raise _no_gradient(call, NEEDS_RANK)
 
 
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:

@@ -16,6 +16,7 @@ from structir.ir.axes import RowVar
 from structir.ir.dims import equal, sym
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Expr, Function, GlobalVar, Tuple, Var
+from structir.ir.polynomial import Poly
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
@@ -228,7 +229,12 @@ class _BodyLayout:
 
 
 def _is_known(info: StructInfo) -> bool:
-    return isinstance(info, TensorStructInfo) and type(info.dims) is tuple and bool(info.dtype)
+    return isinstance(info, TensorStructInfo) and _axes(info) is not None and bool(info.dtype)
+
+
+def _axes(info: Any) -> tuple[Any, ...] | None:
+    """Returns the axes of a tensor, which may include row variables; None if they are unknown."""
+    return info.dims if type(info.dims) is tuple else info.axes
 
 
 def _is_floating(info: Any) -> bool:
@@ -237,7 +243,7 @@ def _is_floating(info: Any) -> bool:
 
 def _stacked_info(steps: Any, info: Any) -> TensorStructInfo:
     """Returns the StructInfo stacked over all steps."""
-    return TensorStructInfo((steps, *info.dims), info.dtype)
+    return TensorStructInfo((steps, *(_axes(info) or ())), info.dtype)
 
 
 def _loop_gradient(call: Call, cotangents: Any, loop: Any) -> list[Any]:
@@ -247,7 +253,8 @@ def _loop_gradient(call: Call, cotangents: Any, loop: Any) -> list[Any]:
     """
     states = len(call.args[1].struct_info.fields)
     scanned = _scanned(call)
-    if not all(map(_is_known, scanned)):
+    steps = _axes(scanned[0]) if _is_known(scanned[0]) else None
+    if not all(map(_is_known, scanned)) or not steps or not isinstance(steps[0], int | Poly):
         raise StructInfoError(Diagnostic("x: expected a known shape for the gradient"))
     layout = _BodyLayout.of(loop.cell, states, len(scanned))
     return _BackwardLoop(call, cotangents, loop, layout).argument_cotangents()
@@ -268,6 +275,12 @@ class _BackwardLoop:
     loop: Any
     layout: _BodyLayout
 
+    @property
+    def count(self) -> Any:
+        """The number of steps."""
+        axes = _axes(_scanned(self.call)[0])
+        return axes and axes[0]
+
     def argument_cotangents(self) -> list[Any]:
         """Returns the cotangent of each argument of the loop."""
         emit, layout, count = self.loop.emit, self.layout, self.layout.states
@@ -276,7 +289,7 @@ class _BackwardLoop:
         starts = [self.state_cotangent(k) for k in float_states]
         first = layout.captured.start
         starts += [emit(zeros_like(captured[k - first])) for k in self.floating_captured()]
-        indices = emit(flip(emit(arange(infos[0].dims[0])), axis=0))
+        indices = emit(flip(emit(arange(self.count)), axis=0))
         tensors = [*scanned, *self.states_before(), *self.output_cotangents(), *captured]
         results = emit(
             scan(self.backward_step(), Tuple(tuple(starts)), indices, Tuple(tuple(tensors)))
@@ -338,6 +351,10 @@ class _BackwardLoop:
             cotangent = self.cotangents[k]
             if cotangent is None:
                 info: Any = self.call.struct_info.fields[k]  # type: ignore[union-attr]
+                if type(info.dims) is not tuple:
+                    raise StructInfoError(
+                        Diagnostic(f"output {k}: expected a known shape, or a use of it")
+                    )
                 cotangent = self.loop.emit(zeros(info.dims, info.dtype))
             cotangents.append(cotangent)
         return cotangents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Call, Expr, Tuple
 from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axes, Axis, Ints
@@ -105,15 +106,23 @@ def _scale_and_shift(value: Expr, weight: Expr | None, shift: Expr | None) -> Ex
 
 
 def _align_weight(weight: Expr, data: Expr, axes: Axes) -> Expr:
-    """Reshapes a weight to broadcast against the data after its first axis."""
-    rank: int = data.struct_info.ndim
-    positions = [a % rank for a in ((axes,) if isinstance(axes, int) else axes)]
+    """Reshapes a weight to broadcast against the data after its first axis.
+
+    Where the rank is unknown, axes count from the end.
+    """
+    rank: int | None = data.struct_info.ndim
+    listed = (axes,) if isinstance(axes, int) else axes
+    if rank is None and any(a >= 0 for a in listed):
+        message = f"axes: expected negative axes where the rank of data is unknown, found {axes}"
+        hint = "count axes from the end: `axes=[-1]`"
+        raise DiagnosticError(Diagnostic(message, data.span, hint=hint, code="E0307"))
+    positions = list(listed) if rank is None else [a % rank for a in listed]
     in_order = sorted(positions)
     if not in_order:
         return weight
     if positions != in_order:
         weight = permute_dims(weight, tuple([positions.index(k) for k in in_order]))
-    missing = [k for k in range(in_order[0], rank) if k not in in_order]
+    missing = [k for k in range(in_order[0], rank or 0) if k not in in_order]
     new_axes = tuple([k - in_order[0] for k in missing])
     return expand_dims(weight, axis=new_axes) if new_axes else weight
 

@@ -12,11 +12,12 @@ cost*, follows from the rates and the extents of the other axes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -27,6 +28,7 @@ from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.projections.boxes import Region
 from structir.projections.callees import spec_of_callee
+from structir.projections.index_sets import LoopNest
 from structir.projections.kernels.iteration_ranges import required_iterations
 from structir.projections.kernels.kernel_cost import NestCost, nest_costs, operations_over
 from structir.projections.kernels.kernel_spec import kernel_projection, sizes_of_call
@@ -121,6 +123,7 @@ def _concrete(extent: Number, sizes: Mapping[Sym | str, int]) -> Number:
 # From calls and specs
 
 
+@analysis
 def execution_cost(call: Call, module: IRModule | None = None) -> ExecutionCost:
     """Returns the cost of a call, with extents over the symbolic dims of its operands.
 
@@ -263,6 +266,7 @@ def _tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
 # From programs and regions
 
 
+@analysis
 def program_cost(program: Program, regions: Mapping[Hashable, Region]) -> float:
     """Returns the cost to compute regions of values: of all calls that write into them.
 
@@ -273,21 +277,42 @@ def program_cost(program: Program, regions: Mapping[Hashable, Region]) -> float:
 
 def step_cost(program: Program, step: RegionStep, regions: Mapping[Hashable, Region]) -> float:
     """Returns the cost to compute the required regions of the results of one step."""
-    origin = step.origin
-    if not isinstance(origin, CallOrigin):
-        return 0
-    required = [(k, r) for k, key in enumerate(step.outputs) if (r := regions.get(key))]
-    if not required:
-        return 0
-    if origin.spec is not None and origin.kernel is not None:
-        return float(_cost_of_kernel(program, step, origin.kernel, regions))
-    if origin.spec is None:
-        return float(sum([region.count for _, region in required]))
-    rates = declared_rates(origin.call)
-    terms = zip(origin.spec.statements, cost_of_spec(origin.spec, rates).terms, strict=True)
-    return sum(
-        [_cost_of_statement(program, origin.spec, each, term, required) for each, term in terms]
-    )
+    return StepCost(program, step).over(regions)
+
+
+@attrs.frozen(eq=False)
+class StepCost:
+    """The cost of one step, to be evaluated for several regions of its results."""
+
+    program: Program
+    step: RegionStep
+
+    @cached_property
+    def statements(self) -> tuple[tuple[Statement, LoopCost, LoopNest], ...]:
+        """The statements of the call, each with its rates and its loops."""
+        spec = self.step.origin.spec
+        terms = cost_of_spec(spec, declared_rates(self.step.origin.call)).terms
+        sizes = self.program.sizes
+        return tuple(
+            [
+                (each, term, loops_of(each, spec.extents, sizes))
+                for each, term in zip(spec.statements, terms, strict=True)
+            ]
+        )
+
+    def over(self, regions: Mapping[Hashable, Region]) -> float:
+        """Returns the cost to compute the required regions of the results."""
+        step, origin = self.step, self.step.origin
+        if not isinstance(origin, CallOrigin):
+            return 0
+        required = [(k, r) for k, key in enumerate(step.outputs) if (r := regions.get(key))]
+        if not required:
+            return 0
+        if origin.spec is not None and origin.kernel is not None:
+            return float(_cost_of_kernel(self.program, step, origin.kernel, regions))
+        if origin.spec is None:
+            return float(sum([region.count for _, region in required]))
+        return sum([_cost_of_statement(*each, required) for each in self.statements])
 
 
 def _cost_of_kernel(
@@ -305,15 +330,10 @@ def _cost_of_kernel(
 
 
 def _cost_of_statement(
-    program: Program,
-    spec: IndexSpec,
-    statement: Statement,
-    term: LoopCost,
-    required: list[tuple[int, Region]],
+    statement: Statement, term: LoopCost, loops: LoopNest, required: list[tuple[int, Region]]
 ) -> float:
     """Returns the cost of the points of a statement that write into regions of the results."""
-    loops = loops_of(statement, spec.extents, program.sizes)
-    inner = attrs.evolve(term, per_call=0)
+    inner = attrs.evolve(term, per_call=0) if term.per_call else term
     costs = [
         sum(
             [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 import attrs
@@ -64,6 +64,18 @@ class Dependence:
         }
         sets = {k: frozenset([link.operand for link in links]) for k, links in plain.items()}
         return {} if self.base is not None else sets
+
+    def narrowed(self, ranges: Mapping[int, PositionSet]) -> Dependence:
+        """Returns the dependencies where numbered index variables only have some positions; for a
+        spec of one statement."""
+        links = []
+        for link in self.links:
+            full = [
+                s.common(ranges[k]) if k in ranges else s for k, s in enumerate(link.loops.full)
+            ]
+            loops = attrs.evolve(link.loops, full=tuple(full))
+            links.append(attrs.evolve(link, loops=loops))
+        return attrs.evolve(self, links=tuple(links))
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """Returns the region of each operand that a region of a result requires."""

@@ -1,9 +1,11 @@
 """Costs fitted to times: known rates are recovered, and results are cached."""
 
+from pathlib import Path
+
 import pytest
 
 import structir
-from structir.distributed import measure_cost
+from structir.distributed import measure_cost, measured_cost
 from structir.distributed.measured_cost import TimedSample, fitted
 from structir.errors import StructIRError
 
@@ -44,9 +46,21 @@ def test_a_clock_is_called_for_each_sample() -> None:
     assert measured.flops_per_second > 0
 
 
-def test_a_measurement_is_cached() -> None:
-    sizes = [{"n": 4, "k": 4}]
-    assert measure_cost(MODEL, sizes) is measure_cost(MODEL, sizes)
+def test_a_measurement_is_cached_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
+    sizes = [{"n": 4, "k": 4}, {"n": 8, "k": 4}]
+    first = measure_cost(MODEL, sizes)
+    assert measure_cost(MODEL, sizes) is first
+    monkeypatch.setattr(measured_cost, "_measured", {})
+    monkeypatch.setattr(measured_cost, "_measure", None)  # is not called
+    again = measure_cost(MODEL, sizes)
+    assert (again.samples, again.cost) == (first.samples, first.cost)
+    assert again.model().flops == first.flops_per_second
+    for path in tmp_path.glob("*/*.entry"):
+        path.write_bytes(b"damaged")
+    monkeypatch.setattr(measured_cost, "_measured", {})
+    with pytest.raises(TypeError):
+        measure_cost(MODEL, sizes)
 
 
 def test_a_sample_without_a_size() -> None:

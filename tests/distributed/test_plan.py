@@ -6,7 +6,7 @@ from math import prod
 import pytest
 
 import structir
-from structir.distributed import plan
+from structir.distributed import ClusterModel, plan
 from structir.distributed.report import picture, shard_table, traffic_table
 from structir.errors import StructIRError
 from structir.script import R
@@ -78,6 +78,22 @@ def test_the_cheapest_grid_has_the_least_overlap() -> None:
     assert plan(linear, workers=4, sizes={"n": 1000}).grid == (4, 1)
     assert plan(linear, workers=4, sizes={"n": 4}).grid == (1, 4)
     assert plan(convolutions, workers=4).grid == (1, 1, 2, 2)
+
+
+def test_the_grid_depends_on_execution_costs() -> None:
+    perceptron = structir.parse("""
+@R.function
+def main(
+    x: R.Tensor((8, 32), "float32"),
+    v: R.Tensor((32, 16), "float32"),
+    w: R.Tensor((16, 512), "float32"),
+):
+    y = R.matmul(R.matmul(x, v), w)
+    return y
+""")
+    few_bytes = plan(perceptron, workers=4, model=ClusterModel(flops=1e15))
+    few_operations = plan(perceptron, workers=4, model=ClusterModel(flops=1e6))
+    assert (few_bytes.grid, few_operations.grid) == ((1, 4), (4, 1))
 
 
 def test_max_bytes_bounds_the_blocks_of_a_shard() -> None:

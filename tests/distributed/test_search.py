@@ -30,11 +30,11 @@ def main(
 """
 
 
-def exhaustive(report: SearchReport, workers: int, stages: Sequence[int]) -> float:
-    """Returns the least simulated time of all cuts on a mesh of one axis."""
+def exhaustive(report: SearchReport, shape: tuple[int, ...], stages: Sequence[int]) -> float:
+    """Returns the least simulated time of all cuts on a mesh."""
     space, best = report.space, float("inf")
     for count in stages:
-        mesh = WorkerMesh((workers // count,))
+        mesh = WorkerMesh(shape)
         for batches in micro_batch_counts(space.planner.kinds, space.planner.first.shape, count):
             table = space.table(mesh, batches)
             grouped = pipeline_stages(table, count)
@@ -69,7 +69,14 @@ def test_the_choice_for_64_workers_is_within_10_percent_of_the_best(
         mesh=(64,),
         stages=1,
     )
-    assert report.cost.seconds <= 1.1 * exhaustive(report, 64, [1])
+    assert report.cost.seconds <= 1.1 * exhaustive(report, (64,), [1])
+
+
+def test_the_choice_on_a_mesh_of_two_axes_is_within_10_percent_of_the_best() -> None:
+    options = {"workers": 8, "sizes": {"n": 32}, "weights": ["v", "w"], "stages": 1}
+    text = MLP.replace("R.nn.relu(R.matmul(x, v))", "R.matmul(x, v)")
+    report = search(structir.parse(text), mesh=(4, 2), **options)
+    assert report.cost.seconds <= 1.1 * exhaustive(report, (4, 2), [1])
 
 
 @pytest.mark.parametrize("workers", [2, 16, 1024])

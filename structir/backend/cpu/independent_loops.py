@@ -89,15 +89,22 @@ def vector_parts(iterations: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-def independent_accesses(module: ir.Module, blocks: Sequence[Any], iterations: int) -> list[Any]:
-    """Marks the accesses in the blocks of a loop, and returns the properties of the loop: that they
-    are independent, and that few iterations are not written out before they become vectors."""
+def independent_accesses(module: ir.Module, blocks: Sequence[Any]) -> Any:
+    """Marks the accesses to elements in the blocks of a loop; returns the property of the loop that
+    its iterations access different memory."""
     group = _DistinctNode(module, (), str(len(module.metadata)))
     for block in blocks:
         for instruction in block.instructions:
-            if instruction.opname in ("load", "store", "call"):
+            if instruction.opname == "call" or _is_element(instruction):
                 instruction.set_metadata("llvm.access.group", group)
-    properties = [module.add_metadata(["llvm.loop.parallel_accesses", group])]
-    if LANES // 4 <= iterations < LANES:
-        properties.append(module.add_metadata(["llvm.loop.unroll.disable"]))
-    return properties
+    return module.add_metadata(["llvm.loop.parallel_accesses", group])
+
+
+def _is_element(instruction: Any) -> bool:
+    is_access = isinstance(instruction, ir.LoadInstr | ir.StoreInstr)
+    return is_access and isinstance(instruction.operands[-1], ir.GEPInstr)
+
+
+def stays_rolled(iterations: int) -> bool:
+    """Returns whether LLVM would write a short loop out before it makes vectors of it."""
+    return LANES // 4 <= iterations < LANES

@@ -16,6 +16,7 @@ from llvmlite import ir
 from structir.backend.cpu.features import cpu_features
 
 LANES = 16  # of a vector of 32-bit elements; LLVM computes remainders with half of them first
+WHOLE_VECTORS = "whole_vectors"  # of loops `for i in whole_vectors(n)`, as `range` up to a vector
 
 
 def gains_from_masks(iterations: int) -> bool:
@@ -32,6 +33,11 @@ def gains_from_masks(iterations: int) -> bool:
 def with_masks(module: ir.Module) -> Any:
     """Returns the property of a loop to be vectorized with masks instead of a remainder."""
     return module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
+
+
+def rolled(module: ir.Module) -> Any:
+    """Returns the property of a loop not to be unrolled before it is vectorized."""
+    return module.add_metadata(["llvm.loop.unroll.disable"])
 
 
 def set_properties(module: ir.Module, latch: Any, properties: Sequence[Any]) -> None:

@@ -19,10 +19,18 @@ from structir.backend.cpu.independent_loops import (
     MOST,
     independent_accesses,
     is_independent,
+    stays_rolled,
     vector_parts,
 )
 from structir.backend.cpu.inlined import Inlined, inlined, refuse
-from structir.backend.cpu.masked_loops import gains_from_masks, set_properties, with_masks
+from structir.backend.cpu.masked_loops import (
+    LANES,
+    WHOLE_VECTORS,
+    gains_from_masks,
+    rolled,
+    set_properties,
+    with_masks,
+)
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.registries import all_read
 from structir.backend.cpu.values import BINARY, Values
@@ -134,6 +142,9 @@ class Translation(Values):
 
     def count(self, loop: ast.For) -> None:
         """A loop over a range: of few iterations, whole vectors and then the rest."""
+        if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
+            self._count(loop, self._whole_vectors(loop.iter.args[0]), True)
+            return
         low, high, step = self._range(loop.iter)
         count = _trip_count(low, high, step)
         if not (FEWEST <= count <= MOST and is_independent(loop, self.many)):
@@ -169,9 +180,20 @@ class Translation(Values):
         if gains_from_masks(count):
             properties.append(with_masks(builder.module))
         if independent:
-            properties += independent_accesses(builder.module, blocks, count)
+            properties.append(independent_accesses(builder.module, blocks))
+        if independent and stays_rolled(count):
+            properties.append(rolled(builder.module))
         set_properties(builder.module, latch, properties)
         builder.position_at_end(after)
+
+    def _whole_vectors(self, count: ast.expr) -> tuple[Typed, Typed, Typed]:
+        """Returns the bounds of a loop up to the next whole vector after a count. No iteration of
+        it reads what another one writes."""
+        size = self.value(count).value
+        padded = self.builder.add(size, size.type(LANES - 1))
+        rounded = Typed(self.builder.and_(padded, size.type(-LANES)), types.int64)
+        zero, one = [self.operations.constant(number) for number in (0, 1)]
+        return zero, rounded, one
 
     def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
         """Whether a number is still in a range; which way it goes may be known only then."""

@@ -14,6 +14,7 @@ from structir.backend.loops.expression import (
     Entry,
     Expression,
     Load,
+    Operation,
     axis_dim,
     load,
     loads_of,
@@ -193,7 +194,36 @@ def _writing_as(maker: Stage, mover: Stage, read: Load, table: BufferTable) -> S
     return made if found is not None and not found.windows else None
 
 
+def _as_product(stage: Stage, table: BufferTable) -> Stage | None:
+    """Returns a sum of products that another stage computes as a matrix product of their factors;
+    None if it is no such sum. Without rows and columns there is nothing to reuse."""
+    read = stage.body
+    if not isinstance(read, Load) or stage.monoid != "sum" or table.uses[read.buffer] != 1:
+        return None
+    maker = table.map_into(read.buffer)
+    if maker is None or read.buffer in table.kept or not _multiplies(maker.body):
+        return None
+    value = value_at(maker, read.entries)
+    if value is None:
+        return None
+    made = attrs.evolve(stage, body=value)
+    product = table.product_of(made)
+    return made if product is not None and product.m and not product.windows else None
+
+
+def _multiplies(body: Expression) -> bool:
+    """Whether an expression is the product of two elements."""
+    return (
+        isinstance(body, Operation)
+        and body.fn == "mul"
+        and all(isinstance(x, Load) for x in body.args)
+    )
+
+
 def _composed_stage(stage: Stage, table: BufferTable) -> Stage:
+    product = _as_product(stage, table)
+    if product is not None:
+        return product
     if stage.routine is not None or not any(_moved(stage, x, table) for x in stage.loads):
         return stage
 

@@ -6,17 +6,23 @@ from collections.abc import Iterator
 from functools import reduce
 from itertools import accumulate
 from operator import mul
+from string import ascii_lowercase
 from typing import Any
 
 import attrs
 
 from structir.ir.dims import Dim, at_least, equal, substitute, sym, syms
 from structir.ir.expr import Expr
-from structir.ops.contract import matmul
+from structir.opdef.attributes import Axes
+from structir.ops.broadcast import multiply
+from structir.ops.contract import einsum, matmul
 from structir.ops.joined import concat, split
 from structir.ops.layout import permute_dims
-from structir.rewriting.guards import call_of, dims_of, dtype_of, made_by, rank_of
+from structir.ops.reduce import sum_
+from structir.rewriting.guards import call_of, dims_of, dtype_of, made_by, rank_of, used_once
 from structir.rewriting.rule import Parallel, rewrite
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 @rewrite
@@ -31,6 +37,26 @@ def combine_parallel_matmul(x: Expr, weights: Parallel) -> Iterator[Any]:
         if all(isinstance(end, int) for end in ends):
             parts = split(matmul(x, concat(weights, axis=-1)), ends, axis=-1)
             yield tuple([parts[k] for k in range(len(weights))])
+
+
+@rewrite(tolerance=1e-3)
+def sum_of_products_as_einsum(x: Expr, y: Expr, axis: Axes | None) -> Iterator[Expr]:
+    """Rewrites a sum of products to an einsum, without the tensor of the products.
+
+    Operands may broadcast. The sum is over floats, because integers overflow at other places.
+    """
+    product = multiply(x, y)
+    yield sum_(product, axis)
+    ranks = [rank_of(value) for value in (x, y, product)]
+    if None not in ranks and used_once(product) and dtype_of(product) in FLOATS:
+        rank = ranks[2] or 0
+        axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
+        summed = {each % rank for each in axes}
+        letters = ascii_lowercase[:rank]
+        kept = "".join([letter for k, letter in enumerate(letters) if k not in summed])
+        if rank <= len(ascii_lowercase):
+            terms = [letters[rank - (each or 0) :] for each in ranks[:2]]
+            yield einsum((x, y), f"{terms[0]},{terms[1]}->{kept}")
 
 
 @rewrite(group="reorder_matmul", tolerance=1e-3)

@@ -168,6 +168,9 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     return _add_call_context(context, ParseError(diagnostic), node, name)
 
 
+UNUSUAL = frozenset({ast.Starred, ast.Lambda, ast.Attribute})  # operands, by their kind
+
+
 def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     args: list[Any] = []
     written = 0  # functions that are written as operands
@@ -175,19 +178,20 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     of_sizes = op.definition.of_sizes
     try:
         for index, item in enumerate(node.args):
-            if type(item) is ast.Starred:
-                args += display(context, [item])
-                continue
-            if type(item) in (ast.Lambda, ast.Attribute) and is_function_operand(op, item):
-                written += 1
-                continue
+            if type(item) in UNUSUAL:
+                if type(item) is ast.Starred:
+                    args += display(context, [item])
+                    continue
+                if is_function_operand(op, item):
+                    written += 1
+                    continue
             expects = index < len(of_sizes) and of_sizes[index]
             if expects is context.expects_sizes:
                 args.append(argument(context, item))
                 continue
             with context.expecting_sizes(expects):
                 args.append(argument(context, item))
-        args = adapt_constants(args, node.args[written:])
+        args = adapt_constants(args, node.args[written:] if written else node.args)
         for keyword in node.keywords:
             if keyword.arg is None:
                 for name, value in named(context, keyword):
@@ -202,8 +206,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         if (values := VALUES.get(op.name)) is not None:
             args = [_renamed(arg, values) for arg in args]
             keywords = {name: _renamed(value, values) for name, value in keywords.items()}
-        loop = op.definition.hooks.get("loop") if context.unifies else None  # type: ignore[attr-defined]
-        if loop is not None and len(args) > 2:
+        if context.unifies and len(args) > 2 and (loop := op.definition.hooks.get("loop")):
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             unified = Call(op, tuple(exprs), keywords)
             args = list(unify_loop_arguments(context, loop, unified))
