@@ -76,9 +76,7 @@ def report_of(text: str, options: dict[str, Any], workers: int) -> Any:
     """Returns the plan of a case."""
     own = dict(options)
     mesh = {None: None, "two": (workers // 2, 2), "one": (workers,)}[own.pop("mesh", "one")]
-    return search(
-        structir.parse(text), workers=workers, sizes={"n": 8}, mesh=mesh, stages=1, **own
-    )
+    return search(structir.parse(text), workers=workers, sizes={"n": 8}, mesh=mesh, stages=1, **own)
 
 
 def arguments_of(function: Any) -> dict[str, np.ndarray]:
