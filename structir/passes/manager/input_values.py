@@ -305,7 +305,7 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     """Returns integers of a range, with its bounds; for a whole dtype, also values near 0."""
     low, high = int_limits(dtype)
     if interval is not None:
-        low, high = max(low, interval[0]), min(high, interval[1])
+        low, high = (min(max(low, bound), high) for bound in interval)
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
     array = rng.integers(low, high, shape, kind, endpoint=True)
     flat = array.reshape(-1)
