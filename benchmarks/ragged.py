@@ -1,11 +1,12 @@
 """Ragged tensors beside the dense loop over as many elements, torch.nested and JAX.
 
-    python benchmarks/ragged.py [--elements 1048576] [--mean 64] [--rounds 40] [--only softmax]
+    python benchmarks/ragged.py [--lengths 32-96] [--rounds 40] [--only softmax]
 
-The rows of the ragged tensor have random lengths around a mean; the dense tensor has rows of that
-mean, so that both have about as many elements (times are per element). CPU time of one thread,
-in random order, medians. torch and JAX are compared where they are installed: torch with the jagged
-layout of `torch.nested`, JAX with `segment_sum` and `segment_max` over row numbers.
+The rows of the ragged tensor have random lengths in a range: by default short, medium and long
+ones. The dense tensor has rows of the mean length, and of 3 elements less: a mean that is a
+multiple of a vector has no remainder, which most lengths have. Times are per element. CPU time of
+one thread, in random order, medians. torch and JAX are compared where they are installed: torch
+with the jagged layout of `torch.nested`, JAX with `segment_sum` and `segment_max` over row numbers.
 """
 
 from __future__ import annotations
@@ -129,11 +130,37 @@ def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, floa
     return {name: float(np.median(t)) for name, t in times.items() if t}
 
 
+def compared(
+    name: str, lengths: tuple[int, int], elements: int, rounds: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns the time of a case by what computes it, and the dense times relative to its own."""
+    body, inner = CASES[name]
+    rng, mean = np.random.default_rng(0), sum(lengths) // 2
+    rows = max(elements // mean // int(np.prod(inner)), 1)
+    of_rows = rng.integers(lengths[0], lengths[1] + 1, rows)
+    values = rng.standard_normal((int(of_rows.sum()), *inner), "float32")
+    x = structir.RaggedArray(values, np.cumsum([0, *of_rows]))
+    others = [rng.standard_normal((16,), "float32")] * ("b)" in body)
+    others += [rng.standard_normal((64, 32), "float32")] * ("w)" in body)
+    ragged_call, dense_call = program(body, inner, "*"), program(body, inner, "m")
+    calls: dict[str, Callable[[], Any]] = {"ragged": lambda: ragged_call(x, *others)}
+    shares: dict[str, float] = {}
+    for size in (mean, mean - 3):
+        dense = rng.standard_normal((rows, size, *inner), "float32")
+        calls[f"dense {size}"] = lambda dense=dense: dense_call(dense, *others)  # type: ignore[misc]
+        shares[f"dense {size}"] = dense.size / values.size  # of elements
+    for peer, make in (("torch", torch_calls), ("jax", jax_calls)):
+        if name in (peer_calls := make(x, others)):
+            calls[peer] = peer_calls[name]
+    times = measured(calls, rounds)
+    return times, {n: times[n] / share / times["ragged"] for n, share in shares.items()}
+
+
 def main() -> None:
     """Prints a table of times per element."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--elements", type=int, default=1 << 20)
-    parser.add_argument("--mean", type=int, default=64)
+    parser.add_argument("--lengths", nargs="*", default=["3-40", "32-96", "512-1536"])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
@@ -141,36 +168,18 @@ def main() -> None:
         os.environ.setdefault(variable, "1")
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", flags)
-    rng = np.random.default_rng(0)
-    print("case              ragged us   dense us   dense/ragged   peers/ragged")
-    for name, (body, inner) in CASES.items():
-        if options.only not in name:
-            continue
-        rows = max(options.elements // options.mean // int(np.prod(inner)), 1)
-        lengths = rng.integers(options.mean // 2, options.mean * 3 // 2 + 1, rows)
-        values = rng.standard_normal((int(lengths.sum()), *inner), "float32")
-        x = structir.RaggedArray(values, np.cumsum([0, *lengths]))
-        dense = rng.standard_normal((rows, options.mean, *inner), "float32")
-        others = [rng.standard_normal((16,), "float32")] * ("b)" in body)
-        others += [rng.standard_normal((64, 32), "float32")] * ("w)" in body)
-        ragged_call, dense_call = program(body, inner, "*"), program(body, inner, "m")
-        calls = {
-            "ragged": lambda f=ragged_call, x=x, o=others: f(x, *o),
-            "dense": lambda f=dense_call, x=dense, o=others: f(x, *o),
-        }
-        for peer, make in (("torch", torch_calls), ("jax", jax_calls)):
-            if name in (peer_calls := make(x, others)):
-                calls[peer] = peer_calls[name]
-        times = measured(calls, options.rounds)
-        share = dense.size / values.size  # of elements
-        ratio = times["dense"] / share / times["ragged"]
-        peers = ", ".join(
-            [f"{p} {times[p] / times['ragged']:.2f}x" for p in ("torch", "jax") if p in times]
-        )
-        print(
-            f"{name:16}  {times['ragged'] * 1e6:9.1f}  {times['dense'] / share * 1e6:9.1f}"
-            f"  {ratio:12.2f}x   {peers}"
-        )
+    print("case              lengths      ragged us   dense / ragged             peers / ragged")
+    for lengths in options.lengths:
+        low, high = map(int, lengths.split("-"))
+        for name in CASES:
+            if options.only not in name:
+                continue
+            times, ratios = compared(name, (low, high), options.elements, options.rounds)
+            dense = ", ".join([f"{n.split()[1]}: {ratio:.2f}x" for n, ratio in ratios.items()])
+            peers = ", ".join(
+                [f"{p} {times[p] / times['ragged']:.2f}x" for p in ("torch", "jax") if p in times]
+            )
+            print(f"{name:16}  {lengths:9}  {times['ragged'] * 1e6:11.1f}   {dense:24}   {peers}")
 
 
 if __name__ == "__main__":

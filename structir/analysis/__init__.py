@@ -12,6 +12,7 @@ __getattr__, __dir__ = lazy_names(
     dict.fromkeys(_LATTICE.split(), "structir.analysis.lattice")
     | dict.fromkeys(("erase_to_well_defined", "get_static_type"), "structir.analysis.erasure")
     | dict.fromkeys(_VARIABLES.split(), "structir.analysis.variables")
+    | dict.fromkeys(("Analysis", "all_analyses", "analysis"), "structir.analysis.declaration")
     | dict.fromkeys(("is_pure", "is_pure_value"), "structir.analysis.purity")
     | dict.fromkeys(("check_well_formed", "well_formed"), "structir.analysis.well_formed")
     | {

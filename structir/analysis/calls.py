@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from structir.analysis.declaration import analysis
 from structir.analysis.erasure import AllVars, erase, walk_dims
 from structir.analysis.lattice import FAIL_L0, FAIL_L1, base_check
 from structir.errors import Diagnostic, StructInfoError
@@ -19,6 +20,7 @@ from structir.ir.struct_info import (
 )
 
 
+@analysis
 def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructInfo]) -> StructInfo:
     """Returns the StructInfo of a call of a function type with arguments of these StructInfos.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from structir.analysis.calls import Binder
+from structir.analysis.declaration import analysis
 from structir.analysis.erasure import AllVars
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.variables import free_symbols_in
@@ -72,6 +73,7 @@ class DeclaredChecks:
                 self.local[binding.var] = binding.value
 
 
+@analysis
 def result_proven(function: Function) -> bool:
     """Returns whether the result of a function has its declared StructInfo in every run."""
     result = function.body.body.struct_info
@@ -79,6 +81,7 @@ def result_proven(function: Function) -> bool:
     return declared is None or (result is not None and base_check(declared, result) is PASS)
 
 
+@analysis
 def checks_proven(call: Call) -> bool:
     """Returns whether the arguments of a call have the StructInfos of the parameters in every
     run."""

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.calls import derive_call_ret_struct_info
+from structir.analysis.declaration import analysis
 from structir.analysis.erasure import erase
 from structir.analysis.kernel_calls import kernel_result
 from structir.analysis.lattice import (
@@ -328,6 +329,7 @@ def check_cast(
 # StructInfo of all bindings
 
 
+@analysis
 def binding_struct_infos(function: Function) -> dict[str, StructInfo]:
     """Returns the StructInfo of every binding by its path: `x`, `r.then.x`, `inner.b`."""
     infos: dict[str, StructInfo] = {}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from structir.analysis.calls import are_disjoint
+from structir.analysis.declaration import analysis
 from structir.errors import Diagnostic
 from structir.ir.display_names import one_message
 from structir.ir.expr import Function
@@ -34,6 +35,7 @@ def state_of(function: Function) -> dict[str, tuple[int, int]]:
     return {name: (params.index(p), result) for name, (p, result) in state.items()}
 
 
+@analysis
 def donated_of(function: Function) -> dict[int, int]:
     """Returns the result that may take the memory of each donated parameter, by index."""
     params = [p.name for p in function.params]

@@ -13,6 +13,7 @@ from structir.analysis.axes import (
     replace_axes,
     tensor,
 )
+from structir.analysis.declaration import analysis
 from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import own_dims
 from structir.ir.dims import (
@@ -178,6 +179,7 @@ def _dims_of_value(shape: Any) -> Any:
     return getattr(shape, "dims", shape)
 
 
+@analysis
 def get_static_type(info: StructInfo) -> StructInfo:
     """Returns the StructInfo without variables: ranks, known dtypes and structure only."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from structir.analysis.declaration import analysis
 from structir.analysis.derivative_rules import rule_names
 from structir.analysis.donation import INITIAL_STATE
 from structir.analysis.variables import walk_values
@@ -33,6 +34,7 @@ def only_function(module: IRModule) -> str:
     raise DiagnosticError(Diagnostic(message, hint=hint, code="E1002"))
 
 
+@analysis
 def internal_functions(module: IRModule) -> dict[str, Function]:
     """Returns the private functions that are only called: not used as values or derivatives."""
     if not any(

@@ -21,6 +21,7 @@ from structir.analysis.axes import (
     replace_axes,
     tensor,
 )
+from structir.analysis.declaration import analysis
 from structir.analysis.erasure import (
     ERASED,
     AllVars,
@@ -68,6 +69,7 @@ DISJOINT: Any = object()  # the meet of StructInfos without a common lower bound
 # Subtype check
 
 
+@analysis
 def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
     """Returns whether every value of StructInfo `derived` is provably a value of `base`."""
     if base is derived or base == OBJECT:
@@ -209,6 +211,7 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
 # Join
 
 
+@analysis
 def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
     """Returns the least common ancestor of two StructInfos.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from structir.analysis.declaration import analysis
 from structir.ir.expr import Call, Expr, Function, If, SeqExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo
@@ -17,6 +18,7 @@ def is_pure_call(call: Call) -> bool:
     return isinstance(info, FuncStructInfo) and info.purity
 
 
+@analysis
 def is_pure_value(value: Expr) -> bool:
     """Returns whether evaluating a bound value has no side effect; a function value has none."""
     match value:
@@ -28,6 +30,7 @@ def is_pure_value(value: Expr) -> bool:
             return True
 
 
+@analysis
 def is_pure(body: Function | SeqExpr) -> bool:
     """Returns whether all calls of a body are pure; bodies of nested functions are not included."""
     todo = [body.body if isinstance(body, Function) else body]

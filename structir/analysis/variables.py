@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from structir.analysis.declaration import analysis
 from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import own_dims, standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, syms
@@ -155,39 +156,46 @@ def shape_variables_in(info: StructInfo) -> list[Var]:
     return variables
 
 
+@analysis
 def all_vars(program: Node) -> list[Var]:
     """Returns every variable of an expression, function or StructInfo, in order."""
     return list(variables_in(program))
 
 
+@analysis
 def bound_vars(program: Node) -> list[Var]:
     """Returns the variables that the program defines."""
     return list(bindings_in(program))
 
 
+@analysis
 def free_vars(program: Node) -> list[Var]:
     """Returns the variables that occur and are defined elsewhere."""
     bound = bindings_in(program)
     return [var for var in variables_in(program) if var not in bound]
 
 
+@analysis
 def symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """Returns every symbolic dim that occurs, as sympy symbols."""
     return [symbolic.to_sympy(as_dim(sym)) for sym in symbols_in(program)]
 
 
+@analysis
 def defined_symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """Returns the symbolic dims that parameters and match_casts bind, as sympy symbols."""
     bound = symbols_bound_in(program)
     return [symbolic.to_sympy(as_dim(sym)) for sym in bound if type(sym) is Sym]
 
 
+@analysis
 def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """Returns the symbolic dims that occur unbound, as sympy symbols."""
     bound = symbols_bound_in(program)
     return [symbolic.to_sympy(as_dim(sym)) for sym in symbols_in(program) if sym not in bound]
 
 
+@analysis
 def uses_of(function: Function) -> dict[Var, list[Any]]:
     """Returns the bindings of the function's body that use each variable, in StructInfo too."""
     uses: dict[Var, list[Any]] = {var: [] for var in function.params}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from structir.analysis.declaration import analysis
 from structir.analysis.erasure import with_fields
 from structir.analysis.substitution import Substitution
 from structir.errors import Span
@@ -127,6 +128,7 @@ def destination_of(value: Any) -> str | None:
     return attribute
 
 
+@analysis
 def vdevices_in(module: IRModule) -> dict[VDevice, Span | None]:
     """Returns the vdevices of all values of a module, each with the location of a value on it."""
     vdevices: dict[VDevice, Span | None] = {}

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from structir.analysis.calls import are_disjoint
+from structir.analysis.declaration import analysis
 from structir.analysis.deduction import callee_name, deduce
 from structir.analysis.donation import donation_violations
 from structir.analysis.kernels import kernel_violations
@@ -51,11 +52,13 @@ from structir.ir.struct_info import (
 LEAVES = frozenset({*ATOMS, Op})  # expressions that may be operands
 
 
+@analysis
 def well_formed(program: IRModule | Function) -> bool:
     """Returns whether the program satisfies every rule."""
     return not violations(program)
 
 
+@analysis
 def check_well_formed(program: IRModule | Function, *, deduced: bool = False) -> None:
     """Raises one WellFormedError that lists every violation of the rules; returns if there is none.
 

@@ -31,6 +31,7 @@ from structir.printer.files.archive import (
 )
 
 if TYPE_CHECKING:
+    from structir.ir.module import IRModule
     from structir.printer.files.column_panels import ModuleArrays
 
 np = lazy_module("numpy")
@@ -40,12 +41,14 @@ objects = lazy_module("structir.backend.cpu.objects")
 packed_references = lazy_module("structir.backend.packed_references")
 runner = lazy_module("structir.backend.cpu.runner")
 stored_functions = lazy_module("structir.backend.stored")
+ragged_executables = lazy_module("structir.backend.ragged_executable")
 disk = lazy_module("structir.backend.cache")
 compiling = lazy_module("structir.backend.compile")
 
 TARGET = "structir.target"  # the backend that loads the file, if it has its own format
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
 EXACT, FAST = "structir.exact_division", "structir.fast_math"
+RAGGED = "structir.ragged"  # the program with ragged tensors, of an executable of their parts
 PREFIX, PLANS_OF = "machine code ", "plans "
 Path = str | os.PathLike[str]
 Executable = Any  # lazy: the modules of these classes import this one
@@ -95,6 +98,22 @@ def load(path: Path) -> Any:
     again, with a warning. Raises ParseError if the program was modified after saving.
     """
     arrays, facts = read(path)
+    executable = _loaded(path, arrays, facts)
+    if RAGGED not in facts:
+        return executable
+    original = module_of(path, arrays, {TEXT: facts[RAGGED]})
+    return ragged_executables.with_ragged_tensors(original, executable)
+
+
+def add_ragged_program(module: IRModule, path: Path) -> None:
+    """Adds the program with ragged tensors to the file of the executable of their parts."""
+    arrays, facts = read(path)
+    own, text = contents(module)
+    write({**arrays, **own}, {**facts, RAGGED: text[TEXT]}, path)
+
+
+def _loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
+    """Returns the module or the executable in the contents of a file."""
     if TARGET in facts:
         return _of_backend(facts[TARGET]).loaded(path, arrays, facts)
     if not {KERNELS, MACHINE} & facts.keys():

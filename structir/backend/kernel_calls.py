@@ -10,7 +10,7 @@ import numpy as np
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.kernel_stages import KernelOperand, lowered_call
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.routine import KernelCode, code_of
+from structir.backend.loops.kernel_table import table_of
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.region import LoweredRegion, checks_of
 from structir.interpret.kernels import run_kernel
@@ -25,7 +25,7 @@ from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 class KernelRunner:
     """Runs kernels for the host; each is compiled at its first call."""
 
-    regions: dict[Kernel, tuple[CompiledRegion, KernelCode]] = attrs.Factory(dict)
+    regions: dict[Kernel, CompiledRegion] = attrs.Factory(dict)
 
     def __call__(self, kernel: Kernel, values: Sequence[Value], scope: Activation) -> None:
         """Fills the arrays of the results; kernels with GPU threads are interpreted."""
@@ -33,12 +33,11 @@ class KernelRunner:
             run_kernel(kernel, values, scope)
             return
         if kernel not in self.regions:
-            code = code_of(kernel)
-            self.regions[kernel] = lowered_region(_alone(kernel, code)), code
-        region, code = self.regions[kernel]
+            self.regions[kernel] = lowered_region(_alone(kernel))
+        region, table = self.regions[kernel], table_of(kernel)
         operands = set(kernel.operands)
         arrays, sizes = [], dict(scope.sizes)
-        for param, info, value in zip(kernel.params, code.info.params or (), values, strict=True):
+        for param, info, value in zip(kernel.params, table.infos, values, strict=True):
             if isinstance(info, PrimStructInfo) and info.dtype == "int64":
                 sizes[dims.as_sym(info.value)] = int(value)  # type: ignore[arg-type]
             elif param in operands:
@@ -56,12 +55,12 @@ def _dtype(info: StructInfo) -> str:
     return str(info.dtype)  # type: ignore[attr-defined]
 
 
-def _alone(kernel: Kernel, code: KernelCode) -> LoweredRegion:
+def _alone(kernel: Kernel) -> LoweredRegion:
     """Returns a kernel as a region over its own parameters."""
     read = set(kernel.operands)
     operands: list[KernelOperand] = []
     shapes: list[tuple[Dim, ...]] = []
-    for param, info in zip(kernel.params, code.info.params or (), strict=True):
+    for param, info in zip(kernel.params, table_of(kernel).infos, strict=True):
         if isinstance(info, PrimStructInfo):
             if info.dtype == "int64" and info.value is not None:
                 operands.append(info.value)

@@ -47,7 +47,7 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
 
 
-Shown = Callable[[Group, str], ShownKernel]
+Shown = Callable[[Sequence[Group], str], ShownKernel]
 
 
 def lowered(module: IRModule) -> IRModule:
@@ -293,20 +293,34 @@ def _all_shown(groups: Sequence[Group], shown: Shown) -> list[ShownKernel]:
     """Returns the kernels of all groups; raises once for all stages that have no kernel form."""
     kernels: list[ShownKernel] = []
     refused: list[Buffer] = []
-    for group in groups:
+    for together in _by_results(groups):
         try:
-            kernels.append(shown(group, _name(group)))
+            kernels.append(shown(together, _name(together)))
         except NotShown as error:
             refused += error.buffers
-    filled = Counter(buffer for kernel in kernels for buffer in kernel.fills)
-    refused += [buffer for buffer, count in filled.items() if count > 1]
     if refused:
         raise NotShown("some stages have no kernel form", refused)
     return kernels
 
 
-def _name(group: Group) -> str:
+def _by_results(groups: Sequence[Group]) -> list[list[Group]]:
+    """Returns the groups of each kernel: those that fill one buffer, at the last of them."""
+    kernels: list[list[Group]] = []
+    for group in groups:
+        filled = _outs(group) & group.kept
+        same = [k for k in kernels if any(filled & g.kept & _outs(g) for g in k)]
+        kernels = [k for k in kernels if k not in same]
+        kernels.append([*[g for k in same for g in k], group])
+    return kernels
+
+
+def _outs(group: Group) -> set[Buffer]:
+    return {stage.out for stage in group.stages}
+
+
+def _name(groups: Sequence[Group]) -> str:
     """Returns a kernel name from the origins of its stages."""
-    matches = [re.match(r"R\.([\w.]+)", stage.origin) for stage in group.stages]
+    stages = [stage for group in groups for stage in group.stages]
+    matches = [re.match(r"R\.([\w.]+)", stage.origin) for stage in stages]
     names = list(dict.fromkeys(match[1].rpartition(".")[2] for match in matches if match))
     return "_".join(names[:4]) or "kernel"

@@ -88,6 +88,6 @@ def _kernels(plan: Scheduled) -> Iterator[KernelOutline]:
 
 def _shown(group: Group) -> str | None:
     try:
-        return str(shown_kernel(group, "kernel").kernel)
+        return str(shown_kernel([group], "kernel").kernel)
     except (NotShown, NoKernelError):
         return None

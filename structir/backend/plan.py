@@ -96,7 +96,7 @@ class KernelPlan:
             for text in texts:
                 progress.note(next(iter(text.origins), ""))
                 kernels.start(text)
-        return [kernel(t.text, t.function, t.from_file) for t in texts]
+        return [kernel(t.text, t.function, t.from_file, t.assembled) for t in texts]
 
     def _dims(self) -> list[list[Dim]]:
         """Returns the dims that are evaluated for a call; the first groups are words of its
@@ -244,7 +244,8 @@ class BoundPlan:
         is_routine = text.function is not None  # a routine with its own scratch memory
         if is_routine or length < 2:
             return -1.0
-        return nanoseconds(text.text, len(text.pointers), sizes, length)
+        pointers = len(text.pointers)
+        return nanoseconds(text.text, pointers, sizes, length, text.names[pointers:])
 
     def _arena_elements(self) -> Sequence[int]:
         """Returns the elements of each buffer in the arena; scratch memory is per thread."""

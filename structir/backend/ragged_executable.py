@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import only_function
+from structir.backend import archive
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.backend.tuple_parameters import TupleFunction
-from structir.errors import StructIRError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
 from structir.ir.dtype import numpy_dtype
@@ -214,11 +214,19 @@ class RaggedExecutable:
         parts = function.parts(args, {})[1] if is_ragged_function else args  # type: ignore[attr-defined]
         return self.executable.profile(*parts, name=name, **options)
 
-    def save(self, path: Any) -> None:
-        """Raises StructIRError: save the module, and compile it after loading."""
-        message = "an executable with ragged tensors cannot be saved"
-        hint = 'help: save the module: `structir.save(mod, "m.sir")`'
-        raise StructIRError(f"{message}\n{hint}", code="E0736")
+    def save(self, path: archive.Path) -> None:
+        """Writes the program and its machine code; `structir.load` returns the executable."""
+        self.executable.save(path)
+        archive.add_ragged_program(self.module, path)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an executable cannot be pickled: use `exe.save(path)` and `structir.load`")
+
+    def __iter__(self) -> Any:
+        return iter(self.module)
+
+    def __repr__(self) -> str:
+        return repr(self.executable)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executable, name)
@@ -226,11 +234,22 @@ class RaggedExecutable:
 
 def compile_ragged(lowered: IRModule, compile_tuples: Callable[[IRModule], Any]) -> Any:
     """Compiles a lowered module with ragged tensors."""
+    tuples = tuple_module(lowered)
+    grouped = with_row_groups(tuples.module, has_kernel)
+    return RaggedExecutable(tuples, compile_tuples(grouped))
+
+
+def tuple_module(lowered: IRModule) -> TupleModule:
+    """Returns a lowered module with tuples in place of ragged tensors."""
     tuples = as_tuples(lowered)
     tuples.module = canonicalise_bindings.transform(tuples.module)
     share_rows(tuples)
-    grouped = with_row_groups(tuples.module, has_kernel)
-    return RaggedExecutable(tuples, compile_tuples(grouped))
+    return tuples
+
+
+def with_ragged_tensors(lowered: IRModule, executable: Any) -> RaggedExecutable:
+    """Returns an executable of the parts of ragged tensors, which a file holds, as one of these."""
+    return RaggedExecutable(tuple_module(lowered), executable)
 
 
 def has_kernel(call: Call) -> bool:

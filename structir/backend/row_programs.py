@@ -8,6 +8,8 @@ from typing import Any
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Stage
+from structir.backend.row_block_text import stages_of_rows
+from structir.backend.row_copies import copies_of_rows
 from structir.backend.segment_rows import RowCall, RowOperand
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -30,7 +32,9 @@ def rows_of_op(
     operands: Sequence[Buffer],
     origin: str,
 ) -> tuple[list[Buffer], list[Stage]] | None:
-    """Returns the stages of an op with the hook `row`; None for other ops."""
+    """Returns the stages of an op with the hook `row` or `copies_rows`; None for other ops."""
+    if definition.hooks.get("copies_rows"):
+        return copies_of_rows(spec, operands, origin)
     row = definition.hooks.get("row")
     if row is None:
         return None
@@ -108,7 +112,7 @@ def _stages(
     row: Any = next(b.shape for b, o in by_input.items() if o.unit == "first")
     whole: Any = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
     by_output = dict(zip(outputs, results, strict=True))
-    return RowCall(program, whole, *rows, by_input, by_output, origin).stages()
+    return stages_of_rows(RowCall(program, whole, *rows, by_input, by_output, origin))
 
 
 def _sizes(params: Sequence[Var], operands: Sequence[RowOperand]) -> Mapping[Sym, Dim]:

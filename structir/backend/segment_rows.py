@@ -8,7 +8,7 @@ called for each row, on the memory of that row.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import attrs
@@ -23,7 +23,8 @@ from structir.ir.dims import Dim, Sym
 
 TABLE = re.compile(r"a\[(all\d+)\]")
 NEAR = re.compile(r"^( +near = ).* if .* else (\w+)$")
-STREAMS = re.compile(r"^( +if )n\d+ >= \d+:$")
+PAST_CACHES = re.compile(r"^( +)for \w+ in range\(near, |^( +)if n\d+ >= \d+.*:$")
+NAME = re.compile(r"\b(p\d+)\b")  # of a kernel: others have the same names for others
 HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
 
 
@@ -52,13 +53,11 @@ class RowCall:
     results: Mapping[Buffer, RowOperand]  # by its outputs
     origin: str
 
-    def stages(self) -> list[Stage]:
-        """Returns the stages that run the loop over rows."""
+    def stages(self, routine: Routine) -> list[Stage]:
+        """Returns the stages that run a loop over rows."""
         reads = [self.starts, self.limits, *[o.buffer for o in self.operands.values()]]
         outs = [result.buffer for result in self.results.values()]
-        return routine_stages(
-            list(dict.fromkeys(reads)), outs, RowLoop(self).routine(), self.origin
-        )
+        return routine_stages(list(dict.fromkeys(reads)), outs, routine, self.origin)
 
 
 class RowLoop:
@@ -76,7 +75,7 @@ class RowLoop:
     def routine(self) -> Routine:
         """Returns the loop; raises NoKernelError if a kernel of a row has another form."""
         kernels = scheduled(self.call.program).kernels
-        if any([k.sites or k.function or k.singles for k in kernels]):
+        if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)
         total = self.size(self.total)
@@ -86,7 +85,11 @@ class RowLoop:
             f"{INDENT}length = larger(smaller({limits}[row], {total}) - first, 0)",
         ]
         for kernel in kernels:
-            lines += indented(self._body(kernel))
+            lines += indented(self.body(kernel))
+        return self.finished(lines)
+
+    def finished(self, lines: list[str]) -> Routine:
+        """Returns the routine of some lines."""
         ordered = [b for b in self.names if b not in self.scratch] + self.scratch
         slots = {self.names[b]: k for k, b in enumerate(ordered)}
         lines = [TABLE.sub(lambda m: f"a[{slots[m[1]]}]", line) for line in lines]
@@ -95,7 +98,6 @@ class RowLoop:
             tuple(ordered),
             tuple(self.scratch),
             tuple(self.sizes),
-            (),
             tuple([*[self.names[b] for b in ordered], *self.sizes.values()]),
             range=self.call.starts.shape[0],
             parted=True,
@@ -120,14 +122,14 @@ class RowLoop:
             dim, lambda s: "length" if s is self.length else self.size(dims.as_dim(s))
         )
 
-    def _body(self, kernel: KernelText) -> list[str]:
+    def body(self, kernel: KernelText) -> list[str]:
         """Returns the lines of a kernel of one row, on the memory of the row."""
         lines = kernel.text.splitlines()
         start = next(k for k, line in enumerate(lines) if line.startswith("def kernel("))
         self.counter += 1
         own = f"_{self.counter}"
         body = [f"lo{own} = 0", f"hi{own} = {self.row_size(kernel.range)}"]
-        for line in lines[start + 1 :]:
+        for line in without_streams(lines[start + 1 :]):
             match = HEAD.match(line)
             if match is not None:
                 name, text = self._head(match, kernel)
@@ -135,9 +137,9 @@ class RowLoop:
             elif line.strip() and line.strip() != "wide_vectors()":
                 if "a[" in re.sub(r"\w+a\[", "", line):
                     raise NoKernelError("a kernel of a row reads its table")
-                line = STREAMS.sub(r"\1False:", NEAR.sub(r"\1\2", line))  # a row is small
+                line = NEAR.sub(r"\1\2", line)
                 body.append(re.sub(r"\b(lo|hi)\b", rf"\g<1>{own}", line[len(INDENT) :]))
-        return body
+        return [NAME.sub(rf"\1{own}", line) for line in body]
 
     def _head(self, match: re.Match[str], kernel: KernelText) -> tuple[str, str]:
         """Returns a name of the kernel, and the address or the size that it has in the loop."""
@@ -145,27 +147,42 @@ class RowLoop:
         index = int(slot if pointer is None else pointer)
         if index >= len(kernel.pointers):
             return name, self.row_size(kernel.sizes[index - len(kernel.pointers)])
-        part = self._part(kernel.pointers[index])
-        base, offset = self.name(part.buffer), self._offset(part)
+        part = self.part(kernel.pointers[index])
+        base, offset = self.name(part.buffer), self.offset(part)
         if pointer is not None:
             return name, base if offset is None else f"offset_by({base}, {offset})"
         return name, f"a[{base}] // {divisor}" + ("" if offset is None else f" + {offset}")
 
-    def _part(self, buffer: Buffer) -> RowOperand:
+    def part(self, buffer: Buffer) -> RowOperand:
         """Returns the buffer of all rows of one of a row; a temporary one is as large as all."""
         if buffer not in self.parts:
             shape = tuple([dims.substitute(d, self.call.sizes) for d in buffer.shape])
-            if buffer.origin == "constant":
-                self.parts[buffer] = RowOperand(buffer)
-            else:
-                scratch = Buffer(shape, buffer.dtype, "scratch")
-                self.scratch.append(scratch)
-                self.parts[buffer] = RowOperand(scratch)
+            is_constant = buffer.origin == "constant"
+            part = buffer if is_constant else self.new_scratch(shape, buffer.dtype)
+            self.parts[buffer] = RowOperand(part)
         return self.parts[buffer]
 
-    def _offset(self, part: RowOperand) -> str | None:
+    def new_scratch(self, shape: tuple[Dim, ...], dtype: str) -> Buffer:
+        """Returns a buffer that lives only in the loop."""
+        self.scratch.append(Buffer(shape, dtype, "scratch"))
+        return self.scratch[-1]
+
+    def offset(self, part: RowOperand) -> str | None:
         """Returns the number of elements before those of the row."""
         if part.unit is None:
             return None
         inner = prod(part.buffer.shape[1:])
         return part.unit if inner == 1 else f"{part.unit} * {self.size(inner)}"
+
+
+def without_streams(lines: Sequence[str]) -> Iterator[str]:
+    """Yields lines less those that store past the caches: a row is small."""
+    depth: int | None = None
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if depth is not None and indent > depth:
+            continue
+        match = PAST_CACHES.match(line)
+        depth = None if match is None else indent
+        if match is None:
+            yield line

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
+from structir.backend.cpu.objects import SOURCE_HEAD
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.plan import KernelPlan
@@ -33,7 +34,10 @@ class PlanSource:
         for number, kernel in enumerate(self.kernels, 1):
             first = numbers.setdefault(kernel.text, number)
             head = [f"kernel {number}", *origins(kernel.origins), *self._names(kernel)]
-            body = kernel.text if first == number else f"# same source as kernel {first}\n"
+            text = kernel.text
+            if text.startswith(SOURCE_HEAD):
+                text = text.partition("\n")[2]
+            body = text if first == number else f"# same source as kernel {first}\n"
             yield "\n".join([*[f"# {line}".rstrip() for line in head], body])
 
     def _names(self, kernel: KernelText) -> Iterator[str]:
@@ -47,6 +51,7 @@ class PlanSource:
         ]
         sizes = enumerate(_numbers(kernel), len(kernel.pointers))
         rows += [(names[k], number, "") for k, number in sizes]
+        rows += dict.fromkeys([("checks", site.place, "") for site in kernel.sites])
         rows.append(("lo, hi", f"a part of 0 to {dims.text(kernel.range)}", ""))
         width = max(len(row[1]) for row in rows[:-1]) if len(rows) > 1 else 0
         for name, stands_for, form in rows:

@@ -18,12 +18,15 @@ from typing import Any
 STATEMENT = 0.3  # ns of a scalar statement
 LANE = 0.02  # ns of a statement in an innermost loop, which LLVM vectorizes: one element
 TERM = 0.02  # ns of a product and a sum in a matrix product,
+WINDOW_TERM = 0.035  # ns of the same in a sum over windows
 MIN_ROWS = 4  # which with fewer rows takes the time of reading its right operand
 MOVED = 0.15  # ns of an element that a function of the library packs or transposes
 CALLED = 0.2  # ns of an element of a math function, vectorized
 ROUNDS = 8  # iterations of a loop whose count is unknown
 
-PRODUCT = re.compile(r"multiply_(tiled|packed|windows|pixels|matrices)$")
+PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels|matrices)|tiled_product)$")
+MOVES = frozenset({"pack_panels", "turn_over", "transpose"})
+LIBRARY = MOVES | {"copy_run", "sum_windows"}
 OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -43,14 +46,17 @@ def parsed(text: str) -> Sequence[ast.stmt]:
 
 
 @lru_cache(maxsize=1024)
-def nanoseconds(text: str, pointers: int, sizes: tuple[int, ...], length: int) -> float:
-    """Returns the estimated time of a kernel over its whole range.
+def nanoseconds(
+    text: str, pointers: int, sizes: tuple[int, ...], length: int, names: tuple[str, ...] = ()
+) -> float:
+    """Returns the estimated time of a kernel over its whole range; `names` are those of its sizes,
+    if the text does not read them from a table.
 
     Estimates are memoized, since equal layers have equal kernels. A text from a damaged file, which
     is never compiled, is estimated as no work.
     """
     try:
-        return _Estimate(pointers, sizes, length).block(parsed(text))
+        return _Estimate(pointers, sizes, length, names).block(parsed(text))
     except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
         return 0.0
 
@@ -58,9 +64,15 @@ def nanoseconds(text: str, pointers: int, sizes: tuple[int, ...], length: int) -
 class _Estimate:
     """The walk over one text, with the integers that are known so far."""
 
-    def __init__(self, pointers: int, sizes: Sequence[int], length: int) -> None:
-        self.pointers, self.sizes = pointers, sizes
-        self.known: dict[str, int] = {"lo": 0, "hi": length}
+    def __init__(
+        self, pointers: int, sizes: Sequence[int], length: int, names: Sequence[str]
+    ) -> None:
+        self.pointers, self.sizes, self.length = pointers, sizes, length
+        self.known: dict[str, int] = {
+            "lo": 0,
+            "hi": length,
+            **dict(zip(names, sizes, strict=False)),
+        }
 
     def block(self, statements: Sequence[ast.stmt]) -> float:
         """Returns the time of statements in sequence."""
@@ -75,6 +87,12 @@ class _Estimate:
                 return max(self.block(body), self.block(orelse)) + STATEMENT
             case ast.While(body=body):
                 return self.block(body)  # over blocks: the first one is the whole range
+            case ast.Assign(
+                targets=[ast.Tuple([ast.Name(low), ast.Name(high)])],
+                value=ast.Call(ast.Attribute(attr="part")),
+            ):
+                self.known |= {low: 0, high: self.length}
+                return STATEMENT
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._assign(name, value)
                 return STATEMENT + self._calls(value)
@@ -139,10 +157,12 @@ class _Estimate:
         if PRODUCT.match(name):
             rows = self.integer(operands[3])
             return TERM * max(rows or ROUNDS, MIN_ROWS) * self._product(operands[4:6])
-        if name in ("pack_panels", "turn_over"):
+        if name in MOVES:
             return MOVED * self._product(operands[2:4])
         if name == "copy_run":
             return LANE * self._product(operands[2:3])
+        if name == "sum_windows":
+            return WINDOW_TERM * self._product([*operands[3:5], *operands[13:15]])
         return CALLED * (STATEMENT / LANE) if _is_math(name) else 0.0
 
     def _product(self, nodes: Sequence[ast.expr]) -> float:
@@ -163,10 +183,12 @@ def _is_math(name: str) -> bool:
 def _is_light(body: Sequence[ast.stmt]) -> bool:
     """Whether a loop is vectorized as a whole: it calls no function of the library."""
     names = [name for node in body for name, _ in _calls_in(node)]
-    return not any(PRODUCT.match(n) or n in ("pack_panels", "turn_over", "copy_run") for n in names)
+    return not any(PRODUCT.match(name) or name in LIBRARY for name in names)
 
 
 def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
-    """Returns the functions that are called by name, with their arguments."""
+    """Returns the functions that are called by name, as `exp` or as `T.exp`, with their
+    arguments."""
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-    return [(n.func.id, n.args) for n in calls if isinstance(n.func, ast.Name)]
+    named = [(getattr(n.func, "id", getattr(n.func, "attr", None)), n.args) for n in calls]
+    return [(name, args) for name, args in named if name is not None]

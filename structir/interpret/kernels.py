@@ -63,7 +63,7 @@ class KernelValue:
 
     def __call__(self, *values: Value) -> None:
         """Checks the arguments and runs the kernel; the last arguments are the arrays of the
-        results."""
+        results. An operand that shares memory with a result is copied first."""
         params = self.kernel.params
         check_call(self.kernel.name, params, values)
         scope = Activation({}, {})
@@ -72,13 +72,22 @@ class KernelValue:
             for param, value in zip(params, values, strict=True)
         ]
         match(declared, scope)
-        self.run(self.kernel, values, scope)
+        results = values[len(self.kernel.operands) :]
+        operands = [_apart_from(results, v) for v in values[: len(self.kernel.operands)]]
+        self.run(self.kernel, (*operands, *results), scope)
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
         """Returns new arrays of these shapes and dtypes, computed from the operands."""
         outputs = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
         self(*operands, *outputs)
         return outputs
+
+
+def _apart_from(results: Sequence[Value], operand: Value) -> Value:
+    shared = [
+        r for r in results if isinstance(operand, np.ndarray) and np.may_share_memory(operand, r)
+    ]
+    return operand.copy() if shared else operand
 
 
 @attrs.frozen(eq=False)

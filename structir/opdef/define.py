@@ -188,6 +188,11 @@ class Declaration:
         of the values of rows of one length, and of the axis along them."""
         return self._hook("row", hook)
 
+    def copies_rows(self, does: bool) -> bool:
+        """States that an op copies rows: triples of operands are values, and the start and the
+        limit of each row in them; the last operand is the start of each row of the result."""
+        return self._hook("copies_rows", does)
+
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""
         return lambda hook: self._hook(f"kernel.{target}", hook)

@@ -306,16 +306,13 @@ def _scalar(
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
-    """Returns the dtype of another operand if it can represent `value`, else the default dtype."""
+    """Returns the dtype of the first other operand that can represent `value`, else the default."""
     default = {bool: "bool", int: "int64"}.get(type(value), "float32")
     for operand in values.values():
         info = operand.struct_info if isinstance(operand, Expr) else None
-        operand_dtype = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
-        if operand_dtype is not None and not isinstance(operand, PrimValue):
-            fits = (
-                is_float(operand_dtype)
-                or (type(value) is int and operand_dtype != "bool")
-                or default == operand_dtype
-            )
-            return operand_dtype if fits else default
+        dtype = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
+        if dtype is None or isinstance(operand, PrimValue):
+            continue
+        if is_float(dtype) or (type(value) is int and dtype != "bool") or dtype == default:
+            return dtype
     return default

@@ -74,6 +74,10 @@ def _tensor_info(
 @opaque_op(_storage_info, "memory.alloc_storage", pure=False)
 def alloc_storage(size: int) -> Array:
     """Allocates uninitialized storage of a number of bytes."""
+    if size < 0:
+        raise ShapeMismatchError(
+            f"memory.alloc_storage: expected a size of at least 0 bytes, found {size}"
+        )
     return np.empty(size, "uint8")
 
 

@@ -163,7 +163,13 @@ def _same_rows_info(
     return x  # type: ignore[no-any-return]
 
 
-@ragged_op(_same_rows_info, "same_rows", lambda call, result, cotangent, emit: [cotangent])
+def _same_rows_adjoint(
+    call: Call, result: Expr, cotangent: Cotangent, emit: Emit
+) -> list[Cotangent]:
+    return [cotangent, *[None] * (len(call.args) - 1)]
+
+
+@ragged_op(_same_rows_info, "same_rows", _same_rows_adjoint)
 def same_rows(
     x: Array, starts: Array, limits: Array, others: Array, ends: Array, *, where: str
 ) -> Array:

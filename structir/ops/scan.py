@@ -15,6 +15,7 @@ from structir.opdef.examples import f32
 from structir.opdef.index_vars import access_text, index_vars
 from structir.ops.create import zeros_like
 from structir.ops.scatter import scatter_elements
+from structir.projections.conversion import convert_dtype
 from structir.projections.scalar_expr import ScalarExpr, cast
 from structir.projections.values import computing_dtype
 
@@ -67,7 +68,7 @@ def _accumulated(function: Any, x: Array, axis: Any, dtype: Any, exclusive: bool
     target = numpy_dtype(dtype or dtype_name(x.dtype))
     kind = dtype_name(target)
     wide = computing_dtype(kind) if is_float(kind) else "uint64" if kind == "uint64" else "int64"
-    elements = x.astype(target).astype(wide)
+    elements = convert_dtype(x, kind).astype(wide)
     if axis is None:
         elements, axis = elements.reshape(-1), 0
     if exclusive:

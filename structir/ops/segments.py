@@ -16,9 +16,10 @@ from structir.opdef.attributes import Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32
-from structir.ops.broadcast import equal, logical_and, logical_or, maximum, where
-from structir.ops.create import ones_like, zeros_like
+from structir.ops.broadcast import add, equal, logical_and, logical_or, maximum, subtract, where
+from structir.ops.create import arange, ones_like, zeros_like
 from structir.ops.elementwise import astype
+from structir.ops.indexing import take
 from structir.ops.reduce import max_, min_, prod, sum_
 from structir.projections.scalar_expr import ScalarExpr
 
@@ -65,7 +66,7 @@ def segment_expand(
 @segment_expand.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     _x, _ids, starts, limits = call.args
-    return [emit(segment_sum(cotangent, starts, limits))]
+    return [emit(segment_sum(cotangent, starts, limits)), None, None, None]
 
 
 def neutral(reduction: str, dtype: str | None) -> Any:
@@ -110,6 +111,85 @@ def segment_max(values: Array, starts: Array, limits: Array) -> Array:
 def segment_min(values: Array, starts: Array, limits: Array) -> Array:
     """Computes the minimum of each row of values; the greatest number for an empty row."""
     return values
+
+
+CONCAT = "x[[t], *k], x_starts[[n]] @ int64, x_limits[[n]] @ int64, y[[s], *k], "
+CONCAT += "y_starts[[n]] @ int64, y_limits[[n]] @ int64, starts[[n]] @ int64 -> out[[u], *k]"
+
+
+@op(CONCAT, where="u == t + s")
+def concat_rows(
+    x: Array,
+    x_starts: Array,
+    x_limits: Array,
+    y: Array,
+    y_starts: Array,
+    y_limits: Array,
+    starts: Array,
+) -> Array:
+    """Concatenates each row of `x` with the row of `y` of the same number; row k of the result
+    begins at `starts[k]`."""
+    return x
+
+
+@concat_rows.reference
+def _(
+    x: Array,
+    x_starts: Array,
+    x_limits: Array,
+    y: Array,
+    y_starts: Array,
+    y_limits: Array,
+    starts: Array,
+) -> Array:
+    out = np.zeros((len(x) + len(y), *x.shape[1:]), x.dtype)
+    for row, start in enumerate(starts):
+        parts = x[x_starts[row] : x_limits[row]], y[y_starts[row] : y_limits[row]]
+        joined = np.concatenate(parts)
+        out[start : start + len(joined)] = joined
+    return out
+
+
+@concat_rows.kernel("cpu")
+def _(
+    x: Array,
+    x_starts: Array,
+    x_limits: Array,
+    y: Array,
+    y_starts: Array,
+    y_limits: Array,
+    starts: Array,
+    out: Array,
+) -> None:
+    for row in range(starts.shape[0]):
+        at = max(starts[row], 0)
+        for k in range(max(x_starts[row], 0), min(x_limits[row], x.shape[0])):
+            if at < out.shape[0]:
+                out[at] = x[k]
+            at += 1
+        for k in range(max(y_starts[row], 0), min(y_limits[row], y.shape[0])):
+            if at < out.shape[0]:
+                out[at] = y[k]
+            at += 1
+
+
+concat_rows.copies_rows(True)
+
+
+@concat_rows.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Takes the rows of each operand from the cotangent of the result."""
+    x, x_starts, x_limits, y, y_starts, y_limits, starts = call.args
+    lengths = emit(subtract(x_limits, x_starts))
+    parts = (x, x_starts, x_limits, starts), (y, y_starts, y_limits, emit(add(starts, lengths)))
+    cotangents: list[Cotangent] = []
+    for values, own, limits, begin in parts:
+        dims: Any = values.struct_info.dims
+        ids = emit(segment_ids(own, limits, PrimValue(dims[0])))
+        moved = emit(segment_expand(emit(subtract(begin, own)), ids, own, limits))
+        index = emit(add(moved, emit(arange(PrimValue(dims[0]), dtype="int64"))))
+        cotangents += [emit(take(cotangent, index, axis=0)), None, None]
+    return [*cotangents, None]
 
 
 SEGMENT_OPS = {
@@ -245,3 +325,12 @@ segment_sum.example(f32[5, 2], STARTS, LIMITS)
 segment_prod.example(f32[5, 2], STARTS, LIMITS)
 segment_max.example(f32[5, 2], STARTS, LIMITS)
 segment_min.example(f32[5], STARTS, LIMITS)
+concat_rows.example(
+    f32[5, 2],
+    STARTS,
+    LIMITS,
+    f32[3, 2],
+    ExactValues("int64", (0, 1, 3)),
+    ExactValues("int64", (1, 3, 3)),
+    ExactValues("int64", (0, 3, 5)),
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from structir.analysis.declared_checks import DeclaredChecks
 from structir.analysis.derivative_rules import rule_names
 from structir.analysis.internal_functions import PRIVATE
@@ -39,7 +41,7 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
     """
     checks = DeclaredChecks(module.functions)
     functions = {
-        name: _eliminate(function, checks) if isinstance(function, Function) else function
+        name: without_unused(function, checks) if isinstance(function, Function) else function
         for name, function in module.functions.items()
     }
     live = _reachable(functions, entries.replace(",", " ").split())
@@ -67,8 +69,11 @@ def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node
     return {name: function for name, function in functions.items() if name in names}
 
 
-def _eliminate(function: Function, checks: DeclaredChecks) -> Function:
-    uses = _LiveVariables(checks)
+def without_unused(
+    function: Function, checks: DeclaredChecks, kept: Collection[Var] = ()
+) -> Function:
+    """Returns a function without pure bindings that have no use, but with those of `kept`."""
+    uses = _LiveVariables(checks, kept)
     uses.of(function.ret_struct_info)
     body = uses.eliminate(function.body)
     return function if body is function.body else replace(function, body=body)
@@ -77,8 +82,8 @@ def _eliminate(function: Function, checks: DeclaredChecks) -> Function:
 class _LiveVariables:
     """The variables used after the current program point."""
 
-    def __init__(self, checks: DeclaredChecks) -> None:
-        self.checks = checks
+    def __init__(self, checks: DeclaredChecks, kept: Collection[Var] = ()) -> None:
+        self.checks, self.kept = checks, kept
         self.variables: set[Var] = set()
         self.infos: set[StructInfo] = set()  # whose variables are already among them
 
@@ -120,7 +125,8 @@ class _LiveVariables:
         return block if same else replace(block, bindings=tuple(bindings))
 
     def live(self, binding: Binding) -> bool:
-        if binding.var in self.variables or isinstance(binding, MatchCast):
+        is_used = binding.var in self.variables or binding.var in self.kept
+        if is_used or isinstance(binding, MatchCast):
             return True
         return not is_pure_value(binding.value) or self.checks.in_value(binding.value)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from structir.analysis.calls import Binder, are_disjoint
 from structir.analysis.dataflow_outputs import without_surplus_outputs
+from structir.analysis.declared_checks import DeclaredChecks
 from structir.analysis.deduction import deduce
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
@@ -35,6 +36,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.passes.base import module_pass
 from structir.passes.canonicalise_bindings import canonicalise_bindings
+from structir.passes.dead_code_elimination import without_unused
 
 LARGEST = 256  # bindings of a function that is inlined
 
@@ -44,7 +46,8 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     """Replaces calls by the bodies of the functions, all or those named.
 
     Argument checks of the callee remain, as match_casts. Aliases, and fields of tuples that the
-    caller takes apart, are replaced by the values. Private functions without a remaining
+    caller takes apart, are replaced by the values. Pure values of the callee that the caller does
+    not use are removed. Private functions without a remaining
     call are removed. Not inlined are: recursive functions; those with more than `largest` bindings;
     those with branches or effects when called in a dataflow block; and those whose parameters
     mutually depend on each other's sizes.
@@ -55,8 +58,23 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     new = inlined.functions
     changed = {name: value for name, value in new.items() if value is not module.functions[name]}
     canonical = canonicalise_bindings.transform(inlined.with_functions(changed)).functions
-    remaining = inlined.with_functions({**new, **canonical})
+    checks = DeclaredChecks(new)
+    used = {
+        name: without_unused(function, checks, _bound_to_no_call(module.functions[name]))
+        for name, function in canonical.items()
+        if isinstance(function, Function)
+    }
+    remaining = inlined.with_functions({**new, **canonical, **used})
     return _without_inlined(remaining, _mentioned(module) - _mentioned(inlined))
+
+
+def _bound_to_no_call(function: Any) -> set[Var]:
+    """Returns the variables of a function that are no result of another function."""
+    return {
+        binding.var
+        for binding in bindings_of(function)
+        if not isinstance(getattr(binding.value, "op", None), GlobalVar)
+    }
 
 
 def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.errors import DiagnosticError
 from structir.ir.dims import Dim, Sym, evaluate
 from structir.ir.dtype import numpy_dtype
@@ -82,6 +83,7 @@ class CostedCall:
     views: set[int]  # the items that it reads under another shape
 
 
+@analysis
 def block_costs(
     bindings: Sequence[Binding], live: Collection[Var], sizes: Iterable[Sizes]
 ) -> list[BlockCost]:

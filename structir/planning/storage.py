@@ -13,10 +13,11 @@ from structir.analysis.variables import variables_in
 from structir.errors import DiagnosticError
 from structir.ir.dims import Dim, Poly, Sym, exact_quotient, syms
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Binding, Call, GlobalVar, SeqExpr, Var, VarBinding
+from structir.ir.expr import Binding, Call, Expr, GlobalVar, SeqExpr, Tuple, Var, VarBinding
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 from structir.opdef.memo import memoize
+from structir.ops.ragged import has_ragged_axis
 from structir.planning.layout import assign_offsets
 from structir.projections.aliasing import can_update_in_place, dims_product, is_view
 from structir.projections.spec import IndexSpec
@@ -131,8 +132,14 @@ def planned_call(binding: Binding) -> bool:
     if type(value.op) is GlobalVar:
         kernel = isinstance(value.op.struct_info, KernelStructInfo)
         return kernel and len(value.sinfo_args) == 1 and value.sinfo_args[0] == info
+    if any([has_ragged_axis(v.struct_info) for a in value.args for v in _members(a)]):
+        return False  # the call is lowered to several
     pure = type(value.op) is Op and value.op.definition.pure
     return pure and value.struct_info == info and len(value.args) > 0
+
+
+def _members(value: Expr) -> tuple[Expr, ...]:
+    return value.fields if isinstance(value, Tuple) else (value,)
 
 
 def _new_block(info: Any, first: int, last: int) -> StorageBlock:

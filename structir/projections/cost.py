@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.projections.boxes import Region, region
 
 Name = TypeVar("Name", bound=Hashable)
@@ -43,6 +44,7 @@ class Sharing:
         return "full" if self.stride is not None and not any(self.stride) else "halo"
 
 
+@analysis
 def sharing(first: Region, second: Region) -> Sharing:
     """Returns the overlap of two tiles in one input, from the regions that they read."""
     a, b = first.bounds, second.bounds
@@ -59,6 +61,7 @@ def sharing(first: Region, second: Region) -> Sharing:
     )
 
 
+@analysis
 def neighbours(
     walk: RegionMap[Name], at: Sequence[int], tile: Sequence[int], axis: int
 ) -> dict[Name, Sharing]:

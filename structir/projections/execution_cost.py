@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -122,6 +123,7 @@ def _concrete(extent: Number, sizes: Mapping[Sym | str, int]) -> Number:
 # From calls and specs
 
 
+@analysis
 def execution_cost(call: Call, module: IRModule | None = None) -> ExecutionCost:
     """Returns the cost of a call, with extents over the symbolic dims of its operands.
 
@@ -264,6 +266,7 @@ def _tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
 # From programs and regions
 
 
+@analysis
 def program_cost(program: Program, regions: Mapping[Hashable, Region]) -> float:
     """Returns the cost to compute regions of values: of all calls that write into them.
 

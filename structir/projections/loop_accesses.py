@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, Tuple, Var
@@ -42,6 +43,7 @@ class LoopAccesses:
         return text + (f" if {' and '.join(self.conditions)}" if self.conditions else "")
 
 
+@analysis
 def accesses(program: Function | Call) -> tuple[LoopAccesses, ...]:
     """Returns the accesses of a call, or of every op call in a function, in program order.
 

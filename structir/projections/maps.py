@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, Write, affine
@@ -197,6 +198,7 @@ def _row(
     return row, offset + reach[0], reach[1] - reach[0] + 1
 
 
+@analysis
 def of_result(spec: IndexSpec, statement: Statement, write: Write, read: Read) -> Projection | None:
     """Returns the projection from a result to a read of an operand.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.declaration import analysis
 from structir.analysis.variables import free_vars, symbols_in
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
@@ -119,6 +120,7 @@ class Program:
         return affected_regions(self.steps, changed)
 
 
+@analysis
 def program_of(
     function: Function,
     sizes: Mapping[Sym | str, int] | None = None,

@@ -294,6 +294,8 @@ def _scatter(
     selected_index = [np.broadcast_to(i, space.shape)[selected] for i in index]
     if not selected_index:  # a scalar is a vector of one
         target, selected_index = target.reshape(1), [np.zeros(int(selected.sum()), "int64")]
+    if not target.size:
+        return  # all points are outside
     if write.unique or statement.monoid is None:
         target[tuple(selected_index)] = value[selected]
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim, Opaque, Sym
 from structir.ir.dtype import is_int
 from structir.ir.polynomial import builds, opaque
 from structir.proving.laws import widens
@@ -25,6 +25,7 @@ from structir.proving.terms import (
 
 PLACES = [Sym(f"argument{k}") for k in range(32)]
 NUMBERS: dict[ScalarTerm, int] = {}  # by term, with places for its variables
+TEMPLATES: dict[int, ScalarTerm] = {}  # by number
 ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -61,4 +62,15 @@ def as_index(term: ScalarTerm) -> Dim:
         term, {v: dims.as_dim(p) for v, p in zip(variables, PLACES, strict=False)}
     )
     number = NUMBERS.setdefault(template, len(NUMBERS))
+    TEMPLATES.setdefault(number, template)
     return data(number, *map(dims.as_dim, variables))
+
+
+def argument_term(atom: Opaque) -> ScalarTerm | None:
+    """Returns the term whose value an atom of a dim is, if the atom is read from data."""
+    if atom.fn != "data":
+        return None
+    number, *arguments = atom.args
+    values = dict(zip(PLACES, arguments, strict=False))
+    term: ScalarTerm = substituted(TEMPLATES[number], values)  # type: ignore[index]
+    return term

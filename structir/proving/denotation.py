@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.purity import is_pure_call
+from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, walk
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -38,6 +39,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.proving.parameters import dims_in_info, parameter
 from structir.proving.specs import SpecTerms
 from structir.proving.terms import ApplyTerm, ScalarTerm, SizeTerm, Unknown, dim_key
 from structir.proving.values import (
@@ -48,10 +50,10 @@ from structir.proving.values import (
     Undecided,
     UnknownValue,
     as_argument,
+    flattened,
     key_of,
     number,
     of_array,
-    of_source,
 )
 
 DEPTH = 40  # of calls of functions
@@ -72,6 +74,7 @@ class Denotation:
     assumptions: set[Any] = attrs.Factory(set)
     effects: list[Any] = attrs.Factory(list)
     active: list[str] = attrs.Factory(list)  # functions whose calls are being replaced
+    level: int = 0  # of functions whose results for unknown arguments are computed
 
     def function(
         self, function: Function, args: Sequence[Any], sizes: Mapping[Sym, Dim], depth: int = 0
@@ -287,7 +290,7 @@ class Scope:
 
     def _unknown(self, name: str, attributes: Any, args: Sequence[Any], info: Any) -> Any:
         """Returns the result of an unknown function of arguments."""
-        arguments = tuple([as_argument(a) for a in args])
+        arguments = flattened(tuple([as_argument(a) for a in args]))
 
         def of(info: Any, path: tuple[int, ...]) -> Any:
             if isinstance(info, TupleStructInfo):
@@ -313,25 +316,32 @@ class Scope:
     # ---- control flow
 
     def _branches(self, expr: If) -> Any:
-        condition = self.value(expr.cond)
-        before = len(self.program.effects), len(self.program.checks)
-        values = []
+        condition, program = self.value(expr.cond), self.program
+        effects, checks = program.effects, program.checks
+        values, own = [], []
         for branch in (expr.true_branch, expr.false_branch):
-            scope = Scope(self.program, dict(self.sizes), self.depth, dict(self.values))
+            program.effects, program.checks = [*effects], set()  # results of effects are numbered
+            scope = Scope(program, dict(self.sizes), self.depth, dict(self.values))
             values.append(scope.sequence(branch))
-        if before != (len(self.program.effects), len(self.program.checks)):
-            raise Undecided("a branch with effects or checks")
-        if not isinstance(condition, TensorValue) or condition.dims:
-            raise Undecided("a condition without terms")
-        return self._chosen(condition, *values)
+            own.append((tuple(program.effects[len(effects) :]), frozenset(program.checks)))
+        program.effects, program.checks = effects, checks
+        where = as_argument(condition)
+        if own[0][0] or own[1][0]:
+            effects.append(("if", where, own[0][0], own[1][0]))
+        if own[0][1] or own[1][1]:
+            checks.add(("if", where, own[0][1], own[1][1]))
+        return self._chosen(condition, values[0], values[1], expr.struct_info)
 
-    def _chosen(self, condition: TensorValue, a: Any, b: Any) -> Any:
+    def _chosen(self, condition: Any, a: Any, b: Any, info: Any) -> Any:
+        """Returns the value of a branch; an unknown function of both where shapes differ."""
         if isinstance(a, TupleValue) and isinstance(b, TupleValue):
-            pairs = zip(a.fields, b.fields, strict=True)
-            return TupleValue(tuple([self._chosen(condition, x, y) for x, y in pairs]))
+            infos = info.fields if isinstance(info, TupleStructInfo) else [None] * len(a.fields)
+            pairs = zip(a.fields, b.fields, infos, strict=True)
+            return TupleValue(tuple([self._chosen(condition, x, y, i) for x, y, i in pairs]))
         both = isinstance(a, TensorValue) and isinstance(b, TensorValue)
-        if not both or a.dims != b.dims or a.dtype != b.dtype:
-            raise Undecided("branches of different shapes")
+        has_terms = isinstance(condition, TensorValue) and not condition.dims
+        if not both or not has_terms or a.dims != b.dims or a.dtype != b.dtype:
+            return self._unknown("if", (), [condition, a, b], info)
         where = condition.at(())
         return TensorValue(
             a.dims, a.dtype, lambda i: ApplyTerm("select", (where, a.at(i), b.at(i)), a.dtype)
@@ -341,9 +351,38 @@ class Scope:
         captured = [self.values[v] for v in free_vars(function) if v in self.values]
         called = sorted({n.name for n in walk(function) if isinstance(n, GlobalVar)})
         texts = tuple([self._text(n, frozenset()) for n in called])
-        return ClosureValue(
-            ("closure", str(function), texts, tuple(map(as_argument, captured))), function, self
-        )
+        key = "closure", str(function), texts, tuple(map(as_argument, captured))
+        return ClosureValue(self._results(function) or key, function, self)
+
+    def _results(self, function: Function) -> Any:
+        """Returns a key of the results of a function for unknown arguments, or None.
+
+        The level distinguishes its parameters from those of the functions around it.
+        """
+        program, level = self.program, self.program.level
+        outer = program.effects, program.checks, program.assumptions
+        program.effects, program.checks, program.assumptions = [*outer[0]], set(), set()
+        program.level += 1
+        scope = Scope(program, dict(self.sizes), self.depth, dict(self.values))
+        infos = [Substitution(dims=self.sizes).info(p.struct_info) for p in function.params]
+        try:
+            if {s for d in dims_in_info(infos) for s in dims.syms(d)} - self.known_sizes():
+                return None  # each call binds a size
+            for k, (param, info) in enumerate(zip(function.params, infos, strict=True)):
+                scope.values[param] = parameter(info, (level, k))
+            result = as_argument(scope.sequence(function.body))
+            checked = frozenset(program.checks), frozenset(program.assumptions)
+            done = tuple(program.effects[len(outer[0]) :]), *checked
+            return "results", level, key_of(tuple(infos)), result, done
+        except (Undecided, DiagnosticError, KeyError):
+            return None
+        finally:
+            program.effects, program.checks, program.assumptions = outer
+            program.level = level
+
+    def known_sizes(self) -> set[Sym]:
+        """Returns the variables in the sizes of this function."""
+        return {s for d in self.sizes.values() for s in dims.syms(d)}
 
     def _text(self, name: str, seen: frozenset[str]) -> Any:
         """Returns the text of a function with those of the functions that it calls."""
@@ -427,19 +466,6 @@ class ClosureValue(UnknownValue):
     scope: Scope
 
 
-def dims_in_info(infos: Sequence[Any]) -> list[Dim]:
-    """Returns the sizes in StructInfos, in order."""
-    sizes: list[Dim] = []
-    for info in infos:
-        if isinstance(info, TupleStructInfo):
-            sizes += dims_in_info(info.fields)
-        declared = getattr(info, "dims", None)
-        sizes += declared if isinstance(declared, tuple) else ()
-        if isinstance(getattr(info, "value", None), int | dims.Poly):
-            sizes.append(info.value)
-    return sizes
-
-
 def _spec_of(definition: Any, call: Call) -> Any:
     find = getattr(definition, "index_spec", None)
     try:
@@ -455,20 +481,3 @@ def _decomposed(definition: Any, call: Call) -> Expr | None:
     except DiagnosticError:
         return None
     return parts
-
-
-def parameter(info: StructInfo, path: tuple[str | int, ...]) -> Any:
-    """Returns an unknown argument of a parameter."""
-    match info:
-        case TensorStructInfo() if isinstance(info.dims, tuple) and info.dtype:
-            return of_source(("parameter", *path), info.dims, info.dtype)
-        case TupleStructInfo():
-            return TupleValue(tuple([parameter(f, (*path, k)) for k, f in enumerate(info.fields)]))
-        case ShapeStructInfo() if isinstance(info.dims, tuple):
-            return PlainValue(info.dims)
-        case PrimStructInfo():
-            if info.value is not None and info.dtype != "bool":
-                value, dtype = info.value, info.dtype
-                return TensorValue((), dtype, lambda _: SizeTerm(value, dtype))
-            return of_source(("parameter", *path), (), info.dtype)
-    return UnknownValue(("parameter", path))

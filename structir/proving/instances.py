@@ -15,9 +15,11 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.axes import axes_of, tensor
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
+from structir.ir.axes import RowVar
 from structir.ir.dims import Dim, as_dim
 from structir.ir.expr import Call, Constant, Expr, Function, Tuple, Var
 from structir.ir.module import IRModule
@@ -39,7 +41,8 @@ np = lazy_module("numpy")
 inference = lazy_module("structir.solver.program.inference")
 
 MAX_RANK = 4
-DTYPES = ("float32", "int32", "bool", "float16")
+SMALL_RANKS = (0, 1, 2, 3)  # of a row variable
+DTYPES = ("float32", "int32", "bool", "float16", "int64", "uint8", "float64", "bfloat16")
 TRIES = 5000  # of programs for one rule
 UNARY, BINARY = 12, 8  # elementwise ops for a pattern variable of ops
 
@@ -53,10 +56,11 @@ class RuleInstance:
     values: Mapping[str, Any]  # StructInfos and attributes by pattern variable
 
     def __str__(self) -> str:
-        return ", ".join([f"{name} = {_text(value)}" for name, value in self.values.items()])
+        return ", ".join([f"{name} = {text_of(value)}" for name, value in self.values.items()])
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Returns the text of a StructInfo, an attribute or an op."""
     return str(getattr(value, "name", getattr(value, "__name__", value)))
 
 
@@ -212,7 +216,7 @@ def _attributes(parameters: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
     return list(unique.values()) or [None, 0, 1]
 
 
-Shape = tuple[Dim, ...]
+Shape = tuple[Any, ...]  # dims, and row variables in place of a first axis
 
 
 def _same(shape: Shape) -> Shape:
@@ -250,21 +254,49 @@ def _built(rule: Rule, choice: dict[str, Any]) -> Iterator[tuple[Function, dict[
         for nested in _nestings(rule):
             try:
                 built = _function(rule, choice, shapes, dtype, nested)
-                if not _has_consistent_sizes(built):
+                cases = [built]
+                for rank in SMALL_RANKS if _row_vars(shapes) else ():  # raises if there is none
+                    at_rank = _at_rank(shapes, rank)
+                    cases.append(_function(rule, choice, at_rank, dtype, nested))
+                has_row = len(cases) > 1
+                if not all([_has_consistent_sizes(each, not has_row) for each in cases]):
+                    continue
+                if not _has_rank(built):
                     continue
             except (DiagnosticError, TypeError, IndexError, ValueError, ZeroDivisionError):
                 continue
-            infos = {n: TensorStructInfo(shape, dtype) for n, shape in shapes.items()}
+            infos = {n: tensor(shape, dtype) for n, shape in shapes.items()}
             yield built, {**choice, **infos}
 
 
-def _has_consistent_sizes(function: Function) -> bool:
+def _row_vars(shapes: Mapping[str, Shape]) -> list[Any]:
+    """Returns the row variables in shapes."""
+    return [d for shape in shapes.values() for d in shape if type(d) is RowVar]
+
+
+def _at_rank(shapes: dict[str, Shape], rank: int) -> dict[str, Shape]:
+    """Returns shapes with axes in place of row variables."""
+    row = tuple([dims.sym(f"s{axis}") for axis in range(rank)])
+    return {
+        name: tuple([e for d in shape for e in (row if type(d) is RowVar else (d,))])
+        for name, shape in shapes.items()
+    }
+
+
+def _has_rank(function: Function) -> bool:
+    """Returns whether the axes of a result are known, row variables among them."""
+    info = function.body.body.struct_info
+    return not isinstance(info, TensorStructInfo) or axes_of(info) is not None
+
+
+def _has_consistent_sizes(function: Function, equalities: bool) -> bool:
     """Returns whether what is checked at run time are broadcasts and equalities of variables."""
     calls = [b.value for b in function.bindings() if isinstance(b.value, Call)]
     definitions: list[Any] = [(getattr(c.op, "definition", None), c) for c in calls]
     return all(
         [
-            assumption.broadcasts or _is_solvable(assumption.left, assumption.right)
+            assumption.broadcasts
+            or (equalities and _is_solvable(assumption.left, assumption.right))
             for definition, call in definitions
             if hasattr(definition, "assumptions")
             for assumption in definition.assumptions(call)
@@ -296,11 +328,16 @@ def _shapes(
     yield from _variants(distinct)
     ranks = set(tensors.values())
     if len(tensors) > 1:
-        common = [dims.sym(f"n{axis}") for axis in range(max(ranks, default=0))]
-        yield {name: tuple(common[len(common) - rank :]) for name, rank in tensors.items()}
+        axes = [dims.sym(f"n{axis}") for axis in range(max(ranks, default=0))]
+        common = {name: tuple(axes[len(axes) - rank :]) for name, rank in tensors.items()}
+        yield common
+        yield from _with_row(common)
         inferred = _inferred(rule, tensors, choice, dtype)
         if inferred is not None:
             yield from _variants(inferred)
+            yield from _with_row(inferred)
+    else:
+        yield from _with_row(distinct)
 
 
 def _variants(shapes: dict[str, Shape]) -> Iterator[dict[str, Shape]]:
@@ -313,6 +350,25 @@ def _variants(shapes: dict[str, Shape]) -> Iterator[dict[str, Shape]]:
     cases = [{}, equal, *ones]
     for case in cases:
         yield {n: tuple([dims.substitute(d, case) for d in shape]) for n, shape in shapes.items()}
+
+
+def _with_row(shapes: dict[str, Shape]) -> Iterator[dict[str, Any]]:
+    """Yields shapes with a row variable in place of a first axis, where it is one of all operands.
+
+    Nothing else depends on the size of this axis.
+    """
+    first = next((shape[0] for shape in shapes.values() if shape), None)
+    size = None if first is None else dims.as_sym(first)
+    if size is None:
+        return
+    row = RowVar("s")
+    replaced = {
+        name: (row, *shape[1:]) if shape and shape[0] == first else shape
+        for name, shape in shapes.items()
+    }
+    remaining = [d for shape in replaced.values() for d in shape if d is not row]
+    if not any([size in dims.syms(d) for d in remaining]):
+        yield replaced
 
 
 def _inferred(
@@ -338,10 +394,11 @@ def _function(
     infos: Mapping[str, Any] | None = None,
 ) -> Function:
     """Returns the function whose body is the pattern of a rule."""
-    infos = infos or {name: TensorStructInfo(shape, dtype) for name, shape in shapes.items()}
+    infos = infos or {name: tensor(shape, dtype) for name, shape in shapes.items()}
     params = {name: Var(name, info) for name, info in infos.items()}
     builder = BlockBuilder()
     first = next(iter(shapes.values()), ())
+    first = () if _row_vars({"": first}) else first  # a shape that an attribute states
     extra: list[Var] = []
     values = {name: _value(v, first, dtype) for name, v in choice.items() if name not in params}
     parallel = rule.parallel

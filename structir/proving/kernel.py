@@ -20,11 +20,13 @@ from structir.ir import dims
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import is_float
+from structir.proving.cancellation import cancelled, sum_of
 from structir.proving.laws import FUNCTIONS
 from structir.proving.sums import (
     Monomials,
     TooLarge,
     add_to,
+    alternatives,
     atom_of,
     bracket,
     by_key,
@@ -126,8 +128,7 @@ class ProofKernel:
 
     def apply(self, fn: str, args: list[NormalForm], dtype: str, facts: Facts) -> NormalForm:
         """Returns a function of normal forms, by its law if it has one."""
-        rule = FUNCTIONS.get(fn)
-        result = None if rule is None else rule(self, fn, args, dtype, facts)
+        result = FUNCTIONS[fn](self, fn, args, dtype, facts) if fn in FUNCTIONS else None
         return lone(ApplyTerm(fn, tuple(args), dtype)) if result is None else result
 
     def size(self, dim: Dim, dtype: str) -> NormalForm:
@@ -158,10 +159,9 @@ class ProofKernel:
         """Returns a product by distribution; conditions among numbers are 0 or 1."""
         total: Monomials = {(): 1}
         for factor in factors:
-            addends = factor if factor.dtype != "bool" or dtype == "bool" else bracket(factor)
-            if len(total) > 1 and len(addends.terms) > 1:
+            terms = (bracket(factor) if factor.dtype == "bool" != dtype else factor).terms
+            if len(total) > 1 and len(terms) > 1:
                 self.laws.add("distributivity")
-            terms = addends.terms
             if not terms and is_float(factor.dtype) and not self.exact:
                 terms = (((), 0),)  # the other factors remain, with the factor 0
             product: Monomials = {}
@@ -171,10 +171,10 @@ class ProofKernel:
                     atoms = self.monomial((*a, *b, *c, *d), dtype, facts)
                     if atoms is not None:
                         add_to(part, [(atoms, n)], m)
-                zero = any(
-                    [not n for _, n in (*x, *y)]
-                )  # conditions that exclude each other vanish
-                add_to(product, [(k, c) for k, c in part.items() if c or zero], 1)
+                if all([n for _, n in (*x, *y)]):  # conditions that exclude each other vanish
+                    part = {monomial: c for monomial, c in part.items() if c}
+                lost = cancelled(product, part.items(), dtype, facts)
+                add_to(product, [*part.items(), *lost], 1)
             total = product
         return collect(without_zeros(total), dtype)
 
@@ -193,7 +193,7 @@ class ProofKernel:
         powers = [a for a in numbers if isinstance(a, ApplyTerm) and a.fn == "exp"]
         if len(powers) > 1 and not self.exact:
             self.laws.add("product of exponentials")
-            exponent = total_of([a.args[0] for a in powers], dtype)
+            exponent = sum_of([a.args[0] for a in powers], dtype, facts)
             numbers = [a for a in numbers if a not in powers]
             numbers += self.apply("exp", [exponent], dtype, facts).terms[0][0]
         return tuple(sorted([*conditions, *numbers], key=by_key))
@@ -256,18 +256,18 @@ class ProofKernel:
         if not loops and monoid in COMBINE:
             return value
         if monoid not in COMBINE or (self.exact and is_float(dtype)):
-            bounds, value = self.named(loops, value, facts)
-            return lone(Fold(monoid, bounds, value, dtype))
-        changed = self.change("any", monoid, loops, value, dtype, facts)
-        if changed is not None:
+            return lone(Fold(monoid, *self.named(loops, value, facts), dtype))
+        if (changed := self.change("any", monoid, loops, value, dtype, facts)) is not None:
             return changed
-        if monoid == "any" and len(value.terms) == 1:
-            return self.of_product("any", loops, value.terms[0][0], dtype, facts)
+        if monoid == "any" and (members := alternatives(value)):
+            self.laws.add("disjunction")
+            parts = [self.of_product("any", loops, atoms, dtype, facts) for atoms in members]
+            return self.apply("or", parts, dtype, facts)
         if monoid != "sum":
             return self.closed(monoid, loops, value, dtype, facts)
         self.laws.add("linearity of sums")
         sums = [(self.of_product("sum", loops, atoms, dtype, facts), c) for atoms, c in value.terms]
-        return total_of([scaled(addend, factor) for addend, factor in sums], dtype)
+        return sum_of([scaled(addend, factor) for addend, factor in sums], dtype, facts)
 
     def change(
         self, stage: str, monoid: str, loops: Loops, value: NormalForm, dtype: str, facts: Facts

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 from structir.ir.dims import Dim
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
+from structir.proving.cancellation import contradict, sum_of
 from structir.proving.sums import (
+    PRECISION,
     Monomials,
     add_to,
     atom_of,
@@ -31,7 +33,6 @@ from structir.proving.terms import (
     ApplyTerm,
     ElementTerm,
     LiteralTerm,
-    NonNegative,
     NormalForm,
     ScalarTerm,
     Unknown,
@@ -39,7 +40,6 @@ from structir.proving.terms import (
 
 MAX_POWER = 8
 MAX_CONDITIONS = 6  # of a choice of elements
-PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
 MIRRORED = {"gt": "lt", "ge": "le"}
 AND, OR, NOT = ("and", "min", "bitand", "mul"), ("or", "max", "bitor", "add"), ("not", "bitnot")
 LAWS = {
@@ -76,6 +76,7 @@ LAWS = {
     "linearity of sums": "sum(x + y) = sum(x) + sum(y), sum(c * x) = c * sum(x)",
     "independent factors": "sum over i, j of x(i) * y(j) = (sum of x) * (sum of y)",
     "nested sums": "a sum over i of a sum over j is a sum over i, j, in any order",
+    "disjunction": "any(x or y) = any(x) or any(y)",
     "nested folds": "the same for max, min, any, all and prod",
     "split range": "a range of m*n indices k is a range of m and one of n indices: k = n*i + j",
     "merged ranges": "the reverse: a range of m and one of n indices is a range of m*n indices",
@@ -132,7 +133,7 @@ def ring(
         product: NormalForm = kernel.product(args, dtype, facts)
         return product
     last = args[-1] if fn == "add" else scaled(args[-1], -1)
-    return last if fn == "neg" else total_of([args[0], last], dtype)
+    return last if fn == "neg" else sum_of([args[0], last], dtype, facts)
 
 
 def exact_ring(kernel: LawContext, fn: str, args: list[NormalForm], dtype: str) -> NormalForm:
@@ -238,11 +239,14 @@ def logic(
         for a in args
     ]
     kernel.laws.add("boolean ring")
-    total: Monomials = {(): 1} if fn in NOT else {}
-    if fn in (*AND, *OR):
-        add_to(total, kernel.product(truths, "bool", facts).terms, 1)
-    for truth in truths if fn not in AND else ():
+    if fn in AND:
+        conjunction: NormalForm = kernel.product(truths, "bool", facts)
+        return conjunction
+    total: Monomials = {(): 1} if fn in NOT else dict(truths[0].terms)
+    for truth in truths if fn in NOT else truths[1:]:
+        both = kernel.product([collect(total, "bool"), truth], "bool", facts) if fn in OR else None
         add_to(total, truth.terms, 1)
+        add_to(total, both.terms if both is not None else (), 1)
     return collect(total, "bool")
 
 
@@ -364,17 +368,9 @@ def _is_choice_of_elements(value: NormalForm, facts: Any) -> bool:
             if own <= holds:
                 factors[number] = factors.get(number, 0) + factor
         remaining = [f for f in factors.values() if f]
-        if remaining not in ([], [1], [-1]) and not _contradict(atoms, holds, facts):
+        if remaining not in ([], [1], [-1]) and not contradict(atoms, holds, facts):
             return False
     return all([factor for _, _, factor in groups])
-
-
-def _contradict(atoms: list[ScalarTerm], holds: set[ScalarTerm], facts: Any) -> bool:
-    """Returns whether conditions on sizes cannot hold and fail like this."""
-    for atom in atoms:
-        if isinstance(atom, NonNegative):
-            facts = facts.assume(atom.dim if atom in holds else -atom.dim - 1)
-    return bool(facts.contradict)
 
 
 @law_of("cast")

@@ -8,24 +8,11 @@ import attrs
 
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym
+from structir.proving.equations import ResultEquation
 from structir.proving.kernel import Case, Change, Loops, ProofKernel
 from structir.proving.laws import LAWS
 from structir.proving.loops import Replay
-from structir.proving.term_text import equation_text
-from structir.proving.terms import ScalarTerm
-
-
-@attrs.frozen(eq=False)
-class ResultEquation:
-    """`left == right` at every point of loops; the element of one result."""
-
-    result: str
-    loops: Loops
-    left: ScalarTerm
-    right: ScalarTerm
-
-    def __str__(self) -> str:
-        return equation_text(self.left, self.right, self.loops)
+from structir.proving.ranks import RankInstance
 
 
 @attrs.frozen(eq=False)
@@ -49,14 +36,19 @@ class ProvedEquation:
 
 @attrs.frozen(eq=False)
 class Proof:
-    """A proof that two programs are equal: one equation for each result, at each rank."""
+    """A proof that two programs are equal: one equation for each result, at each rank.
+
+    `instances` are equations at other ranks that treat the axes of a row alike.
+    """
 
     equations: tuple[ProvedEquation, ...]
     ranks: str = ""  # of row variables, where there are any
+    instances: tuple[RankInstance, ...] = ()
 
     def check(self) -> bool:
-        """Checks every equation again with the kernel alone."""
-        return all([equation.check() for equation in self.equations])
+        """Checks every equation again with the kernel alone, and the instances at other ranks."""
+        are_proved = all([equation.check() for equation in self.equations])
+        return are_proved and all([instance.check() for instance in self.instances])
 
     @property
     def laws(self) -> list[str]:

@@ -9,26 +9,30 @@ from typing import Any
 import attrs
 
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import walk as walk_nodes
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import DtypeVar
-from structir.ir.expr import Function
+from structir.ir.dtype import DTYPES, DtypeVar
+from structir.ir.expr import Call, Function
 from structir.ir.struct_info import StructInfo
-from structir.proving.denotation import Denotation, Functions, dims_in_info, parameter
+from structir.proving.denotation import Denotation, Functions
+from structir.proving.equations import ResultEquation
 from structir.proving.kernel import Case, ProofKernel
 from structir.proving.loops import Chooser
-from structir.proving.proof import Proof, ProvedEquation, ResultEquation
+from structir.proving.parameters import dims_in_info, parameter
+from structir.proving.proof import Proof, ProvedEquation
+from structir.proving.ranks import RankInstance
 from structir.proving.sums import TooLarge
 from structir.proving.term_text import equation_text
 from structir.proving.terms import NonNegative, NormalForm, walk
 from structir.proving.values import PlainValue, TensorValue, TupleValue, Undecided, as_argument
 
 RANKS = (0, 1, 2, 3)  # at which row variables are instantiated
-DTYPES = ("float32", "int32", "bool")  # at which dtype variables are instantiated
+MAX_AXIS = 6  # of attributes that name axes
 MAX_CASES = 64
 INDEX_NAMES = "ij"
 
@@ -42,6 +46,15 @@ class Attempt:
     remaining: str = ""
 
 
+@attrs.frozen(eq=False)
+class RankedEquations:
+    """The equations of two programs at ranks of row variables, with the sizes of the rows."""
+
+    ranks: tuple[int, ...]
+    sizes: list[tuple[Sym, ...]]
+    equations: list[ResultEquation]
+
+
 def prove_functions(
     before: Function,
     after: Function,
@@ -49,12 +62,15 @@ def prove_functions(
     exact: bool = False,
 ) -> Attempt:
     """Searches for a proof that two functions are equal for all sizes and all arguments."""
+    rows = _variables(before, RowVar)
     equations: list[ProvedEquation] = []
-    rows, count = _variables(before, RowVar), 0
+    instances: list[RankInstance] = []
     try:
-        for first, second in instances(before, after):
-            count += 1
-            equations += _proved(first, second, functions, exact)
+        for pair in _at_dtypes(before, aligned(before, after)):
+            by_ranks = _by_ranks(*pair, rows, functions, exact)
+            general, at_other_ranks = _general(by_ranks, rows)
+            equations += [_prove(equation, exact) for equation in general]
+            instances += at_other_ranks
     except _Failure as failure:
         return Attempt(None, str(failure.reason), failure.remaining)
     except (Undecided, DiagnosticError) as undecided:
@@ -63,10 +79,16 @@ def prove_functions(
         return Attempt(None, "the terms exceed the limits of the prover")
     except RecursionError:
         return Attempt(None, "the terms are nested too deeply")
-    if not count:
+    if not equations and not instances and rows:
         return Attempt(None, "the programs do not exist at rank 0 to 3 of their row variables")
-    ranks = f"{', '.join(map(str, rows))} of rank {RANKS[0]} to {RANKS[-1]}" if rows else ""
-    return Attempt(Proof(tuple(equations), ranks))
+    return Attempt(Proof(tuple(equations), _ranks_text(rows, instances), tuple(instances)))
+
+
+def _ranks_text(rows: list[Any], instances: list[RankInstance]) -> str:
+    names = ", ".join(map(str, rows))
+    if not rows:
+        return ""
+    return f"{names} of any rank" if instances else f"{names} of rank {RANKS[0]} to {RANKS[-1]}"
 
 
 class _Failure(Exception):
@@ -82,25 +104,89 @@ def _variables(function: Function, kind: type) -> list[Any]:
     return [variable for variable in bound if type(variable) is kind]
 
 
-def instances(before: Function, after: Function) -> Iterator[tuple[Function, Function]]:
-    """Yields both functions with equal parameters, at the ranks of row variables and dtypes."""
-    after = aligned(before, after)
-    rows, dtypes = _variables(before, RowVar), _variables(before, DtypeVar)
-    for lengths in itertools.product(RANKS, repeat=len(rows)):
-        for kinds in itertools.product(DTYPES, repeat=len(dtypes)):
-            chosen: dict[Any, Any] = dict(zip(dtypes, kinds, strict=True))
-            for row, length in zip(rows, lengths, strict=True):
-                chosen[row] = tuple([dims.sym(f"{row.name}{k}") for k in range(length)])
-            if not chosen:
-                yield before, after
-                continue
-            try:
-                yield (
-                    Substitution(dims=chosen).function(before),
-                    Substitution(dims=chosen).function(after),
-                )
-            except DiagnosticError:
-                continue  # the program does not exist at this rank
+def _at_dtypes(before: Function, after: Function) -> Iterator[tuple[Function, Function]]:
+    """Yields both functions at all dtypes of their dtype variables."""
+    variables = _variables(before, DtypeVar)
+    for dtypes in itertools.product(sorted(DTYPES), repeat=len(variables)):
+        yield from _substituted(before, after, dict(zip(variables, dtypes, strict=True)))
+
+
+def _substituted(before: Function, after: Function, values: Any) -> Iterator[tuple[Any, Any]]:
+    if not values:
+        yield before, after
+        return
+    try:
+        yield Substitution(dims=values).function(before), Substitution(dims=values).function(after)
+    except DiagnosticError:
+        return  # the programs do not exist at these ranks or dtypes
+
+
+def _by_ranks(
+    before: Function,
+    after: Function,
+    rows: list[Any],
+    functions: tuple[Functions, Functions],
+    exact: bool,
+) -> list[RankedEquations]:
+    """Returns the equations at the ranks at which the programs exist."""
+    ranks = RANKS if len(rows) > 1 else range(max(RANKS[-1], *_axes((before, after))) + 1)
+    result = []
+    for lengths in itertools.product(ranks, repeat=len(rows)):
+        sizes = [
+            tuple([Sym(f"{r.name}{k}") for k in range(n)])
+            for r, n in zip(rows, lengths, strict=True)
+        ]
+        values = {r: tuple(map(dims.as_dim, own)) for r, own in zip(rows, sizes, strict=True)}
+        for pair in _substituted(before, after, values):
+            result.append(RankedEquations(lengths, sizes, _equations_of(*pair, functions, exact)))
+    return result
+
+
+def _axes(functions: tuple[Function, Function]) -> Iterator[int]:
+    """Yields a rank at which each axis that an attribute may name exists."""
+    yield 0
+    for call in [node for function in functions for node in walk_nodes(function)]:
+        for value in call.attrs.values() if isinstance(call, Call) else ():
+            numbers = value if isinstance(value, tuple) else (value,)
+            yield from [abs(n) + 1 for n in numbers if type(n) is int and abs(n) < MAX_AXIS]
+
+
+def _general(
+    by_ranks: list[RankedEquations], rows: list[Any]
+) -> tuple[list[ResultEquation], list[RankInstance]]:
+    """Returns the equations at rank 1 with their instances at other ranks, if these are ones.
+
+    What is no instance at rank 0 is an equation of its own. Otherwise returns all equations.
+    """
+    every = [equation for each in by_ranks for equation in each.equations]
+    existing = {each.ranks: each for each in by_ranks}
+    if not rows or not {*itertools.product(RANKS, repeat=len(rows))} <= existing.keys():
+        return every, []
+    first = existing[(1,) * len(rows)]
+    general, instances = list(first.equations), []
+    for each in by_ranks:
+        least = existing[tuple([min(rank, 1) for rank in each.ranks])]
+        of_first, of_least = _instances(first, each), _instances(least, each)
+        if of_first is not None or of_least is not None:
+            instances += of_first or of_least or []
+        elif each is least:
+            general += each.equations
+        else:
+            return every, []
+    return general, instances
+
+
+def _instances(general: RankedEquations, each: RankedEquations) -> list[RankInstance] | None:
+    """Returns equations as instances of those at lower ranks, or None if one is none."""
+    pairs = list(zip(general.sizes, each.sizes, strict=True))
+    rows = {low[0]: high for low, high in pairs if low}
+    if len(general.equations) != len(each.equations) or any(
+        [high and not low for low, high in pairs]
+    ):
+        return None
+    equations = zip(general.equations, each.equations, strict=True)
+    instances = [RankInstance(a, b, rows) for a, b in equations]
+    return instances if all([instance.check() for instance in instances]) else None
 
 
 def aligned(before: Function, after: Function) -> Function:
@@ -143,16 +229,15 @@ def _match(first: StructInfo, second: StructInfo, names: dict[Any, Any]) -> None
             names.setdefault(variable, old_axis)
 
 
-def _proved(
+def _equations_of(
     before: Function, after: Function, functions: tuple[Functions, Functions], exact: bool
-) -> list[ProvedEquation]:
+) -> list[ResultEquation]:
     shared: dict[Any, Sym] = {}
     programs = [Denotation(each, exact, shared) for each in functions]
     args = [parameter(p.struct_info, (p.name,)) for p in before.params]
     values = [p.function(f, args, {}) for p, f in zip(programs, (before, after), strict=True)]
     _compare_checks(*programs)
-    equations = list(_equations(values[0], values[1], "result"))
-    return [_prove(equation, exact) for equation in equations]
+    return list(_equations(values[0], values[1], "result"))
 
 
 def _compare_checks(before: Denotation, after: Denotation) -> None:
@@ -229,7 +314,7 @@ def _cases(equation: ResultEquation, facts: Facts, exact: bool, budget: list[int
     budget[0] -= 1
     if condition is None or budget[0] < 0:
         rest = remaining(left, right)
-        raise _Failure("an equation remains", equation_text(*rest, equation.loops))
+        raise _Failure(_reason(*rest), equation_text(*rest, equation.loops))
     inside, outside = facts.assume(condition), facts.assume(-condition - 1)
     return (
         condition,
@@ -247,18 +332,30 @@ def _condition(left: NormalForm, right: NormalForm, variables: set[Sym]) -> Dim 
     return None
 
 
+def _reason(left: NormalForm, right: NormalForm) -> str:
+    """Returns why an equation remains: rounding, values that are not finite, or other values."""
+    sides = *left.terms, *right.terms
+    if not sides or any([factor for _, factor in sides]):
+        return "an equation remains"
+    if all([any([getattr(a, "fn", "") == "rounded" for a in atoms]) for atoms, _ in sides]):
+        return "the sides are equal over the reals, but numbers that cancel lose digits in one"
+    return "the sides are equal for finite values, but one drops a value that may be NaN"
+
+
 def remaining(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm]:
-    """Returns both sides without their common monomials."""
-    ours, theirs = dict(left.terms), dict(right.terms)
-    common = {m for m in ours if theirs.get(m) == ours[m]}
-    a = NormalForm(tuple([(m, c) for m, c in left.terms if m not in common]), left.dtype)
-    b = NormalForm(tuple([(m, c) for m, c in right.terms if m not in common]), right.dtype)
+    """Returns both sides without their common monomials, or arguments in which they differ."""
     for _ in range(8):
-        inner = _inside(a, b)
+        ours, theirs = dict(left.terms), dict(right.terms)
+        common = {m for m in ours if theirs.get(m) == ours[m]}
+        left, right = [
+            NormalForm(tuple([(m, c) for m, c in side.terms if m not in common]), side.dtype)
+            for side in (left, right)
+        ]
+        inner = _inside(left, right)
         if inner is None:
             break
-        a, b = inner
-    return a, b
+        left, right = inner
+    return left, right
 
 
 def _inside(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm] | None:

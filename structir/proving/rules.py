@@ -12,10 +12,14 @@ from structir.analysis.lattice import PASS, base_check
 from structir.ir import dims
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Function
+from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
-from structir.proving.instances import RuleInstance, applied_once, instances
+from structir.lazy import lazy_module
+from structir.proving.instances import RuleInstance, applied_once, instances, text_of
 from structir.proving.prover import Attempt, functions_of, prove_functions
 from structir.rewriting.rule import Rule
+
+proofs = lazy_module("structir.passes.manager.proofs")
 
 FEW = 3  # programs that a report lists
 
@@ -28,6 +32,7 @@ class RuleProof:
     attempts: tuple[tuple[RuleInstance, Attempt], ...]
     bitwise: bool
     condition: str | None = None  # the weakest one under which every program is proved
+    refuted: tuple[RuleInstance, Any] | None = None  # a program, and the verdict with its inputs
 
     @property
     def proved(self) -> bool:
@@ -44,6 +49,21 @@ class RuleProof:
         proofs = [a.proof for _, a in self.attempts if a.proof is not None]
         return list(dict.fromkeys(law for proof in proofs for law in proof.laws))
 
+    def scope(self) -> dict[str, str]:
+        """Returns what the proofs are about: ranks and dtypes of operands, values of attributes."""
+        programs = [instance for instance, _ in self.attempts]
+        infos = [p.struct_info for i in programs for p in i.before.params]
+        tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
+        ranks = list(map(str, sorted({t.ndim for t in tensors if t.ndim is not None})))
+        proofs = [a.proof for _, a in self.attempts if a.proof is not None]
+        ranks += ["any"] if any([proof.instances for proof in proofs]) else []
+        parts = {"ranks": ranks, "dtypes": sorted({str(t.dtype) for t in tensors})}
+        for name in dict.fromkeys(name for i in programs for name in i.values):
+            values = [text_of(i.values[name]) for i in programs if name in i.values]
+            if not any([isinstance(i.values.get(name), TensorStructInfo) for i in programs]):
+                parts[name] = sorted(set(values))
+        return {name: ", ".join(values) for name, values in parts.items()}
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -56,6 +76,7 @@ class RuleProof:
             kind = "bit for bit" if self.bitwise else "over the reals"
             yield f"{self.rule}: proved {kind} for all sizes, in {count} programs"
             yield f"  by {', '.join(self.laws) or 'equal elements'}"
+            yield from [f"  {name}: {text}" for name, text in self.scope().items()]
             return
         failed = [(i, a) for i, a in self.attempts if a.proof is None]
         yield f"{self.rule}: not proved in {len(failed)} of {count} programs"
@@ -63,6 +84,9 @@ class RuleProof:
             yield f"  {instance}: {attempt.reason}"
             if attempt.remaining:
                 yield f"    {attempt.remaining}"
+        if self.refuted is not None:
+            yield f"  {self.refuted[0]}: refuted"
+            yield from [f"  {line}" for line in str(self.refuted[1]).splitlines()[1:]]
         if self.condition is not None:
             yield f"  help: proved under the side condition `{self.condition}`"
 
@@ -76,8 +100,20 @@ def prove_rule(rule: Rule, programs: Iterable[Any] = (), most: int = 60) -> Rule
     exact = is_proved and all(
         [prove_functions(i.before, i.after, exact=True).proof is not None for i in chosen]
     )
-    condition = None if is_proved else side_condition(attempts)
-    return RuleProof(rule.name, tuple(attempts), exact, condition)
+    if is_proved:
+        return RuleProof(rule.name, tuple(attempts), exact)
+    refuted = next(_refuted(attempts), None)
+    return RuleProof(rule.name, tuple(attempts), exact, side_condition(attempts), refuted)
+
+
+def _refuted(attempts: list[tuple[RuleInstance, Attempt]]) -> Iterator[tuple[RuleInstance, Any]]:
+    """Yields programs whose results differ for sampled inputs, among the first not proved."""
+    undecided = [instance for instance, attempt in attempts if attempt.proof is None]
+    for instance in undecided[:FEW]:
+        modules = [IRModule({"main": f}) for f in (instance.before, instance.after)]
+        for verdict in proofs.prove(*modules):
+            if verdict.kind == "refuted":
+                yield instance, verdict
 
 
 def _given(rule: Rule, programs: Iterable[Any]) -> Iterator[RuleInstance]:

@@ -14,6 +14,8 @@ from structir.proving.terms import ApplyTerm, LiteralTerm, NormalForm, ScalarTer
 Monomial = tuple[ScalarTerm, ...]
 Monomials = dict[Monomial, Any]
 MAX_TERMS = 400
+MAX_ALTERNATIVES = 5  # of a disjunction
+PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
 SIZE_BITS = {"int32": 28, "int64": 28}  # of a size or an index, by the dtype of its value
 
 
@@ -40,11 +42,16 @@ def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
         parts = [(conditions(m), values(m)) for m in kept]
         for m, c in total.items() if cancelled else ():
             if not c and not any([v == values(m) and g <= conditions(m) for g, v in parts]):
-                rounded = () if values(m) else (ApplyTerm("rounded", (), dtype),)
+                rounded = () if values(m) else (unknown_number(dtype),)
                 kept[tuple(sorted((*m, *rounded), key=by_key))] = c
     if len(kept) > MAX_TERMS:
         raise TooLarge
     return NormalForm(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
+
+
+def unknown_number(dtype: str) -> ScalarTerm:
+    """Returns the number whose multiple 0 stands for digits that were rounded."""
+    return ApplyTerm("rounded", (), dtype)
 
 
 def add_to(total: Monomials, addend: Iterable[tuple[Monomial, Any]], factor: Any) -> None:
@@ -162,6 +169,22 @@ def _atom_bound(atom: Any, bits: int) -> float:
         return 1 << bits
     bounded = atom.fn in ("floordiv", "floormod", "min", "max")
     return max([_magnitude(a, bits) for a in atom.args]) if bounded else math.inf
+
+
+def alternatives(value: NormalForm) -> list[Monomial]:
+    """Returns monomials of which a boolean is the disjunction; none if there are no such ones."""
+    sets = [frozenset(monomial) for monomial, _ in value.terms]
+    least = [m for m, _ in value.terms if not any([other < {*m} for other in sets])]
+    if len(least) > MAX_ALTERNATIVES:
+        return []
+    total: dict[frozenset[ScalarTerm], int] = {}
+    for member in map(frozenset, least):
+        addend = {member: 1}
+        for other, factor in total.items():
+            addend[other | member] = addend.get(other | member, 0) + factor
+        for monomial, factor in addend.items():
+            total[monomial] = total.get(monomial, 0) + factor
+    return least if {m for m, factor in total.items() if factor % 2} == {*sets} else []
 
 
 def bracket(value: NormalForm) -> NormalForm:

@@ -86,6 +86,8 @@ def _number(value: Any) -> str:
 
 def _source(source: Any) -> str:
     if isinstance(source, tuple) and source[:1] == ("parameter",):
+        if isinstance(source[1], int):  # of a local function
+            return f"argument{'_'.join(map(str, source[1:]))}"
         return ".".join(map(str, source[1:]))
     return str(source[0] if isinstance(source, tuple) else source)
 

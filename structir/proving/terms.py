@@ -167,6 +167,12 @@ def parts(term: ScalarTerm) -> Iterator[tuple[str, Any]]:
             yield field.name, getattr(term, field.name)
 
 
+def names_of(term: ScalarTerm) -> dict[str, Any]:
+    """Returns the fields of a term in which neither terms nor dims occur."""
+    fields = [field.name for field in attrs.fields(type(term))]  # type: ignore[arg-type]
+    return {name: getattr(term, name) for name in fields if name in NAMES}
+
+
 def substituted(value: Any, values: Mapping[Sym, Dim]) -> Any:
     """Returns a term, a dim, or a tuple of them, with dims in place of free variables."""
     if isinstance(value, dims.Poly):

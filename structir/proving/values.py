@@ -82,6 +82,19 @@ def as_argument(value: Any) -> Any:
     raise Undecided(f"unsupported value {value}")
 
 
+def flattened(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the tensors among arguments, and inside of them, after the rest of the arguments."""
+    tables: list[TableTerm] = []
+
+    def rest(value: Any) -> Any:
+        if isinstance(value, TableTerm):
+            tables.append(value)
+            return "tensor"
+        return tuple(map(rest, value)) if isinstance(value, tuple) else value
+
+    return rest(arguments), *tables
+
+
 def key_of(value: Any) -> Any:
     """Returns a key of an attribute; equal keys mean equal attributes."""
     if isinstance(value, Poly):

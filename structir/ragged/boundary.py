@@ -269,6 +269,8 @@ class TupleForm(Substitution):
                 continue
             if symbol is None or symbol in self.in_scope or symbol in self.dims or symbol in new:
                 return False
+            if type(actual) is int:  # conditions on the size that never hold stay as they are
+                return False
             new[symbol] = actual
         self.dims.update(new)
         self.infos.clear()

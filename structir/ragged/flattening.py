@@ -23,6 +23,7 @@ from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, W
 from structir.ragged.parts import PartsScope, RaggedParts, Rows
 
 Group = tuple[Sym, ...]
+DEFAULT = object()  # in place of an attribute that calls leave out
 
 
 @attrs.frozen(eq=False)
@@ -79,6 +80,8 @@ class DenseForm:
             for r in statement.reads
             if self.spec.operands[r.operand].path in self.ragged
         }
+        if not statement.reads and len(statement.writes) == 1:  # only the sizes are read
+            return _plain_group(statement.writes[0].entries, self.group_size)
         return groups.pop() if len(groups) == 1 else None
 
 
@@ -298,7 +301,9 @@ def _with_operands(
     args = list(call.args)
     for path, value in operands.items():
         args[path[0]] = with_operand(args[path[0]], path[1:], value)
-    built = replace(call, args=tuple(args), attrs={**call.attrs, **attributes}, struct_info=None)
+    attrs_of_call = {**call.attrs, **attributes}
+    attrs_of_call = {name: v for name, v in attrs_of_call.items() if v is not DEFAULT}
+    built = replace(call, args=tuple(args), attrs=attrs_of_call, struct_info=None)
     definition: Any = call.op.definition  # type: ignore[attr-defined]
     try:
         return replace(built, struct_info=definition.deduce(built))
@@ -319,6 +324,8 @@ def _attributes(form: DenseForm) -> Iterator[Mapping[str, Any]]:
         value = form.call.attrs.get(parameter.name, parameter.default)
         if value is not None:
             shifted[parameter.name] = shifted_axes(value, form.group_size, rank)
+            if shifted[parameter.name] == parameter.default:
+                shifted[parameter.name] = DEFAULT
     if None not in shifted.values():
         yield shifted
 

@@ -141,7 +141,6 @@ class RaggedLowering:
                 starts=starts,
                 limits=limits,
                 flat=None,
-                ids=None,
                 lengths=None,
             )
             parts = RaggedParts(values, own)

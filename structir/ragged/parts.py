@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -43,7 +44,6 @@ class Rows:
     limits: Expr
     label: str = ""
     flat: tuple[Expr, Expr] | None = None
-    ids: Expr | None = None
     lengths: Expr | None = None
 
     @property
@@ -86,6 +86,7 @@ class PartsScope:
         self.builder = builder
         self.parts: dict[Expr, RaggedParts] = {}
         self.rows: dict[Any, Rows] = {}
+        self.known: dict[tuple[Any, str], Any] = {}  # what is computed from rows or parts here
 
     def copy(self) -> PartsScope:
         """Returns the scope of a branch: what it binds is not visible outside of it."""
@@ -93,6 +94,7 @@ class PartsScope:
         copies = {id(r): attrs.evolve(r, keys=set(r.keys)) for r in self.rows.values()}
         copies |= {id(p.rows): copies.get(id(p.rows)) or p.rows for p in self.parts.values()}
         inner.rows = {key: copies[id(rows)] for key, rows in self.rows.items()}
+        inner.known = dict(self.known)
         inner.parts = {
             var: attrs.evolve(parts, rows=copies[id(parts.rows)])
             for var, parts in self.parts.items()
@@ -144,29 +146,36 @@ class PartsScope:
 
     def flat_rows(self, rows: Rows) -> tuple[Expr, Expr]:
         """Returns the starts and the limits of rows as vectors."""
-        if rows.flat is None:
-            if len(rows.leading) == 1:
-                rows.flat = rows.starts, rows.limits
-            else:
-                shape = ShapeExpr((rows.count,))
-                rows.flat = (
-                    self.emit(reshape(rows.starts, shape)),
-                    self.emit(reshape(rows.limits, shape)),
-                )
-        return rows.flat
+        if rows.flat is not None:
+            return rows.flat
+        if len(rows.leading) == 1:
+            return rows.starts, rows.limits
+        shape = ShapeExpr((rows.count,))
+        vectors = (reshape(rows.starts, shape), reshape(rows.limits, shape))
+        flat: tuple[Expr, Expr] = self._once(rows, "flat", lambda: tuple(map(self.emit, vectors)))
+        return flat
+
+    def _once(self, owner: Any, name: str, compute: Callable[[], Any]) -> Any:
+        """Returns what is computed from rows or parts; it is visible in this scope."""
+        if (owner, name) not in self.known:
+            self.known[owner, name] = compute()
+        return self.known[owner, name]
 
     def ids(self, rows: Rows) -> Expr:
         """Returns the row of each value."""
-        if rows.ids is None:
-            rows.ids = self.emit(segment_ids(*self.flat_rows(rows), PrimValue(rows.total)))
-        return rows.ids
+        flat = self.flat_rows(rows)
+        ids: Expr = self._once(
+            rows, "ids", lambda: self.emit(segment_ids(*flat, PrimValue(rows.total)))
+        )
+        return ids
 
     def lengths(self, rows: Rows) -> Expr:
         """Returns the length of each row, as a vector."""
-        if rows.lengths is None:
-            starts, limits = self.flat_rows(rows)
-            rows.lengths = self.emit(subtract(limits, starts))
-        return rows.lengths
+        if rows.lengths is not None:
+            return rows.lengths
+        starts, limits = self.flat_rows(rows)
+        lengths: Expr = self._once(rows, "lengths", lambda: self.emit(subtract(limits, starts)))
+        return lengths
 
     def with_rows(self, x: RaggedParts, rows: Rows, where: str) -> RaggedParts:
         """Returns a ragged tensor over other rows, which are checked to be equal at run time."""
@@ -181,11 +190,13 @@ class PartsScope:
 
     def tensor(self, x: RaggedParts) -> Expr:
         """Returns the ragged tensor as a variable."""
-        if x.tensor is None:
-            rows = x.rows
-            x.tensor = self.emit(from_values(x.values, rows.starts, rows.limits, name=rows.label))
-            self.parts[x.tensor] = x
-        return x.tensor
+        if x.tensor is not None:
+            return x.tensor
+        rows = x.rows
+        value = from_values(x.values, rows.starts, rows.limits, name=rows.label)
+        var: Expr = self._once(x, "tensor", lambda: self.emit(value))
+        self.parts[var] = x
+        return var
 
 
 def _known_size(axis: Any, stem: str) -> Dim:

@@ -75,7 +75,8 @@ def _is_reduction(form: DenseForm, statement: Statement) -> bool:
 
 def _again(call: Call, x: Expr, axes: tuple[int, ...], scope: PartsScope) -> Expr:
     """Returns the same reduction of another tensor, over other axes."""
-    attributes = {**call.attrs, "axis": axes, "keepdims": False}
+    attributes = {**call.attrs, "axis": axes}
+    attributes.pop("keepdims", None)
     return scope.emit(replace(call, args=(x,), attrs=attributes, struct_info=None))
 
 

@@ -89,6 +89,14 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
     """Computes a function of one row for every row."""
     module = parser.parse(row, "<row>")
     outputs: list[list[Any]] = [[] for _ in results]
+    count = len(starts)
+    if not count:  # the row that is computed only has the sizes of results
+        starts, limits = np.zeros((2, 1), "int64")
+        empty = [
+            np.zeros((1, *o.shape[1:]), o.dtype) if kind == "rows" else o
+            for o, kind in zip(operands, kinds, strict=True)
+        ]
+        operands = tuple(empty)
     for k, (start, limit) in enumerate(zip(starts, limits, strict=True)):
         args = [
             {"values": o[None, start:limit], "rows": o[k : k + 1]}[kind] if kind != "shared" else o
@@ -98,7 +106,7 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
             collected.append(value)
     return tuple(
         [
-            np.concatenate([part[0] if kind == "values" else part for part in parts])
+            np.concatenate([part[0] if kind == "values" else part[:count] for part in parts])
             for kind, parts in zip(results, outputs, strict=True)
         ]
     )
@@ -154,15 +162,16 @@ class GroupBuilder:
         segments = [b for b in self.bindings if _is_segment(b) and _is_of(b, starts, limits)]
         totals = {_first(_values_var(b)) for b in segments}
         count: Any = _first(starts)
-        if len(totals) != 1 or count is None:
+        if len(totals) != 1 or count is None or count == 0:
             return
         total = totals.pop()
         levels: dict[Expr, int] = {}
         inside: set[Expr] = set()
+        before = self._ancestors([starts, limits])
         for binding in self.bindings:
             operands = self.needs[binding.var]
             level = max([levels.get(v, 0) for v in operands], default=0)
-            is_free = binding.var not in self.group_of
+            is_free = binding.var not in self.group_of and binding.var not in before
             if is_free and self._fits(binding, starts, limits, total, count):
                 key = (id(starts), id(limits), level)
                 group = self.groups.setdefault(key, RowGroup(starts, limits, total, count))
@@ -172,6 +181,16 @@ class GroupBuilder:
             else:
                 level = max([levels.get(v, 0) + (v in inside) for v in operands], default=0)
             levels[binding.var] = level
+
+    def _ancestors(self, values: list[Any]) -> set[Expr]:
+        """Returns variables, and those that they are computed from."""
+        ancestors, todo = set[Expr](), list(values)
+        while todo:
+            value = todo.pop()
+            if value not in ancestors:
+                ancestors.add(value)
+                todo += self.needs.get(value, [])
+        return ancestors
 
     def _fits(self, binding: Any, starts: Expr, limits: Expr, total: Dim, count: Dim) -> bool:
         call = binding.value

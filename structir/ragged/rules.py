@@ -20,8 +20,7 @@ from structir.ops.layout import expand_dims
 from structir.ops.reduce import max_
 from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
-from structir.ops.scatter import scatter_nd
-from structir.ops.segments import segment_expand
+from structir.ops.segments import concat_rows
 from structir.ops.shapes import tensor_to_shape
 from structir.ragged.parts import PartsScope, RaggedParts, Rows
 
@@ -215,31 +214,30 @@ def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
             lengths=lengths,
         )
         scope.add_rows(rows)
-    starts, limits = scope.flat_rows(rows)
-    info: Any = parts[0].values.struct_info
-    values = emit(zeros(ShapeExpr((rows.total, *parts[0].inner)), info.dtype))
-    before = starts
-    for part in parts:
-        target = _targets(part.rows, before, scope)
-        values = emit(scatter_nd(values, target, part.values, "add"))
-        before = emit(add(before, scope.lengths(part.rows)))
-    return RaggedParts(values, rows)
+    return RaggedParts(_joined(parts, rows, scope), rows)
+
+
+def _joined(parts: list[RaggedParts], rows: Rows, scope: PartsScope) -> Expr:
+    """Returns the values of rows that are those of some tensors, one after another."""
+    emit, (values, own) = scope.emit, (parts[0].values, scope.flat_rows(parts[0].rows))
+    lengths = scope.lengths(parts[0].rows)
+    for k, part in enumerate(parts[1:], 2):
+        if k < len(parts):
+            lengths = emit(add(lengths, scope.lengths(part.rows)))
+            limits = emit(cumsum(lengths, axis=0))
+            to = emit(subtract(limits, lengths)), limits
+        else:
+            to = scope.flat_rows(rows)
+        other = scope.flat_rows(part.rows)
+        values = emit(concat_rows(values, *own, part.values, *other, to[0]))
+        own = to
+    return values
 
 
 def _key_id(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple([_key_id(part) for part in key])
     return key if isinstance(key, str | int) else id(key)
-
-
-def _targets(rows: Rows, starts: Expr, scope: PartsScope) -> Expr:
-    """Returns the position of each value where its row starts at another position."""
-    emit, (own, _) = scope.emit, scope.flat_rows(rows)
-    moved = emit(
-        segment_expand(emit(subtract(starts, own)), scope.ids(rows), *scope.flat_rows(rows))
-    )
-    target = emit(add(moved, arange(PrimValue(rows.total), dtype="int64")))
-    return emit(reshape(target, ShapeExpr((rows.total, 1))))
 
 
 def _append_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:

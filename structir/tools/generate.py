@@ -42,9 +42,11 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.ops.loop import scan
+from structir.ops.ragged import has_ragged_axis
 from structir.tools.calls import CallGenerator
 from structir.tools.coarsening import coarsened
 from structir.tools.kernels import KernelGenerator, fits_kernels
+from structir.tools.ragged_calls import RaggedCallGenerator
 
 __all__ = ["random_arguments", "random_module"]
 
@@ -52,6 +54,7 @@ SCALAR_BOOL = TensorStructInfo((), "bool")
 MAX_KERNELS = 2  # per module: each takes about 0.1 s to compile
 ANONYMOUS_SIZE = '"_"'  # a size as a value; annotations of parameters bind it to a name
 FIELD_NAMES = ("w", "in", "x.y")  # of tuples: the last two have to be quoted
+RAGGED_PROBABILITY = 0.08  # of a module with ragged tensors
 MAX_DEPTH = 2  # nesting depth of functions and branches
 
 
@@ -61,11 +64,13 @@ def random_module(seed: int, size: int = 8, generator: CallGenerator | None = No
 
     It contains calls of any registered op, dataflow and plain blocks, constants, shapes, tuples,
     branches, closures, scans, recursion, kernels, calls between functions, match_casts, conditions
-    on sizes, variables whose StructInfo is coarser than that of their value, row variables and
-    labels of axes. The same seed gives the same module, given the same registered ops.
+    on sizes, variables whose StructInfo is coarser than that of their value, row variables, labels
+    of axes, and in some modules ragged tensors. The same seed gives the same module, given the
+    same registered ops.
     """
     rng = Random(seed)
     program = _ProgramGenerator(rng, generator or CallGenerator(rng), size)
+    program.has_ragged = Random(f"ragged {seed}").random() < RAGGED_PROBABILITY
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(rng.choice([0, 0, 1, 2])):
@@ -84,6 +89,9 @@ class _ProgramGenerator:
         self.size = size
         self.builder = BlockBuilder()
         self.live: list[Var] = []
+        self.ragged: list[Var] = []  # values with a ragged axis
+        self.has_ragged = False
+        self.ragged_calls = RaggedCallGenerator(rng, generator)
         self.sizes: list[Dim] = []
         self.rows: list[RowVar] = []  # of the parameters
         self.depth = 0
@@ -102,6 +110,10 @@ class _ProgramGenerator:
         params += [Var(f"d{i}", TensorStructInfo((dim,), "float32")) for i, dim in enumerate(dims)]
         params += self.rng.sample(self.non_tensor_params(dims), self.rng.randint(0, 2))
         self.live = list(params)
+        self.ragged = []
+        if self.has_ragged and name == "main":
+            self.ragged = self.ragged_calls.params(dims)
+            params += self.ragged
         with self.builder.function(name, params):
             self.bindings(self.size)
             self.live = [var for var in self.live if _is_data(var.struct_info)]
@@ -161,7 +173,7 @@ class _ProgramGenerator:
     def result(self) -> Expr:
         """Returns one of the latest values, or a tuple of several."""
         count = self.rng.randint(1, 3)
-        latest = self.live[-6:]
+        latest = self.live[-6:] + ([] if self.depth else self.ragged[-2:])
         chosen = self.rng.sample(latest, min(count, len(latest)))
         return chosen[0] if len(chosen) == 1 else Tuple(tuple(chosen))
 
@@ -179,7 +191,7 @@ class _ProgramGenerator:
 
     def dataflow(self, count: int) -> None:
         """Generates a dataflow block, and exports some of its values."""
-        outer = list(self.live)
+        outer, outer_ragged = list(self.live), list(self.ragged)
         with self.builder.dataflow():
             self.in_dataflow = True
             self.statements(count)
@@ -187,11 +199,15 @@ class _ProgramGenerator:
             chosen = self.rng.sample(local, self.rng.randint(min(1, len(local)), len(local)))
             data = [var for var in chosen if not isinstance(var.struct_info, FuncStructInfo)]
             outputs = [self.builder.emit_output(var) for var in data]
+            new = self.ragged[len(outer_ragged) :]
+            self.ragged = outer_ragged + [self.builder.emit_output(var) for var in new]
             self.in_dataflow = False
         self.live = outer + outputs
 
     def statements(self, count: int) -> None:
         """Generates bindings in the open block."""
+        for _ in range(min(count, self.rng.randint(1, 3)) if self.ragged else 0):
+            count -= self.ragged_call()
         kinds = _STATEMENTS if self.depth < MAX_DEPTH and not self.in_dataflow else _PLAIN
         for _ in range(count):
             for _attempt in range(4):
@@ -203,6 +219,16 @@ class _ProgramGenerator:
                 if var is not None:
                     self.live.append(var)
                     break
+
+    def ragged_call(self) -> int:
+        """Generates a call on ragged tensors; returns the number of its bindings, 0 or 1."""
+        dense = [var for var in self.live if _is_sized(var.struct_info)]
+        call = self.ragged_calls.generate(self.ragged, dense, self.sizes)
+        if call is None:
+            return 0
+        var = self.builder.emit(call)
+        (self.ragged if has_ragged_axis(var.struct_info) else self.live).append(var)
+        return 1
 
     def op_call(self) -> Var | None:
         """Generates a call of any op."""
@@ -338,13 +364,14 @@ class _ProgramGenerator:
 
     def nested(self, body: Callable[[], Expr]) -> Expr:
         """Generates bindings in a nested scope, then a value."""
-        outer_live, outer_sizes = self.live, self.sizes
+        outer_live, outer_sizes, outer_ragged = self.live, self.sizes, self.ragged
         self.live, self.sizes = list(self.live), list(self.sizes)
+        self.ragged = list(self.ragged)
         self.depth += 1
         self.bindings(self.rng.randint(0, 3))
         value = body()
         self.depth -= 1
-        self.live, self.sizes = outer_live, outer_sizes
+        self.live, self.sizes, self.ragged = outer_live, outer_sizes, outer_ragged
         return value
 
     def pick(self, info: StructInfo | None) -> Var:

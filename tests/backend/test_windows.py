@@ -182,7 +182,7 @@ def test_planes_are_copied_one_by_one(call, weight, kernels, threads):
         assert_agree(structir.interpret(module, "main", *given), executable["main"](*given))
     if kernels is not None:
         assert executable.kernel_count == kernels
-        assert "scratch" in executable.source()
+        assert "scratch" in executable.source() or "sum_windows" in executable.source()
 
 
 def test_a_convolution_whose_every_size_is_free_has_a_kernel() -> None:
@@ -252,3 +252,42 @@ def test_joined_windows_agree_with_the_interpreter(seed: int) -> None:
         images = [floats(n, channels, *spatial, seed=k) for k in (0, 1)]
         values = [*images, *[floats(*shape, seed=k) for k, shape in enumerate(weights)]]
         assert_agree(structir.interpret(module, "main", *values), run(*values), text)
+
+
+DEPTHWISE = [
+    ("R.nn.conv2d(x, w, padding=3, groups=6)", (6, 1, 7, 7)),
+    ("R.nn.relu(R.nn.conv2d(x, w, padding=2, strides=2, groups=6))", (6, 1, 5, 5)),
+    ("R.nn.conv2d(x, w, padding=(0, 2, 1, 0), strides=3, dilation=2, groups=6)", (6, 1, 3, 3)),
+    ("R.nn.conv2d(x, w, strides=(1, 4), padding=1, groups=6)", (12, 1, 2, 5)),
+    ("R.mean(R.exp(-R.nn.conv2d(x, w, padding=1, groups=6)), axis=(2, 3))", (6, 1, 3, 3)),
+    ("R.nn.max_pool2d(R.nn.conv2d(x, w, padding=1, groups=6), pool_size=2)", (6, 1, 3, 3)),
+    (
+        "R.nn.conv2d(R.permute_dims(x, (0, 1, 3, 2)), w, padding=1, strides=2, groups=6)",
+        (6, 1, 3, 3),
+    ),
+    ("R.nn.max_pool2d(R.log(x), pool_size=3, strides=2, padding=1)", ()),  # of NaN, too
+    ("R.nn.max_pool2d(x, pool_size=(2, 5), strides=(1, 3), padding=(1, 2))", ()),
+    ("-R.nn.avg_pool2d(x, pool_size=3, strides=1, padding=1)", ()),
+]
+
+
+@pytest.mark.parametrize(("call", "weight"), DEPTHWISE)
+def test_sums_over_windows_of_each_width(call, weight):
+    sizes = [(1, 5, 3), (2, 9, 7), (1, 8, 12), (1, 16, 21), (2, 7, 37)]
+    if "max_pool" not in call:
+        sizes.append((0, 9, 9))
+    shapes = [[(n, 6, h, w), *([weight] if weight else [])] for n, h, w in sizes]
+    params = {"x": '("n", 6, "height", "width")'} | ({"w": str(weight)} if weight else {})
+    executable = check(call, params, shapes)
+    assert not has_own_products("float32") or "sum_windows" in executable.source()
+
+
+def test_equal_layers_of_other_sizes_share_a_sum_over_windows():
+    """The sizes of windows remain in the text, of which the code is made."""
+    executable = check(
+        "R.nn.conv2d(R.nn.relu(R.nn.conv2d(x, w, padding=(0, 8), groups=3)), v, "
+        "padding=(0, 10), groups=3)",
+        {"x": '("n", 3, 20, 24)', "w": "(3, 1, 1, 17)", "v": "(3, 1, 1, 21)"},
+        [[(1, 3, 20, 24), (3, 1, 1, 17), (3, 1, 1, 21)]],
+    )
+    assert executable.kernel_count <= 3

@@ -215,3 +215,13 @@ def test_the_sizes_of_values_after_choices_of_different_ranks() -> None:
     assert sizes["a"] is None and sizes["b"] is None
     assert sizes["a_flat"] == ["n", 4] and sizes["a_same"] == [1, "n", 4]
     assert sizes["d"] == [] and sizes["e"] == []
+
+
+def test_batch_normalization_by_constants_is_a_factor_and_a_summand() -> None:
+    rng = np.random.default_rng(0)
+    affine = {name: rng.uniform(0.5, 2, 3).astype("float32") for name in "sbmv"}
+    nodes = [node("BatchNormalization", "x s b m v", "y", epsilon=1e-3)]
+    model = made(nodes, [value("x", ["n", 3, 4])], ["y"], affine)
+    ops = [binding.value.op.name for binding in from_onnx(model)["main"].bindings()]
+    assert ops == ["multiply", "add"]
+    agree(model, {"x": rng.standard_normal((2, 3, 4)).astype("float32")})

@@ -123,6 +123,9 @@ def test_numbers_become_constants_beside_a_tensor():
     assert isinstance(find_op("power")(X, 2).args[1], Constant)
     with pytest.raises(DiagnosticError, match="dtype mismatch"):
         find_op("add")(whole, 1.5)
+    condition = find_op("greater")(X, 0)
+    for operands in ((X, 0), (0, X)):  # a dtype of the condition cannot represent the number
+        assert find_op("where")(condition, *operands).struct_info.dtype == "float32"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_ops_that_kernels_cannot_express_remain() -> None:
         @R.function
         def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "k"), "float32")):
             with R.dataflow():
-                a = R.argmax(x, axis=1)
+                a = R.sort(x, axis=1)
                 b = R.exp(x)
                 c = R.add(x, y)
                 R.output(a, b, c)
@@ -90,7 +90,7 @@ def test_ops_that_kernels_cannot_express_remain() -> None:
 
     lowered = Lower()(Module)
     text = lowered.script()
-    assert "R.argmax(" in text and "R.add(x, y)" in text and "R.exp(" not in text
+    assert "R.sort(" in text and "R.add(x, y)" in text and "R.exp(" not in text
     again = find_pass("lower")(lowered)
     assert again is lowered
 
@@ -133,7 +133,7 @@ def test_other_ops_are_lowered_beside_ones_that_kernels_cannot_express() -> None
         def main(x: R.Tensor(("n", "m"), "float32")):
             with R.dataflow():
                 a = R.exp(R.tanh(x))
-                c = R.cumsum(a, axis=1)
+                c = R.sort(a, axis=1)
                 d = R.nn.softmax(R.abs(c))
                 e = R.sum(d * a, axis=1)
                 R.output(e)
@@ -145,6 +145,48 @@ def test_other_ops_are_lowered_beside_ones_that_kernels_cannot_express() -> None
     x = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
     result = structir.interpret(lowered, "main", x)
     np.testing.assert_allclose(result, structir.interpret(Module, "main", x), 1e-5)
+
+
+OTHER_FORMS = {
+    "scan": "R.cumsum(x, axis=1)",
+    "scan from the end": "R.cumsum(R.flip(x, axis=1), axis=1)",
+    "scan before the term": "R.cumsum(R.exp(x), axis=0, exclusive=True)",
+    "product of a scan": "R.cumprod(x, axis=1) + x",
+    "border": "R.nn.pad(x, pad_width=(1, 2, 0, 3), pad_value=0.5)",
+    "index of the greatest": "R.argmax(x, axis=1)",
+    "index of the least": "R.argmin(R.abs(x), axis=0)",
+    "average": "R.mean(R.exp(x), axis=1)",
+    "windows": "R.nn.max_pool2d(R.reshape(x, (1, 1, n, 5)), pool_size=(2, 2), padding=(1, 1))",
+    "triangle": "R.tril(x) + R.triu(x, k=1)",
+    "two sources": "R.concat((x, R.exp(x)), axis=1)",
+    "scatter": "R.scatter_elements(x, where, R.exp(x), axis=1, reduction='add')",
+    "last one stays": "R.scatter_elements(x, where, R.exp(x), axis=1)",
+    "gather": "R.take(x, R.argmax(x, axis=0), axis=0)",
+}
+
+
+@pytest.mark.parametrize("value", OTHER_FORMS.values(), ids=OTHER_FORMS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_guards_scans_and_scatters_are_kernels(value: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", 5), "float32"), where: R.Tensor(("n", 5), "int64")):
+    n = T.int64()
+    return {value}
+""")
+    lowered = Lower()(module)
+    check_well_formed(lowered)
+    assert structural_equal(structir.parse(lowered.script()), lowered)
+    assert kernels(lowered) and ops(lowered) <= value.count("reshape"), lowered.script()
+    compiled = structir.compile(lowered)["main"]
+    for n in (4, 1, 7):
+        rng = np.random.default_rng(n)
+        x, where = rng.normal(size=(n, 5)).astype("float32"), rng.integers(0, 5, (n, 5))
+        x[0, 1] = np.nan if "arg" in value else x[0, 1]
+        expected = structir.interpret(module, "main", x, where)
+        result = structir.interpret(lowered, "main", x, where)
+        np.testing.assert_allclose(result, expected, 1e-5, 1e-6)
+        np.testing.assert_allclose(compiled(x, where), result, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -43,7 +43,7 @@ def test_a_shipped_rewrite_is_proved(name: str) -> None:
 
 
 def test_most_algebraic_rules_are_proved() -> None:
-    undecided = {}
+    undecided, ranks = {}, list[str]()
     for name, rule in ALGEBRAIC.items():
         program = structir.parse(PROGRAMS[name])
         proof = rule.prove(program)
@@ -52,7 +52,9 @@ def test_most_algebraic_rules_are_proved() -> None:
             undecided[name] = proof
         elif name in list(ALGEBRAIC)[::7]:
             assert proof.check()
+        ranks += [a.proof.ranks for _, a in proof.attempts if a.proof is not None]
     assert undecided.keys() == OPEN.keys(), "\n".join(map(str, undecided.values()))
+    assert {*ranks} == {"", "*s of any rank"}
 
 
 @pytest.mark.parametrize("rule", WRONG_RULES.values(), ids=list(WRONG_RULES))
@@ -71,6 +73,7 @@ def test_a_rule_of_booleans_is_wrong_without_its_guard() -> None:
     assert not proof.proved and proof.condition is not None
     assert proof.condition == 'dtype_of(x) != "bool"'
     assert 'dtype="bool"' in str(proof)
+    assert proof.refuted is not None and "before:" in str(proof)
 
 
 def test_a_wrong_permutation_gets_a_side_condition() -> None:
@@ -103,4 +106,6 @@ def test_a_dropped_cast_and_a_wrong_sign_are_not_proved() -> None:
 def test_the_report_names_laws() -> None:
     text = str(RULES["order_products"].prove(most=FEW))
     assert "proved over the reals for all sizes" in text and "nested sums" in text
-    assert "bit for bit" in str(RULES["merge_permutes"].prove(most=FEW))
+    text = str(RULES["merge_permutes"].prove(most=FEW))
+    assert "bit for bit" in text and "\n  p: (" in text and "\n  ranks: " in text
+    assert "any" in RULES["cancel_negations"].prove().scope()["ranks"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from structir import RaggedArray
+from structir import RaggedArray, compile, interpret, parse
+from structir.passes import Gradient
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "tanh": np.tanh,
@@ -38,7 +39,7 @@ class Program:
         self.rng, self.numbers = Random(seed), np.random.default_rng(seed)
         rng = self.rng
         self.leading = [rng.choice([0, 1, 2, 3, 4]) for _ in range(rng.choice([1, 1, 1, 2]))]
-        pool = rng.choice([[0], [0, 1, 2, 3], [1, 5], [2], [0, 0, 7]])
+        pool = rng.choice([[0], [0, 1, 2, 3], [1, 5], [2], [0, 0, 7], [17, 0, 33], [16, 140, 2100]])
         self.lengths = [rng.choice(pool) for _ in range(int(np.prod(self.leading)))]
         inner = rng.choice([(), (3,), (2, 3), (1,)])
         names = [f'"n{k}"' if rng.random() < 0.7 else str(n) for k, n in enumerate(self.leading)]
@@ -75,6 +76,38 @@ class Program:
         lines = [*self.lines, f"return ({', '.join([name for name, *_ in self.results])},)"]
         body = "\n    ".join(lines)
         return f"@R.function\ndef main({', '.join(self.params)}):\n    {body}\n"
+
+    @property
+    def loss_source(self) -> str:
+        """A program that returns the sum of the squares of the results that are floats."""
+        lines, terms = list(self.lines), []
+        for name, expected, *_ in self.results:
+            if getattr(expected, "dtype", np.dtype("float64")).kind == "f":
+                lines += [f"s_{name} = R.multiply({name}, {name})", f"t_{name} = R.sum(s_{name})"]
+                terms.append(f"t_{name}")
+        loss = terms[0] if terms else 'R.const(0.0, "float64")'
+        for term in terms[1:]:
+            loss = f"R.add({loss}, {term})"
+        body = "\n    ".join([*lines, f"loss = {loss}", "return loss"])
+        return f"@R.function\ndef main({', '.join(self.params)}):\n    {body}\n"
+
+    def moved(self, step: float, direction: list[Any]) -> list[Any]:
+        """Returns the arguments, moved some way along a direction."""
+        arguments = []
+        for argument, change in zip(self.args, direction, strict=True):
+            if isinstance(argument, list):
+                argument = RaggedArray.from_rows(argument)
+            if isinstance(argument, RaggedArray):
+                arguments.append(argument.with_values(argument.values + step * change))
+            else:
+                arguments.append(argument + step * change)
+        return arguments
+
+    def direction(self) -> list[Any]:
+        """Returns a random direction in the space of the arguments."""
+        unmoved = self.moved(0, [0] * len(self.args))
+        arrays = [getattr(argument, "values", argument) for argument in unmoved]
+        return [self.numbers.standard_normal(array.shape) for array in arrays]
 
     @property
     def results(self) -> list[Any]:
@@ -120,6 +153,28 @@ class Program:
                 value, expected = value.values, flat
             assert value.shape == expected.shape, name
             np.testing.assert_allclose(value, expected, 1e-9, 1e-9, err_msg=name)
+
+
+def check_gradient(seed: int, compiled: bool = False) -> bool:
+    """Compares a gradient along a direction with differences; returns whether there is one."""
+    program = Program(seed)
+    module = parse(program.loss_source)
+    direction = program.direction()
+    with np.errstate(all="ignore"):
+        sides = [interpret(module, "main", *program.moved(s, direction)) for s in (1e-6, -1e-6)]
+        difference = (sides[0] - sides[1]) / 2e-6
+        if not np.isfinite(difference) or abs(sides[0]) > 1e4:
+            return False
+        adjoint = Gradient()(module)
+        function = compile(adjoint)["main_adjoint"] if compiled else None
+        arguments = program.moved(0, direction)
+        _, gradients = (
+            function(*arguments) if function else interpret(adjoint, "main_adjoint", *arguments)
+        )
+    parts = [getattr(gradient, "values", gradient) for gradient in gradients]
+    derivative = sum([(g * d).sum() for g, d in zip(parts, direction, strict=True)])
+    np.testing.assert_allclose(derivative, difference, 1e-5, 1e-5)
+    return True
 
 
 def _unary(p: Program, name: str, rows: Any, inner: Any) -> None:

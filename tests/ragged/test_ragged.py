@@ -7,9 +7,10 @@ import structir
 from structir import RaggedArray, passes
 from structir.errors import ShapeMismatchError, StructInfoError, StructIRError
 from structir.interpret.arguments import random_arguments
-from tests.ragged.programs import Program
+from tests.ragged.programs import Program, check_gradient
 
 LENGTHS = (3, 0, 4, 1)
+PARAMS_OF_NUMBERS = 'x: R.Tensor(("n", "*"), "float32")'
 
 
 def parsed(
@@ -33,12 +34,45 @@ def test_random_programs_match_numpy_row_by_row(seed):
         program.check(structir.interpret(module, "main", *program.args))
 
 
-def test_a_random_program_compiles():
+def test_a_random_program_compiles_and_is_saved(tmp_path):
     program = Program(8)
     module = structir.parse(program.source)
     compiled = structir.compile(module, num_threads=1)
     program.check(compiled["main"](*program.args))
     assert compiled.fallbacks == ()
+    compiled.save(tmp_path / "program.sir")
+    loaded = structir.load(tmp_path / "program.sir")
+    assert structir.structural_equal(loaded.module, compiled.module)
+    assert repr(loaded) == repr(compiled)
+    program.check(loaded["main"](*program.args))
+
+
+LENGTHS_OF_BLOCKS = (0, 1, 15, 16, 17, 31, 33, 47, 64, 0, 100, 3)
+
+
+@pytest.mark.parametrize("longer", (1, 20))
+def test_rows_are_computed_in_blocks_of_whole_vectors(longer, blocks):
+    rng = np.random.default_rng(0)
+    lengths = [n * longer for n in (*LENGTHS_OF_BLOCKS, *rng.integers(0, 60, 100))]
+    x = RaggedArray(rng.standard_normal(sum(lengths), "float32"), np.cumsum([0, *lengths]))
+    x[3][5] = np.nan
+    share, total, most, scaled = blocks(x)
+    for k, row in enumerate(x.rows()):
+        row = row.astype("float64")
+        powers = np.exp(row - row.max(initial=-np.inf))
+        np.testing.assert_allclose(share[k], powers / powers.sum(), 1e-4, 1e-6)
+        np.testing.assert_allclose(total[k], np.exp(row).sum(), 1e-4, 1e-6)
+        np.testing.assert_allclose(most[k], row.max(initial=-np.inf), 1e-6)
+        np.testing.assert_allclose(scaled[k], row * 2 - np.sum(row * row), 1e-3, 1e-3)
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    """A compiled program whose kernels run in blocks of rows."""
+    body = "a = R.nn.softmax(x, axis=1)\nb = R.sum(R.exp(x), axis=1)\nc = R.max(x, axis=1)\n"
+    body += "d = R.multiply(x, 2)\ns = R.sum(R.multiply(x, x), axis=1, keepdims=True)\n"
+    module = parsed(f"{body}e = R.subtract(d, s)\nreturn (a, b, c, e)", PARAMS_OF_NUMBERS)
+    return structir.compile(module, num_threads=2)
 
 
 @pytest.mark.parametrize("seed", (3, 8))
@@ -174,6 +208,20 @@ def test_gradients_of_reductions_match_differences(op):
             sides.append(float(structir.interpret(module, "main", x.with_values(values))))
         difference = (sides[0] - sides[1]) / 2e-6
         np.testing.assert_allclose(gradient.values[index], difference, 1e-5, 1e-7)
+
+
+@pytest.mark.parametrize("seed", (3, 8, 11, 68, 1002))
+def test_gradients_of_random_programs_match_differences(seed):
+    check_gradient(seed)
+
+
+def test_what_a_branch_computes_of_rows_stays_in_it():
+    body = "y = R.exp(x)\nif c:\n    z = R.std(y, axis=1)\nelse:\n"
+    body += "    z = R.sum(R.nn.softmax(y, axis=1), axis=1)\nreturn z"
+    module = parsed(body, f'{PARAMS_OF_NUMBERS}, c: R.Tensor((), "bool")')
+    for flag, expected in ((True, [0, 0]), (False, [1, 1])):
+        z = structir.interpret(module, "main", [[1.0, 1.0], [2.0]], np.array(flag))
+        np.testing.assert_allclose(z, expected, atol=1e-6)
 
 
 def test_named_axes_are_checked_where_the_function_is_entered():

@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 from numba.core import config
 from numba.core.llvm_bindings import create_pass_builder
+from numba.core.registry import cpu_target
 
 from structir.backend.cpu.library import WHOLE
 from structir.backend.cpu.objects import MachineCode
@@ -63,20 +64,34 @@ class PendingCode:
         members = list(self.module.functions)
         declared = [f.name for f in members if f.is_declaration]
         needs = tuple([name for name in declared if not name.startswith("llvm.")])
-        alone = {f.name for f in members if not f.is_declaration} != {self.symbol}
+        defined = [
+            f for f in members if not f.is_declaration and f.linkage != llvm.Linkage.internal
+        ]
+        alone = {f.name for f in defined} != {self.symbol}
         return MachineCode(data, (self.symbol,), needs, alone, seconds)
 
 
 def pending_code(library: Any, symbol: str) -> PendingCode:
     """Returns the function of a library, with everything to compile it as numba would."""
     module: Any = llvm.parse_bitcode(library.linked_bitcode(), llvm.create_context())
-    choices: dict[str, Any] = {"opt": options.OPT}
-    library._codegen._customize_tm_options(choices)
-    machine: Any = llvm.Target.from_triple(module.triple).create_target_machine(**choices)
+    return pending_module(module, symbol)
+
+
+def pending_module(module: Any, symbol: str) -> PendingCode:
+    """Returns a module that defines a function, with everything to compile it."""
     vectors = {
         "loop_vectorize": options.LOOP_VECTORIZE,
         "slp_vectorize": options.SLP_VECTORIZE,
     }
-    builder = make_pass_builder(machine, **vectors, **WHOLE)
+    machine, builder = code_generator(module.triple, {**vectors, **WHOLE})
     passes = builder.getModulePassManager()
     return PendingCode(symbol, module, machine, builder, passes, ffi.OutputString())
+
+
+def code_generator(triple: str, passes: dict[str, Any]) -> tuple[Any, Any]:
+    """Returns the code generator for the CPU, as numba sets it up, and a builder of passes."""
+    choices: dict[str, Any] = {"opt": options.OPT}
+    context: Any = cpu_target.target_context
+    context.codegen()._customize_tm_options(choices)
+    machine: Any = llvm.Target.from_triple(triple).create_target_machine(**choices)
+    return machine, make_pass_builder(machine, **passes)

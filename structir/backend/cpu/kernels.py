@@ -43,9 +43,10 @@ from structir.backend.cpu.intrinsics import (
     wrapping_mul,
     wrapping_sub,
 )
-from structir.backend.cpu.objects import Loaded, built, code_of_library
+from structir.backend.cpu.objects import Loaded, MachineCode, built, code_of_library, loaded
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
+from structir.backend.cpu.prepared import Assembled, pending_kernel
 from structir.backend.cpu.products import (
     multiply_packed,
     multiply_pixels,
@@ -56,12 +57,15 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
+from structir.backend.cpu.row_totals import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
+from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
 from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.math.bits import single_of_bits
+from structir.errors import StructIRError
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 SIGNATURE = types.void(TABLE, types.int64, types.int64)
@@ -72,8 +76,7 @@ OPTIONS: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-EXACT = "# every operation is rounded by itself\n"  # how a text begins that wants it so
-CONTRACTED = {"contract"}  # elsewhere a product and a sum may be rounded once
+CONTRACTED = {"contract"}  # a product and a sum may be rounded once
 NAMES: dict[str, Any] = {
     "add_to": add_to,
     "multiply_to": multiply_to,
@@ -107,7 +110,9 @@ NAMES: dict[str, Any] = {
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
     "turn_over": turn_over,
+    "sum_windows": sum_windows,
     "single_of_bits": single_of_bits,
+    **ROW_FUNCTIONS,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},
@@ -154,13 +159,24 @@ def kernel_names() -> dict[str, Any]:
     return {**NAMES, **helpers(), **routine_helpers()}
 
 
-def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:
+def _built(text: str, routine: Callable[..., Any] | None, assembled: Assembled | None) -> Loaded:
     """The text compiled."""
     start = time.perf_counter()
+    if assembled is not None:
+        pending = pending_kernel(assembled, symbol_of(text))
+        return loaded_new(pending.machine_code(pending.generate(), time.perf_counter() - start))
     library, symbol = _library(text, kernel_names(), routine)
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
+
+
+def loaded_new(code: MachineCode) -> Loaded:
+    """Loads machine code that was just generated."""
+    kernel_code = loaded(code)
+    if kernel_code is None:
+        raise StructIRError(f"machine code needs names that are not here: {', '.join(code.needs)}")
+    return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
 
 
 def _refused() -> Loaded:
@@ -181,7 +197,7 @@ def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | Non
 def translated_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
     """The text brought into LLVM's form here."""
     kinds = (TABLE, types.int64, types.int64)
-    return translated(text, symbol, kinds, names, contracted=not text.startswith(EXACT))
+    return translated(text, symbol, kinds, names)
 
 
 def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -> Any:
@@ -189,21 +205,24 @@ def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -
     things."""
     exec(compile(text, "<kernel>", "exec"), names)
     names["kernel"].__qualname__ = symbol
-    fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
     options = {**OPTIONS, "_nrt": arrays}
     if not arrays:
         options["pipeline_class"] = KernelCompiler
     read_all()  # at once: numba reads registries in parts, and an interrupt would lose one
-    function = njit(SIGNATURE, fastmath=fastmath, **options)(names["kernel"])
+    function = njit(SIGNATURE, fastmath=CONTRACTED, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     return compiled[0].library, compiled[0].fndesc.llvm_func_name
 
 
 def kernel(
-    text: str, routine: Callable[..., Any] | None = None, from_file: bool = False
+    text: str,
+    routine: Callable[..., Any] | None = None,
+    from_file: bool = False,
+    assembled: Assembled | None = None,
 ) -> CompiledKernel:
     """The kernel `kernel(a, lo, hi)` of this text: addresses and sizes in `a`, a half-open
-    range. Where the text calls `routine`, it is this function, whose source the text holds.
+    range. Where the text calls `routine`, it is this function, whose source the text holds. Where
+    LLVM IR is `assembled`, the text only names it.
 
     A text that was read from a file is not compiled: without machine code it is a MissingCodeError.
     """
@@ -213,7 +232,7 @@ def kernel(
             start = time.perf_counter()
             if routine is not None:
                 ready_for_arrays()
-            build = _refused if from_file else lambda: _built(text, routine)
+            build = _refused if from_file else lambda: _built(text, routine, assembled)
             compiled = add_kernel(text, built(text, build), start)
         return compiled
 

@@ -21,14 +21,15 @@ from structir.backend.cpu.kernels import (
     is_built,
     kernel,
     kernel_names,
+    loaded_new,
     lock,
     symbol_of,
     translated_library,
 )
-from structir.backend.cpu.objects import Loaded, add, loaded, stored
+from structir.backend.cpu.objects import add, stored
 from structir.backend.cpu.operations import UntranslatedError
+from structir.backend.cpu.prepared import pending_kernel
 from structir.backend.loops.writer import KernelText
-from structir.errors import StructIRError
 
 
 @attrs.frozen(eq=False)
@@ -55,22 +56,20 @@ class KernelsTogether:
         with lock:
             if is_built(text.text) or text.text in self.tasks:
                 return
-            if self.executor is not None and is_plain and self._start(text.text, self.executor):
+            if self.executor is not None and is_plain and self._start(text, self.executor):
                 return
-        kernel(text.text, text.function, text.from_file)
+        kernel(text.text, text.function, text.from_file, text.assembled)
 
-    def _start(self, text: str, executor: ThreadPoolExecutor) -> bool:
-        start = time.perf_counter()
+    def _start(self, kernel_text: KernelText, executor: ThreadPoolExecutor) -> bool:
+        start, text = time.perf_counter(), kernel_text.text
         code = stored(text)
         if code is not None:
             add_kernel(text, code, start)
             return True
-        symbol = symbol_of(text)
         try:
-            library = translated_library(text, symbol, kernel_names())
+            pending = _pending(kernel_text, symbol_of(text))
         except UntranslatedError:
             return False
-        pending = pending_code(library, symbol)
         self.tasks[text] = _Task(text, pending, start, _submitted(executor, pending.generate))
         return True
 
@@ -84,12 +83,13 @@ class KernelsTogether:
 
     def _add(self, task: _Task, buffer: Any) -> None:
         code = task.code.machine_code(buffer, time.perf_counter() - task.start)
-        kernel_code = loaded(code)
-        if kernel_code is None:
-            names = ", ".join(code.needs)
-            raise StructIRError(f"machine code needs names that are not here: {names}")
-        fresh = Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
-        add_kernel(task.text, add(task.text, fresh), task.start)
+        add_kernel(task.text, add(task.text, loaded_new(code)), task.start)
+
+
+def _pending(text: KernelText, symbol: str) -> PendingCode:
+    if text.assembled is not None:
+        return pending_kernel(text.assembled, symbol)
+    return pending_code(translated_library(text.text, symbol, kernel_names()), symbol)
 
 
 def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:

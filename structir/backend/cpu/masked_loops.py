@@ -8,6 +8,7 @@ for every instruction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -15,6 +16,7 @@ from llvmlite import ir
 from structir.backend.cpu.features import cpu_features
 
 LANES = 16  # of a vector of 32-bit elements; LLVM computes remainders with half of them first
+WHOLE_VECTORS = "whole_vectors"  # of loops `for i in whole_vectors(n)`, as `range` up to a vector
 
 
 def gains_from_masks(iterations: int) -> bool:
@@ -28,13 +30,23 @@ def gains_from_masks(iterations: int) -> bool:
     return is_short and remainder != LANES // 2 and "avx512vl" in cpu_features()
 
 
-def vectorize_with_masks(module: ir.Module, latch: Any) -> None:
-    """Asks LLVM to vectorize the loop of a branch with masks instead of a remainder.
+def with_masks(module: ir.Module) -> Any:
+    """Returns the property of a loop to be vectorized with masks instead of a remainder."""
+    return module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
+
+
+def rolled(module: ir.Module) -> Any:
+    """Returns the property of a loop not to be unrolled before it is vectorized."""
+    return module.add_metadata(["llvm.loop.unroll.disable"])
+
+
+def set_properties(module: ir.Module, latch: Any, properties: Sequence[Any]) -> None:
+    """Gives a loop its properties, on the branch that repeats it.
 
     LLVM identifies a loop by a metadata node whose first operand is the node itself.
     """
-    masks = module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
-    unique = ir.IntType(64)(len(module.metadata))
-    node = module.add_metadata([unique, masks])
-    node.operands = (node, masks)
-    latch.set_metadata("llvm.loop", node)
+    if properties:
+        unique = ir.IntType(64)(len(module.metadata))
+        node = module.add_metadata([unique, *properties])
+        node.operands = (node, *properties)
+        latch.set_metadata("llvm.loop", node)

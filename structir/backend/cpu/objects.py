@@ -15,6 +15,7 @@ from structir.backend.locks import new_rlock
 from structir.interrupts import defer_interrupts
 
 KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
+SOURCE_HEAD = "# code "  # begins the source of a kernel of the program, before the hash of its code
 
 
 @attrs.frozen(eq=False)
@@ -149,7 +150,11 @@ def offer(key: str, entry: disk.CacheEntry) -> None:
 def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
     """The machine code of these kernels, and of all that is not made for any one program."""
     wanted = set(kernels)
-    return [(t, c) for t, c in _codes.items() if t in wanted or KERNEL_HEAD not in t]
+    return [(t, c) for t, c in _codes.items() if t in wanted or not _is_kernel(t)]
+
+
+def _is_kernel(text: str) -> bool:
+    return KERNEL_HEAD in text or text.startswith(SOURCE_HEAD)
 
 
 makers: dict[str, Callable[[], object]] = {}  # builds the function of a symbol

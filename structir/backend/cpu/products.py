@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from structir.backend.cpu.c_functions import assembled, c_function
-from structir.backend.cpu.intrinsics import copy_filled, offset_by
+from structir.backend.cpu.intrinsics import copy_filled, fetch_ahead, offset_by
 from structir.backend.cpu.objects import Loaded, built, makers, require_symbol
 from structir.backend.cpu.packed_products import (
     ROW_BLOCK,
@@ -37,9 +37,12 @@ DTYPES: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
 FEWER_ROWS = 4  # up to so many the product is as fast as its right operand streams,
 FEW_TERMS = 32  # which it does in order if few of its lines are open at once
 MOST_PANELS = 8  # that are copied together: a longer part of each line is read in one go
+AHEAD = 8  # lines that are fetched before they are copied,
+LINE = 16  # by so many elements, at least those of a line of cache
 FEW_ROWS = 8  # up to so many rows a panel is not worth copying
 here: Any = offset_by
 fill: Any = copy_filled
+fetch: Any = fetch_ahead
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
 
 
@@ -117,10 +120,13 @@ def copy_panels(
     panels: Number, source: Number, terms: Number, columns: Number, width: Number, row: Number
 ) -> Number:
     """The next full panels, line by line; how many columns they are."""
+    # Each line begins on another page than the one before, where no CPU prefetches by itself.
     count = min(max(WIDEST_PANEL // (width * terms), 1), MOST_PANELS, columns // width)
     for t in range(terms):
         for p in range(count):
             to, line = here(panels, (p * terms + t) * width), here(source, t * row + p * width)
+            for part in range(0, width, LINE):
+                fetch(line, AHEAD * row + part)
             for j in range(width):
                 to[j] = line[j]
     return count * width

@@ -1,5 +1,4 @@
-"""What the texts of a program's own kernels call: checks of indices, and Python's meaning of
-numbers."""
+"""What the texts of kernels call for Python's meaning of numbers."""
 
 from __future__ import annotations
 
@@ -15,50 +14,7 @@ from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
 
 GREATEST = 2**63 - 1
-SMALL = 2**31
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-
-
-@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
-def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
-    """The index, if it is one of an axis; else the kernel fails, and says where and why."""
-    if index < 0 or index >= size:
-        report[0] = site
-        report[1] = index
-        report[2] = size
-        raise IndexError
-    return index
-
-
-@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
-def all_inside(
-    first: Number,
-    step: Number,
-    last: Number,
-    steps: Number,
-    size: Number,
-    site: Number,
-    report: Any,
-) -> Number:
-    """Checks indices from the first to the last one, so many steps further on: where both are in
-    range the others are, too, unless they wrapped around on the way. Small steps do not."""
-    inside(first, size, site, report)
-    inside(last, size, site, report)
-    small = step > -SMALL and step < SMALL and steps >= 0 and steps < SMALL
-    if not small and step != 0 and steps != 0:
-        way = last - first
-        if steps < 0 or way // steps != step or way % steps != 0:
-            inside(size if step > 0 else -1, size, site, report)
-    return first
-
-
-@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
-def further(at: Number, count: Number, step: Number) -> Number:
-    """The last of some positions in steps, the greatest number where that is beyond 64 bits; none
-    of the numbers is negative, and there is a position."""
-    if step <= 0 or (count - 1) <= (GREATEST - at) // step:
-        return at + (count - 1) * step
-    return GREATEST
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
@@ -122,6 +78,6 @@ def _truncation(dtype: str) -> Callable[[Number], Number]:
 @cache
 def routine_helpers() -> dict[str, Any]:
     """The functions by the names under which texts call them."""
-    plain = (inside, all_inside, further, trip_count, smaller, larger, shifted_left, shifted_right)
+    plain = (trip_count, smaller, larger, shifted_left, shifted_right)
     named = {function.__name__: function for function in plain}
     return named | {f"to_{dtype}": _truncation(dtype) for dtype in sorted(INTS & KERNEL_DTYPES)}

@@ -22,9 +22,7 @@ from structir.ir.collection import collection_paused
 rewrite_fast_math: Any = fastmathpass.rewrite_module
 
 
-def translated(
-    text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any], contracted: bool
-) -> Any:
+def translated(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any]) -> Any:
     """A library with the function of a text that returns nothing, in numba's convention."""
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
@@ -32,7 +30,7 @@ def translated(
     def write(module: Any, context: Any) -> None:
         _write(module, function, symbol, kinds, names, context)
 
-    return _retried(symbol, target(contracted), write)
+    return _retried(symbol, target(contracted=True), write)
 
 
 def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:

@@ -14,8 +14,23 @@ from typing import Any
 
 from numba import types
 
+from structir.backend.cpu.independent_loops import (
+    FEWEST,
+    MOST,
+    independent_accesses,
+    is_independent,
+    stays_rolled,
+    vector_parts,
+)
 from structir.backend.cpu.inlined import Inlined, inlined, refuse
-from structir.backend.cpu.masked_loops import gains_from_masks, vectorize_with_masks
+from structir.backend.cpu.masked_loops import (
+    LANES,
+    WHOLE_VECTORS,
+    gains_from_masks,
+    rolled,
+    set_properties,
+    with_masks,
+)
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.registries import all_read
 from structir.backend.cpu.values import BINARY, Values
@@ -126,8 +141,23 @@ class Translation(Values):
             self.builder.unreachable()
 
     def count(self, loop: ast.For) -> None:
-        """A loop over a range, as one that tests at its end."""
+        """A loop over a range: of few iterations, whole vectors and then the rest."""
+        if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
+            self._count(loop, self._whole_vectors(loop.iter.args[0]), True)
+            return
         low, high, step = self._range(loop.iter)
+        count = _trip_count(low, high, step)
+        if not (FEWEST <= count <= MOST and is_independent(loop, self.many)):
+            self._count(loop, (low, high, step), False)
+            return
+        start = low.number or 0
+        for first, last in vector_parts(count):
+            low, high = [self.operations.constant(start + at) for at in (first, last)]
+            self._count(loop, (low, high, step), True)
+
+    def _count(self, loop: ast.For, bounds: tuple[Typed, Typed, Typed], independent: bool) -> None:
+        """A part of a loop, as a loop that tests at its end."""
+        low, high, step = bounds
         builder = self.builder
         before, body, following, after = self._blocks(4)
         builder.branch(before)
@@ -138,15 +168,32 @@ class Translation(Values):
         index.add_incoming(low.value, before)
         self.scopes.append({})
         self.named(_name(loop.target), Typed(index, types.int64))
+        known = len(builder.function.blocks)
         self._looped(loop, following, after)
         self.scopes.pop()
+        blocks = [body, *builder.function.blocks[known:]]
         builder.position_at_end(following)
         stepped = builder.add(index, step.value, flags=("nsw",))
         index.add_incoming(stepped, following)
         latch = builder.cbranch(self._goes_on(stepped, high, step), body, after)
-        if gains_from_masks(_trip_count(low, high, step)):
-            vectorize_with_masks(builder.module, latch)
+        count, properties = _trip_count(low, high, step), []
+        if gains_from_masks(count):
+            properties.append(with_masks(builder.module))
+        if independent:
+            properties.append(independent_accesses(builder.module, blocks))
+        if independent and stays_rolled(count):
+            properties.append(rolled(builder.module))
+        set_properties(builder.module, latch, properties)
         builder.position_at_end(after)
+
+    def _whole_vectors(self, count: ast.expr) -> tuple[Typed, Typed, Typed]:
+        """Returns the bounds of a loop up to the next whole vector after a count. No iteration of
+        it reads what another one writes."""
+        size = self.value(count).value
+        padded = self.builder.add(size, size.type(LANES - 1))
+        rounded = Typed(self.builder.and_(padded, size.type(-LANES)), types.int64)
+        zero, one = [self.operations.constant(number) for number in (0, 1)]
+        return zero, rounded, one
 
     def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
         """Whether a number is still in a range; which way it goes may be known only then."""

@@ -140,8 +140,8 @@ def _taken_over() -> dict[str, Any]:
     """The functions by which the CPU computes what is the same everywhere."""
     own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in LIBRARY}
     own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
-    routines = {n: f for n, f in routine_helpers().items() if n != "inside"}
-    return {name: function.py_func for name, function in (own | routines).items()}
+    functions = own | routine_helpers()
+    return {name: function.py_func for name, function in functions.items()}
 
 
 def _over(function: Any, own: Mapping[str, Any], make: Make) -> Any:

@@ -12,11 +12,14 @@ from structir.backend.cuda.device_text import (
     kernel_text,
     over_threads,
 )
+from structir.backend.cuda.kernel_lines import lines_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import STORED_AS, number_text
+from structir.backend.loops.stage import KernelCall
 from structir.backend.loops.writer import Writer, indented
 from structir.errors import StructIRError
+from structir.ir.dims import Dim
 
 
 def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
@@ -25,42 +28,62 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
     routine = stage.routine
     if routine is None or not routine.runs:
         return None
+    if isinstance(routine, KernelCall):
+        return _called_kernel(routine, stage.origin)
     if routine.parted:
         raise StructIRError(f"{stage.origin}: kernels that run in parts are for the CPU")
     arrays, sizes = routine.own_names
-    names, dims = [*arrays, *sizes], [*routine.sizes]
-    work = routine.range
-    if routine.spread is not None:
-        name, start, stop = routine.spread
-        head = f"for {name} in range({start} + cuda.grid(1), {stop}, cuda.gridsize(1)):"
-        lines = [head, *routine.lines[1:]]
-        work = 1 + sum([buffer.elements for buffer in routine.buffers])
-    elif routine.launch is not None:
-        lines, work = list(routine.lines), routine.launch[0]
-    elif routine.function is None:
-        lines = ["if cuda.grid(1) == 0:", *indented(routine.lines)]
-    else:
-        # by its text a kernel is known: two that only call different functions must not look alike
-        told = hashlib.sha256(routine_source(routine.function).encode()).hexdigest()
-        lines = [f"# routine: {routine.function.__qualname__} {told[:16]}", *routine.before]
-        lines += over_threads("point", "count", routine.lines)
-        names, dims = [*names, "count"], [*dims, routine.range]
-    text = DeviceText(
-        kernel_text(
-            [*arrays, *(["report"] if routine.sites else []), *names[len(arrays) :]], lines
-        ),
+    # by its text a kernel is known: two that only call different functions must not look alike
+    assert routine.function is not None
+    told = hashlib.sha256(routine_source(routine.function).encode()).hexdigest()
+    lines = [f"# routine: {routine.function.__qualname__} {told[:16]}", *routine.before]
+    lines += over_threads("point", "count", routine.lines)
+    names = (*arrays, *sizes, "count")
+    return DeviceText(
+        kernel_text(names, lines),
         routine.buffers,
-        tuple(dims),
-        work,
+        (*routine.sizes, routine.range),
+        routine.range,
         routine.scratch,
         stage.origins,
-        sites=routine.sites,
-        names=tuple(names),
+        names=names,
         function=routine.function,
-        launch=routine.launch,
     )
-    filled = routine.buffers[len(routine.buffers) - routine.zeroed :] if routine.zeroed else ()
-    return (*[zeroing(buffer, stage.origins) for buffer in filled], text) if filled else text
+
+
+def _called_kernel(call: KernelCall, origin: str) -> DeviceText | tuple[DeviceText, ...]:
+    """The text of a kernel of the program, after zeros in what its threads write."""
+    kernel, origins = call.kernel, (origin,) if origin else ()
+    if kernel.part is not None:
+        raise StructIRError(f"{origin}: kernels that run in parts are for the CPU")
+    code = lines_of(kernel)
+    buffers = tuple([call.memory(array, code.shapes[array]) for array in code.arrays])
+    work: Dim = 1
+    launch, lines = None, list(code.lines)
+    if kernel.blocks is not None:
+        work = call.size(kernel.blocks.dim)
+        launch = work, kernel.threads
+    elif code.spread is not None:
+        name, start, stop = code.spread
+        head = f"for {name} in range({start} + cuda.grid(1), {stop}, cuda.gridsize(1)):"
+        lines = [head, *lines[1:]]
+        work = 1 + sum([buffer.elements for buffer in buffers])
+    else:
+        lines = ["if cuda.grid(1) == 0:", *indented(lines)]
+    arrays, sizes = code.names[: len(buffers)], code.names[len(buffers) :]
+    text = DeviceText(
+        kernel_text([*arrays, *(["report"] if code.sites else []), *sizes], lines),
+        buffers,
+        tuple(map(call.size, code.sizes)),
+        work,
+        tuple([b for b in buffers if b.origin == "scratch"]),
+        origins,
+        sites=code.sites,
+        names=code.names,
+        launch=launch,
+    )
+    filled = buffers[len(buffers) - code.zeroed :] if code.zeroed else ()
+    return (*[zeroing(buffer, origins) for buffer in filled], text) if filled else text
 
 
 def zeroing(buffer: Buffer, origins: tuple[str, ...]) -> DeviceText:

@@ -47,7 +47,7 @@ PRODUCTS = ProductSupport(product_of, followed=followed, leads=takes_maps)
 def scheduled(program: LoopProgram, tf32: bool = False) -> Scheduled:
     """Compose, group and write out a program; maps may follow products in their kernels, and some
     products are an attention. With `tf32`, factors of float32 may be rounded to 10 bits."""
-    program = gathered_products(composed(program, product_of))
+    program = gathered_products(composed(program, product_of, lambda stage: None))
     found = attentions(program, product_of)
     together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}
     schedules: dict[str, Callable[[Group], Texts]] = {**SCHEDULES}

@@ -1,25 +1,29 @@
-"""Groups of stages as kernels of the program: loops over the common axes, and in them each stage in
-its own loops."""
+"""Groups of stages as plain kernels of the program: loops over the common axes, and in them each
+stage in its own loops. Every stage has such a kernel, but functions over whole arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import attrs
 
 from structir.backend.loops.as_scalar import NotShown, Scalars, applied, literal, stated
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Expression, Load, computed_in
+from structir.backend.loops.expression import Expression, Load, axis_dim, computed_in
 from structir.backend.loops.group import Group
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.stage import Stage
+from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym, syms
+from structir.ir.dtype import is_float
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
+    Apply,
     Assign,
+    Branch,
     Element,
     For,
     Kernel,
@@ -32,12 +36,12 @@ from structir.ir.kernel import (
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.projections.monoid import MONOIDS
 
-SHOWN_MONOIDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+PICKING = {"argmax": "gt", "argmin": "lt"}
 
 
 @attrs.frozen(eq=False)
 class ShownKernel:
-    """A group as a kernel: what it reads, which sizes it is told, what it fills."""
+    """Groups as a kernel: what it reads, which sizes it is told, what it fills."""
 
     kernel: Kernel
     reads: tuple[Buffer, ...]
@@ -45,42 +49,40 @@ class ShownKernel:
     fills: tuple[Buffer, ...]
 
 
-def shown_kernel(group: Group, name: str) -> ShownKernel:
-    """The kernel of a group; NotShown where kernels cannot say what it does."""
-    refused = [stage.out for stage in group.stages if not _plain(stage)]
+def shown_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
+    """The kernel of groups in their order; NotShown where kernels cannot say what they do."""
+    refused = [s.out for group in groups for s in group.stages if s.routine is not None]
     if refused:
-        raise NotShown("a stage of a form of its own", refused)
-    writer = _KernelNodeWriter(group, name)
+        raise NotShown("a function over whole arrays", refused)
+    writer = _KernelNodeWriter(groups, name)
     try:
         return writer.kernel()
     except NotShown as error:
         raise NotShown(str(error), [writer.stage.out]) from error
 
 
-def _plain(stage: Stage) -> bool:
-    monoid = stage.monoid is None or (bool(stage.reduce) and stage.monoid in SHOWN_MONOIDS)
-    alone = stage.running is not None or stage.exists is not None or stage.routine is not None
-    return monoid and stage.unique and not alone and not stage.guards
-
-
 class _KernelNodeWriter:
-    def __init__(self, group: Group, name: str) -> None:
-        self.group, self.name = group, name
+    def __init__(self, groups: Sequence[Group], name: str) -> None:
+        self.groups, self.name = groups, name
+        self.group = groups[0]  # which is being written,
+        self.stage = self.group.stages[0]  # and its stage
         self.scalars = Scalars(self.read)
         self.params: dict[Buffer, Var] = {}  # of what is read from outside
         self.fills: dict[Buffer, Var] = {}
         self.inside: dict[Buffer, tuple[Stage, Var | Local]] = {}  # made here, kept nowhere
         self.scratch: list[KernelStatement] = []
         self.done: set[Buffer] = set()
-        self.stage = group.stages[0]  # which is being written
 
     def kernel(self) -> ShownKernel:
         """The whole, parameters from what was met."""
-        for stage in self.group.stages:
-            if stage.out in self.group.kept and stage.out not in self.fills:
-                self.fills[stage.out] = self._array(f"out{len(self.fills)}", stage.out)
+        for group in self.groups:
+            for stage in group.stages:
+                if stage.out in group.kept and stage.out not in self.fills:
+                    self.fills[stage.out] = self._array(f"out{len(self.fills)}", stage.out)
         body: list[KernelStatement] = []
-        self._loops(self.group.stages[0], self.group.rows, body, self._row)
+        for group in self.groups:
+            self.group = group
+            self._loops(group.stages[0], self._rows(), body, self._row)
         infos = [v.struct_info for v in (*self.params.values(), *self.fills.values())]
         mentioned = dict(self.scalars.symbols)
         for info in (
@@ -94,6 +96,11 @@ class _KernelNodeWriter:
         params = (*self.params.values(), *told, *self.fills.values())
         kernel = Kernel(params, (*self.scratch, *body), self.name)
         return ShownKernel(kernel, tuple(self.params), numbers, tuple(self.fills))
+
+    def _rows(self) -> tuple[Sym, ...]:
+        """The axes that the stages of the group have in common; a scan has none."""
+        alone = any(stage.running is not None for stage in self.group.stages)
+        return () if alone else self.group.rows
 
     def _array(self, name: str, buffer: Buffer) -> Var:
         if buffer.dtype not in KERNEL_DTYPES:
@@ -109,6 +116,7 @@ class _KernelNodeWriter:
         into: list[KernelStatement],
         inner: object,
         stem: str = "i",
+        backward: bool = False,
     ) -> None:
         """Loops over some axes of a stage around what `inner` writes."""
         if not axes:
@@ -118,17 +126,23 @@ class _KernelNodeWriter:
         variable = self.scalars.local(stem, "int64")
         self.scalars.axes[axis] = variable
         body: list[KernelStatement] = []
-        self._loops(stage, rest, body, inner, stem)
+        self._loops(stage, rest, body, inner, stem, backward)
         del self.scalars.axes[axis]
-        stop = self.scalars.index(stage.extents[axis])
-        into.append(For(variable, Literal(0, "int64"), stop, 1, tuple(body)))
+        stop, zero = self.scalars.index(stage.extents[axis]), Literal(0, "int64")
+        if backward:
+            last = Apply("sub", (stop, Literal(1, "int64")), "int64")
+            into.append(For(variable, last, Literal(-1, "int64"), -1, tuple(body)))
+        else:
+            into.append(For(variable, zero, stop, 1, tuple(body)))
 
     def _row(self, into: list[KernelStatement]) -> None:
         for stage in self.group.stages:
             self.stage = stage
-            inner = [axis for axis in stage.parallel if axis not in self.group.rows]
+            inner = [axis for axis in stage.parallel if axis not in self._rows()]
             if stage.out not in self.fills:
                 self._make_room(stage, inner)
+            if stage.running is not None:
+                inner.remove(stage.running.target)
             self._loops(stage, inner, into, lambda body, s=stage: self._point(s, body), "j")
             self.done.add(stage.out)
 
@@ -148,22 +162,140 @@ class _KernelNodeWriter:
     # ---- points
 
     def _point(self, stage: Stage, into: list[KernelStatement]) -> None:
-        """One element: its value, or the total of its terms."""
-        if not stage.reduce:
-            self._keep(stage, self.scalars.value(simplified(stage.body), into), into)
-            return
-        dtype, monoid = computed_in(stage.out.dtype), MONOIDS[stage.monoid or ""]
-        total = self.scalars.local("total", dtype)
-        into.append(Assign(total, stated(literal(monoid.identity(dtype), dtype))))
+        """One element: its value, or the total of its terms, if the point exists."""
+        if stage.running is not None:
+            self._scan(stage, into)
+        elif not stage.reduce:
+            self._where(stage, stage.guards, into, lambda body: self._map(stage, body))
+        elif stage.unique:
+            self._keep(stage, self._total(stage, stage.guards, into), into)
+        else:  # where no term exists, there is no place either
+            inner = [g for g in stage.guards if dims.syms(g.value) & set(stage.reduce)]
+            outer = [g for g in stage.guards if g not in inner]
+            body = self._guarded(outer, into)
+            self._keep(stage, self._total(stage, inner, body), body)
+            self._close(outer, body, into)
+
+    def _map(self, stage: Stage, into: list[KernelStatement]) -> None:
+        self._keep(stage, self.scalars.value(simplified(stage.body), into), into)
+
+    def _where(
+        self,
+        stage: Stage,
+        guards: Sequence[Guard],
+        into: list[KernelStatement],
+        point: Callable[[list[KernelStatement]], None],
+    ) -> None:
+        """A point under the conditions that it exists."""
+        body = self._guarded(guards, into)
+        if stage.exists is None:
+            point(body)
+        else:
+            test = self.scalars.value(stage.exists, body)
+            inner: list[KernelStatement] = []
+            point(inner)
+            body.append(Branch(test, tuple(inner)))
+        otherwise: list[KernelStatement] = []
+        if stage.otherwise is not None and guards:
+            self._keep(stage, self.scalars.value(stage.otherwise, otherwise), otherwise)
+        self._close(guards, body, into, otherwise)
+
+    @staticmethod
+    def _guarded(guards: Sequence[Guard], into: list[KernelStatement]) -> list[KernelStatement]:
+        """Where the statements of a point go: of its own, if it has guards."""
+        return [] if guards else into
+
+    def _close(
+        self,
+        guards: Sequence[Guard],
+        body: list[KernelStatement],
+        into: list[KernelStatement],
+        otherwise: Sequence[KernelStatement] = (),
+    ) -> None:
+        """Statements under their guards."""
+        if guards:
+            zero = Literal(0, "int64")
+            tests = [Apply("ge", (self.scalars.index(g.value), zero), "bool") for g in guards]
+            test: Scalar = reduce(lambda a, b: Apply("and", (a, b), "bool"), tests)
+            into.append(Branch(test, tuple(body), tuple(otherwise)))
+
+    # ---- totals
+
+    def _total(self, stage: Stage, guards: Sequence[Guard], into: list[KernelStatement]) -> Scalar:
+        """The total of the terms of an element."""
+        total, at, count = self._start(stage, into)
 
         def term(body: list[KernelStatement]) -> None:
-            value = self.scalars.value(simplified(stage.body), body)
-            if value.dtype != dtype:
-                value = applied("cast", [value], dtype)
-            body.append(Assign(total, applied(monoid.combine, [total, value], dtype)))
+            self._where(stage, guards, body, lambda inner: self._add(stage, total, at, inner))
 
         self._loops(stage, stage.reduce, into, term, "k")
-        self._keep(stage, total, into)
+        if stage.monoid in PICKING:
+            return at
+        if stage.monoid != "mean":
+            return total
+        number = applied("cast", [count], total.dtype)
+        into.append(Assign(total, applied("div", [total, number], total.dtype)))
+        return total
+
+    def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local, Local]:
+        """The total of no terms; and the index of a term, or the number of terms."""
+        picks, monoid = stage.monoid in PICKING, MONOIDS[stage.monoid or ""]
+        dtype = stage.body.dtype if picks else computed_in(stage.out.dtype)
+        total, number = self.scalars.local("total", dtype), self.scalars.local("at", "int64")
+        into.append(Assign(total, stated(literal(monoid.identity(dtype), dtype))))
+        if picks or stage.monoid == "mean":
+            into.append(Assign(number, stated(literal(0, "int64"))))
+        return total, number, number
+
+    def _add(self, stage: Stage, total: Local, number: Local, into: list[KernelStatement]) -> None:
+        """One more term of a total."""
+        value, monoid = self.scalars.value(simplified(stage.body), into), stage.monoid or ""
+        if monoid in PICKING:
+            better: Scalar = Apply(PICKING[monoid], (value, total), "bool")
+            if is_float(value.dtype):
+                fresh = [Apply("ne", (value, value), "bool"), Apply("eq", (total, total), "bool")]
+                better = Apply("or", (better, Apply("and", tuple(fresh), "bool")), "bool")
+            place = Assign(number, self.scalars.index(self._running_number(stage)))
+            into.append(Branch(better, (Assign(total, value), place)))
+            return
+        if value.dtype != total.dtype:
+            value = applied("cast", [value], total.dtype)
+        into.append(Assign(total, self._combined(stage, total, value)))
+        if monoid == "mean":
+            into.append(Assign(number, Apply("add", (number, Literal(1, "int64")), "int64")))
+
+    @staticmethod
+    def _combined(stage: Stage, total: Scalar, value: Scalar) -> Scalar:
+        combine = MONOIDS[stage.monoid or ""].combine
+        return applied(combine, [total, value], total.dtype)
+
+    @staticmethod
+    def _running_number(stage: Stage) -> Dim:
+        """The number of a term, in row-major order."""
+        number: Dim = 0
+        for axis in stage.reduce:
+            number = number * stage.extents[axis] + axis_dim(axis)
+        return number
+
+    def _scan(self, stage: Stage, into: list[KernelStatement]) -> None:
+        """A scan: along its axis once, storing the total before or after each term."""
+        running = stage.running
+        assert running is not None
+        total, at, _ = self._start(stage, into)
+        backward = running.op not in ("le", "lt")
+
+        def step(body: list[KernelStatement]) -> None:
+            number = self.scalars.local("at", "int64")
+            body.append(Assign(number, stated(self.scalars.index(self._running_number(stage)))))
+            self.scalars.axes[running.target] = number
+            if running.op in ("le", "ge"):
+                self._add(stage, total, at, body)
+            self._keep(stage, total, body)
+            if running.op not in ("le", "ge"):
+                self._add(stage, total, at, body)
+            del self.scalars.axes[running.target]
+
+        self._loops(stage, stage.reduce, into, step, "k", backward)
 
     def _keep(self, stage: Stage, value: Scalar, into: list[KernelStatement]) -> None:
         dtype = computed_in(stage.out.dtype)
@@ -171,13 +303,16 @@ class _KernelNodeWriter:
             value = applied("cast", [value], dtype)
         if stage.out in self.fills:
             indices = tuple([self.scalars.place(e, into) for e in stage.write])
-            into.append(Assign(Element(self.fills[stage.out], indices, dtype), value))
+            element = Element(self.fills[stage.out], indices, dtype)
+            if stage.monoid and not stage.unique:
+                value = self._combined(stage, element, value)
+            into.append(Assign(element, value))
             return
         _, room = self.inside[stage.out]
         if isinstance(room, Local):
             into.append(Assign(room, stated(value)))
             return
-        inner = [self.scalars.axes[a] for a in stage.parallel if a not in self.group.rows]
+        inner = [self.scalars.axes[a] for a in stage.parallel if a not in self._rows()]
         into.append(Assign(Element(room, tuple(inner), dtype), value))
 
     def read(self, load: Load, into: list[KernelStatement]) -> Scalar:
@@ -205,6 +340,6 @@ class _KernelNodeWriter:
             axis = None if isinstance(written, Expression) else dims.as_sym(written)
             if axis is not None:
                 at[axis] = entry
-        inner = [axis for axis in stage.parallel if axis not in self.group.rows]
+        inner = [axis for axis in stage.parallel if axis not in self._rows()]
         indices = tuple([self.scalars.place(at[axis], into) for axis in inner])  # type: ignore[arg-type]
         return Element(room, indices, computed_in(load.buffer.dtype))

@@ -30,13 +30,13 @@ _READ: dict[str, Kernel] = {}  # kernels by their texts: layers of a model have 
 MOST_READ = 512
 
 
-def scheduled_kernel(group: Group, name: str) -> ShownKernel:
+def scheduled_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
     """The kernel of a group as it is scheduled; NotShown where kernels cannot say it."""
-    made = None
-    if group.kind != "routine":
+    made, group = None, groups[0]
+    if group.kind != "routine" and len(groups) == 1:
         made = SCHEDULES[group.kind](group)
     if not isinstance(made, KernelText) or made.function is not None or made.sites:
-        raise NotShown("no loops", [stage.out for stage in group.stages])
+        raise NotShown("no loops", [stage.out for group in groups for stage in group.stages])
     try:
         return _Told(made, group).shown(name)
     except (NotShown, StructIRError) as error:

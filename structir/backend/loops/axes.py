@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from structir.backend.loops.expression import Expression, axis_dim, substituted
-from structir.backend.loops.stage import Stage
+from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -59,4 +59,5 @@ class AxisClasses:
             write=tuple(
                 e if isinstance(e, Expression) else dims.substitute(e, change) for e in stage.write
             ),
+            guards=tuple([Guard(dims.substitute(g.value, change)) for g in stage.guards]),
         )

@@ -23,19 +23,25 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.rounding import rounded
 from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
 ProductOf = Callable[[Stage], Contraction | None]  # the matrix product that a stage is
 
 
-def composed(program: LoopProgram, product_of: ProductOf = contraction_of) -> LoopProgram:
-    """The program with index stages composed into their readers, and without what nobody reads."""
+def composed(
+    program: LoopProgram,
+    product_of: ProductOf = contraction_of,
+    windows_of: Callable[[Stage], object] = sum_of_windows,
+) -> LoopProgram:
+    """The program with index stages composed into their readers, and without what nobody reads.
+    Products, and sums over windows, remain what they are."""
     stages, changed = list(program.stages), True
     before: BufferTable | None = None
     unchanged: set[Stage] = set()  # stages with nothing to compose in the last round
     while changed:
-        table = BufferTable(program, stages, product_of)
+        table = BufferTable(program, stages, product_of, windows_of)
         differing = set[Buffer]() if before is None else table.differing(before)
         composed_stages = [
             stage
@@ -46,7 +52,7 @@ def composed(program: LoopProgram, product_of: ProductOf = contraction_of) -> Lo
         before = table
         unchanged = {a for a, b in zip(stages, composed_stages, strict=True) if a is b}
         if any(a is not b for a, b in zip(composed_stages, stages, strict=True)):
-            table = BufferTable(program, composed_stages, product_of)
+            table = BufferTable(program, composed_stages, product_of, windows_of)
         composed_stages = _written_through(composed_stages, table)
         kept = live_stages(program, composed_stages)
         changed = len(kept) < len(stages) or any(
@@ -70,8 +76,14 @@ def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
 class BufferTable:
     """Who writes a buffer, how often it is read, and whether its memory must exist."""
 
-    def __init__(self, program: LoopProgram, stages: list[Stage], product_of: ProductOf) -> None:
-        self.product_of = product_of
+    def __init__(
+        self,
+        program: LoopProgram,
+        stages: list[Stage],
+        product_of: ProductOf,
+        windows_of: Callable[[Stage], object],
+    ) -> None:
+        self.product_of, self.windows_of = product_of, windows_of
         self.writers: dict[Buffer, list[Stage]] = {}
         self.maps: dict[Buffer, Stage | None] = {}
         self.uses: Counter[Buffer] = Counter()
@@ -118,6 +130,11 @@ class BufferTable:
             return False
         found = [self.product_of(m) for m in self.writers.get(stage.body.buffer, [])]
         return any(c is not None and c.windows for c in found)
+
+    def loses_form(self, stage: Stage, composed_stage: Stage) -> bool:
+        """Whether a stage was a matrix product, or a sum over windows, before it was composed."""
+        forms: tuple[Callable[[Stage], object], ...] = (self.product_of, self.windows_of)
+        return any(of(stage) is not None and of(composed_stage) is None for of in forms)
 
     def is_epilogue(self, stage: Stage) -> bool:
         """Whether a map works on the result of a reduction at its own point: it belongs there."""
@@ -223,16 +240,15 @@ def _composed_stage(stage: Stage, table: BufferTable) -> Stage:
     if body is stage.body:
         return stage
     made = attrs.evolve(stage, body=body)
-    lost = table.product_of(stage) is not None and table.product_of(made) is None
-    return _composed_factors(stage, leaf, table) if lost else made
+    return _composed_factors(stage, leaf, table) if table.loses_form(stage, made) else made
 
 
 def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
-    """Only as much composed as leaves a matrix product one: each factor by itself, or none."""
+    """Only as much composed as leaves a product its form: each factor by itself, or none."""
     for factor in loads_of(stage.body):
         body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
         made = attrs.evolve(stage, body=body)
-        if body is not stage.body and table.product_of(made) is not None:
+        if body is not stage.body and not table.loses_form(stage, made):
             return made
     return stage
 

@@ -19,7 +19,7 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 
 MOST_BUFFERS = 20
-ALONE = frozenset({"nest", "padding", "routine"})  # kinds that are joined with nothing
+ALONE = frozenset({"nest", "padding", "routine", "windows"})  # kinds that are joined with nothing
 MOST_STAGES = 48
 
 
@@ -28,12 +28,12 @@ class Group:
     """Stages of one kernel over common axes.
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
-    stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (matrix
-    products with maps and reductions along their rows), "routine" (a text of its own), "padding" (a
-    copy with a border), "planes" (such a copy, then the rows that read it), "nest" (one stage of
-    any other form), "points" (such a stage with maps of its
-    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given`,
-    those of them that are results of the program.
+    stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (products with
+    maps and reductions along their rows), "routine" (a text of its own), "padding" (a copy with a
+    border), "windows" (a sum over windows of planes), "planes" (copies or such sums, then rows that
+    read them), "nest" (one stage of any other form), "points" (such a stage with maps of its
+    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given`, those of
+    them that are results of the program.
     """
 
     kind: str
@@ -63,13 +63,14 @@ class ProductSupport:
     a kernel with other stages. Or, where `followed` is there, whether a product's kernel makes with
     it some stages, with those buffers kept: maps at the points of its result. So it is with stages
     that stand by themselves, and of which `leads` is true. `together` are stages that it makes in a
-    kernel of their own kind, with the buffers that are read elsewhere."""
+    kernel of their own kind, with the buffers that are read elsewhere. `windows` have their own."""
 
     found: Callable[[Stage], Contraction | None] = contraction_of
     joined: Callable[[str], bool] = has_own_products
     followed: Callable[[Stage, Sequence[Stage], Collection[Buffer]], bool] | None = None
     leads: Callable[[Stage], bool] = lambda stage: False
     together: tuple[Group, ...] = ()
+    windows: Callable[[Stage], bool] = lambda stage: False
 
 
 def grouped(
@@ -103,7 +104,8 @@ class FusionState:
             self._note_overwrite(overwrite)
         self.products = {s: c for s in self.stages if (c := products.found(s))}
         self.leading = {*self.products, *filter(products.leads, self.stages)}
-        loops = [s for s in self.stages if s.simple and s not in self.products]
+        self.windows = {s for s in self.stages if s not in self.products and products.windows(s)}
+        loops = [s for s in self.stages if s.simple and s not in {*self.products, *self.windows}]
         self.outside = {s for s in loops if _reduces_outside(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
@@ -128,6 +130,8 @@ class FusionState:
             return "routine"
         if stage in self.products:
             return "matrix"
+        if stage in self.windows:
+            return "windows"
         if not stage.simple:
             alone = "points" if stage in self.leading else "nest"
             return alone if stage.otherwise is None else "padding"

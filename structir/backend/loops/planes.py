@@ -14,10 +14,12 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.padding import PaddingSchedule
 from structir.backend.loops.rows import RowSchedule, extents_of
 from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.window_sums import sum_of_windows, window_sum_lines
 from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented, loops
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
+KINDS = frozenset({"padding", "windows"})
 LARGEST = 1 << 16  # elements of a plane
 FEWEST = 8  # planes: threads share them
 
@@ -33,7 +35,7 @@ def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
             readers[root] = readers.get(root, 0) + 1
     for group in groups:
         copy = group.stages[0].out
-        alone = group.kind == "padding" and readers.get(copy) == 1 and copy not in results
+        alone = group.kind in KINDS and readers.get(copy) == 1 and copy not in results
         reader = _row_group_of(groups, copy) if alone else None
         lead = _lead(group.stages[0], reader) if reader is not None else ()
         if reader is not None and lead and leads.setdefault(id(reader), lead) == lead:
@@ -53,8 +55,8 @@ def _row_group_of(groups: Sequence[Group], out: Buffer) -> Group | None:
 def _lead(copy: Stage, reader: Group) -> tuple[Sym, ...]:
     """Returns the axes of the rows that give the plane of a copy; none where it is not worthwhile
     to take planes apart."""
-    shared, rows = _shared(copy, reader), _row_axes(reader)
-    return rows[: rows.index(shared[-1][1]) + 1] if shared else ()
+    shared = _shared(copy, reader)
+    return reader.rows[: reader.rows.index(shared[-1][1]) + 1] if shared else ()
 
 
 def _together(copies: Sequence[Group], reader: Group) -> Group:
@@ -71,10 +73,12 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
     reads = [r for s in reader.stages for r in s.loads if r.buffer.root is copy.out]
     if any(r.buffer is not copy.out for r in reads) or len({r.buffer for r in reads}) > 1:
         return []
-    rows, found = _row_axes(reader), list[tuple[Sym, Sym]]()
+    windows, found = sum_of_windows(copy), list[tuple[Sym, Sym]]()
+    # The rows of a plane of sums are one loop: it may be that no row axis is left within.
+    rows = _row_axes(reader)[:-1] if windows is None else reader.rows
     extents = extents_of(reader)
     entries = list(zip(copy.write, *[r.entries for r in reads], strict=True))
-    for row in rows[:-1]:
+    for row in rows:
         if extents[row] == 1:
             continue
         while entries and _is_first(entries[0]):
@@ -82,10 +86,14 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
         own = [_axis(e) for e in entries.pop(0)] if entries else []
         if not own or own[0] is None or any(axis is not row for axis in own[1:]):
             break
+        if windows is not None and own[0] not in windows.outer:
+            break
         found.append((own[0], row))
     shared = [row for _, row in found]
-    plane = prod(size for axis, size in copy.extents.items() if axis not in dict(found))
+    plane = prod(copy.extents[axis] for axis in copy.parallel if axis not in dict(found))
     count = prod(extents[row] for row in shared)
+    if windows is not None and len(found) < len(windows.outer):
+        return []
     small = isinstance(plane, int) and plane <= LARGEST
     return found if small and not (isinstance(count, int) and count < FEWEST) else []
 
@@ -114,13 +122,14 @@ class PlaneSchedule:
     """Copies and their readers on their way to text."""
 
     def __init__(self, group: Group) -> None:
-        # Rows have no guards with a value outside: these are the copies alone.
-        self.copies = [s for s in group.stages if s.otherwise is not None]
+        # Rows have no guards with a value outside, and no windows: these are the copies alone.
+        self.copies = [s for s in group.stages if s.otherwise is not None or sum_of_windows(s)]
         reader = attrs.evolve(group, kind="rows", stages=group.stages[len(self.copies) :])
-        self.reader = attrs.evolve(reader, rows=_row_axes(reader))
         self.origins = group.origins
         self.extents = extents_of(group)
         self.lead = _lead(self.copies[0], reader)
+        sums = any(sum_of_windows(copy) for copy in self.copies)
+        self.reader = attrs.evolve(reader, rows=self.lead if sums else _row_axes(reader))
         axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
         self.writer = Writer(axes, self.reader.rows)
         names = self.writer.names
@@ -152,7 +161,10 @@ class PlaneSchedule:
         lines = writer.decoded(groups, sizes, "g")
         around = {writer.names[axis] or "" for axis in self.lead}
         for copy in self.copies:
-            lines += PaddingSchedule(copy, writer).plane(around)
+            if sum_of_windows(copy) is not None:
+                lines += window_sum_lines(copy, writer)
+            else:
+                lines += PaddingSchedule(copy, writer).plane(around)
         rows = RowSchedule(self.reader, writer).row_lines()
         names = [writer.names[axis] or "" for axis in within]
         lines += loops(names, [writer.size(self.extents[axis]) for axis in within], rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from structir.backend.cpu.kernels import EXACT
+from structir.backend.emit.called import called_kernel
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.columns import column_kernel
@@ -24,8 +24,9 @@ from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
-from structir.backend.loops.stage import LoopProgram, Routine
+from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
+from structir.backend.loops.window_sums import is_faster_than_product, window_sums_kernel
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
@@ -36,6 +37,8 @@ def routine_kernel(group: Group) -> KernelText | None:
     routine = stage.routine
     if routine is None or not routine.runs:
         return None
+    if isinstance(routine, KernelCall):
+        return called_kernel(routine, stage.origin)
     return KernelText(
         _routine_text(routine),
         routine.buffers,
@@ -43,7 +46,6 @@ def routine_kernel(group: Group) -> KernelText | None:
         routine.range,
         routine.scratch,
         (stage.origin,),
-        sites=routine.sites,
         names=routine.names,
         function=routine.function,
     )
@@ -53,12 +55,8 @@ def _routine_text(routine: Routine) -> str:
     arrays, sizes = routine.own_names
     dtypes = [buffer.dtype for buffer in routine.buffers]
     head = from_table(dict(zip(arrays, dtypes, strict=True)), sizes)
-    if routine.sites:
-        head.append(f"report = offset_by(a, {len(head)})")
     if routine.parted:
         return table_kernel(["wide_vectors()", *head, *routine.lines])
-    if routine.function is None:
-        return EXACT + table_kernel(["wide_vectors()", *head, *routine.lines])
     lines = loops(["point"], ["lo, hi"], list(routine.lines))
     text = table_kernel([*head, *routine.before, *lines])
     return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
@@ -82,7 +80,9 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "routine": routine_kernel,
     "padding": padding_kernel,
     "planes": plane_kernel,
+    "windows": window_sums_kernel,
 }
+SUPPORT = ProductSupport(windows=is_faster_than_product)
 
 
 @attrs.frozen
@@ -129,7 +129,7 @@ def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelTex
 def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
-    products: ProductSupport | None = None,
+    products: ProductSupport = SUPPORT,
     settled: Callable[[LoopProgram, Sequence[Group]], Settled] = lambda _, groups: (groups, {}),
 ) -> Scheduled:
     """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""

@@ -21,6 +21,8 @@ from structir.backend.loops.expression import (
 )
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.expr import Var
+from structir.ir.kernel import Kernel
 
 # Monoids that a reduction inside a fused kernel can have; the others run in a nest of their own.
 FUSED_MONOIDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
@@ -53,18 +55,13 @@ class Routine:
     buffers: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]
-    sites: tuple[Any, ...]
     names: tuple[str, ...] = ()
     runs: bool = True
     range: Dim = 1
     function: Callable[..., Any] | None = None  # what the lines call by the name `routine`
     source: tuple[str, ...] = ()  # of the function
     before: tuple[str, ...] = ()
-    spread: tuple[str, str, str] | None = None  # name, start and end of a loop that is all of it,
-    # if its iterations never meet
     parted: bool = False  # whether the lines work on a part of the range, from `lo` to `hi`
-    launch: tuple[Dim, int] | None = None  # blocks, and threads of each, if many threads take it
-    zeroed: int = 0  # how many of the last buffers, scratch aside, hold zeros before they do
 
     @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -74,6 +71,41 @@ class Routine:
             return self.names[:count], self.names[count:]
         sizes = tuple([f"n{k}" for k in range(len(self.sizes))])
         return tuple([f"p{k}" for k in range(count)]), sizes
+
+
+@attrs.frozen(eq=False)
+class KernelCall:
+    """A call of a kernel of the program: the values of its parameters, and its dims in those of the
+    caller."""
+
+    kernel: Kernel
+    values: Mapping[Var, Buffer | Dim]
+    dims: Mapping[Sym, Dim]
+    runs: bool = True
+
+    @property
+    def sizes(self) -> tuple[Dim, ...]:
+        """The dims of the caller on which it depends."""
+        return tuple(self.dims.values())
+
+    @property
+    def constants(self) -> frozenset[Var]:
+        """The operands that are constants."""
+        operands = [(p, self.values[p]) for p in self.kernel.operands]
+        known = [p for p, b in operands if isinstance(b, Buffer) and b.root.data is not None]
+        return frozenset(known)
+
+    def size(self, dim: Dim) -> Dim:
+        """Returns a dim of the kernel in those of the caller."""
+        return dims.substitute(dim, self.dims)
+
+    def memory(self, array: Var, shape: Sequence[Dim]) -> Buffer:
+        """Returns the buffer of a parameter, or new memory for another array."""
+        value = self.values.get(array)
+        if isinstance(value, Buffer):
+            return value.root
+        dtype = array.struct_info.dtype  # type: ignore[attr-defined]
+        return Buffer(tuple(map(self.size, shape)), dtype, "scratch")
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -100,7 +132,7 @@ class Stage:
     unique: bool = True
     running: Running | None = None
     origin: str = ""
-    routine: Routine | None = None
+    routine: Routine | KernelCall | None = None
     otherwise: Expression | None = None
 
     def __repr__(self) -> str:
@@ -166,7 +198,10 @@ class Stage:
 
 
 def routine_stages(
-    reads: Sequence[Buffer], results: Sequence[Buffer], routine: Routine, origin: str
+    reads: Sequence[Buffer],
+    results: Sequence[Buffer],
+    routine: Routine | KernelCall,
+    origin: str,
 ) -> list[Stage]:
     """A routine as stages: the first result is made by running it, the others beside that one."""
     first, *others = results
@@ -175,7 +210,9 @@ def routine_stages(
     return stages + [_whole_stage(other, [first], beside, origin) for other in others]
 
 
-def _whole_stage(out: Buffer, reads: Sequence[Buffer], routine: Routine, origin: str) -> Stage:
+def _whole_stage(
+    out: Buffer, reads: Sequence[Buffer], routine: Routine | KernelCall, origin: str
+) -> Stage:
     loads = tuple([load(b, (0,) * len(b.shape)) for b in reads])
     body = apply("routine", loads, "int64")
     return Stage(out, (), (), {}, body, (0,) * len(out.shape), origin=origin, routine=routine)

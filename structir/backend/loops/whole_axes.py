@@ -160,7 +160,6 @@ class PointText:
             tuple(self.pointers),
             (),
             tuple(self.sizes),
-            (),
             range=prod(self.calls.extents.values()),
             function=self.calls.function,
             source=tuple(routine_source(self.calls.function).split("\n")),

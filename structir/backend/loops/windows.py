@@ -32,6 +32,7 @@ from structir.backend.loops.packing import elements_of
 from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scatters import gathered
 from structir.backend.loops.stage import Guard, LoopProgram, Stage
+from structir.backend.loops.window_sums import is_faster_than_product
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
@@ -62,6 +63,8 @@ def _as_products(stage: Stage) -> list[Stage] | None:
 
 def _plain(stage: Stage) -> list[Stage]:
     if not _is_candidate(stage):
+        return [stage]
+    if is_faster_than_product(stage):
         return [stage]
     return _as_product(stage) or _as_mean(stage) or _as_map(stage) or [stage]
 
@@ -475,9 +478,7 @@ def _as_mean(stage: Stage) -> list[Stage] | None:
     for axis in stage.reduce:  # a window that is its axis' only one always lies inside
         count = count if axis in in_windows else count * stage.extents[axis]
     added = Buffer(stage.out.shape, dtype)
-    made = _as_map(attrs.evolve(stage, out=added, monoid="sum"))
-    if made is None:
-        return None
+    made = _plain(attrs.evolve(stage, out=added, monoid="sum"))
     extents = {a: stage.extents[a] for a in stage.parallel}
     terms = cast(position(count, "int64"), dtype)
     body = apply("div", (load(added, stage.write), terms), dtype)

@@ -65,6 +65,7 @@ class KernelText:
     function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
     singles: int = 0  # how many of the last sizes are the bits of float32 numbers
     from_file: bool = attrs.field(default=False, eq=False)
+    assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the text only names
 
 
 @attrs.frozen

@@ -105,8 +105,9 @@ def _sensitivity(
     expected: list[Any],
     relative: Mapping[str, float],
 ) -> list[Any] | None:
-    """Returns how far perturbed runs change each number of a result; None if their sizes differ."""
-    slack = [np.zeros(np.shape(leaf)) for leaf in expected]
+    """Returns how far perturbed runs change each number of a result; None if all fail or have
+    results of other sizes."""
+    slack, completed = [np.zeros(np.shape(leaf)) for leaf in expected], 0
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         interpreter = PerturbedInterpreter(
@@ -115,14 +116,19 @@ def _sensitivity(
         try:
             with np.errstate(all="ignore"):
                 inputs = [
-                    perturb(argument, numbers, relative, exact=True) for argument in arguments
+                    perturb(argument, numbers, relative, relative, exact=True)
+                    for argument in arguments
                 ]
-                perturbed = leaves(interpreter.global_function(name)(*inputs))
+                function = interpreter.global_function(name)
+                perturbed = leaves(interpreter.observed(function(*inputs)))
         except StructIRError:
-            return None
+            continue
         if [np.shape(leaf) for leaf in perturbed] != [np.shape(leaf) for leaf in expected]:
-            return None
+            continue
+        completed += 1
         slack = [_larger(s, a, b) for s, a, b in zip(slack, perturbed, expected, strict=True)]
+    if not completed:
+        return None
     return [_at_least_typical(s, b) for s, b in zip(slack, expected, strict=True)]
 
 

@@ -22,9 +22,10 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.passes.manager.data_dependence import data_dependence
+from structir.passes.manager.input_sample import InputSample
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.ring_ops import is_polynomial
-from structir.passes.manager.samples import InputSample, Sampler
+from structir.passes.manager.samples import Sampler
 
 
 @attrs.frozen

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from zlib import crc32
 
 import attrs
 import ml_dtypes
@@ -12,6 +13,7 @@ import numpy as np
 
 from structir.ir.dtype import int_limits, is_float, numpy_dtype
 from structir.ir.expr import Var
+from structir.ir.struct_info import TensorStructInfo
 
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 Range = tuple[int, int] | None  # the least integer and the greatest; None: all of the dtype
@@ -22,20 +24,33 @@ SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
 NARROW: Range = (0, 1)
-SCALAR: Range = (-9, 9)  # a scalar integer may be the trip count of a loop
+SCALAR: Range = (-9, 9)  # of the trip count of a loop, and of half of the other scalar integers
+FEW: Range = (-2, 3)
+MOST_TRIPS = 64
+CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
+TINY = 1e-6
+OFFSET = 300.0
+DEFAULT_DTYPE = "float32"  # of tensors of unknown dtype
 
 
 @attrs.frozen
 class InputValues:
     """The distribution of inputs: a domain for floats, and integer ranges by parameter.
 
-    `special` is a parameter with another domain than the others.
+    `special` is a parameter with another domain than the others. `integers` is the distribution of
+    integers whose range is that of their dtype: one of `INTEGERS`.
     """
 
     domain: str = "signed"
     special: tuple[str, str] = ("", "")  # the name of the parameter, and its domain
     ranges: Mapping[str, Range] = attrs.Factory(dict)
     seed: int = 0
+    integers: str = "all"
+    numbers: tuple[float, ...] = ()  # of the program: floats of the domain "numbers", and integers
+    scale: float = 1.0  # of the domains `SCALED`
+    dtype: str = DEFAULT_DTYPE  # of tensors of unknown dtype
+    loops: bool = False  # whether a scalar integer may be the trip count of a loop
+    alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 
 class ArrayGenerator:
@@ -49,20 +64,39 @@ class ArrayGenerator:
     def __call__(self, shape: tuple[int, ...], dtype: str, param: Var) -> Array:
         """Returns an array for a parameter."""
         self.count += 1
-        rng = np.random.default_rng((self.values.seed, self.count))
+        values = self.values
+        if isinstance(param.struct_info, TensorStructInfo) and param.struct_info.dtype is None:
+            dtype = values.dtype
+        number = 0 if values.alike else self.count
+        rng = np.random.default_rng((values.seed, number))
         if is_float(dtype) and math.prod(shape) > LARGE:
             key = self.count, shape, dtype
             if key not in self.large:
                 self.large[key] = _weight(rng, shape, dtype, SCALES[self.count % len(SCALES)])
             return self.large[key]
         if is_float(dtype):
-            scale = SCALES[self.count % len(SCALES)]
-            name, domain = self.values.special
-            domain = domain if name == param.name else self.values.domain
-            return FLOATS[domain](rng, shape, dtype, scale)
+            name, domain = values.special
+            domain = domain if name == param.name else values.domain
+            return self._floats(domain, rng, shape, dtype)
+        salt = crc32(f"{values.domain} {values.integers}".encode())
+        rng = np.random.default_rng((values.seed, number, salt))
         if dtype == "bool":
-            return rng.integers(0, 2, shape).astype(bool)
-        return _integers(rng, shape, dtype, self.values.ranges.get(param.name, NARROW))
+            return rng.random(shape) < BOOLS.get(values.integers, 0.5)
+        interval = values.ranges.get(param.name, NARROW)
+        if interval is None and values.integers in INTEGERS:
+            return _chosen_integers(rng, shape, dtype, values)
+        if interval is None and not shape and (values.loops or rng.integers(2)):
+            interval = SCALAR
+        return _integers(rng, shape, dtype, interval)
+
+    def _floats(self, domain: str, rng: Any, shape: tuple[int, ...], dtype: str) -> Array:
+        values = self.values
+        if domain == "numbers":
+            return _near_numbers(rng, shape, dtype, values.numbers)
+        scale = 1.0 if values.alike else SCALES[self.count % len(SCALES)]
+        if domain in WITH_SCALE:
+            scale = values.scale
+        return FLOATS[domain](rng, shape, dtype, scale)
 
 
 def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
@@ -134,6 +168,84 @@ def _integral(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Arr
     return rng.integers(-4, 4, shape, endpoint=True).astype(numpy_dtype(dtype))
 
 
+def _negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return (-_positive(rng, shape, "float32", scale)).astype(numpy_dtype(dtype))
+
+
+def _tiny(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return (_signed(rng, shape, "float32", scale) * np.float32(TINY)).astype(numpy_dtype(dtype))
+
+
+def _scaled(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values of both signs, of which the largest is just below the scale."""
+    array = rng.uniform(-0.95, 0.95, shape) * scale
+    array.reshape(-1)[:1] = 0.96 * scale
+    return _finite(array, dtype)
+
+
+def _scaled_negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns negative values on both sides of the negative scale."""
+    return _finite(-rng.uniform(0.05, 2, shape) * scale, dtype)
+
+
+def _scaled_above(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns positive values just above the scale."""
+    return _finite(rng.uniform(1.01, 1.25, shape) * scale, dtype)
+
+
+def _ties(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns few different values, so that many elements are equal."""
+    return rng.choice((-1.0, 0.0, 0.5, 1.0), shape).astype(numpy_dtype(dtype))
+
+
+def _constant(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns equal elements."""
+    return np.full(shape, 1.5 * scale).astype(numpy_dtype(dtype))
+
+
+def _zeros(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns zeros of both signs."""
+    array = np.zeros(shape)
+    array.reshape(-1)[1::2] = -0.0
+    return array.astype(numpy_dtype(dtype))
+
+
+def _times(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns ordinary values times the scale."""
+    return _finite(_signed(rng, shape, "float64", scale), dtype)
+
+
+def _offset(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values that differ little from one another, whose differences cancel."""
+    return (OFFSET + 0.1 * _signed(rng, shape, "float64", scale)).astype(numpy_dtype(dtype))
+
+
+def _definite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns symmetric positive definite matrices where the last two sizes are equal."""
+    array = _signed(rng, shape, "float64", 0.1)
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        array = array + np.swapaxes(array, -1, -2) + 2 * shape[-1] * np.eye(shape[-1])
+    return array.astype(numpy_dtype(dtype))
+
+
+def _near_numbers(
+    rng: Any, shape: tuple[int, ...], dtype: str, numbers: tuple[float, ...]
+) -> Array:
+    """Returns ordinary values, and numbers of the program with both signs, exact and nearby."""
+    array = np.array(_signed(rng, shape, "float64", 1.0))
+    flat = array.reshape(-1)
+    if numbers and flat.size:
+        chosen = rng.choice(np.array(numbers, np.float64), flat[::2].shape)
+        chosen = chosen * rng.choice((1, 1, -1), chosen.shape)
+        flat[::2] = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), chosen.shape))
+    return _finite(array, dtype)
+
+
+def _finite(array: Array, dtype: str) -> Array:
+    limit = float(_finfo(dtype).max)
+    return np.clip(array, -limit, limit).astype(numpy_dtype(dtype))
+
+
 def _infinite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns ordinary values, and two infinities: most sums contain at most one."""
     return _with_few(rng, _signed(rng, shape, dtype, scale), (np.inf, -np.inf))
@@ -169,14 +281,25 @@ FLOATS = {
     "integral": _integral,
     "infinite": _infinite,
     "nan": _nan,
+    "negative": _negative,
+    "tiny": _tiny,
+    "scaled": _scaled,
+    "scaled_negative": _scaled_negative,
+    "scaled_above": _scaled_above,
+    "times": _times,
+    "ties": _ties,
+    "offset": _offset,
+    "definite": _definite,
+    "constant": _constant,
+    "zeros": _zeros,
 }
+SCALED = ("scaled", "scaled_negative", "scaled_above")  # by a number of the program
+WITH_SCALE = (*SCALED, "times")
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
     """Returns integers of a range, with its bounds; for a whole dtype, also values near 0."""
     low, high = int_limits(dtype)
-    if interval is None and not shape:
-        interval = SCALAR
     if interval is not None:
         low, high = max(low, interval[0]), min(high, interval[1])
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
@@ -185,6 +308,61 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     if interval is None:
         near = rng.integers(max(low, -9), min(high, 9), flat[1::3].shape, kind, endpoint=True)
         flat[1::3] = near
-    ends = rng.permutation(flat.size)[:2]
-    flat[ends] = np.array([low, high], kind)[: len(ends)]
+    ends = rng.permutation(flat.size)[: 2 if flat.size > 1 or rng.integers(3) == 0 else 0]
+    flat[ends] = rng.permutation(np.array([low, high], kind))[: len(ends)]
     return array.astype(numpy_dtype(dtype))
+
+
+def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: InputValues) -> Array:
+    """Returns integers of a distribution, each representable in the dtype."""
+    low, high = int_limits(dtype)
+    if not shape and values.loops:
+        low, high = max(low, -MOST_TRIPS), min(high, MOST_TRIPS)
+    numbers = INTEGERS[values.integers](rng, values, (low, high))
+    among = [number for number in numbers if low <= number <= high]
+    if not shape and among:  # one after the other
+        among = [among[values.seed % len(among)]]
+    kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+    return rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
+
+
+def _few(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns few integers, so that many elements are equal and most index a short axis."""
+    return range(FEW[0], FEW[1] + 1) if FEW else ()
+
+
+def _clusters(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns neighbours of large powers of two, which narrower dtypes do not distinguish."""
+    clusters = [
+        [n for n in range(sign * center - 1, sign * center + 3) if limits[0] <= n <= limits[1]]
+        for center in CLUSTERS
+        for sign in (1, -1)
+    ]
+    largest = [cluster for cluster in clusters if len(cluster) > 1][-4:]
+    return [n for k in rng.permutation(len(largest))[:2] for n in largest[k]]
+
+
+def _extreme(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns the least or the greatest integer, whose sums overflow."""
+    return (int(rng.choice(np.array(limits, object))),)
+
+
+def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns the integers that the program mentions, and their neighbours."""
+    numbers = [int(number) for number in values.numbers if number == int(number)]
+    near = [number + step for number in numbers for step in (1, 0, -1)]
+    return [*near, *near, *[-number for number in near], 0, 1, -1]
+
+
+def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    return (0,)
+
+
+INTEGERS = {
+    "few": _few,
+    "clusters": _clusters,
+    "extreme": _extreme,
+    "numbers": _mentioned,
+    "zeros": _only_zero,
+}
+BOOLS = {"few": 0.15, "clusters": 0.85, "extreme": 1.0, "zeros": 0.0}  # the share of True

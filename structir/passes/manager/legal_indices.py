@@ -1,4 +1,4 @@
-"""Checks that every index from data is inside its axis; ops leave other indices undefined."""
+"""Checks that every index from data is inside its axis; passes may change reads at others."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
-from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation, Value
-from structir.ir.expr import Call, Expr
+from structir.ir.dims import Dim
+from structir.ir.expr import Call, Expr, Function, Tuple
 from structir.ir.op import Op
+from structir.passes.manager.effects import EffectRecorder
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import IndexSpec
 
@@ -25,7 +27,7 @@ class IllegalIndexError(StructIRError):
 
 
 @attrs.frozen(eq=False)
-class IndexChecker(Interpreter):
+class IndexChecker(EffectRecorder):
     """An interpreter that raises IllegalIndexError for an index outside its axis."""
 
     bounds: dict[int, tuple[Bound, ...]] = attrs.field(factory=dict, kw_only=True)  # by call
@@ -36,7 +38,7 @@ class IndexChecker(Interpreter):
                 self.bounds[id(expr)] = tuple(_bounds(expr))
             if self.bounds[id(expr)]:
                 self._check(self.bounds[id(expr)], [self.value(a, scope) for a in expr.args])
-        return Interpreter.evaluate(self, expr, scope)
+        return EffectRecorder.evaluate(self, expr, scope)
 
     def _check(self, bounds: tuple[Bound, ...], args: list[Value]) -> None:
         for indices, tensor, axis in bounds:
@@ -51,14 +53,52 @@ def _at(args: Any, path: Path) -> Any:
     return args
 
 
+def indexed_axes(function: Function) -> dict[str, Dim]:
+    """Returns the size of the axis into which each parameter of indices points, if it is known."""
+    names = {param.name: param for param in function.params}
+    sizes: dict[str, Dim] = {}
+    for node in walk_values(function):
+        if type(node) is Call and type(node.op) is Op and len(node.args) > 1:
+            for indices, tensor, axis in (*_bounds(node), *_written(node)):
+                param = _operand(node, indices)
+                target = node if tensor is None else _operand(node, tensor)
+                dims = getattr(getattr(target, "struct_info", None), "dims", None)
+                name = next((name for name, each in names.items() if each is param), None)
+                if name is not None and isinstance(dims, tuple):
+                    sizes.setdefault(name, dims[axis])
+    return sizes
+
+
+def _operand(call: Call, path: Path) -> Any:
+    operand: Any = call.args[path[0]]
+    for position in path[1:]:
+        operand = operand.fields[position] if isinstance(operand, Tuple) else None
+    return operand
+
+
+def _written(call: Call) -> Iterator[tuple[Path, None, int]]:
+    """Yields the operands of a call that are used directly as indices into its result."""
+    spec = _spec(call)
+    for statement in () if spec is None or len(spec.results) != 1 else spec.statements:
+        operands = {read.name: read.operand for read in statement.reads}
+        for write in statement.writes:
+            for axis, entry in enumerate(write.entries):
+                if isinstance(entry.data, OperandElement) and spec is not None:
+                    yield spec.operands[operands[entry.data.name]].path, None, axis
+
+
+def _spec(call: Call) -> IndexSpec | None:
+    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
+    try:
+        return None if index_spec is None else index_spec(call)
+    except StructIRError:
+        return None
+
+
 def _bounds(call: Call) -> Iterator[Bound]:
     """Yields the operands of a call that are used directly as indices into an axis of another
     operand."""
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
-    try:
-        spec: IndexSpec | None = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return
+    spec = _spec(call)
     for statement in () if spec is None else spec.statements:
         operands = {read.name: read.operand for read in statement.reads}
         for read in statement.reads:

@@ -9,18 +9,18 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
 from structir.ir.ragged_array import RaggedArray
+from structir.passes.manager.effects import EffectRecorder
 
 INTEGERS = 1024  # below which an integral float may be exact on purpose
 NARROW = FLOATS - {"float32", "float64"}
 
 
 @attrs.frozen(eq=False)
-class PerturbedInterpreter(Interpreter):
+class PerturbedInterpreter(EffectRecorder):
     """An interpreter that perturbs constants, and bindings of some dtypes, by about their rounding
     error."""
 
@@ -36,10 +36,10 @@ class PerturbedInterpreter(Interpreter):
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
-        Interpreter._bind(self, binding, perturbed, scope)
+        EffectRecorder._bind(self, binding, perturbed, scope)
 
     def value(self, expr: Expr, scope: Activation) -> Value:
-        value = Interpreter.value(self, expr, scope)
+        value = EffectRecorder.value(self, expr, scope)
         if type(expr) is not Constant:
             return value
         return perturb(value, self.numbers, self.wide, exact=self.exact)

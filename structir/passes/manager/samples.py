@@ -2,237 +2,93 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import attrs
-import numpy as np
 
+from structir.analysis.purity import is_pure
 from structir.analysis.variables import walk_values
-from structir.errors import StructIRError
-from structir.interpret.arguments import random_values
-from structir.interpret.interpreter import Interpreter
-from structir.ir.dtype import is_float, is_int
-from structir.ir.expr import Call, Function, MatchCast, Var
+from structir.ir.dims import Dim, Poly
+from structir.ir.dtype import is_float
+from structir.ir.expr import Call, Function, If, MatchCast
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
-from structir.passes.manager.input_sizes import (
-    Sizes,
-    SizeSpace,
-    assumptions_of,
-    has_kernels,
-    size_space,
+from structir.passes.manager.edge_plan import (
+    NON_FINITE,
+    WIDE_DOMAINS,
+    edges,
+    has_unknown_dtype,
+    has_unknown_rank,
+    numbers_of,
+    scales_of,
 )
-from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
-from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
-from structir.passes.manager.perturbation import leaves
-from structir.passes.manager.widening import has_narrow_floats, widened_value
+from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
+from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
+from structir.passes.manager.input_values import SCALED, InputValues
+from structir.passes.manager.mentions import Mentions
+from structir.passes.manager.rejections import wrong_arguments
+from structir.passes.manager.size_cover import covering_sizes, violating_sizes
 
-TRIES = 48  # inputs to try until the program accepts some
-MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
 MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
-HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
-EVERYTHING: Range = None
 VECTOR = 16  # elements; a larger size has a remainder
 LARGE_SIZES = ((61, 64, 24, 20, 18, 48, 42), (19, 40, 32, 28, 21, 48, 64))
 MOST_WORK = 1 << 27  # operations of a run at large sizes
 MOST_ROOM = 1 << 16  # elements of the inputs of special values
-HEAVY_DOMAINS = ("large",)
-EDGE_DOMAINS = ("large", "small", "integral", "non_finite", "infinite", "nan", "signed")
-NON_FINITE = ("non_finite", "infinite", "nan")
 FURTHER = 24  # attempts to vary a result that is constant
 FEW_FURTHER = 2  # where a run is slow
 FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
-WIDE_DOMAINS = ("large", "small", "integral", "nan")  # compared in float64, too
+SCALE_POWERS = range(-3, 5)  # of ten: scales at which the branches that run are compared
+BISECTIONS = 7  # to a factor of 1.02
+SPAN = 9  # of integers next to a boundary
+MOST_FACTOR = 64
+MOST_FACTORS = 3
+RANK_SAMPLES = 8  # of functions with parameters of unknown rank
+RANK_SEED = 2000
+OTHER_DTYPES = ("int32", "float64", "bool")
+MOST_COVER = 6  # samples of sizes that compare otherwise than those before
+MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
+DIRECTED_VALUES = 4  # samples of the numbers that a rewritten program mentions
+MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
+BRANCH_SAMPLES = 6  # further samples of a program with conditionals
+BRANCH_TRIES = 40  # until each branch has run
+BRANCH_SEED = 1000
+BRANCH_VALUES = (
+    ("signed", "numbers"),
+    ("numbers", "few"),
+    ("large", "numbers"),
+    ("numbers", "numbers"),
+    ("negative", "all"),
+)
 SMALL_SIZES = (2, 3, 5, 4)  # each dim gets the first two in turn
 
 
-@attrs.frozen(eq=False)
-class InputSample:
-    """The arguments of a function, and its outcome: a result or an error."""
-
-    sizes: Sizes
-    arguments: list[Any]
-    expected: Any
-    wide: InputSample | None = None  # the same arguments in float64; None if not to be compared
-    only_wide: bool = False  # whether another sample checks the dtypes of the program
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the function returns a result."""
-        return not isinstance(self.expected, StructIRError)
-
-    @property
-    def elements(self) -> int:
-        """The number of elements of the result that can be compared, which excludes NaN."""
-        return _comparable_elements(self.expected) if self.accepted else 0
-
-    @property
-    def extent(self) -> int:
-        """The number of elements of the arguments."""
-        return sum(int(np.size(leaf)) for leaf in leaves(tuple(self.arguments)))
-
-    def after(self, result: Any) -> InputSample:
-        """Returns the same arguments with the result of a rewritten function."""
-        return attrs.evolve(self, expected=result)
-
-    def widened(self, large: dict[Any, Any]) -> InputSample:
-        """Returns a sample that is compared in float64, too, if it has floats; `large` memoizes
-        large arrays."""
-        if not self.accepted or not has_narrow_floats((*self.arguments, self.expected)):
-            return self
-        arguments = [widened_value(argument, large) for argument in self.arguments]
-        return attrs.evolve(self, wide=InputSample(self.sizes, arguments, None))
-
-
-def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
-    """Returns the result of a function, or the error that it raises."""
-    return outcome_of(Interpreter(module), name, arguments)
-
-
-def outcome_of(interpreter: Interpreter, name: str, arguments: list[Any]) -> Any:
-    """Returns the result of a function in an interpreter, or the error that it raises."""
-    try:
-        with np.errstate(all="ignore"):
-            return interpreter.global_function(name)(*arguments)
-    except StructIRError as error:
-        return error
-
-
 @attrs.define(eq=False)
-class Sampler:
-    """A search for samples of one function."""
+class Sampler(InputSearch):
+    """The samples of one function."""
 
-    module: IRModule
-    name: str
-    function: Function
-    fixed: Mapping[str, int]
-    seed: int
-    few: bool
-    space: SizeSpace = attrs.field(init=False)
-    heavy: bool = attrs.field(init=False)  # whether a run is slow
-    large: dict[Any, Any] = attrs.field(
-        factory=dict, init=False
-    )  # arrays shared by several samples
-    wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
-    bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
-    rejected: list[InputSample] = attrs.field(factory=list, init=False)
-    reason: StructIRError | None = attrs.field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.heavy = _stated_elements(self.function) > HEAVY
-        few = self.few or self.heavy
-        self.space = size_space(self.module, self.function, few, self.few)
-
-    # Single inputs
-
-    def attempt(self, sizes: Sizes, values: InputValues, params: Any = None) -> InputSample | None:
-        """Runs the function on inputs of these sizes and values; None if there are none."""
-        if not self.fixed and self.space.is_slow(sizes):
-            return None
-        chosen = self.space.params if params is None else params
-        among = tuple(size for size in self.space.pool if size)
-        try:
-            arguments = random_values(
-                chosen, values.seed, sizes, among=among, draw=ArrayGenerator(values, self.large)
-            )
-        except StructIRError as error:
-            self.reason = error
-            return None
-        sample = InputSample(sizes, arguments, self.outcome(arguments))
-        if isinstance(sample.expected, IllegalIndexError):
-            return None
-        if not sample.accepted:
-            self.reason = self.reason or sample.expected
-            if len(self.rejected) < MOST_REJECTED:
-                self.rejected.append(sample)
-        return sample
-
-    def outcome(self, arguments: list[Any]) -> Any:
-        """Returns the result of the function, or the error that it raises."""
-        interpreter = Interpreter(self.module)
-        if _integer_params(self.function.params):
-            interpreter = IndexChecker(self.module, bounds=self.bounds)
-        return outcome_of(interpreter, self.name, arguments)
-
-    # The search
-
-    def first(self) -> tuple[InputSample, InputValues] | None:
-        """Returns a sample with nonempty tensors and the widest accepted ranges of values.
-
-        Returns a sample with empty tensors if there is no other.
-        """
-        sample = self._first()
-        if sample is None and any(
-            a is not b for a, b in zip(self.space.params, self.function.params, strict=True)
-        ):
-            # a cast in a branch that does not run may contradict another parameter
-            self.space = attrs.evolve(self.space, params=self.function.params)
-            sample = self._first()
-        return sample
-
-    def _first(self) -> tuple[InputSample, InputValues] | None:
-        fallback = None
-        fixed_sizes = {name: size for name, size in self.fixed.items() if name in self.space.names}
-        for number, sizes in enumerate(islice(self.space.proposals(fixed_sizes, self.seed), TRIES)):
-            values = InputValues(seed=self.seed + number)
-            sample = self.attempt(sizes, values)
-            if sample is not None and sample.accepted:
-                if sample.elements and _all_have_elements(sample.arguments):
-                    return self.widened(sample, values)
-                fallback = fallback or (sample, values)
-            if not self.space.names and number > TRIES // 4:
-                break
-        return fallback
-
-    def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:
-        """Returns a sample of the same sizes with other domains of values."""
-        for param in _integer_params(self.space.params):
-            sample, values = self._widest(param, sample, values)
-        for domain in DOMAINS[1:] if _finite_share(sample) < 1 else ():
-            other = attrs.evolve(values, domain=domain)
-            candidate = self.attempt(sample.sizes, other)
-            if candidate is not None and _finite_share(candidate) > _finite_share(sample):
-                sample, values = candidate, other
-        return sample, values
-
-    def _widest(
-        self, param: str, sample: InputSample, values: InputValues
-    ) -> tuple[InputSample, InputValues]:
-        """Returns the widest range of integers for a parameter: all, or indices of some axis."""
-
-        def try_range(interval: Range) -> tuple[InputSample, InputValues] | None:
-            other = attrs.evolve(values, ranges={**values.ranges, param: interval})
-            sample_found = self.attempt(sample.sizes, other)
-            good = (
-                sample_found is not None
-                and sample_found.accepted
-                and sample_found.elements >= sample.elements
-            )
-            return (sample_found, other) if good and sample_found is not None else None
-
-        full = try_range(EVERYTHING)
-        if full is not None:
-            return full
-        best = sample, values
-        limits = _limits(sample.arguments)
-        middle = len(limits) - 1  # the longest axis first: that of a lookup table
-        while limits:
-            sample_found = try_range((0, limits[middle] - 1))
-            best = best if sample_found is None else sample_found
-            limits = limits[:middle] if sample_found is None else limits[middle + 1 :]
-            middle = len(limits) // 2
-        widest = best[1].ranges.get(param, NARROW)
-        negative = None if widest is None else try_range((-1 - widest[1], widest[1]))
-        return best if negative is None else negative
-
-    # Further samples
+    def of(self, module: IRModule) -> Sampler:
+        """Returns a sampler of the function in a rewritten module, with the samples so far."""
+        if module is self.module:
+            return self
+        function: Any = module.functions[self.name]
+        other = attrs.evolve(self, module=module, function=function)
+        other.start, other.tried, other.large = self.start, self.tried, self.large
+        other.roomy = self.roomy
+        return other
 
     def samples(self, count: int, edges: bool) -> Iterator[InputSample]:
         """Yields samples of ordinary values, then those at the boundaries of the domain."""
-        start = self.first()
+        for sample in self._samples(count, edges):
+            is_new = sample.sizes not in self.tried and set(self.space.names) <= sample.sizes.keys()
+            if sample.accepted and is_new:
+                self.tried.append(sample.sizes)
+            yield sample
+
+    def _samples(self, count: int, edges: bool) -> Iterator[InputSample]:
+        start = self.start = self.first()
         if start is None:
             return
         sample, values = start
@@ -249,6 +105,7 @@ class Sampler:
             yield other.widened(self.wide)
             if roomy.extent < other.extent <= MOST_ROOM:
                 roomy = other
+        self.roomy = roomy.sizes
         if edges:
             yield from self._edges(sample, values, roomy)
 
@@ -310,21 +167,168 @@ class Sampler:
     def _edges(
         self, sample: InputSample, values: InputValues, roomy: InputSample
     ) -> Iterator[InputSample]:
-        for domain in HEAVY_DOMAINS if self.heavy else EDGE_DOMAINS:
-            other = attrs.evolve(values, domain=domain)
-            for edge in self._tried(roomy.sizes, other) if domain != values.domain else ():
+        values = attrs.evolve(values, numbers=numbers_of(self.mentioned))
+        for domain, integers in edges(values, self.space.params, self.heavy):
+            other = attrs.evolve(values, domain=domain, integers=integers)
+            for edge in self._tried(roomy.sizes, other):
                 yield edge.widened(self.wide) if domain in WIDE_DOMAINS and not self.heavy else edge
             if domain in NON_FINITE and roomy is not sample:
                 yield from self._tried(sample.sizes, other)
         if not self.heavy:
             yield from self._special_parameters(roomy.sizes, values)
+            yield from self._alike_parameters(roomy.sizes, values)
+            yield from self._unknown_types(sample.sizes, values)
+            yield from self._decisions(sample.sizes, values)
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
                 if 1 in sizes.values():
                     yield from self._tried(sizes, attrs.evolve(values, seed=values.seed + 1))
                     yield from self._tried(sizes, attrs.evolve(values, domain="large"))
+            bounds = [number for number in self.mentioned.integers if number > max(SMALL_SIZES)]
+            exprs = [*self.mentioned.sizes.values()][:MOST_BOUNDS]
+            for sizes in self._cover(exprs, bounds[:MOST_BOUNDS], MOST_COVER):
+                yield from self._tried(sizes, values)
             yield from self._rejected_inputs(values)
+            self._reject(sample)
         yield from self.rejected
+
+    def _alike_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples in which parameters of one shape and dtype have equal values."""
+        for domain, integers in (("signed", "clusters"), ("ties", "few"), ("nan", "zeros")):
+            if len(self.space.params) > 1:
+                other = attrs.evolve(values, domain=domain, integers=integers, alike=True)
+                yield from self._tried(sizes, other)
+
+    def _unknown_types(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples of several ranks and dtypes, where the parameters leave these open."""
+        infos = [param.struct_info for param in self.space.params]
+        for number in range(RANK_SAMPLES if any(map(has_unknown_rank, infos)) else 0):
+            yield from self._tried(sizes, attrs.evolve(values, seed=RANK_SEED + number))
+        for dtype in OTHER_DTYPES if any(map(has_unknown_dtype, infos)) else ():
+            for integers in ("few", "all"):
+                other = attrs.evolve(values, dtype=dtype, integers=integers)
+                yield from self._tried(sizes, other)
+
+    def _cover(self, exprs: Any, numbers: Any, most: int, only_mentioned: bool = False) -> Any:
+        """Returns sizes that compare otherwise than those of the samples so far."""
+        if self.fixed or not self.space.names:
+            return ()
+        return covering_sizes(
+            self.space, exprs, numbers, self.tried, most, only_mentioned=only_mentioned
+        )
+
+    def _decisions(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples for what the program decides by data: conditionals, and comparisons with
+        its numbers."""
+        conditionals = {id(node) for node in walk_values(self.module) if type(node) is If}
+        for number in range(BRANCH_TRIES if conditionals else 0):
+            known = len(self.branches)
+            if number >= BRANCH_SAMPLES and known >= 2 * len(conditionals):
+                break
+            domain, integers = BRANCH_VALUES[number % len(BRANCH_VALUES)]
+            other = attrs.evolve(
+                values, domain=domain, integers=integers, seed=BRANCH_SEED + number
+            )
+            for sample in self._tried(sizes, other):
+                if number < BRANCH_SAMPLES or len(self.branches) > known:
+                    yield sample
+        if conditionals or not is_pure(self.function):
+            for sign in (1, -1):
+                yield from self._boundaries(sign, sizes, values)
+            yield from self._integer_boundaries(sizes, values)
+        for scale in scales_of(self.mentioned):
+            yield from self._any(sizes, attrs.evolve(values, domain="scaled_negative", scale=scale))
+
+    def _integer_boundaries(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples whose integers are all at least, or at most, near a mentioned number."""
+        numbers = [number for number in self.mentioned.integers if abs(number) < 1 << 16]
+        for number in dict.fromkeys([0, *numbers[:MOST_BOUNDS]]):
+            for bound in (number - 1, number, number + 1):
+                for interval in ((bound, bound + SPAN), (bound - SPAN, bound)):
+                    ranges = dict.fromkeys(integer_params(self.function.params), interval)
+                    if ranges:
+                        yield from self._any(sizes, attrs.evolve(values, ranges=ranges))
+
+    def _boundaries(self, sign: int, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples on both sides of the scales at which other branches run, or at which the
+        inputs are rejected."""
+        scales = [sign * 10.0**power for power in SCALE_POWERS]
+        outcomes = [self._at_scale(scale, sizes, values) for scale in scales]
+        for k in range(len(scales) - 1):
+            low, high = (scales[k], outcomes[k]), (scales[k + 1], outcomes[k + 1])
+            if low[1][0] == high[1][0]:
+                continue
+            for _ in range(BISECTIONS):
+                middle = sign * (low[0] * high[0]) ** 0.5
+                outcome = self._at_scale(middle, sizes, values)
+                low, high = (
+                    ((middle, outcome), high)
+                    if outcome[0] == low[1][0]
+                    else (
+                        low,
+                        (middle, outcome),
+                    )
+                )
+            yield from (sample for _, (_, sample) in (low, high) if sample is not None)
+
+    def _at_scale(self, scale: float, sizes: Sizes, values: InputValues) -> tuple[Any, Any]:
+        """Returns the branches that run for inputs of a scale, and the sample."""
+        known, self.branches = self.branches, set()
+        sample = self.attempt(sizes, attrs.evolve(values, domain="times", scale=scale))
+        signature = (sample is not None and sample.accepted, frozenset(self.branches))
+        self.branches |= known
+        return signature, sample
+
+    def directed(self, mentioned: Mentions) -> Iterator[InputSample]:
+        """Yields samples for the sizes and numbers that a rewritten program mentions, also such
+        that the function rejects."""
+        if self.start is None or self.heavy:
+            return
+        sample, values = self.start
+        values = attrs.evolve(values, numbers=numbers_of(mentioned))
+        exprs = [*mentioned.sizes.values(), *self._related(mentioned.integers)]
+        for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, True):
+            yield from self._any(sizes, values)
+        if values.numbers:
+            other = attrs.evolve(values, domain="numbers", integers="numbers")
+            yield from self._any(sample.sizes, attrs.evolve(other, alike=True))
+            for number in range(DIRECTED_VALUES):
+                other = attrs.evolve(other, seed=values.seed + number)
+                yield from self._any(self.roomy if number else sample.sizes, other)
+        for scale in scales_of(mentioned):
+            for domain in SCALED:
+                for integers in ("all", "few") if integer_params(self.function.params) else "-":
+                    other = attrs.evolve(values, domain=domain, scale=scale, integers=integers)
+                    yield from self._any(sample.sizes, other)
+
+    def _related(self, numbers: Sequence[int]) -> list[Dim]:
+        """Returns multiples of the dims and sums with them, by small numbers of a program."""
+        small = [number for number in numbers if 0 < number <= MOST_FACTOR][:MOST_FACTORS]
+        symbols = list(self.space.classes) if len(self.space.classes) > 1 else []
+        dims = [Poly({(symbol,): 1}, 0) for symbol in symbols]
+        return [each for dim in dims for k in small for each in (dim * k, dim + k)]
+
+    def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        sample = self.attempt(sizes, values)
+        if sample is not None:
+            yield sample
+
+    def _reject(self, sample: InputSample) -> None:
+        """Adds inputs that the program rejects: sizes that violate one condition, and arguments of
+        wrong shapes."""
+        values = InputValues() if self.start is None else self.start[1]
+        wrong = (
+            []
+            if self.fixed
+            else [
+                self.attempt(sizes, values) for sizes in violating_sizes(self.space, sample.sizes)
+            ]
+        )
+        wrong += [
+            self.run(sample.sizes, arguments) for arguments in wrong_arguments(sample.arguments)
+        ]
+        known = {id(each) for each in self.rejected}
+        self.rejected += [w for w in wrong if w and not w.accepted and id(w) not in known]
 
     def _special_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which one parameter alone is not finite."""
@@ -381,6 +385,8 @@ class Sampler:
         self, sizes: Sizes, values: InputValues, params: Any = None
     ) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values, params)
+        if values.integers != "all" and (sample is None or not sample.accepted):
+            sample = self.attempt(sizes, attrs.evolve(values, integers="all"), params)
         if sample is None and values.ranges:
             least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
             sample = self.attempt(sizes, least, params)
@@ -402,56 +408,6 @@ def samples_of(
     """Yields samples of a function of a module."""
     small = has_kernels(module) if few is None else few
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
-
-
-def _comparable_elements(value: Any) -> int:
-    if isinstance(value, tuple):
-        return sum(map(_comparable_elements, value))
-    return sum(map(_comparable, leaves(value)))
-
-
-def _comparable(leaf: Any) -> int:
-    if not isinstance(leaf, np.ndarray | np.generic):
-        return 0 if leaf is None or callable(leaf) else 1
-    array = np.asarray(leaf)
-    if array.dtype.kind in "biuOSU":
-        return array.size
-    return int(np.count_nonzero(np.isfinite(array.astype(np.float64, copy=False))))
-
-
-def _finite_share(sample: InputSample) -> float:
-    """Returns the fraction of finite numbers in a result."""
-    if not sample.accepted:
-        return -1.0
-    total = sum(np.size(leaf) for leaf in leaves(sample.expected))
-    return sample.elements / total if total else 1.0
-
-
-def _all_have_elements(arguments: list[Any]) -> bool:
-    return all(np.size(leaf) for leaf in leaves(tuple(arguments)) if isinstance(leaf, np.ndarray))
-
-
-def _stated_elements(function: Function) -> int:
-    """Returns the number of elements of all parameters, with symbolic dims omitted."""
-    shapes = [getattr(param.struct_info, "dims", None) for param in function.params]
-    sizes = [[dim for dim in dims if type(dim) is int] for dims in shapes if type(dims) is tuple]
-    return sum(map(math.prod, sizes))
-
-
-def _integer_params(params: tuple[Var, ...]) -> list[str]:
-    """Returns the parameters that hold integers of unknown range."""
-    names = []
-    for param in params:
-        info = param.struct_info
-        if isinstance(info, TensorStructInfo) and is_int(info.dtype or "float32"):
-            names.append(param.name)
-    return names
-
-
-def _limits(arguments: list[Any]) -> list[int]:
-    """Returns the sizes of all axes, which may bound indices."""
-    sizes = {size for leaf in leaves(tuple(arguments)) for size in np.shape(leaf)}
-    return sorted(size for size in sizes if size > 2)
 
 
 def _may_reject(module: IRModule) -> bool:

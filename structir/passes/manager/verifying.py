@@ -29,8 +29,10 @@ from structir.passes.manager.constant_results import (
     with_variation,
 )
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
+from structir.passes.manager.input_sample import InputSample, outcome
 from structir.passes.manager.input_sizes import Sizes, has_kernels
-from structir.passes.manager.samples import InputSample, Sampler, outcome, samples_of
+from structir.passes.manager.mentions import mentions
+from structir.passes.manager.samples import Sampler, samples_of
 from structir.passes.manager.widening import (
     WIDE,
     folded_rounding,
@@ -105,8 +107,11 @@ class VerifyResults(Instrument):
     functions: dict[str, ComparisonCounts] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
     _samples: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
+    _origin: IRModule | None = attrs.field(default=None, init=False)
+    _originals: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
     _few: bool = attrs.field(default=False, init=False)
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
+    _samplers: dict[str, Sampler] = attrs.field(factory=dict, init=False)
     _wide: dict[int, tuple[IRModule, IRModule | None]] = attrs.field(factory=dict, init=False)
 
     def end(self, step: PassRun) -> None:
@@ -126,9 +131,13 @@ class VerifyResults(Instrument):
         return [f"{name}: {compared}" for name, compared in self.functions.items()]
 
     def _prepare(self, module: IRModule, few: bool) -> None:
-        """Keeps the samples if the module is the result of the last pass, else discards them."""
-        if module is not self._latest or few != self._few:
+        """Keeps the samples if the module is the result of the last pass, or that of the first
+        one, to which several passes may be applied; else discards them."""
+        if few == self._few and module is self._origin:
+            self._samples = {name: list(each) for name, each in self._originals.items()}
+        elif module is not self._latest or few != self._few:
             self._samples, self._few = {}, few
+            self._origin, self._originals = module, {}
 
     def _samples_of(self, module: IRModule, name: str) -> list[InputSample]:
         if name not in self._samples:
@@ -139,6 +148,9 @@ class VerifyResults(Instrument):
                 with_variation(function, sampler, samples) if self.edges else samples
             )
             self._reasons[name] = sampler.reason
+            self._samplers[name] = sampler
+            if module is self._origin:
+                self._originals[name] = list(self._samples[name])
         return self._samples[name]
 
     def _function(self, step: PassRun, name: str) -> Diagnostic | None:
@@ -148,8 +160,19 @@ class VerifyResults(Instrument):
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
+        for sample in self._directed(step, name) if self.edges else ():
+            error, _ = self._compare(step, name, sample)
+            self._count(name, sample, error)
         is_exact = self._compare_exactly(step, name, samples)
         return None if is_exact else self._nothing(step, name)
+
+    def _directed(self, step: PassRun, name: str) -> Iterator[InputSample]:
+        """Yields samples for the sizes and numbers that only the rewritten program mentions."""
+        assert step.after is not None
+        sampler = self._samplers[name]
+        mentioned = mentions(step.after).without(mentions(step.before))
+        if mentioned:
+            yield from sampler.of(step.before).directed(mentioned)
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
         """Returns the error for a function that accepts no input; raises PassError for one whose

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
+from structir.analysis.axes import axes_of
 from structir.analysis.substitution import Substitution
-from structir.ir.axes import Axes, RowVar
+from structir.ir.axes import Axes, RowVar, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, substitute
 from structir.ir.expr import Binding, Function, MatchCast, SeqExpr
@@ -14,6 +16,7 @@ from structir.ir.node import replace
 from structir.ir.polynomial import Sym
 from structir.ir.requirements import cast_of, conditions_of
 from structir.ir.row_sizes import row_size_values, sizes_of_rows
+from structir.ir.struct_info import TensorStructInfo
 from structir.solver.domains.terms import symbol_of
 from structir.solver.program.value_trees import tensors
 
@@ -31,15 +34,21 @@ def drop_undefined_dims(
         for old_info, new_info in zip(
             tensors(old.struct_info), tensors(new.struct_info), strict=True
         ):
-            if type(old_info.dims) is tuple and type(new_info.dims) is tuple:
-                sizes_ = zip(old_info.dims, new_info.dims, strict=True)
-                values |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
+            sizes_ = zip(_sizes(old_info), _sizes(new_info), strict=False)
+            changed = [(symbol_of(a), b) for a, b in sizes_ if a != b and isinstance(b, Dim)]
+            values |= {symbol: size for symbol, size in changed if symbol is not None}
     values |= row_size_values(sizes_of_rows(rows), rows)
     undefined = {symbol: size for symbol, size in values.items() if symbol not in defined}
     if not undefined:
         return rewritten
     body = _without_proved_requirements(rewritten.body, undefined)
     return Substitution(dims=undefined).function(replace(rewritten, body=body))
+
+
+def _sizes(info: TensorStructInfo) -> tuple[Any, ...]:
+    """Returns the sizes of all axes, up to the first row variable."""
+    axes = tuple(map(size_in, axes_of(info) or ()))
+    return tuple(takewhile(lambda axis: type(axis) is not RowVar, axes))
 
 
 def _without_proved_requirements(body: SeqExpr, values: Mapping[Sym, Dim]) -> SeqExpr:

@@ -7,7 +7,7 @@ from math import gcd
 from structir.ir.polynomial import Dim, Sym
 from structir.solver.constraints.constraint import Divides, Ne, Sum
 from structir.solver.domains.intervals import differ
-from structir.solver.domains.terms import is_ragged, symbol_of
+from structir.solver.domains.terms import RAGGED, is_ragged, symbol_of
 from structir.solver.propagation.arithmetic import (
     equate,
     fresh,
@@ -75,8 +75,8 @@ def _(store: ConstraintStore, constraint: Divides) -> bool:
 def _(store: ConstraintStore, constraint: Sum) -> bool:
     parts = [store.dim(part) for part in constraint.parts]
     ragged_parts = [part for part in parts if is_ragged(part)]
-    if ragged_parts:
-        equate(store, constraint.total, ragged_parts[0])
+    if ragged_parts:  # the lengths of a sum are those of no part of it
+        equate(store, constraint.total, RAGGED if parts[1:] else ragged_parts[0])
         return True
     total: Dim = 0
     for part in parts:
@@ -87,7 +87,7 @@ def _(store: ConstraintStore, constraint: Sum) -> bool:
         if not open_parts:
             raise store.conflict("expected a ragged part in the sum of a ragged axis", "E0405")
         if len(open_parts) == 1:
-            equate(store, open_parts[0], known_total)
+            equate(store, open_parts[0], RAGGED if parts[1:] else known_total)
             return True
         return False
     if store.may_be_ragged and open_parts:

@@ -44,9 +44,9 @@ def prove(
     [bold]refuted[/bold] (with sizes and inputs for which the results differ), or
     [bold]not decided[/bold] (with the smallest remaining equation).
 
-    Floats are treated as reals, integers and booleans are exact, and a cast to a narrower dtype is
-    never dropped. A proof does not cover rounding, overflow of floats, NaN and infinities, unless
-    it holds bit for bit. Row variables are proved at ranks 0 to 3.
+    Floats are reals, integers and booleans are exact, and a cast to a narrower dtype is never
+    dropped. A proof does not cover rounding, overflow of floats, NaN and infinities, unless it
+    holds bit for bit. Row variables have any rank if their axes are treated alike, else 0 to 3.
 
     The exit code is 0 if every function is proved, 4 if one is refuted, and 6 otherwise.
 

@@ -1,11 +1,17 @@
 """Short loops with masks: which ones have them, and results at all widths."""
 
+import ast
+import re
+
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu import masked_loops
+from structir.backend.cpu import independent_loops, masked_loops
+from structir.backend.cpu.c_functions import with_machine
 from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.independent_loops import is_independent
 from structir.backend.cpu.kernels import kernel_names, translated_library
 from structir.backend.cpu.masked_loops import gains_from_masks
 
@@ -57,7 +63,56 @@ def test_llvm_is_asked_for_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hint not in llvm_text("without_masks")
 
 
-def llvm_text(symbol: str) -> str:
-    """Returns LLVM's text of a sum of two arrays of 14 elements."""
-    text: str = translated_library(SUM, symbol, kernel_names()).get_llvm_str()
+INDEPENDENT = [
+    ("p1[v + j] = p0[v + j] + p2[j]", True),
+    ("p1[j] = p1[j] * p0[v + j + 1]", True),
+    ("x = p0[j]; p1[j] = x; p2[v + j] = x + x", True),
+    ("p1[v + j] = p1[v + j + 1]", False),
+    ("p1[j] = p0[j]; p1[v + j] = p0[j]", False),
+    ("p1[j * 2] = p0[j]", False),
+    ("p1[p0[j]] = p2[j]", False),
+    ("p1[j + j] = p0[j]", False),
+    ("total = total + p0[j]", False),
+    ("x = p0[j]", False),
+    ("out[j] = p0[j]", False),
+    ("p1[v + j] = x0[j]", False),
+    ("if p0[j]: p1[j] = p0[j]", False),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), INDEPENDENT)
+def test_loops_whose_iterations_are_independent(lines: str, expected: bool) -> None:
+    body = "\n".join(f"    {line}" for line in lines.split("; "))
+    (loop,) = ast.parse(f"for j in range(9):\n{body}\n").body
+    assert isinstance(loop, ast.For)
+    assert is_independent(loop, {"total"}) is expected
+
+
+@pytest.mark.parametrize(
+    "name", ["znver4", "icelake-server", "skylake-avx512", "haswell", "znver3"]
+)
+@pytest.mark.parametrize("count", [5, 7, 9, 14, 15])
+def test_machine_code_of_short_loops(
+    name: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole vectors do most of a loop, with masks or with a few elements after them."""
+    is_wide = name not in ("haswell", "znver3")
+    for module in (masked_loops, independent_loops):
+        features = {"avx2", "avx512vl"} if is_wide else {"avx2"}
+        monkeypatch.setattr(module, "cpu_features", lambda features=features: features)
+    text = llvm_text(f"short_{count}_{name.replace('-', '_')}", SUM.replace("14", str(count)))
+    parsed, machine = with_machine(text, name, "")
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(parsed, builder)
+    code = machine.emit_assembly(parsed)
+    singles = len(re.findall(r"vaddss", code))
+    assert re.search(r"vaddps.*%[xyz]mm", code)
+    assert singles <= (0 if is_wide else count % 4), code
+
+
+def llvm_text(symbol: str, kernel: str = SUM) -> str:
+    """Returns LLVM's text of a sum of two arrays, of 14 elements if not stated otherwise."""
+    text: str = translated_library(kernel, symbol, kernel_names()).get_llvm_str()
     return text

@@ -8,15 +8,17 @@ from functools import partial
 import attrs
 import llvmlite.binding as llvm
 import pytest
+from llvmlite import ir
 
 import structir.backend.cpu.kernels  # noqa: F401  (sets the options of the code generator)
-from structir.backend.cpu import integer_tiles, tiles
+from structir.backend.cpu import integer_tiles, tiles, window_sums
 from structir.backend.cpu.c_functions import with_machine
 from structir.backend.cpu.integer_tiles import IntegerTile, grouping, integer_shapes
 from structir.backend.cpu.named_cpu import features_of
 from structir.backend.cpu.packed_products import tiles_text
 from structir.backend.cpu.pixel_tiles import pixel_tiles_text
 from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
+from structir.backend.cpu.window_sums import WindowForm, WindowSum, block_rows
 
 AVX2 = frozenset({"avx2", "fma"})
 AVX512 = AVX2 | {"avx512f", "avx512bw"}
@@ -76,6 +78,27 @@ def checks_tiles(
         assert loops, form
         for loop in loops:
             assert not any(map(STORE_TO_STACK.search, loop)), (form, *loop)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("name", [name for name, own in PROCESSORS.items() if "avx2" in own])
+def test_sums_over_windows_stay_in_registers(
+    name: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_wide = "avx512f" in PROCESSORS[name]
+    monkeypatch.setattr(window_sums, "has_wide_vectors", lambda: is_wide)
+    module = ir.Module("window_sums")
+    module.triple = llvm.get_process_triple()
+    lanes = 16 if is_wide else 8
+    form = WindowForm(3, 3, step, step, 1, 1, lanes, block_rows(step, lanes))
+    WindowSum(module, form).write().linkage = "external"
+    compiled, machine = with_machine(str(module), name, "")
+    loops = list(inner_loops(machine.emit_assembly(compiled)))
+    main = max(loops, key=lambda loop: sum(line.startswith("vfmadd") for line in loop))
+    assert sum(line.startswith("vfmadd") for line in main) >= 8 * form.rows
+    assert ("zmm" if is_wide else "ymm") in "".join(main)
+    # Two vectors for each line and step need more than 16 registers.
+    assert (not is_wide and step > 1) or not any(map(STORE_TO_STACK.search, main)), main
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -116,10 +116,9 @@ def names():
     return {**kernels.NAMES, **kernels.helpers(), **kernels.routine_helpers()}
 
 
-@pytest.mark.parametrize("head", ["", kernels.EXACT], ids=["contracted", "exact"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_same_as_numba(head, body):
-    text = head + HEAD + body
+def test_same_as_numba(body):
+    text = HEAD + body
     own = kernels.translated_library(text, "kernel_own", names())
     whole, symbol = kernels.numba_library(text, "kernel_numba", names(), False)
     found, expected = run(address(own, "kernel_own")), run(address(whole, symbol))

@@ -11,7 +11,8 @@ import structir
 from structir.errors import PassError
 from structir.ir import IRModule
 from structir.passes import PassContext, VerifyResults, pipeline
-from structir.passes.manager.samples import InputSample, samples_of
+from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.samples import samples_of
 
 
 def program(params: str, body: str) -> IRModule:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.frontend.normalization import scale_and_shift
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import like, number
-from structir.ir.expr import Expr
+from structir.ir.expr import Constant, Expr
 from structir.script import R
 
 
@@ -59,6 +60,10 @@ def batch_normalization(node: OnnxNode) -> list[Any]:
         return _normalize_in_training(node)
     if node.version >= 14 and node.dtype() != node.dtype(3):
         return [_normalize(node, node[3], node[4])]
+    affine = [node[k] for k in range(1, 5)]
+    if all(isinstance(each, Constant) for each in affine):
+        fold, epsilon = node.importer.fold_constant, float(node.attr("epsilon"))
+        return [scale_and_shift(node[0], affine, epsilon, node.dtype(), node.rank(), fold)]
     result = R.nn.batch_norm(
         *[node[k] for k in range(5)], axis=1, epsilon=node.attr("epsilon"), training=False
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from structir.frontend.normalization import scale_and_shift
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op, updates
 from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to, tensor_info
@@ -84,8 +85,10 @@ def rms_norm(node: FxNode) -> Expr:
 def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
     dtype = node.dtype("input")
     weight, bias = _affine(node, (node.dims("input")[1],), dtype)
-    if all(isinstance(each, Constant) for each in (weight, bias, mean, variance)):
-        return _scale_and_shift(node, weight, bias, mean, variance)
+    affine = (weight, bias, mean, variance)
+    if all(isinstance(each, Constant) for each in affine):
+        epsilon = float(node.arg("eps", 1e-5))
+        return scale_and_shift(node["input"], affine, epsilon, dtype, node.rank("input"), node.fold)
     result = node.emit(
         R.nn.batch_norm(
             node["input"],
@@ -99,17 +102,6 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
         )
     )
     return result[0]
-
-
-def _scale_and_shift(node: FxNode, weight: Expr, bias: Expr, mean: Expr, variance: Expr) -> Expr:
-    """Builds a normalization by constants: one factor and one summand per channel."""
-    dtype, shape = node.dtype("input"), (-1, *[1] * (node.rank("input") - 2))
-    weight, bias, mean, variance = [cast(x, "float64") for x in (weight, bias, mean, variance)]
-    epsilon = number(float(node.arg("eps", 1e-5)), "float64")
-    factor = node.fold(R.multiply(weight, R.rsqrt(R.add(variance, epsilon))))
-    summand = R.subtract(bias, R.multiply(mean, factor))
-    per_channel = [node.fold(cast(R.reshape(x, shape), dtype)) for x in (factor, summand)]
-    return R.add(R.multiply(node["input"], per_channel[0]), per_channel[1])
 
 
 @torch_op("batch_norm")

@@ -3,7 +3,7 @@
 import pytest
 
 import structir
-from structir.backend.loops.independent import independent_loop
+from structir.backend.cuda.independent import independent_loop
 
 HEAD = """
 @I.kernel

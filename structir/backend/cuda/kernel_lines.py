@@ -1,19 +1,22 @@
-"""Kernels of the program as texts: elements by addresses, every index checked that is not surely
-in range."""
+"""Kernels of the program as lines of text for a GPU: elements by addresses, every index checked
+that is not surely in range."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
 import attrs
 
-from structir.backend.loops.contraction import MatrixForm
+from structir.backend.cpu.kernels import NAMES
+from structir.backend.cpu.routines import routine_helpers
+from structir.backend.cpu.scalars import helpers
+from structir.backend.cuda.independent import independent_loop
+from structir.backend.cuda.texts import bare, enclosed, without_call
 from structir.backend.loops.filling import surely_filled
-from structir.backend.loops.independent import independent_loop
-from structir.backend.loops.kernel_names import Site, dtype_of
-from structir.backend.loops.parted import PartedWriter
+from structir.backend.loops.index_proofs import IndexRanges
+from structir.backend.loops.kernel_table import Site, dtype_of, table_of
 from structir.backend.loops.scalar_text import (
     ALL_KINDS,
     STORED_AS,
@@ -22,8 +25,8 @@ from structir.backend.loops.scalar_text import (
     number_text,
     store_text,
 )
-from structir.backend.loops.texts import bare, enclosed, without_call
 from structir.backend.loops.writer import INDENT, indented
+from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_int
@@ -43,7 +46,6 @@ from structir.ir.kernel import (
     LibraryCall,
     Literal,
     Local,
-    Part,
     Scalar,
     Scratch,
     Size,
@@ -52,8 +54,7 @@ from structir.ir.kernel import (
     assigned_value,
 )
 from structir.ir.kernel_functions import OF_LANES
-from structir.ir.node import replace
-from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
+from structir.ir.struct_info import TensorStructInfo
 
 REGISTERS = {"thread": "threadIdx", "threads": "blockDim", "block": "blockIdx", "blocks": "gridDim"}
 LAZY = {"and": "{0} and {1}", "or": "{0} or {1}", "select": ALL_KINDS["select"]}
@@ -69,87 +70,100 @@ OWN_TEXTS = {
 }
 
 
-@attrs.frozen(eq=False)
-class KernelCode:
-    """A kernel as lines of text: its arrays and the symbols of its sizes stand in the table in this
-    order."""
+OWN_NAMES = (
+    *("kernel", "a", "lo", "hi", "step", "fill", "range", "abs", "min", "max", "inf", "nan"),
+    "report",
+)
 
-    kernel: Kernel
-    info: KernelStructInfo  # every size by a symbol
+
+@attrs.frozen(eq=False)
+class KernelLines:
+    """A kernel as lines of text: its arrays and sizes are the parameters, in this order."""
+
+    lines: tuple[str, ...]
     arrays: tuple[Var, ...]  # parameters, then scratch
     shapes: dict[Var, tuple[Dim, ...]]
-    symbols: tuple[Sym, ...]
     sizes: tuple[Dim, ...]  # the symbols, and what the host computes of them
-    lines: tuple[str, ...]
     sites: tuple[Site, ...]
-    names: tuple[str, ...]  # of arrays and symbols in the lines
+    names: tuple[str, ...]  # of arrays and sizes in the lines
     spread: tuple[str, str, str] | None  # of a loop that is all of it, whose iterations never meet
-    part: Dim | None  # of what extent it does parts, if it does
-    panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays made of constants, and of what part
-    launch: tuple[Dim, int] | None = None  # blocks, and threads of each, if many threads take it
-    zeroed: tuple[Var, ...] = ()  # by the host of many threads, before they start
+    zeroed: int  # of the last results, how many hold zeros before the threads of a launch start
 
 
-def code_of(kernel: Kernel, constant: frozenset[Var] = frozenset()) -> KernelCode:
-    """The text of a kernel whose parameters are constants as far as said, made once."""
-    known: dict[frozenset[Var], KernelCode] = kernel.__dict__.setdefault("_codes", {})
-    if constant not in known:
-        known[constant] = _Writer(kernel, constant).code()
-    return known[constant]
+def lines_of(kernel: Kernel) -> KernelLines:
+    """Returns the lines of a kernel; they are memoized."""
+    memo: dict[str, KernelLines] = kernel.__dict__
+    if "_lines" not in memo:
+        memo["_lines"] = _Writer(kernel).code()
+    return memo["_lines"]
 
 
-class _Writer(PartedWriter):
+class _Writer:
     """A kernel on its way to text."""
 
-    def __init__(self, kernel: Kernel, constant: frozenset[Var] = frozenset()) -> None:
-        super().__init__(kernel, constant)
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.table = kernel, table_of(kernel)
+        self.taken = {*NAMES, *helpers(), *routine_helpers(), *OWN_NAMES}
+        self.names: dict[Any, str] = {}
+        self.computed: dict[Dim, Sym] = {}  # sizes that the host computes, by their names here
+        self.shapes = self.table.shapes
+        self.ranges = IndexRanges(kernel, self.shapes)
+        self.sites: list[Site] = []
         self.bounds: dict[str, tuple[str, str, str]] = {}  # of loops, by their variables
 
-    def code(self) -> KernelCode:
+    def code(self) -> KernelLines:
         """The text, with what stands in its table."""
-        body: list[str] = []
-        if self.kernel.blocks is not None:
-            return self.code_of_threads(self.kernel.blocks.dim)
-        part = self.kernel.part
-        for param in self.kernel.results if part is None else ():
-            if not surely_filled(self.kernel, param, self.ranges):
-                body += self.zeroed(param)
-        alone = independent_loop(self.kernel) if not body and part is None else None
+        body, alone = list[str](), None
+        if self.kernel.blocks is None:
+            for param in self.kernel.results:
+                if not surely_filled(self.kernel, param, self.ranges):
+                    body += self.zeroed(param)
+            alone = None if body else independent_loop(self.kernel)
         body += self.block(self.kernel.body)
-        if self.starts:
-            body = self.around_streams(body)
-        return self.made(body, None if alone is None else self.bounds[alone.variable.name])
-
-    def code_of_threads(self, blocks: Dim) -> KernelCode:
-        """The text of what each of many threads does, once results hold zeros."""
-        self._mention(blocks)
-        body = self.block(self.kernel.body)
-        launch = blocks, self.kernel.threads
-        return attrs.evolve(self.made(body, None), launch=launch, zeroed=self.kernel.results)
-
-    def made(self, body: list[str], spread: tuple[str, str, str] | None) -> KernelCode:
-        """The code with these lines."""
-        part = self.kernel.part
-        info = replace(self.kernel.struct_info, params=tuple(self.infos))
-        arrays, symbols = self.arrays_needed(), tuple(self.symbols)
-        sites = tuple(self.sites)
-        sizes = tuple([dims.as_dim(s) for s in symbols]) + tuple(self.computed)
-        names = (*arrays, *symbols, *self.computed.values())
-        lines = tuple(body)
-        return KernelCode(
-            self.kernel,
-            info,
-            arrays,
+        symbols = tuple(self.table.symbols)
+        names = (*self.table.arrays, *symbols, *self.computed.values())
+        return KernelLines(
+            tuple(body),
+            tuple(self.table.arrays),
             self.shapes,
-            symbols,
-            sizes,
-            lines,
-            sites,
+            (*map(dims.as_dim, symbols), *self.computed),
+            tuple(self.sites),
             tuple(map(self.name, names)),
-            spread,
-            None if part is None else part.extent,
-            self.panels,
+            None if alone is None else self.bounds[alone.variable.name],
+            0 if self.kernel.blocks is None else len(self.kernel.results),
         )
+
+    # ---- names
+
+    def name(self, item: Any) -> str:
+        """The name of an array, a number or a size."""
+        known = self.names.get(item)
+        if known is None:
+            known = item.name if item.name.isidentifier() else "value"
+            while known in self.taken:
+                known += "_"
+            self.taken.add(known)
+            self.names[item] = known
+        return known
+
+    def dim(self, dim: Dim) -> str:
+        """A size as text. The host computes what is no symbol: there nothing wraps around."""
+        if isinstance(dim, int):
+            return str(dim)
+        symbol = dims.as_sym(dim)
+        if symbol is None:
+            named = dims.as_sym(dims.sym(f"size{len(self.computed)}"))
+            symbol = self.computed.setdefault(dim, named)  # type: ignore[arg-type]
+        return self.name(symbol)
+
+    def site(self, site: Site) -> int:
+        """The number of a place that may fail."""
+        self.sites.append(site)
+        return len(self.sites)
+
+    def elements(self, array: Var) -> Dim:
+        """How many elements an array has."""
+        return self.table.elements(array)
 
     # ---- statements
 
@@ -199,12 +213,10 @@ class _Writer(PartedWriter):
         if loop.step != 1:
             bounds = [start, stop, "-1"]
         known = self.ranges.enter(loop)
-        checks = self.checks_before(loop, (start, stop))
         head = f"for {self.name(loop.variable)} in range({', '.join(bounds)}):"
         body = self.block(loop.body)
-        twice = self.streamed(loop, (start, stop), body) if loop.step == 1 else None
         whole = [head, *indented(body)] if abs(loop.step) == 1 else None
-        lines = [*checks, *(twice or whole or self._in_steps(loop, (start, stop), body))]
+        lines = whole or self._in_steps(loop, (start, stop), body)
         self.ranges.leave(loop, known)
         return lines
 
@@ -259,7 +271,7 @@ class _Writer(PartedWriter):
         text = self.scalar(index)
         if index.dtype != "int64":
             text = f"int64({text})"
-        if element in self.sure or self.ranges.inside(index, size):
+        if self.ranges.inside(index, size):
             return text
         site = self.site(Site(self.kernel, element, axis, element.array))
         return f"inside({text}, {self.dim(size)}, {site}, report)"
@@ -271,8 +283,8 @@ class _Writer(PartedWriter):
 
     def argument(self, argument: Argument) -> str:
         """A number that is a parameter."""
-        if argument.var in self.numbers:
-            return self.name(self.numbers[argument.var])
+        if argument.var in self.table.numbers:
+            return self.name(self.table.numbers[argument.var])
         return load_text(dtype_of(argument.var), f"{self.name(argument.var)}[0]")
 
     def apply(self, apply: Apply) -> str:
@@ -312,11 +324,16 @@ _SCALARS: dict[type, Callable[[_Writer, Any], str]] = {
     Element: _Writer.element,
     Apply: _Writer.apply,
 }
+
+
+def _on_cpu(writer: _Writer, call: LibraryCall) -> list[str]:
+    raise StructIRError(f"{writer.kernel.name}: T.{call.fn} is for the CPU")
+
+
 _STATEMENTS: dict[type, Callable[[_Writer, Any], list[str]]] = {
     Assign: _Writer.assign,
     Scratch: _Writer.scratch,
-    Part: _Writer.part,
-    LibraryCall: _Writer.library_call,
+    LibraryCall: _on_cpu,
     For: _Writer.loop,
     While: _Writer.repeat,
     Branch: _Writer.branch,

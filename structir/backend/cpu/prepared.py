@@ -1,0 +1,172 @@
+"""Functions that kernels take in: compiled to LLVM's bitcode and optimized once in a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import attrs
+import llvmlite.binding as llvm
+from numba import types
+from numba.core.registry import cpu_target
+
+from structir.backend import cache as disk
+from structir.backend.cpu.blas import multiply_matrices
+from structir.backend.cpu.code_generation import PendingCode, code_generator, pending_module
+from structir.backend.cpu.identity import machine_identity
+from structir.backend.cpu.intrinsics import half_bits, half_value
+from structir.backend.cpu.library import PART
+from structir.backend.cpu.scalars import helpers
+from structir.backend.cpu.translated import translated_c
+from structir.backend.loops.scalar_text import LIBRARY, OF_TWO
+from structir.backend.math.options import Number
+from structir.ir.dtype import INTS
+from structir.ir.kernel import KERNEL_DTYPES
+
+FLOATS = ("float32", "float64")
+ENTRY = "@kernel"  # the name of a kernel in its LLVM IR until it has a symbol
+pointer: Any = types.CPointer
+multiply: Any = multiply_matrices
+
+
+@attrs.frozen
+class Assembled:
+    """LLVM IR of a kernel, and the names of the prepared functions that it calls."""
+
+    text: str
+    prepared: tuple[str, ...]
+
+
+@attrs.frozen(eq=False)
+class PreparedFunction:
+    """A Python function that is taken in, and its types in numba."""
+
+    function: Callable[..., Number]
+    signature: Any
+
+
+def _of_one(function: Any) -> Any:
+    def call(x: Number) -> Number:
+        return function(x)
+
+    return call
+
+
+def _of_two(function: Any) -> Any:
+    def call(x: Number, y: Number) -> Number:
+        return function(x, y)
+
+    return call
+
+
+def _product(
+    left: Number,
+    right: Number,
+    out: Number,
+    rows: Number,
+    columns: Number,
+    terms: Number,
+    left_row: Number,
+    left_term: Number,
+    right_term: Number,
+    right_column: Number,
+    out_row: Number,
+) -> None:
+    multiply(
+        left,
+        right,
+        out,
+        rows,
+        columns,
+        terms,
+        left_row,
+        left_term,
+        right_term,
+        right_column,
+        out_row,
+    )
+
+
+def _transpose(
+    out: Number, source: Number, rows: Number, columns: Number, out_row: Number, source_row: Number
+) -> None:
+    for i in range(rows):
+        for j in range(columns):
+            out[i * out_row + j] = source[j * source_row + i]
+
+
+@cache
+def _functions() -> dict[str, PreparedFunction]:
+    """The functions by the names that the emitter calls."""
+    functions = dict[str, PreparedFunction]()
+    for name, function in helpers().items():
+        stem, _, dtype = name.rpartition("_")
+        if stem in (*LIBRARY, "erf_plus_one") and dtype in FLOATS:
+            kind, wrap = getattr(types, dtype), _of_two if stem in OF_TWO else _of_one
+            signature = kind(kind, kind) if stem in OF_TWO else kind(kind)
+            functions[name] = PreparedFunction(wrap(function), signature)
+    for dtype in sorted(INTS & KERNEL_DTYPES):
+        kind = getattr(types, dtype)
+        power = PreparedFunction(_of_two(helpers()["whole_power"]), kind(kind, kind))
+        functions[f"pow_{dtype}"] = power
+    for dtype in FLOATS:
+        place = pointer(getattr(types, dtype))
+        product = types.void(*[place] * 3, *[types.int64] * 8)
+        functions[f"product_{dtype}"] = PreparedFunction(_product, product)
+        transpose = types.void(*[place] * 2, *[types.int64] * 4)
+        functions[f"transpose_{dtype}"] = PreparedFunction(_transpose, transpose)
+    value, bits = types.float32(types.uint16), types.uint16(types.float32)
+    return functions | {
+        "half_value": PreparedFunction(_of_one(half_value), value),
+        "half_bits": PreparedFunction(_of_one(half_bits), bits),
+    }
+
+
+@cache
+def prepared(name: str) -> bytes:
+    """Returns the bitcode of a function, which is inlined wherever it is called: from the disk
+    cache, or built and stored there."""
+    store, key = disk.store(), disk.digest(machine_identity(), "prepared", name)
+    entry = None if store is None else store.read(key)
+    if entry is not None and entry.facts.get("kind") == "bitcode" and _is_bitcode(entry.data, name):
+        return entry.data
+    bitcode = _built(name)
+    if store is not None:
+        store.write(key, disk.CacheEntry({"kind": "bitcode", "text": name}, bitcode))
+    return bitcode
+
+
+def _is_bitcode(data: bytes, name: str) -> bool:
+    """Whether LLVM reads data as a module that defines a function."""
+    try:
+        module: Any = llvm.parse_bitcode(data, llvm.create_context())
+        return not module.get_function(name).is_declaration
+    except (RuntimeError, NameError):
+        return False
+
+
+def _built(name: str) -> bytes:
+    row = _functions()[name]
+    library = translated_c(row.function, name, row.signature)
+    module: Any = llvm.parse_bitcode(library.linked_bitcode(), llvm.create_context())
+    _, builder = code_generator(module.triple, PART)
+    builder.getModulePassManager().run(module, builder)
+    for function in module.functions:
+        if not function.is_declaration:
+            function.linkage = "external" if function.name == name else "internal"
+    module.get_function(name).add_function_attribute("alwaysinline")
+    bitcode: bytes = module.as_bitcode()
+    return bitcode
+
+
+def pending_kernel(kernel: Assembled, symbol: str) -> PendingCode:
+    """Returns a kernel, with the functions that it calls, to be compiled as a symbol."""
+    context: Any = llvm.create_context()
+    module: Any = llvm.parse_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
+    context_of_cpu: Any = cpu_target.target_context
+    module.data_layout = context_of_cpu.codegen()._data_layout
+    for name in kernel.prepared:
+        module.link_in(llvm.parse_bitcode(prepared(name), context))
+        module.get_function(name).linkage = "internal"
+    return pending_module(module, symbol)

@@ -1,0 +1,1 @@
+"""Emits LLVM IR for kernels, by tables over their nodes."""

@@ -1,0 +1,178 @@
+"""Builds the text of one LLVM function: values, blocks, loops, and the functions that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from structir.backend.emit.types import SUFFIXES
+
+Argument = tuple[str, str]  # LLVM's type, and a value
+
+
+class Assembly:
+    """A function under construction. `flags` are the fast-math flags of its arithmetic."""
+
+    def __init__(self, flags: str = "") -> None:
+        self.flags = flags
+        self.entry: list[str] = []  # instructions before all others
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}  # functions of LLVM and of the library
+        self.prepared: dict[str, None] = {}  # functions that are linked in
+        self.metadata: list[str] = ["!0 = !{i32 1}"]
+        self.block = "begin"
+        self.is_open = True  # whether the block has no terminator yet
+        self._count = 0
+        self._exits: list[tuple[str, str]] = []  # the labels of `continue` and `break`
+
+    # ---- instructions
+
+    def value(self, instruction: str) -> str:
+        """Appends an instruction; returns the name of its value."""
+        self._count += 1
+        self.lines.append(f"%v{self._count} = {instruction}")
+        return f"%v{self._count}"
+
+    def at_entry(self, instruction: str) -> str:
+        """Appends an instruction to the entry block; returns the name of its value."""
+        self._count += 1
+        self.entry.append(f"%v{self._count} = {instruction}")
+        return f"%v{self._count}"
+
+    def run(self, instruction: str) -> None:
+        """Appends an instruction without a value."""
+        self.lines.append(instruction)
+
+    def integer(self, operation: str, *args: str) -> str:
+        """Appends an operation on int64."""
+        return self.value(f"{operation} i64 {', '.join(args)}")
+
+    def compare(self, predicate: str, left: str, right: str) -> str:
+        """Appends a comparison of int64."""
+        return self.value(f"icmp {predicate} i64 {left}, {right}")
+
+    def select(self, test: str, kind: str, yes: str, no: str) -> str:
+        """Appends a selection of one of two values."""
+        return self.value(f"select i1 {test}, {kind} {yes}, {kind} {no}")
+
+    def all_of(self, tests: Sequence[str]) -> str:
+        """Appends the conjunction of conditions."""
+        result = tests[0]
+        for test in tests[1:]:
+            result = self.value(f"and i1 {result}, {test}")
+        return result
+
+    def intrinsic(self, name: str, result: str, args: Sequence[Argument], flags: str = "") -> str:
+        """Appends a call of an intrinsic, whose name ends with the type of its first argument."""
+        kind = args[0][0]
+        return self.call(f"llvm.{name}.{SUFFIXES.get(kind, kind)}", result, args, flags)
+
+    def call(self, name: str, result: str, args: Sequence[Argument], flags: str = "") -> str:
+        """Appends a call of a function, which is declared."""
+        kinds = ", ".join(kind for kind, _ in args)
+        self.declared[name] = f"declare {result} @{name}({kinds})"
+        call = f"call {flags}{result} @{name}({', '.join(f'{k} {v}' for k, v in args)})"
+        if result == "void":
+            self.run(call)
+            return ""
+        return self.value(call)
+
+    def call_prepared(self, name: str, result: str, args: Sequence[Argument]) -> str:
+        """Appends a call of a prepared function, which is linked in."""
+        self.prepared[name] = None
+        return self.call(name, result, args)
+
+    def overflowing(self, operation: str, left: str, right: str) -> tuple[str, str]:
+        """Appends signed int64 arithmetic; returns the result and whether it overflowed."""
+        name = f"llvm.{operation}.with.overflow.i64"
+        pair = self.call(name, "{i64, i1}", [("i64", left), ("i64", right)])
+        number = self.value(f"extractvalue {{i64, i1}} {pair}, 0")
+        return number, self.value(f"extractvalue {{i64, i1}} {pair}, 1")
+
+    # ---- blocks
+
+    def label(self, stem: str) -> str:
+        """Returns an unused label."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begins a block."""
+        self.lines.append(f"{label}:")
+        self.block, self.is_open = label, True
+
+    def jump(self, label: str) -> None:
+        """Ends the block, if it is open, with a jump."""
+        if self.is_open:
+            self.lines.append(f"br label %{label}")
+            self.is_open = False
+
+    def branch(self, test: str, yes: str, no: str, mark: str = "") -> None:
+        """Ends the block with a conditional jump."""
+        self.lines.append(f"br i1 {test}, label %{yes}, label %{no}{mark}")
+        self.is_open = False
+
+    @contextmanager
+    def when(self, test: str) -> Iterator[None]:
+        """Instructions in this context run only where a condition holds."""
+        inside, after = self.label("when"), self.label("after")
+        self.branch(test, inside, after)
+        self.start(inside)
+        yield
+        self.jump(after)
+        self.start(after)
+
+    def joined(self, kind: str, test: str, sides: Sequence[Callable[[], str]]) -> str:
+        """Appends a conditional; returns the value of the side that runs."""
+        labels, after = [self.label("side") for _ in sides], self.label("join")
+        self.branch(test, labels[0], labels[1])
+        incoming = []
+        for label, side in zip(labels, sides, strict=True):
+            self.start(label)
+            value = side()
+            incoming.append(f"[ {value}, %{self.block} ]")
+            self.jump(after)
+        self.start(after)
+        return self.value(f"phi {kind} {', '.join(incoming)}")
+
+    # ---- loops
+
+    @contextmanager
+    def exits(self, again: str, after: str) -> Iterator[None]:
+        """Sets the labels of `continue` and `break` in this context."""
+        self._exits.append((again, after))
+        yield
+        self._exits.pop()
+
+    def leave(self, again: bool) -> None:
+        """Appends a `continue`, or a `break`."""
+        self.jump(self._exits[-1][0 if again else 1])
+
+    def count(
+        self, low: str, high: str, step: int, body: Callable[[str], None], mark: str = ""
+    ) -> None:
+        """Appends a loop over a range; `body` receives the index."""
+        before, inside, latch, after = map(self.label, ("before", "body", "latch", "after"))
+        predicate = "slt" if step > 0 else "sgt"
+        self.jump(before)
+        self.start(before)
+        self.branch(self.compare(predicate, low, high), inside, after)
+        self.start(inside)
+        index, following = f"%{self.label('i')}", f"%{self.label('next')}"
+        self.run(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{latch} ]")
+        with self.exits(latch, after):
+            body(index)
+        self.jump(latch)
+        self.start(latch)
+        self.run(f"{following} = add nsw i64 {index}, {step}")
+        self.branch(self.compare(predicate, following, high), inside, after, mark)
+        self.start(after)
+
+    def masked_loop(self) -> str:
+        """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
+        number = len(self.metadata)
+        self.metadata += [
+            f'!{number} = !{{!"llvm.loop.vectorize.predicate.enable", i1 true}}',
+            f"!{number + 1} = distinct !{{!{number + 1}, !{number}}}",
+        ]
+        return f", !llvm.loop !{number + 1}"

@@ -1,0 +1,38 @@
+"""Kernels of the program at their calls: over buffers and sizes of the caller."""
+
+from __future__ import annotations
+
+from structir.backend.emit.code import code_of
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.packing import constant_panels
+from structir.backend.loops.stage import KernelCall
+from structir.backend.loops.writer import KernelText
+
+
+def called_kernel(call: KernelCall, origin: str) -> KernelText:
+    """Returns the kernel of a call, to be compiled."""
+    code = code_of(call.kernel, call.constants)
+    pointers, scratch = list[Buffer](), list[Buffer]()
+    for array in code.arrays:
+        if array in code.panels:
+            source, form = code.panels[array]
+            original = call.values[source]
+            assert isinstance(original, Buffer)
+            pointers.append(constant_panels(original, form).root)
+            continue
+        buffer = call.memory(array, code.shapes[array])
+        pointers.append(buffer)
+        if buffer.origin == "scratch":
+            scratch.append(buffer)
+    part = call.kernel.part
+    return KernelText(
+        code.source,
+        tuple(pointers),
+        tuple(map(call.size, code.sizes)),
+        1 if part is None else call.size(part.extent),
+        tuple(scratch),
+        (origin,),
+        sites=code.sites,
+        names=code.names,
+        assembled=code.assembled,
+    )

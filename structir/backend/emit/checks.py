@@ -1,0 +1,81 @@
+"""Checks in kernels. One that fails stores its site and the two numbers in the report of the
+kernel, which then returns 1."""
+
+from __future__ import annotations
+
+from structir.backend.emit.assembly import Assembly
+from structir.backend.loops.kernel_table import Site
+from structir.ir.expr import Var
+from structir.ir.kernel import Element, Kernel
+
+GREATEST = 2**63 - 1
+REPORT = "%report"
+
+
+class Checks:
+    """The checks of one kernel, with the sites that they report."""
+
+    def __init__(self, asm: Assembly, kernel: Kernel) -> None:
+        self.asm, self.kernel = asm, kernel
+        self.sites: list[Site] = []
+        self._failures: list[tuple[str, int, str, str]] = []  # block, site, index and size
+
+    def site(self, array: Var, axis: int = 0, element: Element | None = None) -> int:
+        """Adds a place that may fail; returns its number, from 1."""
+        self.sites.append(Site(self.kernel, element, axis, array))
+        return len(self.sites)
+
+    def inside(self, index: str, size: str, site: int) -> None:
+        """Emits the check 0 <= index < size, for a size that is not negative."""
+        self.require(self.asm.compare("ult", index, size), index, size, site)
+
+    def not_negative(self, size: str, site: int) -> None:
+        """Emits the check that a size is not negative."""
+        self.require(self.asm.compare("sge", size, "0"), size, size, site)
+
+    def require(self, test: str, index: str, size: str, site: int) -> None:
+        """Emits the check of a condition."""
+        after = self.asm.label("checked")
+        self._failures.append((self.asm.block, site, index, size))
+        self.asm.branch(test, after, "fail")
+        self.asm.start(after)
+
+    def all_inside(
+        self, first: str, step: str, last: str, steps: str, size: str, site: int
+    ) -> None:
+        """Emits checks of all indices from the first to the last, `steps` steps further. Where both
+        ends are in range the others are too, unless they wrapped around on the way."""
+        self.inside(first, size, site)
+        self.inside(last, size, site)
+        distance, overflows = self.asm.overflowing("smul", step, steps)
+        way = self.asm.integer("sub", last, first)
+        tests = [
+            self.asm.value(f"xor i1 {overflows}, true"),
+            self.asm.compare("eq", distance, way),
+            self.asm.compare("sge", steps, "0"),
+        ]
+        is_upward = self.asm.compare("sgt", step, "0")
+        outside = self.asm.select(is_upward, "i64", size, "-1")
+        self.require(self.asm.all_of(tests), outside, size, site)
+
+    def further(self, at: str, count: str, step: str) -> str:
+        """Emits the last of some positions in steps, or the greatest number if that is more than 64
+        bits; no number is negative, and there is a position."""
+        asm = self.asm
+        distance, first = asm.overflowing("smul", asm.integer("sub", count, "1"), step)
+        last, second = asm.overflowing("sadd", at, distance)
+        overflows = asm.value(f"or i1 {first}, {second}")
+        return asm.select(overflows, "i64", str(GREATEST), last)
+
+    def failure_lines(self) -> list[str]:
+        """Returns the block to which failed checks jump."""
+        if not self._failures:
+            return []
+        lines, words = ["fail:"], list(zip(*self._failures, strict=True))
+        for k, values in enumerate(words[1:]):
+            incoming = [f"[ {v}, %{block} ]" for block, v in zip(words[0], values, strict=True)]
+            lines.append(f"%w{k} = phi i64 {', '.join(incoming)}")
+        for k in range(3):
+            lines.append(f"%r{k} = getelementptr i64, ptr {REPORT}, i64 {k}")
+            lines.append(f"store i64 %w{k}, ptr %r{k}")
+        return [*lines, "ret i32 1"]

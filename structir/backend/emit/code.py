@@ -1,0 +1,139 @@
+"""The code of a kernel: its LLVM IR, and what its table holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import llvmlite.binding as llvm
+
+from structir.backend.cache import digest
+from structir.backend.cpu.objects import SOURCE_HEAD
+from structir.backend.cpu.prepared import ENTRY, Assembled
+from structir.backend.emit.checks import REPORT
+from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.library import emit_library_call
+from structir.backend.emit.loops import emit_loop
+from structir.backend.emit.scalars import SCALARS
+from structir.backend.emit.statements import STATEMENTS, fill_with_zeros
+from structir.backend.emit.streams import finish_streams, only_filled
+from structir.backend.loops.contraction import MatrixForm
+from structir.backend.loops.filling import surely_filled
+from structir.backend.loops.kernel_table import Site
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Var
+from structir.ir.kernel import Element, For, Kernel, LibraryCall, nodes_of
+
+ALL_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
+    **STATEMENTS,
+    For: emit_loop,
+    LibraryCall: emit_library_call,
+}
+WIDEST = '"prefer-vector-width"="512"'  # LLVM's own choice on some CPUs is half of that
+
+
+@attrs.frozen(eq=False)
+class KernelCode:
+    """A kernel as LLVM IR. Its table holds the arrays, then the sizes, then its report if it may
+    fail at `sites`."""
+
+    kernel: Kernel
+    assembled: Assembled
+    arrays: tuple[Var, ...]
+    shapes: Mapping[Var, tuple[Dim, ...]]
+    sizes: tuple[Dim, ...]
+    sites: tuple[Site, ...]
+    panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays that are packed parts of constants
+
+    @property
+    def source(self) -> str:
+        """The kernel as source. It starts with a hash, so that equal sources have equal code."""
+        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:16]}\n{self.kernel.script()}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays and sizes."""
+        return (*[array.name for array in self.arrays], *map(dims.text, self.sizes))
+
+
+def code_of(kernel: Kernel, constants: frozenset[Var] = frozenset()) -> KernelCode:
+    """Returns the code of a kernel, of whose operands some are constants; it is memoized."""
+    memo: dict[frozenset[Var], KernelCode] = kernel.__dict__.setdefault("_codes", {})
+    if constants not in memo:
+        memo[constants] = _emitted(kernel, constants)
+    return memo[constants]
+
+
+def _emitted(kernel: Kernel, constants: frozenset[Var]) -> KernelCode:
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants)
+    emitter.only_filled = only_filled(kernel, emitter.table.shapes)
+    for result in kernel.results if kernel.part is None else ():
+        if not surely_filled(kernel, result, emitter.ranges):
+            fill_with_zeros(emitter, result)
+    emitter.block(kernel.body)
+    finish_streams(emitter)
+    emitter.asm.run("ret i32 0")
+    arrays = _arrays(emitter)
+    _, mentioned = emitter.words()
+    sizes = tuple(mentioned)
+    prepared = tuple(emitter.asm.prepared)
+    return KernelCode(
+        kernel,
+        Assembled(_text(emitter, arrays, sizes), prepared),
+        arrays,
+        emitter.table.shapes,
+        sizes,
+        tuple(emitter.checks.sites),
+        emitter.panels,
+    )
+
+
+def _arrays(emitter: Emitter) -> tuple[Var, ...]:
+    """The arrays of the table: all but those of which only packed panels are read."""
+    nodes = nodes_of(emitter.kernel)
+    places = Counter(n.array for n in nodes if isinstance(n, Element))
+    packed = Counter(array for array, _ in emitter.panels.values())
+    return tuple([a for a in emitter.table.arrays if not packed[a] or places[a] > packed[a]])
+
+
+def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...]) -> str:
+    """A module with the kernel, and with the function that calls it with the words of the table.
+
+    No two arrays share memory, unless both are only read. Parameters tell LLVM so.
+    """
+    asm = emitter.asm
+    pointers, integers = [emitter.array(a) for a in arrays], [emitter.size(d) for d in sizes]
+    params = [f"ptr noalias {p}" for p in pointers] + [f"i64 {n}" for n in integers]
+    params += [f"ptr noalias {REPORT}", "i64 %lo", "i64 %hi"]
+    loads, values = [], []
+    for k in range(len(params) - 2):
+        kind = "i64" if len(pointers) <= k < len(params) - 3 else "ptr"
+        is_report = k == len(params) - 3
+        loads.append(f"%w{k} = getelementptr i64, ptr %table, i64 {k}")
+        loads += [] if is_report else [f"%x{k} = load {kind}, ptr %w{k}"]
+        values.append(f"{kind} {'%w' if is_report else '%x'}{k}")
+    arguments = ", ".join([*values, "i64 %lo", "i64 %hi"])
+    return "\n".join(
+        [
+            f'target triple = "{llvm.get_process_triple()}"',
+            *asm.declared.values(),
+            f"define internal i32 @body({', '.join(params)}) noinline nounwind {WIDEST} {{",
+            "entry:",
+            *asm.entry,
+            "br label %begin",
+            "begin:",
+            *asm.lines,
+            *emitter.checks.failure_lines(),
+            "}",
+            f"define i32 {ENTRY}(ptr %0, ptr %1, ptr %table, i64 %lo, i64 %hi) nounwind {{",
+            *loads,
+            f"%status = call i32 @body({arguments})",
+            "ret i32 %status",
+            "}",
+            *asm.metadata,
+            "",
+        ]
+    )

@@ -1,0 +1,132 @@
+"""The state of the emission of one kernel: what its nodes are as LLVM values so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from structir.backend.emit.assembly import Assembly
+from structir.backend.emit.checks import Checks
+from structir.backend.emit.types import TYPES
+from structir.backend.loops.contraction import MatrixForm
+from structir.backend.loops.index_proofs import IndexRanges
+from structir.backend.loops.kernel_table import table_of
+from structir.ir.dims import Dim
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Assign,
+    Element,
+    For,
+    Kernel,
+    KernelStatement,
+    Local,
+    Part,
+    Scalar,
+    nodes_of,
+)
+
+CONTRACT = "contract "  # a product and a sum may be rounded once
+
+
+class Emitter:
+    """One kernel on its way to LLVM. The tables have a function for each class of nodes."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        statements: Mapping[type, Callable[[Emitter, Any], None]],
+        scalars: Mapping[type, Callable[[Emitter, Any], str]],
+        constants: frozenset[Var],
+    ) -> None:
+        self.kernel, self.constants = kernel, constants
+        self._statements, self._scalars = statements, scalars
+        # Without parts, users see the rounding of every operation.
+        self.asm = Assembly("" if kernel.part is None else CONTRACT)
+        self.table = table_of(kernel).copy()
+        self.ranges = IndexRanges(kernel, self.table.shapes)
+        self.checks = Checks(self.asm, kernel)
+        self.sure: set[Element] = set()  # elements that a check before a loop has found in range
+        self.pointers: dict[Element, str] = {}  # of elements that a statement reads and writes
+        self.values: dict[Local, str] = {}
+        self.slots: dict[Local, str] = {}
+        self.streaming: set[Element] = set()  # targets of non-temporal stores
+        self.streamed: dict[Var, None] = {}  # arrays with such stores
+        self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
+        self.panels: dict[Var, tuple[Var, MatrixForm]] = {}  # packed parts of constants
+        self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
+        self._arrays: dict[Var, str] = {}
+        self._sizes: dict[Dim, str] = {}
+        nodes = list(nodes_of(kernel))
+        writes = Counter(n.target for n in nodes if isinstance(n, Assign))
+        loops = {n.variable for n in nodes if isinstance(n, For)}
+        parts = {end for n in nodes if isinstance(n, Part) for end in (n.low, n.high)}
+        self.assigned = {t for t in writes if isinstance(t, Local)}
+        self._once = {t for t in self.assigned if writes[t] == 1} - loops - parts
+
+    # ---- nodes
+
+    def block(self, statements: Sequence[KernelStatement]) -> None:
+        """Emits statements, up to one that leaves the block."""
+        for statement in statements:
+            if not self.asm.is_open:
+                return
+            self._statements[type(statement)](self, statement)
+
+    def scalar(self, scalar: Scalar) -> str:
+        """Emits an expression; returns its value."""
+        return self._scalars[type(scalar)](self, scalar)
+
+    def index(self, scalar: Scalar) -> str:
+        """Emits an index; returns it as an int64."""
+        value, kind = self.scalar(scalar), TYPES[scalar.dtype]
+        if kind == "i64":
+            return value
+        extension = "sext" if scalar.dtype.startswith("int") else "zext"
+        return self.asm.value(f"{extension} {kind} {value} to i64")
+
+    # ---- names
+
+    def array(self, array: Var) -> str:
+        """Returns the pointer to an array."""
+        return self._arrays.setdefault(array, f"%p{len(self._arrays)}")
+
+    def size(self, dim: Dim) -> str:
+        """Returns a size. The host computes all but symbols: there nothing wraps around."""
+        if isinstance(dim, int):
+            return str(dim)
+        return self._sizes.setdefault(dim, f"%n{len(self._sizes)}")
+
+    def words(self) -> tuple[dict[Var, str], dict[Dim, str]]:
+        """Returns the arrays and sizes that are mentioned, with their names."""
+        return self._arrays, self._sizes
+
+    def elements(self, array: Var) -> str:
+        """Returns the number of elements of an array."""
+        return self.size(self.table.elements(array))
+
+    # ---- variables
+
+    def set_local(self, local: Local, value: str) -> None:
+        """Gives a variable its value. One that is assigned once needs no memory."""
+        if local in self._once or local not in self.assigned:
+            self.values[local] = value
+            return
+        kind = TYPES[local.dtype]
+        if local not in self.slots:
+            self.slots[local] = self.asm.at_entry(f"alloca {kind}")
+        self.asm.run(f"store {kind} {value}, ptr {self.slots[local]}")
+
+    def local(self, local: Local) -> str:
+        """Returns the value of a variable."""
+        if local in self.values:
+            return self.values[local]
+        return self.asm.value(f"load {TYPES[local.dtype]}, ptr {self.slots[local]}")
+
+    @contextmanager
+    def with_pointer(self, element: Element, pointer: str) -> Iterator[None]:
+        """Sets the pointer to an element in this context."""
+        self.pointers[element] = pointer
+        yield
+        del self.pointers[element]

@@ -1,0 +1,218 @@
+"""The scalar functions of kernels as LLVM instructions: one row for each function and kind of
+dtype. A function without a row is one that is linked in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from structir.backend.emit.assembly import Assembly
+from structir.backend.emit.types import TYPES, bits_of, constant, is_signed
+from structir.ir.dtype import is_float
+
+Row = Callable[[Assembly, str, Sequence[str]], str]
+EXPENSIVE = frozenset({"div", "floordiv", "mod", "sqrt", "rsqrt"})  # of those with a row
+
+
+def applied(asm: Assembly, fn: str, dtype: str, args: Sequence[str]) -> str:
+    """Appends a scalar function of operands of a dtype; returns its value."""
+    row = _table(dtype).get(fn)
+    if row is not None:
+        return row(asm, dtype, args)
+    kind = TYPES[dtype]
+    return asm.call_prepared(f"{fn}_{dtype}", kind, [(kind, a) for a in args])
+
+
+def is_cheap(fn: str, dtype: str) -> bool:
+    """Returns whether a function costs no more than a branch around it."""
+    return fn not in EXPENSIVE and fn in _table(dtype)
+
+
+def _table(dtype: str) -> dict[str, Row]:
+    return BOOLS if dtype == "bool" else FLOATS if is_float(dtype) else INTS
+
+
+def _plain(instruction: str) -> Row:
+    return lambda asm, dtype, args: asm.value(f"{instruction} {TYPES[dtype]} {', '.join(args)}")
+
+
+def _arithmetic(instruction: str, flags: str = "") -> Row:
+    """An operation on floats, with the flags of the whole function."""
+    return lambda asm, dtype, args: asm.value(
+        f"{instruction} {flags}{asm.flags}{TYPES[dtype]} {args[0]}, {args[1]}"
+    )
+
+
+def _intrinsic(name: str, flags: str = "") -> Row:
+    return lambda asm, dtype, args: asm.intrinsic(
+        name, TYPES[dtype], [(TYPES[dtype], a) for a in args], flags
+    )
+
+
+def _compared(ordered: str, whole: str) -> Row:
+    """A comparison; that of signed integers has an `s` where that of others has a `u`."""
+
+    def compare(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        signed = whole.replace("u", "s", 1) if is_signed(dtype) else whole
+        test = f"fcmp {ordered}" if is_float(dtype) else f"icmp {signed}"
+        return asm.value(f"{test} {TYPES[dtype]} {args[0]}, {args[1]}")
+
+    return compare
+
+
+def _extreme(comparison: str) -> Row:
+    """Python's `min` and `max`: the first one, unless a later one is less (greater)."""
+    better = {"lt": _compared("olt", "ult"), "gt": _compared("ogt", "ugt")}[comparison]
+
+    def choose(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        best = args[0]
+        for other in args[1:]:
+            best = asm.select(better(asm, dtype, (other, best)), TYPES[dtype], other, best)
+        return best
+
+    return choose
+
+
+def _reciprocal_root(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+    return FLOATS["div"](asm, dtype, (constant(1.0, dtype), FLOATS["sqrt"](asm, dtype, args)))
+
+
+def _absolute(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+    if not is_signed(dtype):
+        return args[0]
+    kind, negated = TYPES[dtype], INTS["neg"](asm, dtype, args)
+    return asm.select(asm.value(f"icmp slt {kind} {args[0]}, 0"), kind, negated, args[0])
+
+
+def _magnitude(comparison: str) -> Row:
+    """The comparison of the magnitude of a float with infinity."""
+
+    def compare(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        infinity = constant(float("inf"), dtype)
+        return FLOATS[comparison](asm, dtype, (FLOATS["abs"](asm, dtype, args), infinity))
+
+    return compare
+
+
+def _division(remainder: bool) -> Row:
+    """Floor division of integers, or its remainder: 0 where the divisor is 0, and what wraps around
+    where it is -1."""
+
+    def divide(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        (x, y), kind = args, TYPES[dtype]
+        is_zero = asm.value(f"icmp eq {kind} {y}, 0")
+        if not is_signed(dtype):
+            divisor = asm.select(is_zero, kind, "1", y)
+            result = asm.value(f"{'urem' if remainder else 'udiv'} {kind} {x}, {divisor}")
+            return asm.select(is_zero, kind, "0", result)
+        is_minus_one = asm.value(f"icmp eq {kind} {y}, -1")
+        is_special = asm.value(f"or i1 {is_zero}, {is_minus_one}")
+        divisor = asm.select(is_special, kind, "1", y)
+        rest = asm.value(f"srem {kind} {x}, {divisor}")
+        signs = asm.value(f"icmp slt {kind} {asm.value(f'xor {kind} {rest}, {divisor}')}, 0")
+        is_odd = asm.all_of([asm.value(f"icmp ne {kind} {rest}, 0"), signs])
+        if remainder:
+            correction = asm.select(is_odd, kind, divisor, "0")
+            result = asm.value(f"add {kind} {rest}, {correction}")
+            return asm.select(is_special, kind, "0", result)
+        quotient = asm.value(f"sdiv {kind} {x}, {divisor}")
+        correction = asm.value(f"sext i1 {is_odd} to {kind}")
+        result = asm.value(f"add {kind} {quotient}, {correction}")
+        negated = asm.value(f"sub {kind} 0, {x}")
+        special = asm.select(is_minus_one, kind, negated, "0")
+        return asm.select(is_special, kind, special, result)
+
+    return divide
+
+
+def _shifted(instruction: str) -> Row:
+    """A shift; by a count that is no position in the number, one by all of its bits."""
+
+    def shift(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        (x, count), kind, bits = args, TYPES[dtype], bits_of(dtype)
+        is_position = asm.value(f"icmp ult {kind} {count}, {bits}")
+        if instruction == "shr" and is_signed(dtype):
+            count = asm.select(is_position, kind, count, str(bits - 1))
+            return asm.value(f"ashr {kind} {x}, {count}")
+        count = asm.select(is_position, kind, count, "0")
+        name = "shl" if instruction == "shl" else "lshr"
+        return asm.select(is_position, kind, asm.value(f"{name} {kind} {x}, {count}"), "0")
+
+    return shift
+
+
+def _complement(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+    return asm.value(f"xor {TYPES[dtype]} {args[0]}, -1")
+
+
+def _erf_plus_one(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+    """A function of its own for float32, where the sum would lose digits."""
+    if dtype == "float32":
+        return asm.call_prepared(f"erf_plus_one_{dtype}", "float", [("float", args[0])])
+    return FLOATS["add"](asm, dtype, (applied(asm, "erf", dtype, args), constant(1.0, dtype)))
+
+
+COMPARISONS: dict[str, Row] = {
+    "lt": _compared("olt", "ult"),
+    "le": _compared("ole", "ule"),
+    "gt": _compared("ogt", "ugt"),
+    "ge": _compared("oge", "uge"),
+    "eq": _compared("oeq", "eq"),
+    "ne": _compared("une", "ne"),
+}
+FLOATS: dict[str, Row] = {
+    **COMPARISONS,
+    "add": _arithmetic("fadd"),
+    "sub": _arithmetic("fsub"),
+    "mul": _arithmetic("fmul"),
+    "div": _arithmetic("fdiv"),
+    # The terms of a sum may be reordered. The factors of a product keep their order: a product of
+    # some of them may overflow where that of all does not.
+    "add_to": lambda asm, dtype, args: asm.value(
+        f"fadd reassoc contract {TYPES[dtype]} {args[0]}, {args[1]}"
+    ),
+    "multiply_to": _arithmetic("fmul"),
+    "neg": _plain("fneg"),
+    "abs": _intrinsic("fabs"),
+    "sqrt": _intrinsic("sqrt"),
+    "rsqrt": _reciprocal_root,
+    "floor": _intrinsic("floor"),
+    "ceil": _intrinsic("ceil"),
+    "trunc": _intrinsic("trunc"),
+    "round": _intrinsic("rint"),
+    # NaN if an operand is; the sign of a zero may get lost.
+    "maximum": _intrinsic("maximum", "nsz "),
+    "minimum": _intrinsic("minimum", "nsz "),
+    "max": _extreme("gt"),
+    "min": _extreme("lt"),
+    "isnan": lambda asm, dtype, args: FLOATS["ne"](asm, dtype, (args[0], args[0])),
+    "isinf": _magnitude("eq"),
+    "isfinite": _magnitude("lt"),
+    "erf_plus_one": _erf_plus_one,
+}
+INTS: dict[str, Row] = {
+    **COMPARISONS,
+    "add": _plain("add"),
+    "sub": _plain("sub"),
+    "mul": _plain("mul"),
+    "neg": lambda asm, dtype, args: asm.value(f"sub {TYPES[dtype]} 0, {args[0]}"),
+    "abs": _absolute,
+    "floordiv": _division(remainder=False),
+    "mod": _division(remainder=True),
+    "max": _extreme("gt"),
+    "min": _extreme("lt"),
+    "bitand": _plain("and"),
+    "bitor": _plain("or"),
+    "bitxor": _plain("xor"),
+    "bitnot": _complement,
+    "shl": _shifted("shl"),
+    "shr": _shifted("shr"),
+}
+BOOLS: dict[str, Row] = {
+    "eq": COMPARISONS["eq"],
+    "ne": COMPARISONS["ne"],
+    "bitand": _plain("and"),
+    "bitor": _plain("or"),
+    "bitxor": _plain("xor"),
+    "bitnot": _complement,
+    "not": _complement,
+}

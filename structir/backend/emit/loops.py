@@ -1,0 +1,89 @@
+"""Emits counting loops: with checks before them, and with non-temporal stores of large results."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from structir.backend.cpu.masked_loops import gains_from_masks
+from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.scalars import is_sure
+from structir.backend.emit.steady import steady_elements, with_local
+from structir.backend.emit.streams import streaming_loop
+from structir.ir.kernel import Apply, Element, For, Literal
+
+ONE = Literal(1, "int64")
+
+
+def emit_loop(emitter: Emitter, loop: For) -> None:
+    """Emits a loop over a range."""
+    low, high = emitter.index(loop.start), emitter.index(loop.stop)
+    known = emitter.ranges.enter(loop)
+    if emitter.kernel.part is not None:
+        _check_ends(emitter, loop, low, high)
+    stream = streaming_loop(emitter, loop)
+    if stream is not None and stream.is_useful(low, high):
+        stream.emit(low, high)
+    elif abs(loop.step) == 1:
+        mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
+        emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
+    else:
+        _in_steps(emitter, loop, low, high)
+    emitter.values.pop(loop.variable, None)
+    emitter.ranges.leave(loop, known)
+
+
+def round_of(emitter: Emitter, loop: For, index: str) -> None:
+    """Emits the body of a loop at an index."""
+    emitter.set_local(loop.variable, index)
+    emitter.block(loop.body)
+
+
+def _gains_from_masks(loop: For, low: str, high: str) -> bool:
+    is_known = loop.step == 1 and low.isdecimal() and high.isdecimal()
+    return is_known and gains_from_masks(max(int(high) - int(low), 0))
+
+
+def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
+    """A loop whose iterations are counted first: the step after the last one may overflow."""
+    asm, step = emitter.asm, abs(loop.step)
+    ends = (low, high) if loop.step > 0 else (high, low)
+    distance = asm.integer("sub", asm.integer("sub", ends[1], ends[0]), "1")
+    rounds = asm.integer("add", asm.integer("udiv", distance, str(step)), "1")
+    count = asm.select(asm.compare("slt", *ends), "i64", rounds, "0")
+    # both ends are in range, and so is their distance
+    flag = " nsw" if loop.variable in emitter.ranges.values else ""
+
+    def body(turn: str) -> None:
+        offset = asm.integer(f"mul{flag}", turn, str(step))
+        operation = "add" if loop.step > 0 else "sub"
+        round_of(emitter, loop, asm.integer(f"{operation}{flag}", low, offset))
+
+    asm.count("0", count, 1, body)
+
+
+def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:
+    """Checks the elements that a loop accesses at its ends, instead of a check in each iteration:
+    those whose indices change by a constant, and which every iteration accesses."""
+    elements = [
+        e
+        for e in steady_elements(loop)
+        if not is_sure(emitter, e, 0, emitter.table.elements(e.array))
+    ]
+    if not elements:
+        return
+    asm, last = emitter.asm, Apply("sub", (loop.stop, ONE), "int64")
+    with asm.when(asm.compare("slt", low, high)):
+        steps = asm.integer("sub", asm.integer("sub", high, "1"), low)
+        for element in elements:
+            following = Apply("add", (loop.start, ONE), "int64")
+            first, second, final = [
+                emitter.scalar(with_local(element.indices[0], loop.variable, at))
+                for at in (loop.start, following, last)
+            ]
+            _check(emitter, element, (first, asm.integer("sub", second, first), final, steps))
+    emitter.sure |= set(elements)
+
+
+def _check(emitter: Emitter, element: Element, way: tuple[str, str, str, str]) -> None:
+    site = emitter.checks.site(element.array, 0, element)
+    emitter.checks.all_inside(*way, emitter.elements(element.array), site)

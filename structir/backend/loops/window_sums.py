@@ -1,0 +1,244 @@
+"""Stages that are sums over windows of planes, as in depthwise convolutions, and pools: recognized
+by their index maps, and computed by a function of the library, one call for each plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+import attrs
+
+from structir.backend.cpu.panels import lanes_of
+from structir.backend.cpu.products import has_products_of_floats
+from structir.backend.cpu.window_sums import COMBINATIONS, LEAST_LANES, WindowForm, block_rows
+from structir.backend.loops.access import address_of, split
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import factors_of
+from structir.backend.loops.expression import Entry, Expression, Load
+from structir.backend.loops.group import Group
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+POOLS = {"sum": "add", "max": "max", "min": "min"}  # the combinations of pools, by monoids
+FEW_SUMS = 4  # of one image: the rows that a tile of a product needs
+
+
+@attrs.frozen
+class PlaneAxis:
+    """One axis of a plane: the axis of the results, the axis of the window, and how they move."""
+
+    axis: Sym
+    tap: Sym
+    count: int  # of the window
+    step: int
+    dilation: int
+    before: Dim  # how far before the image the first window begins
+    entry: int  # of the image
+
+
+@attrs.frozen
+class SumOfWindows:
+    """out[..., r, c] = sum over i, j of image[..., r * s + i * d - p, ...] * weights[..., i, j].
+
+    Without weights it is a pool: the sum, the maximum or the minimum.
+    """
+
+    image: Load
+    weights: Load | None
+    row: PlaneAxis
+    column: PlaneAxis
+    outer: tuple[Sym, ...]
+
+
+def sum_of_windows(stage: Stage) -> SumOfWindows | None:
+    """Returns the sum over windows that a stage is, if the library can compute it; determined
+    once."""
+    known = stage.__dict__
+    if "_sum_of_windows" not in known:
+        known["_sum_of_windows"] = _sum_of_windows(stage)
+    return known["_sum_of_windows"]  # type: ignore[no-any-return]
+
+
+def _sum_of_windows(stage: Stage) -> SumOfWindows | None:
+    plain = stage.unique and stage.exists is None and stage.running is None
+    if not plain or stage.out.dtype != "float32" or not has_products_of_floats("float32"):
+        return None
+    if len(stage.reduce) != 2 or any(isinstance(entry, Expression) for entry in stage.write):
+        return None
+    for weights, image in _operands(stage):
+        axes = _plane_axes(image, stage)
+        if axes is None or not _guards_agree(image, axes, stage):
+            continue
+        row, column = axes
+        plane = (row.axis, column.axis)
+        outer = tuple([axis for axis in stage.parallel if axis not in plane])
+        weighted = weights is None or _are_weights(weights, axes, stage)
+        if weighted and _is_written_in_rows(stage, column):
+            return SumOfWindows(image, weights, row, column, outer)
+    return None
+
+
+def _operands(stage: Stage) -> list[tuple[Load | None, Load]]:
+    """The weights and the image, in the orders that they may have; or the image of a pool."""
+    body = stage.body
+    if isinstance(body, Load) and stage.monoid in POOLS and body.dtype == "float32":
+        return [(None, body)]
+    factors = factors_of(stage)
+    return [] if factors is None else [factors, factors[::-1]]
+
+
+def is_faster_than_product(stage: Stage) -> bool:
+    """Whether a stage is a sum over windows with few results for each plane of the image."""
+    windows = sum_of_windows(stage)
+    if windows is None:
+        return False
+    used = [axis for e in windows.image.entries for axis in _symbols(e)]
+    sums = prod(stage.extents[axis] for axis in windows.outer if axis not in used)
+    return isinstance(sums, int) and sums < FEW_SUMS
+
+
+def _symbols(entry: Entry) -> frozenset[Sym]:
+    return frozenset() if isinstance(entry, Expression) else frozenset(dims.syms(entry))
+
+
+def _plane_axes(image: Load, stage: Stage) -> tuple[PlaneAxis, PlaneAxis] | None:
+    """The rows and the columns of the planes of an image, the latter being neighbours in memory."""
+    moving = list[PlaneAxis]()
+    for number, entry in enumerate(image.entries):
+        if isinstance(entry, Expression):
+            return None
+        steps, start = split(entry, stage.axes)
+        if dims.syms(start) & set(stage.axes):
+            return None
+        taps = [axis for axis in steps if axis in stage.reduce]
+        if not taps:
+            continue
+        axes = [axis for axis in steps if axis not in stage.reduce]
+        if len(taps) != 1 or len(axes) != 1:
+            return None
+        numbers = steps[axes[0]], steps[taps[0]], stage.extents[taps[0]]
+        step, dilation, count = [n if isinstance(n, int) and n > 0 else 0 for n in numbers]
+        if not (step and dilation and count):
+            return None
+        moving.append(PlaneAxis(axes[0], taps[0], count, step, dilation, -start, number))
+    if len(moving) != 2 or len({m.axis for m in moving}) != 2 or len({m.tap for m in moving}) != 2:
+        return None
+    row, column = moving if image.buffer.strides[moving[1].entry] == 1 else moving[::-1]
+    plane = {row.axis, column.axis}
+    others = [e for k, e in enumerate(image.entries) if k not in (row.entry, column.entry)]
+    if image.buffer.strides[column.entry] != 1 or any(plane & _symbols(e) for e in others):
+        return None
+    return (row, column) if window_form(row, column, 1, 1).is_supported() else None
+
+
+def window_form(row: PlaneAxis, column: PlaneAxis, rows: Dim, columns: Dim) -> WindowForm:
+    """Returns the form of the function that computes so many rows and columns of results."""
+    lanes = lanes_of("float32")
+    if isinstance(columns, int):
+        while lanes // 2 >= max(columns, LEAST_LANES):
+            lanes //= 2
+    block = block_rows(row.step, lanes_of("float32"))
+    if isinstance(rows, int):
+        block = max(min(block, rows), 1)
+    sizes = row.count, column.count, row.step, column.step, row.dilation, column.dilation
+    return WindowForm(*sizes, lanes, block)
+
+
+def _guards_agree(image: Load, axes: Iterable[PlaneAxis], stage: Stage) -> bool:
+    """Whether points are absent only where they would read outside of the image."""
+    bounds = set[Dim]()
+    for axis in axes:
+        entry, size = image.entries[axis.entry], image.buffer.shape[axis.entry]
+        assert not isinstance(entry, Expression)
+        bounds |= {entry, size - 1 - entry}
+    return all(guard.value in bounds for guard in stage.guards)
+
+
+def _are_weights(weights: Load, axes: Iterable[PlaneAxis], stage: Stage) -> bool:
+    """Whether one element of the weights belongs to each tap, at whatever result of a plane."""
+    address = address_of(weights.buffer, weights.entries, stage.axes)
+    if address.data or address.pinned(stage.axes):
+        return False
+    plane = {axis.axis for axis in axes}
+    return not plane & set(address.coefficients)
+
+
+def _is_written_in_rows(stage: Stage, column: PlaneAxis) -> bool:
+    address = address_of(stage.out, stage.write, stage.axes)
+    plain = not address.data and not address.pinned(stage.axes)
+    return plain and address.coefficient(column.axis) == 1
+
+
+def window_sums_kernel(group: Group) -> KernelText:
+    """Returns the text of a stage that is a sum over windows."""
+    stage = group.stages[0]
+    windows = sum_of_windows(stage)
+    assert windows is not None
+    writer, outer = Writer(stage.axes), windows.outer
+    names = ["g"] if len(outer) == 1 else [f"g{k}" for k in range(len(outer))]
+    writer.names.update(zip(outer, names, strict=True))
+    sizes = [writer.size(stage.extents[axis]) for axis in outer]
+    lines = window_sum_lines(stage, writer)
+    if not outer:
+        return writer.finish([SINGLE, *indented(lines)], 1, group.origins)
+    lines = [*writer.decoded([(axis,) for axis in outer], sizes, "g"), *lines]
+    planes = prod(stage.extents[axis] for axis in outer)
+    return writer.finish(["for g in range(lo, hi):", *indented(lines)], planes, group.origins)
+
+
+def window_sum_lines(stage: Stage, writer: Writer) -> list[str]:
+    """Returns the lines of one plane, inside of loops over the other axes."""
+    windows = sum_of_windows(stage)
+    assert windows is not None
+    row, column, image, weights = windows.row, windows.column, windows.image, windows.weights
+    scopes = [LoopScope(frozenset(windows.outer))]
+    out = address_of(*writer.located(stage.out, stage.write), stage.axes)
+    steps = [image.buffer.strides[row.entry], out.coefficient(row.axis)]
+    starts = [
+        _start(stage.out, stage.write, (row.axis, column.axis), writer, scopes),
+        _start(image.buffer, _plane_start(windows), (), writer, scopes),
+    ]
+    if weights is None:
+        starts.append(starts[-1])
+        steps += [0, 0]
+    else:
+        taps = address_of(weights.buffer, weights.entries, stage.axes)
+        starts.append(
+            _start(weights.buffer, weights.entries, (row.tap, column.tap), writer, scopes)
+        )
+        steps += [taps.coefficient(row.tap), taps.coefficient(column.tap)]
+    rows, columns = stage.extents[row.axis], stage.extents[column.axis]
+    shape = image.buffer.shape
+    sizes = [rows, columns, shape[row.entry], shape[column.entry], row.before, column.before]
+    combination = "product" if weights is not None else POOLS[stage.monoid or ""]
+    form = window_form(row, column, rows, columns)
+    form = attrs.evolve(form, combination=COMBINATIONS.index(combination))
+    args = [
+        *starts,
+        *[writer.size(size) for size in (*sizes, *steps)],
+        *map(str, attrs.astuple(form)),
+    ]
+    return [*scopes[0].lines, f"sum_windows({', '.join(args)})"]
+
+
+def _plane_start(windows: SumOfWindows) -> tuple[Entry, ...]:
+    """The index of the first element of a plane."""
+    plane = (windows.row.entry, windows.column.entry)
+    return tuple([0 if k in plane else entry for k, entry in enumerate(windows.image.entries)])
+
+
+def _start(
+    buffer: Buffer,
+    entries: tuple[Entry, ...],
+    axes: Iterable[Sym],
+    writer: Writer,
+    scopes: list[LoopScope],
+) -> str:
+    """The address of an element, at 0 along some axes."""
+    at = dict.fromkeys(axes, 0)
+    entries = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in entries])
+    pointer, index = writer.place(buffer, entries, scopes)[:-1].split("[", 1)
+    return f"offset_by({pointer}, {index})"

@@ -1,0 +1,201 @@
+"""The text of a loop over blocks of rows."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from structir.backend.cpu.masked_loops import LANES, WHOLE_VECTORS
+from structir.backend.cpu.row_totals import LONG_RUN
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.schedule import scheduled
+from structir.backend.loops.stage import LoopProgram, Routine, Stage
+from structir.backend.loops.writer import INDENT, KernelText, indented
+from structir.backend.row_blocks import ROW, BlockProgram, Phase, Reduction, in_blocks
+from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
+from structir.ir import dims
+from structir.ir.dims import Dim
+
+UNITS = {"first": "values", "row": "row", None: ""}
+BLOCK = 2048  # values of a block: some buffers of so many fit into the cache next to a core
+ROWS = 64  # of a block, at most
+SHORT = 128  # elements of short rows, on average
+POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
+LOOP = re.compile(r"^( *)for i in range\(lo_\d+, (?:near|hi_\d+)\):$")
+
+
+def stages_of_rows(call: RowCall) -> list[Stage]:
+    """Returns the stages that compute a program of one row for all rows."""
+    units = {buffer.root: UNITS[operand.unit] for buffer, operand in call.operands.items()}
+    one, length = call.sizes
+    program = in_blocks(call.program, one, length, units)
+    routine = RowLoop(call).routine()  # which raises NoKernelError where there is none
+    if program is not None:
+        with suppress(NoKernelError):
+            routine = BlockLoop(call, program).routine()
+    return call.stages(routine)
+
+
+class BlockLoop(RowLoop):
+    """The text of a loop over blocks of rows."""
+
+    def __init__(self, call: RowCall, program: BlockProgram) -> None:
+        super().__init__(call)
+        self.program = program
+        self.flat: set[Buffer] = set()  # buffers whose rows follow each other without gaps
+        own = {b.root: operand for b, operand in self.parts.items()}
+        self.parts |= {flat: own[b] for b, flat in program.flat.items() if b in own}
+
+    def routine(self) -> Routine:
+        """Returns the loop; raises NoKernelError if a kernel of a phase has another form."""
+        self.starts, self.limits = self.name(self.call.starts), self.name(self.call.limits)
+        lines: list[str] = []
+        for phase, program in self.program.programs():
+            lines += self._reductions(phase) if program is None else self._maps(phase, program)
+        if not self.program.has_values:
+            return self.finished(["row = lo", "count = hi - lo", *lines])
+        starts, limits, total = self.starts, self.limits, self.size(self.total)
+        head = [
+            f"first = larger({starts}[row], 0)",
+            f"last = larger(smaller({limits}[row], {total}), first)",
+            f"most = smaller(first + {BLOCK}, {total})",
+            "count = 1",
+            f"while row + count < hi and count < {ROWS} and {starts}[row + count] == last:",
+            f"{INDENT}if {limits}[row + count] < last or {limits}[row + count] > most:",
+            f"{INDENT * 2}break",
+            f"{INDENT}last = {limits}[row + count]",
+            f"{INDENT}count = count + 1",
+        ]
+        body = indented([*head, *lines, "row = row + count"])
+        return self.finished(["row = lo", "while row < hi:", *body])
+
+    def row_size(self, dim: Dim) -> str:
+        """Returns a size of one row, or of one block of rows, as text."""
+        names = {self.program.values: "extent", self.program.rows: "count"}
+        if isinstance(dim, int) or not dims.syms(dim) & names.keys():
+            return self.size(dim)
+        return dims.python_text(dim, lambda s: names.get(s) or self.size(dims.as_dim(s)))
+
+    def part(self, buffer: Buffer) -> RowOperand:
+        """Returns the buffer of all rows of one of a row or of a block."""
+        if buffer in self.program.numbers:
+            part = self.part(self.program.numbers[buffer])
+            return RowOperand(part.buffer, "row + k" if part.unit else "k")
+        if buffer not in self.parts and buffer.origin != "constant":
+            is_row = buffer.shape == (dims.as_dim(self.program.rows),)
+            size = self.call.starts.shape[0] if is_row else self.total
+            scratch = self.new_scratch((size + ROWS * LANES,), buffer.dtype)
+            place = "at - first" if buffer in self.flat else "width"
+            self.parts[buffer] = RowOperand(scratch, None if is_row else f"{place} + shift")
+        return super().part(buffer)
+
+    def offset(self, part: RowOperand) -> str | None:
+        """Returns the number of elements before those of the row."""
+        return "at + shift" if part.unit == "first" else part.unit
+
+    def _kernels(self, program: LoopProgram) -> list[KernelText]:
+        kernels = scheduled(program).kernels
+        if any([k.sites or k.function or k.singles for k in kernels]):
+            raise NoKernelError("a block of rows needs a kernel of another form")
+        return list(kernels)
+
+    def _maps(self, phase: Phase, program: LoopProgram) -> list[str]:
+        """Returns the loops over the values of each row, or the one over rows."""
+        kernels = self._kernels(program)
+        if phase.unit == ROW:
+            return [line for kernel in kernels for line in self.body(kernel)]
+        is_flat = not any([b in self.program.numbers for b in program.inputs])
+        if is_flat:
+            self.flat |= {stage.out for stage in program.stages}
+        end = (
+            "last" if any([self._is_result(b) for b in program.outputs]) else self.size(self.total)
+        )
+        lines = [*self._row(is_flat), f"extent = up if at + up <= {end} else full"]
+        lines.append(f"for part in range(1 if at + up <= {end} else 2):")
+        inner = ["shift = part * full"]
+        copies = self._copies(program)
+        inner += ["if part == 1:", f"{INDENT}extent = {LANES}"]
+        inner += [INDENT + line for b in program.inputs for line in self._copied(b, copies, True)]
+        for kernel in kernels:
+            inner += self._in_vectors(self.body(kernel), copies)
+        tail = [line for b in program.outputs for line in self._copied(b, copies, False)]
+        inner += ["if part == 1:", *indented(tail)] if tail else []
+        lines += indented(inner)
+        if is_flat:
+            return lines
+        return ["width = 0", "for k in range(count):", *indented([*lines, "width = width + up"])]
+
+    def _is_result(self, buffer: Buffer) -> bool:
+        return self.part(buffer).unit == "first"
+
+    def _copies(self, program: LoopProgram) -> dict[str, str]:
+        """Returns, by the names of operands and results, those of buffers for the last values of a
+        block, after which nothing may be read or written."""
+        copies: dict[str, str] = {}
+        for buffer in (*program.inputs, *program.outputs):
+            part = self.part(buffer)
+            if part.unit == "first":
+                copy = self.name(self.new_scratch((LANES,), buffer.dtype))
+                copies[self.name(part.buffer)] = copy
+        return copies
+
+    def _copied(self, buffer: Buffer, copies: dict[str, str], is_read: bool) -> list[str]:
+        """Returns a loop that copies the last values of a block."""
+        name = self.name(self.part(buffer).buffer)
+        if name not in copies:
+            return []
+        ends = f"{copies[name]}[j]", f"{name}[at + full + j]"
+        to, source = ends if is_read else ends[::-1]
+        return ["for j in range(size - full):", f"{INDENT}{to} = {source}"]
+
+    def _in_vectors(self, lines: list[str], copies: dict[str, str]) -> list[str]:
+        """Returns the lines of a kernel whose loop is over whole vectors."""
+        changed: list[str] = []
+        for line in lines:
+            loop, pointer = LOOP.match(line), POINTER.match(line)
+            if loop is not None:
+                changed.append(f"{loop[1]}for i in {WHOLE_VECTORS}(extent):")
+            elif pointer is not None and pointer[2] in copies:
+                changed.append(f"{line} if part == 0 else {copies[pointer[2]]}")
+            elif not line.startswith(("ahead = ", "near = ")):
+                changed.append(line)
+        if sum([WHOLE_VECTORS in line for line in changed]) != 1:
+            raise NoKernelError("a phase is not one loop over values")
+        return changed
+
+    def _row(self, is_flat: bool = False) -> list[str]:
+        """Returns lines with the first value of row k, or of a block, and its size up to whole
+        vectors."""
+        start, limit = f"{self.starts}[row + k]", f"{self.limits}[row + k]"
+        if is_flat:
+            run = ["at = first", "size = last - first"]
+        else:
+            size = f"smaller({limit}, {self.size(self.total)}) - at"
+            run = [f"at = larger({start}, 0)", f"size = larger({size}, 0)"]
+        return [
+            *run,
+            f"full = size // {LANES} * {LANES}",
+            f"up = (size + {LANES - 1}) // {LANES} * {LANES}",
+        ]
+
+    def _reductions(self, phase: Phase) -> list[str]:
+        """Returns a loop over the rows of a block that reduces their values, for short rows and for
+        long ones."""
+        total, rows = self.size(self.total), self.size(self.call.starts.shape[0])
+        loops = [self._reduction_loop(phase, prefix) for prefix in (LONG_RUN, "")]
+        test = f"if {total} > {rows} * {SHORT}:"
+        return [test, *indented(loops[0]), "else:", *indented(loops[1])]
+
+    def _reduction_loop(self, phase: Phase, prefix: str) -> list[str]:
+        lines = self._row()
+        for item in phase.items:
+            if isinstance(item, Reduction):
+                values, out = self.part(item.values), self.part(item.out)
+                unit = values.unit or ""
+                start = "at" if unit == "first" else unit.removesuffix(" + shift")
+                run = f"offset_by({self.name(values.buffer)}, {start})"
+                place = f"{self.name(out.buffer)}[{'row + k' if out.unit else 'k'}]"
+                lines.append(f"{place} = {prefix}row_{item.monoid}_{item.out.dtype}({run}, size)")
+        lines.append("width = width + up")
+        return ["width = 0", "for k in range(count):", *indented(lines)]

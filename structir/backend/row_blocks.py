@@ -1,0 +1,246 @@
+"""Ops on the rows of ragged tensors, in blocks of rows whose values fit into a cache.
+
+The program of a row runs in phases: what is computed of each value, a reduction of the values, and
+what is computed of each row. A phase runs for all rows of a block before the next one does, so that
+the processor works on several rows at once. The values that one phase leaves for another one begin
+each row at a whole vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from structir.backend.cpu.row_totals import has_masks, reduces
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.compose import composed
+from structir.backend.loops.expression import (
+    Expression,
+    Load,
+    Position,
+    axis_dim,
+    load,
+    rebuilt,
+    walk,
+)
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float
+
+VALUES, ROW = "values", "row"  # what a buffer has one element for
+
+
+class NotInBlocksError(Exception):
+    """A program of a row that is not a chain of maps and reductions of numbers."""
+
+
+@attrs.frozen(eq=False)
+class Reduction:
+    """A number of each row: its values combined."""
+
+    out: Buffer
+    values: Buffer
+    monoid: str
+
+
+@attrs.define(eq=False)
+class Phase:
+    """Maps over the values of each row, over the rows, or reductions of each row."""
+
+    unit: str  # "values", "row", or "" of reductions
+    items: list[Stage | Reduction] = attrs.Factory(list)
+
+
+@attrs.define(eq=False)
+class BlockProgram:
+    """The phases of the program of a block, and which of its buffers replace those of a row."""
+
+    phases: list[Phase]
+    flat: Mapping[Buffer, Buffer]  # by the buffers of the program of a row
+    numbers: Mapping[Buffer, Buffer]  # of one row, and the buffers of all rows
+    values: Sym  # of a row
+    rows: Sym  # of a block
+
+    @property
+    def has_values(self) -> bool:
+        """Whether something is computed of each value."""
+        return any(phase.unit == VALUES for phase in self.phases)
+
+    def programs(self) -> Iterator[tuple[Phase, LoopProgram | None]]:
+        """Yields each phase with the program of its maps."""
+        outputs = set(self.flat.values())
+        reads = [
+            {self.numbers.get(b, b) for item in phase.items for b in _reads(item)}
+            for phase in self.phases
+        ]
+        for k, phase in enumerate(self.phases):
+            stages = [item for item in phase.items if isinstance(item, Stage)]
+            later = outputs.union(*reads[:k], *reads[k + 1 :])
+            local = [s.out for s in stages]
+            inputs = dict.fromkeys(b for s in stages for b in _reads(s) if b not in local)
+            constants = tuple([b for b in inputs if b.origin == "constant"])
+            given = tuple([b for b in inputs if b.origin != "constant"])
+            kept = tuple([b for b in local if b in later])
+            program = LoopProgram(given, constants, kept, tuple(stages)) if stages else None
+            yield phase, program
+
+
+def _reads(item: Stage | Reduction) -> list[Buffer]:
+    if isinstance(item, Stage):
+        return [read.buffer for read in item.loads]
+    return [item.values]
+
+
+def in_blocks(
+    program: LoopProgram, one: Sym, length: Sym, units: Mapping[Buffer, str]
+) -> BlockProgram | None:
+    """Returns the program of a block of rows; None for one that is computed row by row.
+
+    `units` are those of the inputs: "values", "row", or "" of what all rows share.
+    """
+    if not has_masks():
+        return None
+    try:
+        return _Blocks(one, length, units).program(program)
+    except NotInBlocksError:
+        return None
+
+
+class _Blocks:
+    """Rewrites the stages of one row to phases of a block."""
+
+    def __init__(self, one: Sym, length: Sym, units: Mapping[Buffer, str]) -> None:
+        self.one, self.length = one, length
+        self.inputs, self.units = tuple(units), dict(units)
+        self.phases: list[Phase] = []
+        self.position: dict[Buffer, int] = {}  # of the phase that computes a buffer
+        self.flat: dict[Buffer, Buffer] = {}
+        self.numbers: dict[Buffer, Buffer] = {}  # of the row at hand, by those of all rows
+        symbols = [dims.as_sym(dims.sym(name)) for name in ("values", "rows", "value", "row")]
+        self.values, self.rows, self.value, self.row = [s for s in symbols if s is not None]
+
+    def program(self, program: LoopProgram) -> BlockProgram:
+        for stage in composed(program).stages:
+            self._stage(stage)
+        outputs = {b.root: self.flat[b.root] for b in program.outputs}
+        inputs = {b: self.flat[b] for b in self.inputs if b in self.flat}
+        numbers = {number: rows for rows, number in self.numbers.items()}
+        flat = {**inputs, **outputs}
+        return BlockProgram(self.phases, flat, numbers, self.values, self.rows)
+
+    def _size(self, dim: Dim) -> Dim:
+        return dims.substitute(dim, {self.one: 1})
+
+    def _buffer(self, unit: str, dtype: str) -> Buffer:
+        size = self.values if unit == VALUES else self.rows
+        return Buffer((axis_dim(size),), dtype)
+
+    def _entry(self, unit: str) -> Dim:
+        return axis_dim(self.value if unit == VALUES else self.row)
+
+    def _flat(self, buffer: Buffer) -> Buffer:
+        """Returns the buffer of a block in place of one of a row."""
+        root = buffer.root
+        if root not in self.flat:
+            self.flat[root] = self._buffer(self.units[root], root.dtype)
+        return self.flat[root]
+
+    # ---- stages
+
+    def _stage(self, stage: Stage) -> None:
+        if not stage.simple or stage.exists is not None or stage.guards:
+            raise NotInBlocksError
+        sizes = {axis: self._size(extent) for axis, extent in stage.extents.items()}
+        along = [axis for axis in stage.axes if sizes[axis] != 1]
+        if any([sizes[axis] != axis_dim(self.length) for axis in along]) or len(along) > 1:
+            raise NotInBlocksError
+        if stage.out.dtype != stage.body.dtype and is_float(stage.out.dtype):
+            raise NotInBlocksError  # it is rounded
+        unit = ROW if set(along) <= set(stage.reduce) else VALUES
+        self._check_entries(stage.write, unit, along)
+        self._check_size(stage.out, unit)
+        self.units[stage.out.root] = unit
+        if any([isinstance(node, Position) for node in walk(stage.body)]):
+            raise NotInBlocksError
+        if along and unit == ROW:
+            self._reduction(stage, along)
+        elif stage.reduce:
+            raise NotInBlocksError
+        else:
+            body = self._of_block(stage.body, unit, along)
+            self._map(unit, self._flat(stage.out), body, stage.origin)
+
+    def _check_entries(self, entries: tuple[object, ...], unit: str, along: list[Sym]) -> None:
+        """Raises NotInBlocksError unless an access is to the element of its value or of its row."""
+        inside = [e for e in entries if e != 0 and self._is_along(e, along)]
+        if any([isinstance(e, Expression) for e in entries]) or len(inside) != (unit == VALUES):
+            raise NotInBlocksError
+        others = [e for e in entries if e not in inside and not isinstance(e, int)]
+        if any([dims.as_sym(e) is None for e in (*others, *inside)]):  # type: ignore[arg-type]
+            raise NotInBlocksError
+
+    def _check_size(self, buffer: Buffer, unit: str) -> None:
+        """Raises NotInBlocksError unless a buffer has one element for each value or row."""
+        expected = axis_dim(self.length) if unit == VALUES else 1
+        if self._size(buffer.elements) != expected:
+            raise NotInBlocksError
+
+    def _is_along(self, entry: object, along: list[Sym]) -> bool:
+        return bool(dims.syms(entry) & {*along})  # type: ignore[arg-type]
+
+    def _reduction(self, stage: Stage, along: list[Sym]) -> None:
+        dtype = stage.out.dtype
+        if not reduces(stage.monoid or "", dtype) or stage.body.dtype != dtype:
+            raise NotInBlocksError
+        body = self._of_block(stage.body, VALUES, along)
+        if isinstance(body, Load) and body.buffer.shape == (axis_dim(self.values),):
+            values = body.buffer
+        else:
+            values = self._map(VALUES, self._buffer(VALUES, dtype), body, stage.origin)
+        out = self._flat(stage.out)
+        self._place("", Reduction(out, values, stage.monoid or ""), out)
+
+    def _map(self, unit: str, out: Buffer, body: Expression, origin: str) -> Buffer:
+        axis = self.value if unit == VALUES else self.row
+        extent = self.values if unit == VALUES else self.rows
+        entries, extents = (axis_dim(axis),), {axis: axis_dim(extent)}
+        stage = Stage(out, (axis,), (), extents, body, entries, origin=origin)
+        self._place(unit, stage, out)
+        return out
+
+    def _place(self, unit: str, item: Stage | Reduction, out: Buffer) -> None:
+        """Adds an item to the first phase of its kind after those that it reads."""
+        by_number = {number: rows for rows, number in self.numbers.items()}
+        reads = [by_number.get(b, b) for b in _reads(item)]
+        first = max([self.position.get(b, 0) for b in reads], default=0)
+        places = [k for k in range(first, len(self.phases)) if self.phases[k].unit == unit]
+        if not places:
+            self.phases.append(Phase(unit))
+            places = [len(self.phases) - 1]
+        self.phases[places[0]].items.append(item)
+        self.position[out] = places[0]
+
+    # ---- expressions
+
+    def _of_block(self, body: Expression, unit: str, along: list[Sym]) -> Expression:
+        """Returns a body over the buffers of a block."""
+        return rebuilt(body, lambda node: self._leaf(node, unit, along))
+
+    def _leaf(self, node: Expression, place: str, along: list[Sym]) -> Expression:
+        if not isinstance(node, Load):
+            return node
+        unit = self.units.get(node.buffer.root, "")
+        if not unit:
+            if any([not isinstance(e, int) for e in node.entries]):
+                raise NotInBlocksError
+            return node
+        self._check_entries(node.entries, unit, along)
+        self._check_size(node.buffer, unit)
+        flat = self._flat(node.buffer)
+        if unit == VALUES or place == ROW:
+            return load(flat, (self._entry(unit),))
+        if flat not in self.numbers:
+            self.numbers[flat] = Buffer((), flat.dtype)
+        return load(self.numbers[flat], ())

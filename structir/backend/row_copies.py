@@ -1,0 +1,88 @@
+"""Copies of the rows of ragged tensors, row by row: each row is one block of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.masked_loops import LANES
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.stage import Routine, Stage, routine_stages
+from structir.backend.loops.writer import INDENT, indented
+from structir.ir.dims import Dim
+from structir.projections.spec import IndexSpec
+
+SHORT = 64  # elements of a slice of a row up to which copies have masks
+
+
+def copies_of_rows(
+    spec: IndexSpec, operands: Sequence[Buffer], origin: str
+) -> tuple[list[Buffer], list[Stage]]:
+    """Returns the stages of an op that copies rows of some operands into the rows of its result.
+
+    Three operands each are values, and the start and the limit of each row in them; the last
+    operand is the start of each row of the result.
+    """
+    out = Buffer(spec.results[0].dims, operands[0].dtype)
+    routine = _Copies(operands, out).routine()
+    return [out], routine_stages(list(dict.fromkeys(operands)), [out], routine, origin)
+
+
+class _Copies:
+    """The text of a loop over rows that copies them."""
+
+    def __init__(self, operands: Sequence[Buffer], out: Buffer) -> None:
+        self.operands, self.out = operands, out
+        self.names: dict[Buffer, str] = {}
+        self.sizes: dict[Dim, str] = {}
+        self.inner = prod(out.shape[1:])
+
+    def routine(self) -> Routine:
+        """Returns the loop."""
+        *parts, starts = self.operands
+        body = [f"at = larger({self._name(starts)}[row], 0)"]
+        for k in range(0, len(parts), 3):
+            body += self._copy(*parts[k : k + 3])
+        return Routine(
+            ("for row in range(lo, hi):", *indented(body)),
+            tuple(self.names),
+            (),
+            tuple(self.sizes),
+            (),
+            (*self.names.values(), *self.sizes.values()),
+            range=starts.shape[0],
+            parted=True,
+        )
+
+    def _copy(self, values: Buffer, starts: Buffer, limits: Buffer) -> list[str]:
+        total, room = self._size(values.shape[0]), self._size(self.out.shape[0])
+        inner = self._size(self.inner)
+        lines = [
+            f"first = larger({self._name(starts)}[row], 0)",
+            f"size = larger(smaller({self._name(limits)}[row], {total}) - first, 0)",
+            f"size = larger(smaller(size, {room} - at), 0)",
+            f"to = offset_by({self._name(self.out)}, at * {inner})",
+            f"source = offset_by({self._name(values)}, first * {inner})",
+            f"count = size * {inner}",
+        ]
+        if self._has_masks():
+            lines.append(f"copy_run(to, source, count, {LANES})")
+        else:
+            lines += ["for j in range(count):", f"{INDENT}to[j] = source[j]"]
+        return [*lines, "at = at + size"]
+
+    def _has_masks(self) -> bool:
+        """Whether rows are copied in vectors with masks: short ones, where the CPU has these."""
+        is_short = isinstance(self.inner, int) and self.inner <= SHORT
+        return (
+            is_short and self.out.dtype in ("float32", "float64") and "avx512vl" in cpu_features()
+        )
+
+    def _name(self, buffer: Buffer) -> str:
+        return self.names.setdefault(buffer.root, f"all{len(self.names)}")
+
+    def _size(self, dim: Dim) -> str:
+        if isinstance(dim, int):
+            return str(dim)
+        return self.sizes.setdefault(dim, f"size{len(self.sizes)}")

@@ -1,0 +1,41 @@
+"""Records calls of functions with side effects, which passes must preserve, and branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.analysis.purity import is_pure_call
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.scope import Activation
+from structir.ir.expr import Call, Expr, ExternFunc, If
+
+
+@attrs.frozen(eq=False)
+class EffectRecorder(Interpreter):
+    """An interpreter that records each call with an effect, as the function and the arguments,
+    and the outcomes of conditionals."""
+
+    effects: list[tuple[Any, ...]] = attrs.field(factory=list, init=False)
+    branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
+
+    def evaluate(self, expr: Expr, scope: Activation) -> Any:
+        if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):
+            args = [self.value(arg, scope) for arg in expr.args]
+            self.effects.append((expr.op.global_symbol, *args))
+        elif type(expr) is If:
+            self.branches.add((id(expr), bool(np.any(self.value(expr.cond, scope)))))
+        return Interpreter.evaluate(self, expr, scope)
+
+    def observed(self, result: Any) -> Any:
+        """Returns a result together with the recorded calls, if there are any."""
+        return (result, *map(_comparable, self.effects)) if self.effects else result
+
+
+def _comparable(value: Any) -> Any:
+    """Returns a copy in which strings are arrays, which are compared by their elements."""
+    if isinstance(value, tuple | list):
+        return tuple([_comparable(item) for item in value])
+    return np.array(value) if isinstance(value, str | np.ndarray) else value

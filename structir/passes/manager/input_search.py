@@ -1,0 +1,253 @@
+"""Searches inputs that a function accepts: sizes, and the widest ranges of values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.analysis.variables import walk_values
+from structir.errors import StructIRError
+from structir.interpret.arguments import random_values
+from structir.ir.dims import Dim, evaluate, syms
+from structir.ir.dtype import is_int
+from structir.ir.expr import Function, GlobalVar, Var
+from structir.ir.module import IRModule
+from structir.passes.manager.edge_plan import dtypes_of
+from structir.passes.manager.effects import EffectRecorder
+from structir.passes.manager.input_sample import (
+    InputSample,
+    all_have_elements,
+    finite_share,
+    outcome_of,
+)
+from structir.passes.manager.input_sizes import Sizes, SizeSpace, has_kernels, size_space
+from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
+from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker, indexed_axes
+from structir.passes.manager.mentions import Mentions, mentions
+from structir.passes.manager.perturbation import leaves
+
+TRIES = 48  # inputs to try until the program accepts some
+MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
+HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
+EVERYTHING: Range = None
+FEW_DOMAINS = 6  # sizes at which other domains are tried
+STRICT_DOMAINS = ("definite", "positive", "fractions", "above_one")  # if others are rejected
+
+
+@attrs.define(eq=False)
+class InputSearch:
+    """A search for inputs that one function accepts."""
+
+    module: IRModule
+    name: str
+    function: Function
+    fixed: Mapping[str, int]
+    seed: int
+    few: bool
+    space: SizeSpace = attrs.field(init=False)
+    heavy: bool = attrs.field(init=False)  # whether a run is slow
+    large: dict[Any, Any] = attrs.field(
+        factory=dict, init=False
+    )  # arrays shared by several samples
+    wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
+    bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
+    branches: set[Any] = attrs.field(factory=set, init=False)  # outcomes of conditionals
+    rejected: list[InputSample] = attrs.field(factory=list, init=False)
+    reason: StructIRError | None = attrs.field(default=None, init=False)
+    start: tuple[InputSample, InputValues] | None = attrs.field(default=None, init=False)
+    roomy: Sizes = attrs.field(factory=dict, init=False)  # of a sample with many elements
+    tried: list[Sizes] = attrs.field(factory=list, init=False)  # accepted
+    indexed: dict[str, Dim] = attrs.field(init=False)  # the axes of parameters of indices
+    mentioned: Mentions = attrs.field(init=False)
+    loops: bool = attrs.field(init=False)  # whether a value may be the trip count of a loop
+
+    def __attrs_post_init__(self) -> None:
+        self.heavy = _stated_elements(self.function) > HEAVY
+        few = self.few or self.heavy
+        self.space = size_space(self.module, self.function, few, self.few)
+        self.indexed = indexed_axes(self.function)
+        self.mentioned = mentions(self.module)
+        self.loops = has_kernels(self.module) or has_recursion(self.module)
+
+    # Single inputs
+
+    def attempt(self, sizes: Sizes, values: InputValues, params: Any = None) -> InputSample | None:
+        """Runs the function on inputs of these sizes and values; None if there are none."""
+        if not self.fixed and self.space.is_slow(sizes):
+            return None
+        chosen = self.space.params if params is None else params
+        among = tuple(size for size in self.space.pool if size)
+        values = attrs.evolve(self._at_sizes(values, sizes), loops=self.loops)
+        generator = ArrayGenerator(values, self.large)
+        try:
+            arguments = random_values(chosen, values.seed, sizes, among=among, draw=generator)
+        except StructIRError as error:
+            self.reason = error
+            return None
+        return self.run(sizes, arguments)
+
+    def run(self, sizes: Sizes, arguments: list[Any]) -> InputSample | None:
+        sample = InputSample(sizes, arguments, self.outcome(arguments))
+        if isinstance(sample.expected, IllegalIndexError):
+            return None
+        if not sample.accepted:
+            self.reason = self.reason or sample.expected
+            if len(self.rejected) < MOST_REJECTED:
+                self.rejected.append(sample)
+        return sample
+
+    def _at_sizes(self, values: InputValues, sizes: Sizes) -> InputValues:
+        """Returns values whose indices are those of the axes at these sizes, or beyond them."""
+        ranges = dict(values.ranges)
+        for param in values.ranges.keys() & self.indexed.keys():
+            size = _size(self.indexed[param], sizes)
+            interval = ranges[param]
+            if size is None:
+                continue
+            if interval is None and values.integers == "beyond":
+                ranges[param] = (-1, size)
+            elif (interval is None and values.integers == "indices") or (
+                interval is not None and interval[0] == 0 < interval[1]
+            ):
+                ranges[param] = (0, max(size - 1, 0))
+        return attrs.evolve(values, ranges=ranges)
+
+    def outcome(self, arguments: list[Any]) -> Any:
+        """Returns the result of the function, or the error that it raises."""
+        interpreter = EffectRecorder(self.module)
+        if integer_params(self.function.params):
+            interpreter = IndexChecker(self.module, bounds=self.bounds)
+        result = outcome_of(interpreter, self.name, arguments)
+        self.branches |= interpreter.branches
+        return result
+
+    # The search
+
+    def first(self) -> tuple[InputSample, InputValues] | None:
+        """Returns a sample with nonempty tensors and the widest accepted ranges of values.
+
+        Returns a sample with empty tensors if there is no other.
+        """
+        sample = self._first() or self._in_other_domains()
+        if sample is None and any(
+            a is not b for a, b in zip(self.space.params, self.function.params, strict=True)
+        ):
+            # a cast in a branch that does not run may contradict another parameter
+            self.space = attrs.evolve(self.space, params=self.function.params)
+            sample = self._first()
+        return sample
+
+    def _first(self) -> tuple[InputSample, InputValues] | None:
+        fallback = None
+        fixed_sizes = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for number, sizes in enumerate(islice(self.space.proposals(fixed_sizes, self.seed), TRIES)):
+            values = InputValues(seed=self.seed + number)
+            sample = self.attempt(sizes, values)
+            if sample is not None and sample.accepted:
+                if sample.elements and all_have_elements(sample.arguments):
+                    return self.widened(sample, values)
+                fallback = fallback or (sample, values)
+            if not self.space.names and number > TRIES // 4:
+                break
+        return fallback
+
+    def _in_other_domains(self) -> tuple[InputSample, InputValues] | None:
+        """Returns a sample of a program that rejects values of both signs, such as matrices that
+        are not positive definite."""
+        fixed = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for sizes in islice(self.space.proposals(fixed, self.seed), FEW_DOMAINS):
+            for domain in STRICT_DOMAINS:
+                values = InputValues(domain=domain, seed=self.seed)
+                sample = self.attempt(sizes, values)
+                if sample is not None and sample.accepted and sample.elements:
+                    return sample, values
+        return None
+
+    def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:
+        """Returns a sample of the same sizes with other domains of values."""
+        for param in integer_params(self.space.params):
+            sample, values = self._widest(param, sample, values)
+        for domain in DOMAINS[1:] if finite_share(sample) < 1 else ():
+            other = attrs.evolve(values, domain=domain)
+            candidate = self.attempt(sample.sizes, other)
+            if candidate is not None and finite_share(candidate) > finite_share(sample):
+                sample, values = candidate, other
+        return sample, values
+
+    def _widest(
+        self, param: str, sample: InputSample, values: InputValues
+    ) -> tuple[InputSample, InputValues]:
+        """Returns the widest range of integers for a parameter: all, or indices of some axis."""
+
+        def try_range(interval: Range) -> tuple[InputSample, InputValues] | None:
+            other = attrs.evolve(values, ranges={**values.ranges, param: interval})
+            sample_found = self.attempt(sample.sizes, other)
+            good = (
+                sample_found is not None
+                and sample_found.accepted
+                and sample_found.elements >= sample.elements
+            )
+            return (sample_found, other) if good and sample_found is not None else None
+
+        full = try_range(EVERYTHING)
+        if full is not None:
+            return full
+        best = sample, values
+        limits = _limits(sample.arguments)
+        middle = len(limits) - 1  # the longest axis first: that of a lookup table
+        while limits:
+            sample_found = try_range((0, limits[middle] - 1))
+            best = best if sample_found is None else sample_found
+            limits = limits[:middle] if sample_found is None else limits[middle + 1 :]
+            middle = len(limits) // 2
+        widest = best[1].ranges.get(param, NARROW)
+        negative = None if widest is None else try_range((-1 - widest[1], widest[1]))
+        return best if negative is None else negative
+
+
+def _size(dim: Dim, sizes: Sizes) -> int | None:
+    """Returns the value of a size; None if it depends on other dims than those of parameters."""
+    try:
+        return evaluate(dim, {sym: sizes[sym.name] for sym in syms(dim)})
+    except (StructIRError, KeyError):
+        return None
+
+
+def _stated_elements(function: Function) -> int:
+    """Returns the number of elements of all parameters, with symbolic dims omitted."""
+    shapes = [getattr(param.struct_info, "dims", None) for param in function.params]
+    sizes = [[dim for dim in dims if type(dim) is int] for dims in shapes if type(dims) is tuple]
+    return sum(map(math.prod, sizes))
+
+
+def integer_params(params: tuple[Var, ...]) -> list[str]:
+    """Returns the parameters that hold integers of unknown range."""
+    return [param.name for param in params if any(map(is_int, dtypes_of(param.struct_info)))]
+
+
+def has_recursion(module: IRModule) -> bool:
+    """Whether a function may call itself, through others or not."""
+    callees = {
+        name: {node.name for node in walk_values(function) if isinstance(node, GlobalVar)}
+        for name, function in module.functions.items()
+    }
+    for name in callees:
+        reached, todo = set[str](), [name]
+        while todo:
+            new = callees.get(todo.pop(), set()) - reached
+            reached |= new
+            todo += new
+        if name in reached:
+            return True
+    return False
+
+
+def _limits(arguments: list[Any]) -> list[int]:
+    """Returns the sizes of all axes, which may bound indices."""
+    sizes = {size for leaf in leaves(tuple(arguments)) for size in np.shape(leaf)}
+    return sorted(size for size in sizes if size > 2)

@@ -1,0 +1,170 @@
+"""Chooses sizes so that each comparison of two mentioned sizes is less, equal and greater.
+
+A rewrite that is wrong at some sizes distinguishes them by a size that one of the programs
+mentions: a dim, an expression such as `n * m`, or a number such as that of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from structir.errors import StructIRError
+from structir.ir.dims import Dim, Opaque, as_atom, evaluate, syms
+from structir.passes.manager.input_sizes import LARGEST, Sizes, SizeSpace
+
+Table = Any  # a NumPy array: a row for each candidate, a column for each term
+
+SMALL = tuple(range(1, 10))
+RANDOM = 96  # random candidates
+MOST_TERMS = 24
+MOST_COVER_WORK = 1 << 22  # operations of a run at sizes that are only compared
+MOST_MENTIONED_WORK = 1 << 26  # the same, where a rewritten program mentions sizes
+UNKNOWN = np.nan
+
+
+def covering_sizes(
+    space: SizeSpace,
+    exprs: Iterable[Dim],
+    numbers: Iterable[int],
+    tried: Sequence[Sizes],
+    most: int,
+    *,
+    only_mentioned: bool = False,
+) -> Iterator[Sizes]:
+    """Yields at most `most` sizes for the comparisons whose outcomes `tried` does not show.
+
+    The terms are the dims of the parameters, `exprs` over these, and `numbers`. With
+    `only_mentioned`, two dims are not compared with each other.
+    """
+    dims = {sym.name: sym for sym in space.classes}
+    known = [dim for dim in exprs if {s.name for s in syms(dim)} <= dims.keys()]
+    bounds = [number for number in dict.fromkeys(numbers) if 3 < number <= LARGEST]
+    terms: list[Any] = [*dims, *known, *bounds][: max(MOST_TERMS, len(dims))]
+    pairs = _pairs(terms, len(dims), only_mentioned)
+    if not pairs or not tried:
+        return
+    most_work = MOST_MENTIONED_WORK if only_mentioned else MOST_COVER_WORK
+    candidates = [*tried, *_candidates(space, bounds, tried[0], most_work)]
+    outcomes = _outcomes(_table(terms, candidates), pairs)
+    covered = np.zeros((len(pairs), 3), bool)
+    for row in outcomes[: len(tried)]:
+        _cover(covered, row)
+    for _ in range(most):
+        chosen = _best(covered, outcomes)
+        if chosen is None:
+            return
+        _cover(covered, outcomes[chosen])
+        yield candidates[chosen]
+
+
+def violating_sizes(space: SizeSpace, start: Sizes) -> Iterator[Sizes]:
+    """Yields sizes that violate one condition of the program each, by as little as possible."""
+    conditions: list[tuple[Any, ...]] = [*((each,) for each in space.conditions), *space.equal]
+    best: dict[int, tuple[float, Sizes]] = {}
+    for sizes in _random_sizes(space, start) if conditions else ():
+        values = {sym: sizes[sym.name] for sym in space.classes}
+        broken = [k for k, each in enumerate(conditions) if _distance(each, values)]
+        if len(broken) == 1:
+            distance = _distance(conditions[broken[0]], values)
+            if broken[0] not in best or distance < best[broken[0]][0]:
+                best[broken[0]] = distance, sizes
+    yield from (sizes for _, sizes in best.values())
+
+
+def _distance(condition: tuple[Any, ...], values: Mapping[Any, int]) -> float:
+    """Returns how far sizes are from meeting a condition; 0 if they do."""
+    try:
+        if len(condition) == 1:
+            if evaluate(condition[0], values):
+                return 0.0
+            atom = as_atom(condition[0])
+            condition = atom.args if type(atom) is Opaque else (0, 1)
+            return max(0.5, abs(evaluate(condition[0], values) - evaluate(condition[1], values)))
+        return abs(evaluate(condition[0], values) - evaluate(condition[1], values))
+    except StructIRError:
+        return float("inf")
+
+
+def _pairs(terms: Sequence[Any], dims: int, only_mentioned: bool) -> list[tuple[int, int]]:
+    return [
+        (a, b)
+        for a, b in combinations(range(len(terms)), 2)
+        if type(terms[a]) is not int and not (only_mentioned and b < dims)
+    ]
+
+
+def _candidates(
+    space: SizeSpace, numbers: Sequence[int], start: Sizes, most_work: int
+) -> Iterator[Sizes]:
+    """Yields possible sizes that the program may accept and that do not take long."""
+    firsts = {sym.name: first.name for sym, first in space.classes.items()}
+    for proposal in _proposals(space, numbers, start):
+        sizes = {name: proposal[firsts.get(name, name)] for name in proposal}
+        if space.allows(sizes) and space.work(sizes) <= most_work and not space.is_slow(sizes):
+            yield sizes
+
+
+def _proposals(space: SizeSpace, numbers: Sequence[int], start: Sizes) -> Iterator[Sizes]:
+    low = {name: min(size, SMALL[2]) for name, size in start.items()}  # so that a run is short
+    for number in numbers:
+        for size in (number, 2 * number + 1, number + 1, number - 1):
+            yield dict.fromkeys(start, size)
+            yield from ({**low, name: size} for name in start)
+    for first, second in combinations(start, 2):
+        for size in (3, 5, 17):
+            yield {**start, first: size, second: size}
+    yield from _random_sizes(space, start)
+
+
+def _random_sizes(space: SizeSpace, start: Sizes) -> Iterator[Sizes]:
+    rng = Random(len(start))
+    for number in range(RANDOM):
+        pool = SMALL if number % 3 else (*SMALL, *space.pool)
+        yield {name: rng.choice(pool) for name in start}
+    for name in start:
+        yield from ({**start, name: max(start[name] + step, 1)} for step in (1, -1, 2, -2))
+
+
+def _table(terms: Sequence[Any], candidates: Sequence[Sizes]) -> Table:
+    return np.array([[_value(term, sizes) for term in terms] for sizes in candidates], np.float64)
+
+
+def _value(term: Any, sizes: Sizes) -> float:
+    if type(term) is str:
+        return sizes[term]
+    if type(term) is int:
+        return term
+    try:
+        return evaluate(term, {sym: sizes[sym.name] for sym in syms(term)})
+    except StructIRError:
+        return UNKNOWN
+
+
+def _outcomes(table: Table, pairs: list[tuple[int, int]]) -> Table:
+    """Returns for each candidate and pair 0, 1 or 2 for less, equal or greater.
+
+    It is -1 if it is unknown, and for equal sizes of at most 1, at which most programs agree.
+    """
+    first, second = np.array(pairs).T
+    with np.errstate(invalid="ignore"):
+        signs = np.sign(table[:, first] - table[:, second])
+    unknown = np.isnan(signs) | ((signs == 0) & (table[:, first] <= 1))
+    return np.where(unknown, -1, signs + 1).astype(np.int64)
+
+
+def _cover(covered: Table, row: Table) -> None:
+    known = np.flatnonzero(row >= 0)
+    covered[known, row[known]] = True
+
+
+def _best(covered: Table, outcomes: Table) -> int | None:
+    """Returns the candidate that shows most new outcomes."""
+    new = ~covered[np.arange(covered.shape[0]), outcomes] & (outcomes >= 0)
+    counts = new.sum(axis=1)
+    best = int(np.argmax(counts))
+    return best if counts[best] else None
