@@ -146,6 +146,9 @@ def work(rank: int, workers: int, name: str, folder: str) -> None:
     for binding in function.bindings():
         value, var = binding.value, binding.var.name
         computed = apply(value, values)
+        if var not in exported:  # the result of a decomposed op has no placements of its own
+            values[var] = computed
+            continue
         wanted = placements_in_torch(exported[var])
         if list(computed.placements) != wanted:
             redistributed.append(f"{var}: {computed.placements} to {wanted}")
