@@ -76,9 +76,7 @@ def report_of(text: str, options: dict[str, Any], workers: int) -> Any:
     """Returns the plan of a case."""
     own = dict(options)
     mesh = {None: None, "two": (workers // 2, 2), "one": (workers,)}[own.pop("mesh", "one")]
-    return search(
-        structir.parse(text), workers=workers, sizes={"n": 8}, mesh=mesh, stages=1, **own
-    )
+    return search(structir.parse(text), workers=workers, sizes={"n": 8}, mesh=mesh, stages=1, **own)
 
 
 def arguments_of(function: Any) -> dict[str, np.ndarray]:
@@ -116,7 +114,7 @@ def apply(call: Any, values: dict[str, Any]) -> Any:
         case "nn.relu":
             return torch.relu(*args)
         case "nn.softmax":
-            return torch.softmax(*args, dim=call.attrs["axis"])
+            return torch.softmax(*args, dim=call.attrs.get("axis", -1))
         case "permute_dims":
             return args[0].permute(call.attrs["axes"])
         case "reshape":
@@ -148,6 +146,9 @@ def work(rank: int, workers: int, name: str, folder: str) -> None:
     for binding in function.bindings():
         value, var = binding.value, binding.var.name
         computed = apply(value, values)
+        if var not in exported:  # the result of a decomposed op has no placements of its own
+            values[var] = computed
+            continue
         wanted = placements_in_torch(exported[var])
         if list(computed.placements) != wanted:
             redistributed.append(f"{var}: {computed.placements} to {wanted}")

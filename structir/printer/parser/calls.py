@@ -206,7 +206,8 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         if (values := VALUES.get(op.name)) is not None:
             args = [_renamed(arg, values) for arg in args]
             keywords = {name: _renamed(value, values) for name, value in keywords.items()}
-        if context.unifies and len(args) > 2 and (loop := op.definition.hooks.get("loop")):
+        hooks: Any = op.definition.hooks if context.unifies else None  # type: ignore[attr-defined]
+        if hooks and len(args) > 2 and (loop := hooks.get("loop")):
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             unified = Call(op, tuple(exprs), keywords)
             args = list(unify_loop_arguments(context, loop, unified))
