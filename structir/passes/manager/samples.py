@@ -27,7 +27,7 @@ from structir.passes.manager.edge_plan import (
 from structir.passes.manager.input_sample import InputSample
 from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
 from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
-from structir.passes.manager.input_values import SCALED, InputValues
+from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
 from structir.passes.manager.mentions import Mentions
 from structir.passes.manager.rejections import wrong_arguments
 from structir.passes.manager.size_cover import covering_sizes, violating_sizes
@@ -43,6 +43,7 @@ FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_on
 SCALE_POWERS = range(-3, 5)  # of ten: scales at which the branches that run are compared
 BISECTIONS = 7  # to a factor of 1.02
 SPAN = 9  # of integers next to a boundary
+MOST_BOUNDARY = 1 << 16
 MOST_FACTOR = 64
 MOST_FACTORS = 3
 RANK_SAMPLES = 8  # of functions with parameters of unknown rank
@@ -241,7 +242,8 @@ class Sampler(InputSearch):
 
     def _integer_boundaries(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples whose integers are all at least, or at most, near a mentioned number."""
-        numbers = [number for number in self.mentioned.integers if abs(number) < 1 << 16]
+        most = MOST_TRIPS if self.loops else MOST_BOUNDARY
+        numbers = [number for number in self.mentioned.integers if abs(number) <= most]
         for number in dict.fromkeys([0, *numbers[:MOST_BOUNDS]]):
             for bound in (number - 1, number, number + 1):
                 for interval in ((bound, bound + SPAN), (bound - SPAN, bound)):
