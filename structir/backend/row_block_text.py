@@ -12,7 +12,7 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
-from structir.backend.row_blocks import ROW, BlockProgram, Phase, Reduction, in_blocks
+from structir.backend.row_blocks import ROW, BlockProgram, Phase, RowReduction, in_blocks
 from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -190,7 +190,7 @@ class BlockLoop(RowLoop):
     def _reduction_loop(self, phase: Phase, prefix: str) -> list[str]:
         lines = self._row()
         for item in phase.items:
-            if isinstance(item, Reduction):
+            if isinstance(item, RowReduction):
                 values, out = self.part(item.values), self.part(item.out)
                 unit = values.unit or ""
                 start = "at" if unit == "first" else unit.removesuffix(" + shift")

@@ -37,7 +37,7 @@ class NotInBlocksError(Exception):
 
 
 @attrs.frozen(eq=False)
-class Reduction:
+class RowReduction:
     """A number of each row: its values combined."""
 
     out: Buffer
@@ -50,7 +50,7 @@ class Phase:
     """Maps over the values of each row, over the rows, or reductions of each row."""
 
     unit: str  # "values", "row", or "" of reductions
-    items: list[Stage | Reduction] = attrs.Factory(list)
+    items: list[Stage | RowReduction] = attrs.Factory(list)
 
 
 @attrs.define(eq=False)
@@ -87,7 +87,7 @@ class BlockProgram:
             yield phase, program
 
 
-def _reads(item: Stage | Reduction) -> list[Buffer]:
+def _reads(item: Stage | RowReduction) -> list[Buffer]:
     if isinstance(item, Stage):
         return [read.buffer for read in item.loads]
     return [item.values]
@@ -200,7 +200,7 @@ class _Blocks:
         else:
             values = self._map(VALUES, self._buffer(VALUES, dtype), body, stage.origin)
         out = self._flat(stage.out)
-        self._place("", Reduction(out, values, stage.monoid or ""), out)
+        self._place("", RowReduction(out, values, stage.monoid or ""), out)
 
     def _map(self, unit: str, out: Buffer, body: Expression, origin: str) -> Buffer:
         axis = self.value if unit == VALUES else self.row
@@ -210,7 +210,7 @@ class _Blocks:
         self._place(unit, stage, out)
         return out
 
-    def _place(self, unit: str, item: Stage | Reduction, out: Buffer) -> None:
+    def _place(self, unit: str, item: Stage | RowReduction, out: Buffer) -> None:
         """Adds an item to the first phase of its kind after those that it reads."""
         by_number = {number: rows for rows, number in self.numbers.items()}
         reads = [by_number.get(b, b) for b in _reads(item)]

@@ -49,7 +49,6 @@ class _Copies:
             tuple(self.names),
             (),
             tuple(self.sizes),
-            (),
             (*self.names.values(), *self.sizes.values()),
             range=starts.shape[0],
             parted=True,

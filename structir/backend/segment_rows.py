@@ -176,7 +176,7 @@ class RowLoop:
 
 
 def without_streams(lines: Sequence[str]) -> Iterator[str]:
-    """Yields lines less those that store past the caches: a row is small."""
+    """Yields lines less those with non-temporal stores: a row is small."""
     depth: int | None = None
     for line in lines:
         indent = len(line) - len(line.lstrip())

@@ -188,10 +188,10 @@ class Declaration:
         of the values of rows of one length, and of the axis along them."""
         return self._hook("row", hook)
 
-    def copies_rows(self, does: bool) -> bool:
+    def copies_rows(self) -> None:
         """States that an op copies rows: triples of operands are values, and the start and the
         limit of each row in them; the last operand is the start of each row of the result."""
-        return self._hook("copies_rows", does)
+        self.definition.hooks["copies_rows"] = True
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""

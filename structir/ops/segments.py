@@ -173,7 +173,7 @@ def _(
             at += 1
 
 
-concat_rows.copies_rows(True)
+concat_rows.copies_rows()
 
 
 @concat_rows.gradient

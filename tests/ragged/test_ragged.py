@@ -56,7 +56,7 @@ def test_rows_are_computed_in_blocks_of_whole_vectors(longer, blocks):
     lengths = [n * longer for n in (*LENGTHS_OF_BLOCKS, *rng.integers(0, 60, 100))]
     x = RaggedArray(rng.standard_normal(sum(lengths), "float32"), np.cumsum([0, *lengths]))
     x[3][5] = np.nan
-    share, total, most, scaled = blocks(x)
+    share, total, most, scaled, joined = blocks(x)
     for k, row in enumerate(x.rows()):
         row = row.astype("float64")
         powers = np.exp(row - row.max(initial=-np.inf))
@@ -64,6 +64,7 @@ def test_rows_are_computed_in_blocks_of_whole_vectors(longer, blocks):
         np.testing.assert_allclose(total[k], np.exp(row).sum(), 1e-4, 1e-6)
         np.testing.assert_allclose(most[k], row.max(initial=-np.inf), 1e-6)
         np.testing.assert_allclose(scaled[k], row * 2 - np.sum(row * row), 1e-3, 1e-3)
+        np.testing.assert_array_equal(joined[k], np.concatenate([x[k], x[k] * 2]))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,8 @@ def blocks():
     """A compiled program whose kernels run in blocks of rows."""
     body = "a = R.nn.softmax(x, axis=1)\nb = R.sum(R.exp(x), axis=1)\nc = R.max(x, axis=1)\n"
     body += "d = R.multiply(x, 2)\ns = R.sum(R.multiply(x, x), axis=1, keepdims=True)\n"
-    module = parsed(f"{body}e = R.subtract(d, s)\nreturn (a, b, c, e)", PARAMS_OF_NUMBERS)
+    body += "e = R.subtract(d, s)\nf = R.concat((x, d), axis=1)\nreturn (a, b, c, e, f)"
+    module = parsed(body, PARAMS_OF_NUMBERS)
     return structir.compile(module, num_threads=2)
 
 

@@ -34,8 +34,8 @@ COMBINATIONS = ("product", "add", "max", "min")  # a product is added to the sum
 
 @attrs.frozen
 class WindowForm:
-    """The part of a window sum that its code depends on: sizes, steps, the block of results, and
-    the number of the combination."""
+    """The part of a window sum that its code depends on: sizes, steps, the block of results, the
+    number of the combination, and whether there may be fewer rows of results than in a block."""
 
     height: int
     width: int
@@ -46,6 +46,7 @@ class WindowForm:
     lanes: int
     rows: int
     combination: int = 0
+    few_rows: int = 1
 
     @property
     def absent(self) -> float:
@@ -105,15 +106,11 @@ class WindowSum:
             self.start = builder.sub(builder.mul(column, _word(form.column_step)), left)
             self.masks = {offset: self._mask(offset, width) for offset in self._pieces()}
             few = builder.icmp_signed("<", rows, _word(form.rows))
-            with builder.if_then(few), self._counted(rows, 1) as row:
-                self._write_block(row, column, 1)
-            many = builder.not_(few)
-            if has_wide_vectors():  # masks are free
-                with builder.if_then(many), self._counted(rows, form.rows) as row:
-                    self._write_block(row, column, form.rows)
-            else:
-                with builder.if_then(many), builder.if_else(self._is_inside(width)) as sides:
-                    self._write_both(sides, rows, column)
+            if form.few_rows:
+                with builder.if_then(few), self._counted(rows, 1) as row:
+                    self._write_block(row, column, 1)
+            with builder.if_then(builder.not_(few)):
+                self._write_blocks(rows, column, width)
         builder.ret_void()
         return self.function
 
@@ -124,16 +121,22 @@ class WindowSum:
         ends = builder.icmp_signed("<=", builder.add(self.start, _word(last)), width)
         return builder.and_(starts, builder.and_(ends, self.whole))
 
-    def _write_both(self, sides: Any, rows: Any, column: Any) -> None:
-        """Writes the blocks without masks, and those with them."""
-        inside, outside = sides
+    def _write_blocks(self, rows: Any, column: Any, width: Any) -> None:
+        """Writes the blocks of a column: without AVX-512, where masks take registers and time,
+        those without masks, too."""
+        step = self.form.rows
+        if has_wide_vectors():
+            with self._counted(rows, step) as row:
+                self._write_block(row, column, step)
+            return
         masks, whole = self.masks, self.whole
-        with inside, self._counted(rows, self.form.rows) as row:
-            self.masks, self.whole = {}, None
-            self._write_block(row, column, self.form.rows)
-        self.masks, self.whole = masks, whole
-        with outside, self._counted(rows, self.form.rows) as row:
-            self._write_block(row, column, self.form.rows)
+        with self.builder.if_else(self._is_inside(width)) as (inside, outside):
+            with inside, self._counted(rows, step) as row:
+                self.masks, self.whole = {}, None
+                self._write_block(row, column, step)
+            self.masks, self.whole = masks, whole
+            with outside, self._counted(rows, step) as row:
+                self._write_block(row, column, step)
 
     def _weights(self) -> list[list[Any]]:
         if self.form.combination:
@@ -400,10 +403,11 @@ def sum_windows(
     lanes: Any,
     block: Any,
     combination: Any,
+    few_rows: Any,
 ) -> Any:
-    """Writes the sums over all windows of a plane; the last nine arguments are literals."""
+    """Writes the sums over all windows of a plane; the last ten arguments are literals."""
     literals = [height, width, row_step, column_step, row_dilation, column_dilation, lanes, block]
-    literals.append(combination)
+    literals += [combination, few_rows]
     form = WindowForm(*[each.literal_value for each in literals])
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -223,29 +223,29 @@ class _KernelNodeWriter:
 
     def _total(self, stage: Stage, guards: Sequence[Guard], into: list[KernelStatement]) -> Scalar:
         """The total of the terms of an element."""
-        total, at, count = self._start(stage, into)
+        total, number = self._start(stage, into)
 
         def term(body: list[KernelStatement]) -> None:
-            self._where(stage, guards, body, lambda inner: self._add(stage, total, at, inner))
+            self._where(stage, guards, body, lambda inner: self._add(stage, total, number, inner))
 
         self._loops(stage, stage.reduce, into, term, "k")
         if stage.monoid in PICKING:
-            return at
-        if stage.monoid != "mean":
-            return total
-        number = applied("cast", [count], total.dtype)
-        into.append(Assign(total, applied("div", [total, number], total.dtype)))
+            return number
+        if stage.monoid == "mean":
+            count = applied("cast", [number], total.dtype)
+            into.append(Assign(total, applied("div", [total, count], total.dtype)))
         return total
 
-    def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local, Local]:
+    def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local]:
         """The total of no terms; and the index of a term, or the number of terms."""
         picks, monoid = stage.monoid in PICKING, MONOIDS[stage.monoid or ""]
         dtype = stage.body.dtype if picks else computed_in(stage.out.dtype)
-        total, number = self.scalars.local("total", dtype), self.scalars.local("at", "int64")
+        total = number = self.scalars.local("total", dtype)
         into.append(Assign(total, stated(literal(monoid.identity(dtype), dtype))))
         if picks or stage.monoid == "mean":
+            number = self.scalars.local("at" if picks else "count", "int64")
             into.append(Assign(number, stated(literal(0, "int64"))))
-        return total, number, number
+        return total, number
 
     def _add(self, stage: Stage, total: Local, number: Local, into: list[KernelStatement]) -> None:
         """One more term of a total."""
@@ -281,7 +281,7 @@ class _KernelNodeWriter:
         """A scan: along its axis once, storing the total before or after each term."""
         running = stage.running
         assert running is not None
-        total, at, _ = self._start(stage, into)
+        total, count = self._start(stage, into)
         backward = running.op not in ("le", "lt")
 
         def step(body: list[KernelStatement]) -> None:
@@ -289,10 +289,10 @@ class _KernelNodeWriter:
             body.append(Assign(number, stated(self.scalars.index(self._running_number(stage)))))
             self.scalars.axes[running.target] = number
             if running.op in ("le", "ge"):
-                self._add(stage, total, at, body)
+                self._add(stage, total, count, body)
             self._keep(stage, total, body)
             if running.op not in ("le", "ge"):
-                self._add(stage, total, at, body)
+                self._add(stage, total, count, body)
             del self.scalars.axes[running.target]
 
         self._loops(stage, stage.reduce, into, step, "k", backward)

@@ -27,7 +27,7 @@ PLAIN = re.compile(
     re.MULTILINE,
 )
 # The sizes of a window and of its block of results, of which the code is made.
-LITERAL = re.compile(r"\bsum_windows\(.*?((?:, \d+){9})\)$", re.MULTILINE)
+LITERAL = re.compile(r"\bsum_windows\(.*?((?:, \d+){10})\)$", re.MULTILINE)
 DIVIDED = (
     "/ ",
     "% ",

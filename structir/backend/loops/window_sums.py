@@ -215,7 +215,8 @@ def window_sum_lines(stage: Stage, writer: Writer) -> list[str]:
     sizes = [rows, columns, shape[row.entry], shape[column.entry], row.before, column.before]
     combination = "product" if weights is not None else POOLS[stage.monoid or ""]
     form = window_form(row, column, rows, columns)
-    form = attrs.evolve(form, combination=COMBINATIONS.index(combination))
+    few = 0 if isinstance(rows, int) and rows else 1
+    form = attrs.evolve(form, combination=COMBINATIONS.index(combination), few_rows=few)
     args = [
         *starts,
         *[writer.size(size) for size in (*sizes, *steps)],

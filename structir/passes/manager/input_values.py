@@ -231,13 +231,17 @@ def _definite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Arr
 def _near_numbers(
     rng: Any, shape: tuple[int, ...], dtype: str, numbers: tuple[float, ...]
 ) -> Array:
-    """Returns ordinary values, and numbers of the program with both signs, exact and nearby."""
+    """Returns numbers of the program with both signs, exact and nearby, and values whose product
+    with a number is halfway between integers."""
     array = np.array(_signed(rng, shape, "float64", 1.0))
     flat = array.reshape(-1)
     if numbers and flat.size:
         chosen = rng.choice(np.array(numbers, np.float64), flat[::2].shape)
         chosen = chosen * rng.choice((1, 1, -1), chosen.shape)
         flat[::2] = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), chosen.shape))
+        halves = rng.integers(-5, 5, flat[1::2].shape) + 0.5
+        divisors = rng.choice(np.array(numbers, np.float64), halves.shape)
+        flat[1::2] = halves / np.where(divisors == 0, 1.0, divisors)
     return _finite(array, dtype)
 
 
@@ -301,7 +305,7 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     """Returns integers of a range, with its bounds; for a whole dtype, also values near 0."""
     low, high = int_limits(dtype)
     if interval is not None:
-        low, high = max(low, interval[0]), min(high, interval[1])
+        low, high = (min(max(low, bound), high) for bound in interval)
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
     array = rng.integers(low, high, shape, kind, endpoint=True)
     flat = array.reshape(-1)

@@ -50,7 +50,7 @@ RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
-DIRECTED_VALUES = 4  # samples of the numbers that a rewritten program mentions
+DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
 BRANCH_SAMPLES = 6  # further samples of a program with conditionals
 BRANCH_TRIES = 40  # until each branch has run
@@ -285,7 +285,9 @@ class Sampler(InputSearch):
         if self.start is None or self.heavy:
             return
         sample, values = self.start
-        values = attrs.evolve(values, numbers=numbers_of(mentioned))
+        new = numbers_of(mentioned)
+        both = (*new, *numbers_of(self.mentioned))
+        values = attrs.evolve(values, numbers=new)
         exprs = [*mentioned.sizes.values(), *self._related(mentioned.integers)]
         for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, True):
             yield from self._any(sizes, values)
@@ -293,7 +295,8 @@ class Sampler(InputSearch):
             other = attrs.evolve(values, domain="numbers", integers="numbers")
             yield from self._any(sample.sizes, attrs.evolve(other, alike=True))
             for number in range(DIRECTED_VALUES):
-                other = attrs.evolve(other, seed=values.seed + number)
+                numbers = both if number % 3 == 2 else new
+                other = attrs.evolve(other, seed=values.seed + number, numbers=numbers)
                 yield from self._any(self.roomy if number else sample.sizes, other)
         for scale in scales_of(mentioned):
             for domain in SCALED:

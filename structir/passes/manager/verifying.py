@@ -163,6 +163,7 @@ class VerifyResults(Instrument):
         for sample in self._directed(step, name) if self.edges else ():
             error, _ = self._compare(step, name, sample)
             self._count(name, sample, error)
+            self.functions[name].inputs += 1
         is_exact = self._compare_exactly(step, name, samples)
         return None if is_exact else self._nothing(step, name)
 

@@ -52,7 +52,8 @@ def test_an_operand_without_effect_is_not_evaluated(run, value, expected):
     [
         ("k, n, 2", [0, 1, 0, 2, 0, 3]),
         ("n - 1, k - 1, -3", [0, 0, 2, 0, 0, 1]),
-        ("n, k, 4", [0, 0, 0, 0, 0, 0]),
+        ("n - 1, k, 4", [0, 0, 0, 0, 0, 0]),
+        ("k, n - 1, -4", [0, 0, 0, 0, 0, 0]),
         (f"n - 1, {2**63 - 1}, {2**62}", [0, 0, 0, 0, 0, 1]),
     ],
 )
@@ -75,6 +76,14 @@ def test_the_first_failing_check_is_the_error(run):
         results(body, run, 0)
     with pytest.raises(DiagnosticError, match="index -1 is out of range for axis 0 of x"):
         results(body.replace("i + k", "i - k"), run, 1)
+
+
+@BOTH
+def test_a_check_before_a_loop_accounts_for_overflow(run):
+    body = "lo, hi = T.part(n)\n    for i in range(lo, hi):\n        out.flat[i] = x.flat[i * k]"
+    assert results(body, run, 1) == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(DiagnosticError, match=r"is out of range for x\.flat"):
+        results(body, run, 2**62, 5)  # the last index wraps around to 0
 
 
 @BOTH

@@ -27,7 +27,7 @@ def values(dtype: str) -> list[object]:
     if dtype == "bool":
         return [False, True]
     ends = np.iinfo(dtype)
-    numbers = [0, 1, 2, 3, 7, 100, ends.max - 1, ends.max]
+    numbers = [0, 1, 2, 7, 100, ends.bits - 1, ends.bits, ends.max - 1, ends.max]
     return numbers + [-1, -2, -5, -100, ends.min + 1, ends.min] * (ends.min < 0)
 
 

@@ -213,6 +213,15 @@ def test_a_second_pass_on_the_same_module_uses_the_same_samples() -> None:
     assert {id(sample.arguments[0]) for sample in comparing._samples["main"]} <= first
 
 
+def test_integers_near_a_number_fit_the_dtype() -> None:
+    program = module(
+        'i: R.Tensor(("n",), "uint8"), b: R.Tensor((), "bool")',
+        "if b:\n        y = R.add(i, i)\n    else:\n        y = i\n    return y",
+    )
+    samples = list(samples_of(program, "main", program["main"], edges=True))
+    assert {sample.arguments[0].dtype.name for sample in samples} == {"uint8"}
+
+
 def test_positive_definite_matrices_are_found() -> None:
     program = module('x: R.Tensor(("n", "n"), "float32")', "return R.linalg.cholesky(x)")
     sample = next(iter(samples_of(program, "main", program["main"])))
