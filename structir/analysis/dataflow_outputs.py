@@ -19,6 +19,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.node import replace
+from structir.ir.requirements import conditions_of
 
 
 def with_local_values(seq: SeqExpr, candidates: Collection[BindingBlock]) -> SeqExpr:
@@ -67,7 +68,8 @@ def _nested(binding: Binding) -> Binding:
 def _local_vars(seq: SeqExpr, candidates: Collection[BindingBlock]) -> set[Var]:
     """Returns the variables of the blocks that only their own block uses.
 
-    A block keeps its outputs if none of them has uses: all of it is unused.
+    A block keeps its outputs if none of them has uses: all of it is unused. The text of a condition
+    has no variable, so it is never an output.
     """
     home = {
         b.var: block
@@ -84,7 +86,8 @@ def _local_vars(seq: SeqExpr, candidates: Collection[BindingBlock]) -> set[Var]:
         local -= variables_in(info).keys()
     local -= variables_in((seq.body, seq.struct_info)).keys()
     used = {block for var, block in home.items() if var not in local}
-    return {var for var in local if home[var] in used}
+    checks = {b.var for block in set(home.values()) for b in block.bindings if conditions_of(b)}
+    return {var for var in local if home[var] in used or var in checks}
 
 
 def _rename(block: BindingBlock, names: Substitution) -> BindingBlock:
