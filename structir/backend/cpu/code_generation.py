@@ -18,6 +18,7 @@ from numba.core.llvm_bindings import create_pass_builder
 from numba.core.registry import cpu_target
 
 from structir.backend.cpu.library import WHOLE
+from structir.backend.cpu.modules import module_of_bitcode
 from structir.backend.cpu.objects import MachineCode
 
 functions: Any = ffi.lib
@@ -73,8 +74,7 @@ class PendingCode:
 
 def pending_code(library: Any, symbol: str) -> PendingCode:
     """Returns the function of a library, with everything to compile it as numba would."""
-    module: Any = llvm.parse_bitcode(library.linked_bitcode(), llvm.create_context())
-    return pending_module(module, symbol)
+    return pending_module(module_of_bitcode(library.linked_bitcode()), symbol)
 
 
 def pending_module(module: Any, symbol: str) -> PendingCode:

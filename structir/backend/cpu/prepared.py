@@ -17,6 +17,7 @@ from structir.backend.cpu.code_generation import PendingCode, code_generator, pe
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import PART
+from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated_c
 from structir.backend.loops.scalar_text import LIBRARY, OF_TWO
@@ -140,7 +141,7 @@ def prepared(name: str) -> bytes:
 def _is_bitcode(data: bytes, name: str) -> bool:
     """Whether LLVM reads data as a module that defines a function."""
     try:
-        module: Any = llvm.parse_bitcode(data, llvm.create_context())
+        module = module_of_bitcode(data)
         return not module.get_function(name).is_declaration
     except (RuntimeError, NameError):
         return False
@@ -149,7 +150,7 @@ def _is_bitcode(data: bytes, name: str) -> bool:
 def _built(name: str) -> bytes:
     row = _functions()[name]
     library = translated_c(row.function, name, row.signature)
-    module: Any = llvm.parse_bitcode(library.linked_bitcode(), llvm.create_context())
+    module = module_of_bitcode(library.linked_bitcode())
     _, builder = code_generator(module.triple, PART)
     builder.getModulePassManager().run(module, builder)
     for function in module.functions:
@@ -163,10 +164,10 @@ def _built(name: str) -> bytes:
 def pending_kernel(kernel: Assembled, symbol: str) -> PendingCode:
     """Returns a kernel, with the functions that it calls, to be compiled as a symbol."""
     context: Any = llvm.create_context()
-    module: Any = llvm.parse_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
+    module = module_of_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
     context_of_cpu: Any = cpu_target.target_context
     module.data_layout = context_of_cpu.codegen()._data_layout
     for name in kernel.prepared:
-        module.link_in(llvm.parse_bitcode(prepared(name), context))
+        module.link_in(module_of_bitcode(prepared(name), context))
         module.get_function(name).linkage = "internal"
     return pending_module(module, symbol)
