@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from structir.backend.cpu.layouts import (
 )
 from structir.backend.cpu.runner import entry_address
 from structir.backend.locks import new_lock
+from structir.backend.workspace import WORD
 
 FAST_CALL_WITH_NAMES = 0x82  # METH_FASTCALL | METH_KEYWORDS
 OUT = sys.intern("out")
@@ -32,21 +34,44 @@ FUNCTIONS = {
 }
 
 
-class CallTable(np.ndarray[Any, Any]):
-    """The object that calls of a function are bound to; it owns the memory of the call table."""
-
-    references: tuple[Any, ...]
-
-
 class MethodDefinition(ctypes.Structure):
     """The PyMethodDef of a function."""
 
     _fields_ = (
-        ("name", ctypes.c_char_p),
+        ("name", ctypes.c_void_p),
         ("code", ctypes.c_void_p),
         ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
+        ("doc", ctypes.c_void_p),
     )
+
+
+class CallTable(np.ndarray[Any, Any]):
+    """The object that calls of a function are bound to; it owns the memory of the call table.
+
+    The definition of the function follows the table in the same memory. CPython reads the
+    definition when it frees the function, and the garbage collector may have cleared `references`
+    by then, but not the memory.
+    """
+
+    references: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, name: str, doc: str) -> Any:
+        """Returns an empty table, with the definition of a function behind it."""
+        texts = [text.encode() + b"\0" for text in (name, doc)]
+        start = WORD * len(TABLE)
+        ends = [*accumulate(map(len, texts), initial=start + ctypes.sizeof(MethodDefinition))]
+        table = np.zeros(-(-ends[-1] // WORD), np.int64).view(cls)
+        table.view(np.ndarray).view(np.uint8)[ends[0] : ends[-1]] = [*b"".join(texts)]
+        definition = MethodDefinition.from_address(table.definition)
+        definition.name, definition.doc = [int(table.ctypes.data) + end for end in ends[:2]]
+        definition.code, definition.flags = entry_address(), FAST_CALL_WITH_NAMES
+        return table
+
+    @property
+    def definition(self) -> int:
+        """The address of the definition of the function."""
+        return int(self.ctypes.data) + WORD * len(TABLE)
 
 
 class NativeCall:
@@ -62,7 +87,7 @@ class NativeCall:
     ) -> None:
         forms = [int(f) for dtype, rank in (*inputs, *results) for f in (id(dtype), rank)]
         self._forms = np.array([*forms, 0], np.int64)
-        self.table = np.zeros(len(TABLE), np.int64).view(CallTable)
+        self.table = CallTable.of(name, f"{name}(*arrays, out=None)")
         table_words = {
             TABLE.inputs: len(inputs),
             TABLE.results: len(results),
@@ -76,21 +101,17 @@ class NativeCall:
         }
         for index, value in table_words.items():
             self.table[index] = value
-        doc = f"{name}(*arrays, out=None)"
-        definition = MethodDefinition(
-            name.encode(), entry_address(), FAST_CALL_WITH_NAMES, doc.encode()
-        )
-        self.table.references = (self._forms, definition, otherwise, inputs, results)
+        self.table.references = (self._forms, otherwise, inputs, results)
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = (
             ctypes.py_object,
             [
-                ctypes.POINTER(MethodDefinition),
+                ctypes.c_void_p,
                 ctypes.py_object,
                 ctypes.c_void_p,
             ],
         )
-        self.function: Callable[..., Any] = new(ctypes.byref(definition), self.table, None)
+        self.function: Callable[..., Any] = new(self.table.definition, self.table, None)
         self._spaces: list[Any] = []
         self._retired: list[Any] = []
         self._lock = new_lock()

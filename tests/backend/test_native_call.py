@@ -1,5 +1,6 @@
 """Native calls give the same results, and pass every unusual call to the general path."""
 
+import ctypes
 import gc
 import sys
 import threading
@@ -195,3 +196,20 @@ def test_many_threads_with_large_and_small_arrays(main):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def definition_of(function):
+    """Returns the address that a builtin function has of its definition."""
+    return ctypes.c_int64.from_address(id(function) + 16).value
+
+
+@pytest.mark.skipif(not layouts_hold(), reason="calls are not native here")
+def test_a_definition_is_there_while_its_function_is():
+    main = structir.compile(Module)["main"]
+    table = main.__self__
+    start = table.ctypes.data
+    assert start < definition_of(main) < start + table.nbytes
+    vars(table).clear()  # as the garbage collector does before it frees the function
+    others = [bytes([255]) * size for size in range(8, 64)]  # which take freed memory
+    assert (main.__name__, main.__doc__) == ("main", "main(*arrays, out=None)")
+    assert len(others) == 56
