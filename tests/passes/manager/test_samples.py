@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import structir
+from structir import passes
 from structir.errors import PassError
 from structir.ir import IRModule
 from structir.passes import PassContext, VerifyResults, pipeline
@@ -161,3 +162,12 @@ def test_comparisons_are_reported() -> None:
     assert (
         line == "main: compared at b=3, s=17: 1 result, 51 elements, largest error 0 of the bound"
     )
+
+
+def test_integer_results_of_composite_ops_differ_by_the_rounding_of_their_parts() -> None:
+    module = program('x: R.Tensor(("n", 2), "int64")', "return R.std(x)")
+    with PassContext([VerifyResults()]):
+        passes.Lower()(module)
+    wrong = program('x: R.Tensor(("n", 2), "int64")', 'return R.add(R.std(x), R.const(1, "int64"))')
+    with PassContext([VerifyResults()]), pytest.raises(PassError, match="changes the result"):
+        passes.Pass("wrong", lambda _: wrong)(module)
