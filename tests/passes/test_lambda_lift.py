@@ -69,7 +69,7 @@ def g(y: R.Tensor((n,), "float32")):
         return R.multiply(f(z), y)
     return h(f(y))
 return g(x)""",
-    "captured value of an unknown size": """rows: R.Tensor(("_", 1), "float32") = R.reshape(x, (-1, 1))
+    "captured value of an unknown size": """rows: R.Tensor(("_", 1)) = R.reshape(x, (-1, 1))
 @R.function
 def f(y: R.Tensor(("m",), "float32")):
     return R.multiply(y, R.sum(rows))
