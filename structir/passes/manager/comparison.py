@@ -102,7 +102,7 @@ def within_rounding(
     ]
     if not differ or not all(_is_integer(expected_leaves[k]) for k in differ):
         return not differ
-    # a composite op of integers, such as std, rounds only inside, where runs perturb nothing
+    # a composite op of integers rounds only inside, where perturbed runs change nothing
     parts = decompose.transform(module)
     slack = _sensitivity(parts, name, arguments, expected_leaves, relative)
     return slack is not None and all(

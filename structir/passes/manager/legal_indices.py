@@ -96,7 +96,7 @@ def _spec(call: Call) -> IndexSpec | None:
 
 
 def _gives_nan(call: Call) -> bool:
-    """Whether an op defines reads outside its operands: `R.take(..., mode="nan")` shows them."""
+    """Whether an op defines the reads outside its operands, as NaN."""
     spec = _spec(call)
     return spec is not None and spec.fill != spec.fill
 
