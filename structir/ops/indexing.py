@@ -53,7 +53,8 @@ def take(
 
     `mode` defines reads out of range: `clip` reads the nearest element, `wrap` takes the index
     modulo the size, `nan` gives NaN and requires a floating-point dtype, and `fast` gives 0.
-    Negative indices are out of range. With `fast`, a constant index out of range is an error.
+    Negative indices are out of range. With `fast`, a constant index out of range is an error, and
+    passes may assume that other indices are in range.
     """
     return x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from structir.analysis.closures import params_for
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import symbols_in, variables_in
@@ -60,10 +61,10 @@ def _split(function: Function) -> tuple[Function, Function]:
     seq = SeqExpr((BindingBlock(tuple(lifted)),) if lifted else (), result)
     assert result.struct_info is not None
     transform = Function(weights, seq, result.struct_info)
-    params: dict[Var, Expr] = {var: Var(var.name, var.struct_info, var.span) for var in transformed}
+    params = params_for(transformed)
     blocks = tuple([_without(block, moved) for block in function.body.blocks])
     remaining = tuple([block for block in blocks if block.bindings])
-    body = Substitution(params).sequence(replace(function.body, blocks=remaining))
+    body = Substitution(dict(params)).sequence(replace(function.body, blocks=remaining))
     attrs = {name: value for name, value in function.attrs.items() if name != INPUTS}
     main = replace(function, params=(*inputs, *params.values()), body=body, attrs=attrs)
     return main, _plain(Substitution(fresh=True).function(transform))

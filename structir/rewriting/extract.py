@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.analysis.closures import params_for
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import symbols_in, variables_in
 from structir.ir.binding_dims import bound_dims
@@ -118,11 +119,11 @@ class _Extraction:
             var for b in bindings for var in variables_in(b.value) if var not in bound_vars
         ]
         operands = tuple(dict.fromkeys(variables))
-        params = {var: Var(var.name, var.struct_info, var.span) for var in operands}
+        params = params_for(operands)
         bound_symbols = bound_dims([var.struct_info for var in operands])
         if not set(symbols_in(tuple(bindings))) <= bound_symbols:
             return None
-        copier = Substitution(params)
+        copier = Substitution(dict(params))
         copies = [copier.binding(binding) for binding in bindings[:-1]]
         result = Var(last.var.name, last.var.struct_info, last.span)
         copies.append(VarBinding(result, copier.part(last.value), last.span))

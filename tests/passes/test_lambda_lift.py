@@ -69,6 +69,11 @@ def g(y: R.Tensor((n,), "float32")):
         return R.multiply(f(z), y)
     return h(f(y))
 return g(x)""",
+    "captured value of an unknown size": """rows: R.Tensor(("_", 1)) = R.reshape(x, (-1, 1))
+@R.function
+def f(y: R.Tensor(("m",), "float32")):
+    return R.multiply(y, R.sum(rows))
+return f(x)""",
     "argument": """@R.function
 def f(y: R.Tensor((4,), "float32")):
     return R.exp(y)

@@ -78,7 +78,7 @@ class InputSearch:
 
     def attempt(self, sizes: Sizes, values: InputValues, params: Any = None) -> InputSample | None:
         """Runs the function on inputs of these sizes and values; None if there are none."""
-        if not self.fixed and self.space.is_slow(sizes):
+        if not self.fixed and self.space.is_costly(sizes):
             return None
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)

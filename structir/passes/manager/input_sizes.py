@@ -15,12 +15,12 @@ from structir.errors import StructIRError
 from structir.ir.axes import RowVar, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom, as_sym, evaluate, syms
-from structir.ir.expr import Call, Expr, Function, MatchCast, Var
+from structir.ir.expr import Call, Expr, Function, GlobalVar, MatchCast, Var
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 # One prime is larger than a vector, and one larger than a tile.
 SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)
@@ -29,6 +29,7 @@ MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
 MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
 MOST_ELEMENTS = 1 << 22  # of all inputs, beyond those of the smallest inputs
+MOST_VALUES = 1 << 24  # elements of all values of a run, beyond those at sizes of 1
 MOST_KERNEL_WORK = 1 << 15  # operations of interpreted kernels, beyond those at sizes of 1
 ROW_ELEMENTS = 32  # of the axes of a row variable, about
 ALL_EQUAL = 8  # the number of the candidate in which all sizes are equal
@@ -49,6 +50,7 @@ class SizeSpace:
     conditions: tuple[Dim, ...]
     pool: tuple[int, ...]
     shapes: tuple[tuple[Dim, ...], ...]  # of all variables
+    values: tuple[tuple[Dim, ...], ...]  # the shapes that a run computes, also in callees
     cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
     kernels: bool  # whether a run interprets kernels
 
@@ -62,7 +64,7 @@ class SizeSpace:
         most = MOST_ELEMENTS + self.elements(dict.fromkeys(self.names, 1))
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
-                if not fixed and (self.elements(sizes) > most or self.is_slow(sizes)):
+                if not fixed and (self.elements(sizes) > most or self.is_costly(sizes)):
                     continue
                 if sizes not in proposed and (not strict or self.allows(sizes)):
                     proposed.append(sizes)
@@ -80,9 +82,22 @@ class SizeSpace:
         shapes = [[_known(dim, values, other) for dim in shape] for shape in self.shapes]
         return sum(prod(shape) * max(shape, default=1) for shape in shapes)
 
-    def is_slow(self, sizes: Sizes) -> bool:
+    def is_costly(self, sizes: Sizes) -> bool:
+        """Whether a run at these sizes would take long, or much memory."""
+        return bool(sizes) and (self._is_slow(sizes) or self._is_large(sizes))
+
+    def _is_large(self, sizes: Sizes) -> bool:
+        least = self._computed(dict.fromkeys(self.names, 1))
+        return self._computed(sizes) > MOST_VALUES + least
+
+    def _computed(self, sizes: Sizes) -> int:
+        """Returns the number of elements of all values. Other sizes count as the largest one."""
+        values, other = {sym: sizes[sym.name] for sym in self.classes}, max(sizes.values())
+        return sum(prod(_known(dim, values, other) for dim in shape) for shape in self.values)
+
+    def _is_slow(self, sizes: Sizes) -> bool:
         """Whether kernels, which run element by element, would take long at these sizes."""
-        if not self.kernels or not sizes:
+        if not self.kernels:
             return False
         least = self.work(dict.fromkeys(self.names, 1))
         return self.work(sizes, max(sizes.values())) > MOST_KERNEL_WORK + least
@@ -146,6 +161,7 @@ def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -
         conditions,
         tuple(pool),
         tuple(_sizes(node) for node in walk_values(function) if isinstance(node, Var)),
+        tuple(_computed_shapes(module, function)),
         _equated(param_dims, equal),
         kernels,
     )
@@ -201,10 +217,33 @@ def _dims(value: Expr | StructInfo | None) -> tuple[Dim, ...]:
 
 def _sizes(value: Expr) -> tuple[Dim, ...]:
     """Returns the sizes of a tensor that are known; a row variable counts as one size."""
-    info = value.struct_info
+    return _sizes_of(value.struct_info)
+
+
+def _sizes_of(info: StructInfo | None) -> tuple[Dim, ...]:
     axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
     sizes = [ROW_ELEMENTS if isinstance(a, RowVar) else size_in(a) for a in axes or ()]
     return tuple([size for size in sizes if isinstance(size, int | Poly)])
+
+
+def _computed_shapes(module: IRModule, function: Function) -> Iterator[tuple[Dim, ...]]:
+    """Yields the known sizes of each tensor that a function or its callees bind."""
+    variables: dict[Var, None] = {}
+    todo, names = [function], set[str]()
+    for each in todo:  # which grows
+        for node in walk_values(each):
+            if isinstance(node, Var):
+                variables[node] = None
+            elif type(node) is GlobalVar and node.name not in names:
+                names.add(node.name)
+                callee = module.functions.get(node.name)
+                todo += [callee] if isinstance(callee, Function) else []
+    infos: list[Any] = [variable.struct_info for variable in variables]
+    for info in infos:  # which grows
+        if isinstance(info, TupleStructInfo):
+            infos += info.fields
+        elif isinstance(info, TensorStructInfo):
+            yield _sizes_of(info)
 
 
 def _known(dim: Dim, values: Mapping[Sym, int], other: int = 1) -> int:

@@ -35,7 +35,7 @@ class IndexChecker(EffectRecorder):
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         if type(expr) is Call and type(expr.op) is Op and len(expr.args) > 1:
             if id(expr) not in self.bounds:
-                self.bounds[id(expr)] = tuple(_bounds(expr))
+                self.bounds[id(expr)] = () if _gives_nan(expr) else tuple(_bounds(expr))
             if self.bounds[id(expr)]:
                 self._check(self.bounds[id(expr)], [self.value(a, scope) for a in expr.args])
         return EffectRecorder.evaluate(self, expr, scope)
@@ -93,6 +93,12 @@ def _spec(call: Call) -> IndexSpec | None:
         return None if index_spec is None else index_spec(call)
     except StructIRError:
         return None
+
+
+def _gives_nan(call: Call) -> bool:
+    """Whether an op defines the reads outside its operands, as NaN."""
+    spec = _spec(call)
+    return spec is not None and spec.fill != spec.fill
 
 
 def _bounds(call: Call) -> Iterator[Bound]:

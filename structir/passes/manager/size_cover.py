@@ -105,7 +105,7 @@ def _candidates(
     firsts = {sym.name: first.name for sym, first in space.classes.items()}
     for proposal in _proposals(space, numbers, start):
         sizes = {name: proposal[firsts.get(name, name)] for name in proposal}
-        if space.allows(sizes) and space.work(sizes) <= most_work and not space.is_slow(sizes):
+        if space.allows(sizes) and space.work(sizes) <= most_work and not space.is_costly(sizes):
             yield sizes
 
 

@@ -114,6 +114,11 @@ WRONG = {
         'return R.scatter_elements(x, i, u, axis=0, reduction="add")',
         "return R.add(x, R.scatter_elements(R.zeros_like(x), i, u, axis=0))",
     ),
+    "an index out of range, which reads NaN": (
+        'x: R.Tensor(("n", 2), "float32"), i: R.Tensor((5,), "int64")',
+        'return R.take(x, i, axis=0, mode="nan")',
+        "return R.take(x, i, axis=0)",
+    ),
     "a branch": (FLAG, IF.format("b", "R.cos(x)"), IF.format("b", "R.exp(x)")),
     "one trip count": (
         FLAG,

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import structir
+from structir import passes
 from structir.errors import PassError
 from structir.ir import IRModule
 from structir.passes import PassContext, VerifyResults, pipeline
 from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.input_sizes import size_space
 from structir.passes.manager.samples import samples_of
 
 
@@ -61,6 +63,30 @@ def test_large_sizes_do_not_make_a_run_long() -> None:
     module = program(params, "return R.cumsum(x)")
     samples = list(samples_of(module, "main", module["main"], edges=True))
     assert max(sample.extent for sample in samples) < 1 << 14
+
+
+def test_large_values_of_callees_do_not_take_much_memory() -> None:
+    module = structir.parse("""
+@I.ir_module
+class M:
+    @R.function(private=True)
+    def cube(x: R.Tensor(("n", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        v = R.reshape(x, (n * m,))
+        u = R.reshape(v, (n * m, 1))
+        return R.multiply(R.reshape(v, (n * m, 1, 1)), R.multiply(u, v))
+
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        cls = M
+        n, m = T.int64(), T.int64()
+        return R.sum(cls.cube(x))
+""")
+    for name in ("cube", "main"):
+        space = size_space(module, module[name], False, False)
+        sizes = [(each["n"], each["m"]) for each in space.proposals({}, 0)]
+        assert len(sizes) > 10
+        assert max((n * m) ** 3 for n, m in sizes) < 1 << 25
 
 
 def test_inputs_with_row_variables_are_small() -> None:
@@ -161,3 +187,12 @@ def test_comparisons_are_reported() -> None:
     assert (
         line == "main: compared at b=3, s=17: 1 result, 51 elements, largest error 0 of the bound"
     )
+
+
+def test_integer_results_of_composite_ops_differ_by_the_rounding_of_their_parts() -> None:
+    module = program('x: R.Tensor(("n", 2), "int64")', "return R.std(x)")
+    with PassContext([VerifyResults()]):
+        passes.Lower()(module)
+    wrong = program('x: R.Tensor(("n", 2), "int64")', 'return R.add(R.std(x), R.const(1, "int64"))')
+    with PassContext([VerifyResults()]), pytest.raises(PassError, match="changes the result"):
+        passes.Pass("wrong", lambda _: wrong)(module)

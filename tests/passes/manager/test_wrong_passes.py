@@ -310,7 +310,7 @@ RIGHT = {
         "return R.subtract(R.add(i, i), i)",
         'return R.multiply(i, R.const(1, "int32"))',
     ),
-    "the rows of a table": (
+    "the rows of a table, for indices in range": (
         TABLE,
         "return R.exp(R.take(x, i, axis=0))",
         "return R.take(R.exp(x), i, axis=0)",
