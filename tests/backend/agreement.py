@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from structir import RaggedArray
+
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4}
 COARSE = 3e-2  # float16 and bfloat16: kernels keep float32 between ops
 
@@ -12,6 +14,9 @@ def assert_agree(wanted, found, where="result"):
         assert isinstance(found, tuple) and len(found) == len(wanted), where
         for k, (one, other) in enumerate(zip(wanted, found, strict=True)):
             assert_agree(one, other, f"{where}[{k}]")
+    elif isinstance(wanted, RaggedArray):
+        assert isinstance(found, RaggedArray), where
+        assert_agree(tuple(wanted.rows()), tuple(found.rows()), where)
     elif isinstance(wanted, np.ndarray | np.generic):
         found = np.asarray(found)
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype), where

@@ -17,7 +17,7 @@ BATCH = 3
 SIZES_OF_DATA = {"dynamic_strided_slice", "nonzero", "shape_of", "tensor_to_shape", "unique"}
 # These ops have no statement of scalars, no row variable in front, and no decomposition.
 LOOPED = {
-    *("bucketize", "dynamic_strided_slice", "grad.avg_pool2d_backward"),
+    *("bucketize", "concat_rows", "dynamic_strided_slice", "grad.avg_pool2d_backward"),
     *("grad.max_pool2d_backward", "image.affine_grid", "image.grid_sample", "image.resize2d"),
     *("image.resize3d", "memory.view", "multinomial_from_uniform", "nn.attention_var_len"),
     *("nn.class_indices", "nonzero", "size", "unique"),

@@ -211,6 +211,7 @@ def drawn(data: st.DataObject, graph: Any) -> tuple[Any, ...]:
     return places[data.draw(st.integers(0, len(places) - 1))]
 
 
+@pytest.mark.filterwarnings("ignore::structir.errors.DiagnosticWarning")  # of unreadable guards
 @given(st.data())
 @settings(max_examples=100)
 def test_modified_programs_import_or_raise_one_diagnostic(data: st.DataObject) -> None:
