@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,16 @@ class Node:
 
     def __init__(self) -> None:
         self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_frozen() -> Iterator[None]:
+    """The objects that the collection of tests made are frozen: pauses would leave all others."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    yield
+    if frozen:
+        gc.freeze()
 
 
 def test_many_objects_of_a_pause_are_not_traversed_again() -> None:
@@ -39,13 +50,10 @@ def test_garbage_of_a_pause_is_collected_by_a_later_one(monkeypatch: pytest.Monk
 
 def test_objects_that_the_caller_has_frozen_stay_frozen() -> None:
     gc.freeze()
-    try:
-        frozen = gc.get_freeze_count()
-        with collection_paused():
-            lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
-        assert lists and gc.get_freeze_count() >= frozen - collection.MANY
-    finally:
-        gc.unfreeze()
+    frozen = gc.get_freeze_count()
+    with collection_paused():
+        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
+    assert lists and gc.get_freeze_count() >= frozen - collection.MANY
 
 
 def test_a_pause_inside_a_pause_keeps_collection_disabled() -> None:
