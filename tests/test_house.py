@@ -45,6 +45,7 @@ FLOORS = (
     "ragged",
     "planning",
     "proving",
+    "loops",
     "passes",
     "backend",
     "frontend",

@@ -41,6 +41,11 @@ class Local(Scalar):
 
 
 @node
+class LoopVariable(Local):
+    """The variable of a loop. It is never assigned to, so proofs may treat it as an index."""
+
+
+@node
 class Literal(Scalar):
     """A literal, in the dtype of the other operand."""
 

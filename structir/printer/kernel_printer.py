@@ -21,6 +21,7 @@ from structir.ir.kernel import (
     LibraryCall,
     Literal,
     Local,
+    LoopVariable,
     Part,
     Scalar,
     Scratch,
@@ -221,6 +222,7 @@ def _number(value: Any) -> Operand:
 _SCALARS: dict[type, Callable[[KernelPrinter, Any], Operand]] = {
     Literal: lambda printer, number: _number(number.value),
     Local: lambda printer, local: (printer.local(local), ATOM),
+    LoopVariable: lambda printer, local: (printer.local(local), ATOM),
     Size: lambda printer, size: (printer.size(size.dim), ATOM),
     Argument: lambda printer, argument: (printer.array(argument.var), ATOM),
     Extent: lambda printer, extent: (f"{printer.array(extent.array)}.shape[{extent.axis}]", ATOM),

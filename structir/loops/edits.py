@@ -1,0 +1,122 @@
+"""Edits of kernels: exchanged statements, substituted expressions, integer arithmetic of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.ir.dims import Dim
+from structir.ir.kernel import (
+    Apply,
+    For,
+    Kernel,
+    KernelStatement,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+    Size,
+)
+from structir.ir.node import rebuild, replace
+from structir.loops.loop_tree import blocks_of, loop_tree
+from structir.projections.kernels.affine_scalars import DIM_FUNCTIONS
+
+Exchanges = Mapping[KernelStatement, Sequence[KernelStatement]]
+
+
+def exchange(kernel: Kernel, old: KernelStatement, *new: KernelStatement) -> Kernel:
+    """Returns the kernel with a statement replaced by others."""
+    return exchange_all(kernel, {old: new})
+
+
+def exchange_all(kernel: Kernel, exchanges: Exchanges) -> Kernel:
+    """Returns the kernel with statements replaced by others; all else keeps its nodes.
+
+    What replaces a statement is not searched.
+    """
+    ancestors = loop_tree(kernel).ancestors
+    changed = {outer for statement in exchanges for outer in ancestors[statement]}
+    return attrs.evolve(kernel, body=_exchanged(kernel.body, exchanges, changed))
+
+
+def _exchanged(
+    block: Sequence[KernelStatement], exchanges: Exchanges, changed: set[KernelStatement]
+) -> tuple[KernelStatement, ...]:
+    statements: list[KernelStatement] = []
+    for statement in block:
+        if statement in exchanges:
+            statements += exchanges[statement]
+        elif statement in changed:
+            blocks = {id(b): _exchanged(b, exchanges, changed) for b in blocks_of(statement)}
+            fields = {"body", "then", "otherwise"} & set(dir(statement))
+            new = {name: blocks[id(getattr(statement, name))] for name in fields}
+            statements.append(replace(statement, **new))
+        else:
+            statements.append(statement)
+    return tuple(statements)
+
+
+def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns a node with parts replaced by the results of `change` that are not None; a part that
+    is replaced is not searched."""
+    new = change(node)
+    if new is not None:
+        return new
+    if isinstance(node, Scalar | KernelStatement):
+        return rebuild(node, lambda part: substitute(part, change))
+    return node
+
+
+def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns a node with expressions in place of scalars and loop variables."""
+    return substitute(node, lambda part: values.get(part) if isinstance(part, Local) else None)
+
+
+def copied(node: Any) -> Any:
+    """Returns a copy of statements or expressions with nodes of their own; names are shared."""
+    if isinstance(node, tuple):
+        return tuple([copied(item) for item in node])
+    if isinstance(node, Local) or not isinstance(node, Scalar | KernelStatement):
+        return node
+    return replace(rebuild(node, copied))
+
+
+def over(loop: For, variable: LoopVariable) -> For:
+    """Returns a copy of a loop over another variable."""
+    new: For = with_values(copied(loop), {loop.variable: variable})
+    return new
+
+
+def integer(value: int) -> Literal:
+    """Returns an integer as an index."""
+    return Literal(value, "int64")
+
+
+def size(dim: Dim) -> Scalar:
+    """Returns a dim as an index."""
+    return integer(dim) if isinstance(dim, int) else Size(dim)
+
+
+def calculate(fn: str, first: Scalar, second: Scalar) -> Scalar:
+    """Returns integer arithmetic, such as `add`, simplified where an operand is 0 or 1."""
+    match fn, first, second:
+        case "add" | "sub", _, Literal(0):
+            return first
+        case ("add", Literal(0), _) | ("mul", Literal(1), _):
+            return second
+        case ("mul" | "floordiv", _, Literal(1)) | ("mul", Literal(0), _):
+            return first
+        case _, Literal(left), Literal(right):
+            return integer(DIM_FUNCTIONS[fn](left, right))
+        case _, Literal(left), Size(right):
+            return size(DIM_FUNCTIONS[fn](left, right))
+        case _, Size(left), Literal(right):
+            return size(DIM_FUNCTIONS[fn](left, right))
+        case _, Size(left), Size(right):
+            return size(DIM_FUNCTIONS[fn](left, right))
+        case "sub", Apply("add", (base, offset)), _ if base is second:
+            return offset
+    return Apply(fn, (first, second), "int64")
+
