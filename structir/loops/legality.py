@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.expr import Var
-from structir.ir.kernel import Break, Continue, For, KernelStatement, Local
+from structir.ir.kernel import For, KernelStatement, Local, While
 from structir.loops.accesses import Access
-from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.loop_tree import LoopTree, blocks_of
+from structir.loops.bounds import extremes
+from structir.loops.initialisation import Memory, first_uninitialised_read
+from structir.loops.loop_tree import LoopTree
 
-Memory = Var | Local
 Pair = tuple[Access, Access]
 
 
@@ -72,36 +71,6 @@ def _index_pairs(
 
 def _ends(tree: LoopTree, index: Dim, varying: Sequence[For]) -> Ends:
     return extremes(tree, index, varying, False), extremes(tree, index, varying, True)
-
-
-def extremes(tree: LoopTree, index: Dim, loops: Sequence[For], upper: bool) -> list[Dim]:
-    """Returns upper or lower bounds (inclusive) of an index over all iterations of some loops,
-    outermost first. The bounds are without the variables of these loops, and each of them holds."""
-    bounds = [index]
-    for loop in reversed(loops):
-        symbol, remaining = tree.symbol(loop.variable), list[Dim]()
-        for bound in bounds:
-            remaining += _extremes_over(tree, bound, loop, symbol, upper)
-        bounds = remaining
-    return bounds
-
-
-def _extremes_over(
-    tree: LoopTree, bound: Dim, loop: For, symbol: Sym, upper: bool
-) -> Iterator[Dim]:
-    form = dims.linear(bound, symbol)
-    if form is None:
-        return
-    factor, rest = form
-    if factor == 0:
-        yield rest
-        return
-    rises = dims.at_least(factor, 0)
-    if not rises and not dims.at_least(0, factor):
-        return
-    takes_high = bool(rises) == upper
-    for end in tree.highs(loop) if takes_high else tree.lows(loop):
-        yield rest + factor * (end - 1 if takes_high else end)
 
 
 def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int) -> bool:
@@ -171,34 +140,25 @@ def read_after(tree: LoopTree, memory: Memory, statement: KernelStatement) -> Ke
     """Returns a statement that may read, from a memory of the kernel's own, what it holds after
     another statement; None if there is none."""
     for outer in reversed((None, *tree.ancestors[statement])):
-        block = next(
-            b
-            for b in (blocks_of(outer) if outer is not None else (tree.kernel.body,))
-            if any(s is statement for s in b)
-        )
+        block = tree.block_of(statement)
         index = next(i for i, s in enumerate(block) if s is statement)
         read = first_uninitialised_read(tree, memory, block[index + 1 :])
-        if read is None and outer is not None and outer.repeats:
+        if read is None and isinstance(outer, For | While):  # its next iteration
             read = first_uninitialised_read(tree, memory, block)
-        if read is not None:
+        if read is not None or outer is None:
             return read
-        if outer is not None:
-            statement = outer
+        statement = outer
     return None
+
+
+def is_private(tree: LoopTree, memory: Memory, inner: For, outer: For | None = None) -> bool:
+    """Whether each iteration of a loop has a memory of the kernel's own for itself: it writes what
+    it reads, and nothing reads it after the loop, or after a loop around it."""
+    if not is_local(tree, memory) or first_uninitialised_read(tree, memory, inner.body):
+        return False
+    return read_after(tree, memory, inner if outer is None else outer) is None
 
 
 def is_local(tree: LoopTree, memory: Memory) -> bool:
     """Whether a memory is the kernel's own: a scalar, or a local array."""
     return isinstance(memory, Local) or memory.name in tree.arrays
-
-
-def jumps(tree: LoopTree, loop: For) -> KernelStatement | None:
-    """Returns a `break` or `continue` of a loop itself; None if it has none."""
-    todo = list(loop.body)
-    while todo:
-        statement = todo.pop()
-        if isinstance(statement, Break | Continue):
-            return statement
-        if not statement.repeats:
-            todo += [s for block in blocks_of(statement) for s in block]
-    return None

@@ -13,6 +13,8 @@ from structir.ir.expr import Var
 from structir.ir.kernel import (
     Assign,
     Branch,
+    Break,
+    Continue,
     Element,
     For,
     Kernel,
@@ -39,7 +41,11 @@ class Facts:
         self.mentions: dict[KernelStatement, tuple[Mention, ...]] = {}
         self.symbols: dict[Local, Sym] = {}
         self.indices: dict[Element, tuple[Dim | None, ...]] = {}
-        self.values: dict[Local, Dim] = {}  # those that `indices` are computed with
+        self.values: dict[Local, Dim | None] = {}  # those that `indices` are computed with
+
+    def agree_with(self, values: dict[Local, Dim | None]) -> bool:
+        """Whether loop variables have the same values in all kernels that share the facts."""
+        return all(self.values.get(local, value) == value for local, value in values.items())
 
 
 class LoopTree:
@@ -55,11 +61,11 @@ class LoopTree:
         self.arrays: dict[str, Scratch] = {}
         self.scalars: dict[str, Local] = {}  # assigned, without the variables of loops
         self.names = names_of_signature(kernel)
-        self.values: dict[Local, Dim] = {}  # of loop variables and of the ends of a part
+        self.values: dict[Local, Dim | None] = {}  # of loop variables and of the ends of a part
         self._visit(kernel.body, ())
-        if any(facts.values.get(local) != value for local, value in self.values.items()):
-            facts.indices = {}
-            facts.values = dict(self.values)
+        if not facts.agree_with(self.values):
+            self.facts = Facts()
+        self.facts.values.update(self.values)
 
     def _visit(self, block: Sequence[KernelStatement], around: tuple[KernelStatement, ...]) -> None:
         for statement in block:
@@ -89,14 +95,6 @@ class LoopTree:
         names = ", ".join(f"`{n}`" for n in table) or "none"
         help = f"did you mean `{close[0]}`?" if close else f"the kernel has these: {names}"
         raise refusal("E1115", f"expected the name of a {kind}, found `{name}`", help=help)
-
-    def fresh(self, stem: str) -> str:
-        """Returns a name that the kernel does not use; later calls may return it again."""
-        name, number = stem, 0
-        while name in self.names:
-            number += 1
-            name = f"{stem}_{number}"
-        return name
 
     # ---- statements
 
@@ -167,6 +165,44 @@ class LoopTree:
         bound = as_index(scalar, self.values)
         return [] if bound is None else [bound]
 
+    def exact_ends(self, loop: For) -> tuple[Dim, list[Dim], int] | None:
+        """Returns the start, the stops (of which the smallest holds) and the step of a loop that
+        counts up, or of one that counts down in steps of 1; None if data decides them."""
+        if loop.step < -1:
+            return None
+        start, stops = as_index(loop.start, self.values), self._all_stops(loop.stop)
+        if start is None or stops is None:
+            return None
+        if loop.step > 0:
+            return start, stops, loop.step
+        return (stops[0] + 1, [start + 1], 1) if len(stops) == 1 else None
+
+    def _all_stops(self, scalar: Any) -> list[Dim] | None:
+        parts = scalar.args if getattr(scalar, "fn", None) == "min" else (scalar,)
+        stops = [as_index(part, self.values) for part in parts]
+        return None if None in stops else stops  # type: ignore[return-value]
+
+    def runs(self, loop: For) -> bool:
+        """Whether a loop has at least one iteration for all sizes."""
+        ends = self.exact_ends(loop)
+        return ends is not None and all(dims.at_least(stop - ends[0], 1) for stop in ends[1])
+
+    def is_positive(self, loop: For) -> bool:
+        """Whether a loop never ends before it starts, for all sizes."""
+        ends = self.exact_ends(loop)
+        return ends is not None and all(dims.at_least(stop, ends[0]) for stop in ends[1])
+
+    def flat_index(self, element: Element) -> Dim | None:
+        """Returns the position of an element in row-major order; None if it depends on data."""
+        indices = self.indices(element)
+        if element.flat or None in indices:
+            return indices[0] if element.flat else None
+        info: Any = element.array.struct_info
+        position: Dim = 0
+        for index, size in zip(indices, info.dims, strict=True):
+            position = position * size + index
+        return position
+
     @cached_property
     def results(self) -> frozenset[Var]:
         """The parameters that the kernel writes."""
@@ -216,16 +252,13 @@ def _enter_loop(tree: LoopTree, loop: For) -> None:
     tree.loops[variable.name] = loop
     tree.names.add(variable.name)
     if isinstance(variable, LoopVariable):
-        tree.values.update(_counted(tree, variable, tree.lows(loop)))
+        tree.values[variable] = _value(tree, variable, tree.lows(loop))
 
 
-def _counted(tree: LoopTree, variable: Local, lows: list[Dim]) -> dict[Local, Dim]:
-    """The value of a variable as a dim: symbols of dims are never negative."""
-    symbol = dims.as_dim(tree.symbol(variable))
-    if any(dims.at_least(low, 0) for low in lows):
-        return {variable: symbol}
-    known = [low for low in lows if isinstance(low, int)]
-    return {variable: symbol + max(known)} if known else {}
+def _value(tree: LoopTree, variable: Local, lows: list[Dim]) -> Dim | None:
+    """Returns the value of a loop variable as a dim: symbols of dims are never negative."""
+    is_counted = any(dims.at_least(low, 0) for low in lows)
+    return dims.as_dim(tree.symbol(variable)) if is_counted else None
 
 
 def _enter_part(tree: LoopTree, part: Part) -> None:
@@ -251,3 +284,17 @@ _ENTER: dict[type, Any] = {
     Assign: _enter_assign,
     Scratch: _enter_scratch,
 }
+
+
+def jumps(
+    loop: For, kinds: type | tuple[type, ...] = (Break, Continue)
+) -> KernelStatement | None:
+    """Returns a `break` or `continue` of a loop itself; None if it has none."""
+    todo = list(loop.body)
+    while todo:
+        statement = todo.pop()
+        if isinstance(statement, kinds):
+            return statement
+        if not isinstance(statement, For | While):
+            todo += [s for block in blocks_of(statement) for s in block]
+    return None

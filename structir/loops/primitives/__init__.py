@@ -1,0 +1,44 @@
+"""Discovers primitives by name: every file of this folder is one, and `add_primitive` adds more."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from structir.errors import Diagnostic
+from structir.lazy import lazy_names
+from structir.loops.primitive import Primitive
+from structir.loops.refusal import ScheduleError
+
+_FILES = sorted(file.stem for file in Path(__file__).parent.glob("*.py") if file.stem[0] != "_")
+_of_file, _ = lazy_names(__name__, {name: f"{__name__}.{name}" for name in _FILES})
+_ADDED: dict[str, Primitive] = {}
+
+
+def primitive_names() -> list[str]:
+    """Returns the names of all primitives."""
+    return sorted({*_FILES, *_ADDED})
+
+
+def add_primitive(primitive: Primitive) -> Primitive:
+    """Registers a primitive that has no file in this folder."""
+    _ADDED[primitive.name] = primitive
+    return primitive
+
+
+def find_primitive(name: str) -> Primitive:
+    """Returns the primitive of this name; raises ScheduleError if there is none."""
+    if name in _ADDED:
+        return _ADDED[name]
+    if name in _FILES:
+        return _of_file(name)  # type: ignore[no-any-return]
+    close = difflib.get_close_matches(name, primitive_names(), 1)
+    names = ", ".join(primitive_names())
+    help = f"did you mean `{close[0]}`?" if close else f"the primitives are: {names}"
+    raise ScheduleError(Diagnostic(f"unknown primitive `{name}`", code="E1115", hint=help))
+
+
+def __getattr__(name: str) -> Primitive:
+    if name.startswith("_") or name not in primitive_names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return find_primitive(name)
