@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dims import Dim
 from structir.ir.kernel import (
     Apply,
     Branch,
@@ -18,7 +17,6 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Scalar,
-    Size,
 )
 from structir.ir.node import rebuild, replace
 from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
@@ -90,15 +88,15 @@ class Names:
         return name
 
 
-def fresh_copy(names: Names, node: Any, values: Mapping[Any, Any] | None = None) -> Any:
+def fresh_copy(names: Names | None, node: Any, values: Mapping[Any, Any] | None = None) -> Any:
     """Returns a copy of a statement with nodes of its own, and variables of its own for the loops
-    in it; `values` replace scalars and loop variables."""
+    in it (unless `names` is None); `values` replace scalars and loop variables."""
     new_values = dict(values or {})
 
     def copy(part: Any) -> Any:
         if isinstance(part, Local):
             return new_values.get(part, part)
-        if isinstance(part, For):
+        if isinstance(part, For) and names is not None:
             old = part.variable
             new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
         if isinstance(part, Apply):
@@ -122,22 +120,10 @@ def integer(value: int) -> Literal:
     return Literal(value, "int64")
 
 
-def size(dim: Dim) -> Scalar:
-    """Returns a dim as an index."""
-    return integer(dim) if isinstance(dim, int) else Size(dim)
-
-
 def calculate(fn: str, first: Scalar, second: Scalar) -> Scalar:
     """Returns arithmetic of indices, such as `add`, simplified."""
     folded = _fold(fn, first, second)
-    if folded is not None:
-        return folded
-    match first, second:
-        case (Literal(left) | Size(left)), (Literal(right) | Size(right)):
-            result = DIM_FUNCTIONS[fn](left, right)
-            if result is not None:
-                return size(result)
-    return Apply(fn, (first, second), "int64")
+    return Apply(fn, (first, second), "int64") if folded is None else folded
 
 
 def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:

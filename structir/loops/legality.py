@@ -1,8 +1,8 @@
 """The two questions of legality.
 
 1. Do two accesses touch the same element only within one iteration of a loop (`meets_later`)?
-2. Does each iteration of a loop write a memory before it reads it, and does nothing read the memory
-   after the loop (`reads_of_other_iterations`)?
+2. Is a memory private to each iteration of a loop: does it write all elements before it reads them,
+   and does nothing read the memory after the loop (`is_private`)?
 
 Both are answered for all sizes. An unknown index may be any index.
 """
@@ -118,6 +118,25 @@ def conflicts(
                 yield one, other
 
 
+def reversed_pairs(tree: LoopTree, loop: For, length: int) -> Iterator[Pair]:
+    """Yields pairs of accesses of one element: by the first statements of a loop in a later
+    iteration, and by the others in an earlier one."""
+    head, tail = loop.body[:length], loop.body[length:]
+    sides = tree.accesses(head), tree.accesses(tail)
+    sums = accumulated([*sides[0], *sides[1]])
+
+    def is_apart(memory: Memory) -> bool:
+        if memory in sums:
+            return True
+        own = is_local(tree, memory) and first_uninitialised_read(tree, memory, head) is None
+        return own and is_private(tree, memory, tail, loop)
+
+    def meets(one: Access, other: Access) -> bool:
+        return meets_later(tree, other, one, loop)
+
+    return conflicts(*sides, meets, is_apart)
+
+
 def accumulated(accesses: Sequence[Access]) -> set[Memory]:
     """Returns the memory that accesses only accumulate to, by one function, in any order."""
     orders: dict[Memory, set[str]] = {}
@@ -127,13 +146,6 @@ def accumulated(accesses: Sequence[Access]) -> set[Memory]:
 
 
 # ---- 2. memory of one iteration
-
-
-def reads_of_other_iterations(tree: LoopTree, memory: Memory, loop: For) -> KernelStatement | None:
-    """Returns a statement that reads, from a memory of the kernel's own, what another iteration of
-    a loop wrote, or that reads it after the loop; None if there is none."""
-    inside = first_uninitialised_read(tree, memory, loop.body)
-    return inside or read_after(tree, memory, loop)
 
 
 def read_after(tree: LoopTree, memory: Memory, statement: KernelStatement) -> KernelStatement | None:
@@ -151,12 +163,14 @@ def read_after(tree: LoopTree, memory: Memory, statement: KernelStatement) -> Ke
     return None
 
 
-def is_private(tree: LoopTree, memory: Memory, inner: For, outer: For | None = None) -> bool:
-    """Whether each iteration of a loop has a memory of the kernel's own for itself: it writes what
-    it reads, and nothing reads it after the loop, or after a loop around it."""
-    if not is_local(tree, memory) or first_uninitialised_read(tree, memory, inner.body):
+def is_private(
+    tree: LoopTree, memory: Memory, block: Sequence[KernelStatement], loop: For
+) -> bool:
+    """Whether a memory of the kernel's own lives in one execution of a block: it writes what it
+    reads, and nothing reads the memory after a loop around it."""
+    if not is_local(tree, memory) or first_uninitialised_read(tree, memory, block):
         return False
-    return read_after(tree, memory, inner if outer is None else outer) is None
+    return read_after(tree, memory, loop) is None
 
 
 def is_local(tree: LoopTree, memory: Memory) -> bool:

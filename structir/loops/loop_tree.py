@@ -22,6 +22,7 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Part,
+    Scalar,
     Scratch,
     While,
 )
@@ -139,6 +140,10 @@ class LoopTree:
             known = tuple([as_index(index, self.values) for index in element.indices])
             self.facts.indices[element] = known
         return known
+
+    def index(self, scalar: Scalar) -> Dim | None:
+        """Returns an index as a dim; None if it depends on data."""
+        return as_index(scalar, self.values)
 
     def symbol(self, local: Local) -> Sym:
         """Returns the symbol of a loop variable in proofs."""

@@ -52,11 +52,22 @@ class Primitive:
                     kernel,
                     help="omit `exact=True`, or this primitive",
                 )
+            if kernel.blocks is not None:
+                raise refusal(
+                    "E1116",
+                    "expected a kernel of the CPU, found one of GPU threads",
+                    kernel,
+                    help="schedule the kernel without `target`",
+                )
             before = prepared(kernel)
             return derived(self.transform(before, *args, **options), before)
         except ScheduleError as error:
             named = [attrs.evolve(d, op=d.op or self.name) for d in error.diagnostics]
             raise ScheduleError(named) from None
+
+    def parameter_names(self) -> list[str]:
+        """Returns the names of the parameters after the kernel."""
+        return list(inspect.signature(self.transform).parameters)[1:]
 
     def parameter_text(self) -> str:
         """Returns the parameters after the kernel, in parentheses."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.masked_loops import gains_from_masks
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
-from structir.ir.kernel import Apply, Element, For, Literal
+from structir.ir.kernel import VECTOR, Apply, Element, For, Literal
 
 ONE = Literal(1, "int64")
 
@@ -24,7 +25,7 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
     elif abs(loop.step) == 1:
-        mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
+        mark = _mark(emitter, loop, low, high)
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -36,6 +37,13 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     """Emits the body of a loop at an index."""
     emitter.set_local(loop.variable, index)
     emitter.block(loop.body)
+
+
+def _mark(emitter: Emitter, loop: For, low: str, high: str) -> str:
+    """Returns the mark of the loop for LLVM, which checks that its iterations are independent."""
+    if loop.kind == VECTOR:
+        return emitter.asm.vector_loop("avx512vl" in cpu_features())
+    return emitter.asm.vector_loop(True, False) if _gains_from_masks(loop, low, high) else ""
 
 
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:

@@ -81,7 +81,7 @@ def _refuse_dependences(tree: LoopTree, outer: For, inner: For) -> None:
         accesses,
         accesses,
         changes_order,
-        lambda memory: memory in sums or is_private(tree, memory, inner, outer),
+        lambda memory: memory in sums or is_private(tree, memory, inner.body, outer),
     )
     pair = next(pairs, None)
     if pair is not None:
