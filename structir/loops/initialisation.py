@@ -72,7 +72,7 @@ class FirstRead:
         self.loops.pop()
         if self._allocates(loop):
             return []
-        if jumps(loop) is not None:
+        if jumps(loop.body) is not None:
             return regions
         new = [self._of_all_iterations(region, loop) for region in after[len(regions) :]]
         return [*regions, *[region for region in new if region is not None]]

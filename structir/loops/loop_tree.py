@@ -292,10 +292,10 @@ _ENTER: dict[type, Any] = {
 
 
 def jumps(
-    loop: For, kinds: type | tuple[type, ...] = (Break, Continue)
+    block: Sequence[KernelStatement], kinds: type | tuple[type, ...] = (Break, Continue)
 ) -> KernelStatement | None:
-    """Returns a `break` or `continue` of a loop itself; None if it has none."""
-    todo = list(loop.body)
+    """Returns a `break` or `continue` of a block, but not of a loop in it; None if it has none."""
+    todo = list(block)
     while todo:
         statement = todo.pop()
         if isinstance(statement, kinds):

@@ -11,7 +11,7 @@ from structir.loops.refusal import refusal
 
 def refuse_jumps(loop: For, also_continue: bool = False) -> None:
     """Raises ScheduleError if a loop has a `break` (or a `continue`) of its own."""
-    jump = jumps(loop, Break) or (jumps(loop) if also_continue else None)
+    jump = jumps(loop.body, Break) or (jumps(loop.body) if also_continue else None)
     if jump is not None:
         raise refusal(
             "E1116",

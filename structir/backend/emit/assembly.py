@@ -168,16 +168,11 @@ class Assembly:
         self.branch(self.compare(predicate, following, high), inside, after, mark)
         self.start(after)
 
-    def vector_loop(self, masked: bool, always: bool = True) -> str:
-        """Returns the mark of the latch of a loop that LLVM vectorizes: with masks for the last
-        iterations, and, with `always`, whatever its cost model estimates."""
-        properties = ["vectorize.predicate"] * masked + ["vectorize"] * always
-        first = len(self.metadata)
-        self.metadata += [
-            f'!{first + k} = !{{!"llvm.loop.{name}.enable", i1 true}}'
-            for k, name in enumerate(properties)
-        ]
+    def masked_loop(self) -> str:
+        """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
         number = len(self.metadata)
-        references = "".join(f", !{first + k}" for k in range(len(properties)))
-        self.metadata.append(f"!{number} = distinct !{{!{number}{references}}}")
-        return f", !llvm.loop !{number}"
+        self.metadata += [
+            f'!{number} = !{{!"llvm.loop.vectorize.predicate.enable", i1 true}}',
+            f"!{number + 1} = distinct !{{!{number + 1}, !{number}}}",
+        ]
+        return f", !llvm.loop !{number + 1}"

@@ -25,7 +25,8 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
     elif abs(loop.step) == 1:
-        mark = _mark(emitter, loop, low, high)
+        is_masked = _is_masked(loop) or _gains_from_masks(loop, low, high)
+        mark = emitter.asm.masked_loop() if is_masked else ""
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -39,11 +40,9 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     emitter.block(loop.body)
 
 
-def _mark(emitter: Emitter, loop: For, low: str, high: str) -> str:
-    """Returns the mark of the loop for LLVM, which checks that its iterations are independent."""
-    if loop.kind == VECTOR:
-        return emitter.asm.vector_loop("avx512vl" in cpu_features())
-    return emitter.asm.vector_loop(True, False) if _gains_from_masks(loop, low, high) else ""
+def _is_masked(loop: For) -> bool:
+    """Whether a loop is marked, and its last vector is computed with masks."""
+    return loop.kind == VECTOR and "avx512vl" in cpu_features()
 
 
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:

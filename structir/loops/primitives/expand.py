@@ -9,7 +9,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
-from structir.ir.kernel import Element, For, Kernel, KernelStatement, LibraryCall, Local, Scratch
+from structir.ir.kernel import VECTOR, Element, For, Kernel, KernelStatement, LibraryCall, Local, Scratch
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.edits import Names, calculate, exchange_all, substitute
 from structir.loops.initialisation import Memory, first_uninitialised_read
@@ -30,6 +30,7 @@ def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
     old = tree.loop(loop)
     target: Memory = tree.scalar(memory) if memory in tree.scalars else tree.array(memory).array
     _require_private(tree, target, old)
+    _refuse_lanes(tree, target, old)
     extent = _extent(tree, old)
     info: Any = getattr(target, "struct_info", None)
     shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
@@ -81,6 +82,20 @@ def _require_private(tree: LoopTree, memory: Memory, loop: For) -> None:
                 ("access", access.statement),
                 ("loop", loop),
                 help="expand an array that is accessed by elements `x[i, j]`",
+            )
+
+
+def _refuse_lanes(tree: LoopTree, memory: Memory, loop: For) -> None:
+    """Refuses a scalar of which each lane of a vector loop inside has its own value."""
+    for access in tree.accesses(loop.body) if isinstance(memory, Local) else ():
+        lanes = next((outer for outer in access.loops if outer.kind == VECTOR), loop)
+        if access.memory is memory and lanes is not loop and not access.mention.order:
+            raise refusal(
+                "E1119",
+                f"each lane of the vector loop `{lanes.variable.name}` has its own `{memory.name}`",
+                ("vector loop", lanes),
+                ("access", access.statement),
+                help=f"expand over `{lanes.variable.name}` too, or vectorise afterwards",
             )
 
 

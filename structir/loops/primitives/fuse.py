@@ -10,7 +10,7 @@ from structir.ir.node import replace
 from structir.loops.accesses import is_same
 from structir.loops.edits import exchange_all, with_values
 from structir.loops.legality import conflicts, reversed_pairs
-from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.loop_tree import LoopTree, derived, jumps, loop_tree
 from structir.loops.nests import dependence, following, refuse_jumps, refuse_varying_bounds
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
@@ -22,7 +22,7 @@ def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
 
     The second loop must follow in the same block. Statements between the loops move before both.
     Refused if an iteration of the second loop reads or writes what a later iteration of the first
-    one accesses.
+    one accesses. The joined loop is no vector loop.
     """
     tree = loop_tree(kernel)
     one, other = tree.loop(first), tree.loop(second)
@@ -33,7 +33,7 @@ def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
     _require_same_range(tree, one, other)
     _refuse_dependences_between(tree, between, one)
     moved = [with_values(statement, {other.variable: one.variable}) for statement in other.body]
-    joined = replace(one, body=(*one.body, *moved))
+    joined = replace(one, kind="", body=(*one.body, *moved))
     exchanges: dict[KernelStatement, Sequence[KernelStatement]] = {one: (*between, joined)}
     exchanges |= {statement: () for statement in (*between, other)}
     new = derived(exchange_all(kernel, exchanges), kernel)
@@ -85,6 +85,15 @@ def _refuse_dependences_between(
 ) -> None:
     """Refuses to move statements before a loop that accesses the same memory, one of them writing;
     and the second loop's bounds are evaluated after them."""
+    jump = jumps(between)
+    if jump is not None:
+        raise refusal(
+            "E1116",
+            f"expected no jump between the loops, found a `{jump}`",
+            ("first", loop),
+            ("jump", jump),
+            help="move the jump before the first loop",
+        )
     pair = next(
         conflicts(tree.accesses(between), tree.accesses((loop,)), lambda one, other: True), None
     )

@@ -64,7 +64,9 @@ def _interchanged(kernel: Kernel, outer: For, inner: For) -> Kernel:
         refuse_jumps(loop)
         refuse_varying_bounds(tree, loop, outer)
     _refuse_dependences(tree, outer, inner)
-    return exchange(kernel, outer, replace(inner, body=(replace(outer, body=inner.body),)))
+    # Lanes of a vector loop are independent in one iteration of the outer loop only.
+    new = replace(inner, kind="", body=(replace(outer, body=inner.body),))
+    return exchange(kernel, outer, new)
 
 
 def _refuse_dependences(tree: LoopTree, outer: For, inner: For) -> None:
