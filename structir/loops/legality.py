@@ -76,9 +76,9 @@ def _ends(tree: LoopTree, index: Dim, varying: Sequence[For]) -> Ends:
 def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int) -> bool:
     """Whether the indices of the second access in all later iterations exceed those of the first,
     or all fall short of them."""
-    return any(
-        _exceeds(low, high, symbol, step) for high in first[1] for low in second[0]
-    ) or any(_exceeds(-high, -low, symbol, step) for low in first[0] for high in second[1])
+    return any(_exceeds(low, high, symbol, step) for high in first[1] for low in second[0]) or any(
+        _exceeds(-high, -low, symbol, step) for low in first[0] for high in second[1]
+    )
 
 
 def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int) -> bool:
@@ -92,8 +92,12 @@ def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int) -> bool:
 
 def _is_disjoint(tree: LoopTree, first: Ends, second: Ends, loop: For) -> bool:
     """Whether two accesses never touch the same element."""
-    lows = [[e for d in side[0] for e in extremes(tree, d, [loop], False)] for side in (first, second)]
-    highs = [[e for d in side[1] for e in extremes(tree, d, [loop], True)] for side in (first, second)]
+    lows = [
+        [e for d in side[0] for e in extremes(tree, d, [loop], False)] for side in (first, second)
+    ]
+    highs = [
+        [e for d in side[1] for e in extremes(tree, d, [loop], True)] for side in (first, second)
+    ]
     return any(
         dims.at_least(low, high + 1)
         for a, b in ((0, 1), (1, 0))
@@ -148,7 +152,9 @@ def accumulated(accesses: Sequence[Access]) -> set[Memory]:
 # ---- 2. memory of one iteration
 
 
-def read_after(tree: LoopTree, memory: Memory, statement: KernelStatement) -> KernelStatement | None:
+def read_after(
+    tree: LoopTree, memory: Memory, statement: KernelStatement
+) -> KernelStatement | None:
     """Returns a statement that may read, from a memory of the kernel's own, what it holds after
     another statement; None if there is none."""
     for outer in reversed((None, *tree.ancestors[statement])):
@@ -163,9 +169,7 @@ def read_after(tree: LoopTree, memory: Memory, statement: KernelStatement) -> Ke
     return None
 
 
-def is_private(
-    tree: LoopTree, memory: Memory, block: Sequence[KernelStatement], loop: For
-) -> bool:
+def is_private(tree: LoopTree, memory: Memory, block: Sequence[KernelStatement], loop: For) -> bool:
     """Whether a memory of the kernel's own lives in one execution of a block: it writes what it
     reads, and nothing reads the memory after a loop around it."""
     if not is_local(tree, memory) or first_uninitialised_read(tree, memory, block):

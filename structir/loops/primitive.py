@@ -106,5 +106,3 @@ def positive(number: Any, name: str) -> None:
             f"{name}: expected a positive integer, found {number!r}",
             help=f"pass a number of iterations, such as `{name}=8`",
         )
-
-

@@ -22,7 +22,11 @@ from tests.loops.running import arguments, parsed, run
 
 STEPS = 12
 EXPRESSIONS = [
-    *("R.nn.softmax(x, axis=-1)", "R.add(R.multiply(x, y), b)", "R.nn.layer_norm(x, b, b, axes=[-1])"),
+    *(
+        "R.nn.softmax(x, axis=-1)",
+        "R.add(R.multiply(x, y), b)",
+        "R.nn.layer_norm(x, b, b, axes=[-1])",
+    ),
     *("R.sum(R.multiply(x, y), axis=[1])", "R.matmul(x, w)", "R.nn.relu(R.add(R.matmul(x, w), v))"),
     *("R.nn.softmax(R.matmul(x, w), axis=-1)", "R.max(x, axis=[0])", "R.cumsum(x, axis=1)"),
     *("R.subtract(x, R.mean(x, axis=[1], keepdims=True))", "R.sum(R.multiply(x, x), axis=[0, 1])"),
@@ -34,7 +38,9 @@ SIGNATURE = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float3
 
 def lowered_kernel(rng: Random) -> Kernel:
     """Returns a naive kernel of ops."""
-    signature = SIGNATURE.replace('"n"', "3").replace('"m"', "5") if rng.random() < 0.3 else SIGNATURE
+    signature = (
+        SIGNATURE.replace('"n"', "3").replace('"m"', "5") if rng.random() < 0.3 else SIGNATURE
+    )
     m = "5" if signature != SIGNATURE else '"m"'
     params = f'{signature}, w: R.Tensor(({m}, 5), "float32"), b: R.Tensor(({m},), "float32")'
     source = f"""
@@ -79,7 +85,9 @@ class DependentLoops:
         """Returns a loop; `i` loops count over rows, `j` loops over columns."""
         self.count += 1
         name = f"{stem}{self.count}"
-        bounds = self.rng.choice(["{0}"] * 4 + ["1, {0} - 1", "1, {0}", "0, {0}, 2", "{0} - 1, -1, -1"])
+        bounds = self.rng.choice(
+            ["{0}"] * 4 + ["1, {0} - 1", "1, {0}", "0, {0}, 2", "{0} - 1, -1, -1"]
+        )
         scope = {**scope, stem: name, f"bounds_{stem}": bounds}
         body: list[str] = []
         for _ in range(self.rng.choice([1, 1, 2, 3])):
@@ -113,7 +121,13 @@ class DependentLoops:
     def element(self, array: str, scope: dict[str, str]) -> str:
         """Returns an element of an array."""
         i, j = self.index("i", "n", scope), self.index("j", "m", scope)
-        return f"{array}[{j}]" if array == "row" else f"{array}[{i}]" if array == "col" else f"{array}[{i}, {j}]"
+        return (
+            f"{array}[{j}]"
+            if array == "row"
+            else f"{array}[{i}]"
+            if array == "col"
+            else f"{array}[{i}, {j}]"
+        )
 
     def index(self, stem: str, size: str, scope: dict[str, str]) -> str:
         """Returns an index that is in range."""
@@ -171,10 +185,14 @@ class Run:
         self.rng = Random(seed)
         self.kernel = self.naive = prepared(random_kernel(self.rng))
         infos: list[Any] = [param.struct_info for param in self.naive.params]
-        symbols = sorted({s for i in infos for d in getattr(i, "dims", ()) for s in dims.syms(d)}, key=str)
+        symbols = sorted(
+            {s for i in infos for d in getattr(i, "dims", ()) for s in dims.syms(d)}, key=str
+        )
         self.sizes = [{s: self.rng.choice([2, 3, 5, 7]) for s in symbols} for _ in range(2)]
         self.arrays = [arguments(self.naive, sizes, seed) for sizes in self.sizes]
-        self.expected = [run(self.naive, a, s) for a, s in zip(self.arrays, self.sizes, strict=True)]
+        self.expected = [
+            run(self.naive, a, s) for a, s in zip(self.arrays, self.sizes, strict=True)
+        ]
         self.exact = "add_to" not in self.naive.script()
         self.log: list[tuple[str, tuple[Any, ...]]] = []
         self.counts: Counter[str] = Counter()
@@ -194,7 +212,12 @@ class Run:
             self.exact = self.exact and not rounds
             self.counts[name] += 1
             self.log.append((name, args))
-            self.check([run(self.kernel, a, s, self.rng) for a, s in zip(self.arrays, self.sizes, strict=True)])
+            self.check(
+                [
+                    run(self.kernel, a, s, self.rng)
+                    for a, s in zip(self.arrays, self.sizes, strict=True)
+                ]
+            )
         self.check_text()
         if compiles and not any(np.isnan(a).any() for arrays in self.expected for a in arrays):
             self.check_compiled()
@@ -220,7 +243,12 @@ class Run:
         results = []
         for arrays in self.arrays:
             values = [array.copy() for array in arrays]
-            call(*[v if v.ndim or i >= len(self.kernel.operands) else v.item() for i, v in enumerate(values)])
+            call(
+                *[
+                    v if v.ndim or i >= len(self.kernel.operands) else v.item()
+                    for i, v in enumerate(values)
+                ]
+            )
             results.append(values[len(self.kernel.operands) :])
         self.check(results, 1e-3)
 
@@ -239,7 +267,9 @@ def main(count: int, first: int) -> None:
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
     applied = sum(n for name, n in counts.items() if not name.startswith("refused"))
     refused = sum(n for name, n in counts.items() if name.startswith("refused"))
-    print(f"{count} kernels, {applied} applied, {refused} refused, {len(wrong)} wrong", dict(counts))
+    print(
+        f"{count} kernels, {applied} applied, {refused} refused, {len(wrong)} wrong", dict(counts)
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from structir.ir import dims
 from structir.ir.dtype import numpy_dtype
 from structir.ir.kernel import VECTOR, Assign, For, Kernel, Local, Part, Scratch
 from structir.loops.accesses import accumulation
-from structir.loops.loop_tree import LoopTree, Facts
+from structir.loops.loop_tree import Facts, LoopTree
 
 LANES = 3
 Arrays = list[np.ndarray]

@@ -61,9 +61,7 @@ def _count(tree: LoopTree, loop: For) -> Dim:
 class _Change:
     """The new expressions of elements and of the two variables."""
 
-    def __init__(
-        self, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable
-    ) -> None:
+    def __init__(self, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable) -> None:
         self.counts, self.joined, self.length = counts, joined, loops[1].stop
         self.variables = [loop.variable for loop in loops]
 

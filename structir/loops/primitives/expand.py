@@ -9,7 +9,16 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
-from structir.ir.kernel import VECTOR, Element, For, Kernel, KernelStatement, LibraryCall, Local, Scratch
+from structir.ir.kernel import (
+    VECTOR,
+    Element,
+    For,
+    Kernel,
+    KernelStatement,
+    LibraryCall,
+    Local,
+    Scratch,
+)
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.edits import Names, calculate, exchange_all, substitute
 from structir.loops.initialisation import Memory, first_uninitialised_read
