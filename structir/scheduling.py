@@ -67,7 +67,7 @@ class Schedule:
 
     def _kernel_names(self) -> dict[str, str]:
         """Returns the names of the kernels that compute values, by the names of the values."""
-        names = {}
+        names: dict[str, str] = {}
         for function in self._functions:
             for binding in walk(function):
                 if isinstance(binding, VarBinding):

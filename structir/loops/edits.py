@@ -1,4 +1,4 @@
-"""Edits of kernels: exchanged statements, substituted expressions, integer arithmetic of indices."""
+"""Edits of kernels: exchanged statements, substituted expressions, arithmetic of indices."""
 
 from __future__ import annotations
 
@@ -137,5 +137,5 @@ def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
             value = DIM_FUNCTIONS[fn](left, right)
             return integer(value) if abs(value) < 2**63 else None
         case "floordiv", Literal(left), Literal(right) if right > 0:
-            return integer(left // right)
+            return integer(int(left // right))
     return None

@@ -35,7 +35,7 @@ Block = tuple[KernelStatement, ...]
 _KEPT = "_loop_tree"
 
 
-class Facts:
+class NodeFacts:
     """What is known of nodes, whatever kernel they are in; derived kernels share it."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class LoopTree:
     `ancestors` maps each statement to the loops and branches around it, outermost first.
     """
 
-    def __init__(self, kernel: Kernel, facts: Facts) -> None:
+    def __init__(self, kernel: Kernel, facts: NodeFacts) -> None:
         self.kernel, self.facts = kernel, facts
         self.ancestors: dict[KernelStatement, tuple[KernelStatement, ...]] = {}
         self.loops: dict[str, For] = {}
@@ -65,7 +65,7 @@ class LoopTree:
         self.values: dict[Local, Dim | None] = {}  # of loop variables and of the ends of a part
         self._visit(kernel.body, ())
         if not facts.agree_with(self.values):
-            self.facts = Facts()
+            self.facts = NodeFacts()
         self.facts.values.update(self.values)
 
     def _visit(self, block: Sequence[KernelStatement], around: tuple[KernelStatement, ...]) -> None:
@@ -185,7 +185,8 @@ class LoopTree:
     def _all_stops(self, scalar: Any) -> list[Dim] | None:
         parts = scalar.args if getattr(scalar, "fn", None) == "min" else (scalar,)
         stops = [as_index(part, self.values) for part in parts]
-        return None if None in stops else stops  # type: ignore[return-value]
+        known = [stop for stop in stops if stop is not None]
+        return known if len(known) == len(stops) else None
 
     def runs(self, loop: For) -> bool:
         """Whether a loop has at least one iteration for all sizes."""
@@ -196,6 +197,10 @@ class LoopTree:
         """Whether a loop never ends before it starts, for all sizes."""
         ends = self.exact_ends(loop)
         return ends is not None and all(dims.at_least(stop, ends[0]) for stop in ends[1])
+
+    def is_size(self, dim: Dim) -> bool:
+        """Whether a dim depends on sizes of the kernel only."""
+        return not dims.syms(dim) & set(self.facts.symbols.values())
 
     def flat_index(self, element: Element) -> Dim | None:
         """Returns the position of an element in row-major order; None if it depends on data."""
@@ -218,7 +223,7 @@ def loop_tree(kernel: Kernel) -> LoopTree:
     """Returns the tree of a kernel whose loops have distinct variables."""
     tree = kernel.__dict__.get(_KEPT)
     if tree is None:
-        tree = kernel.__dict__[_KEPT] = LoopTree(kernel, Facts())
+        tree = kernel.__dict__[_KEPT] = LoopTree(kernel, NodeFacts())
     return tree  # type: ignore[no-any-return]
 
 

@@ -74,8 +74,7 @@ class Primitive:
         signature = inspect.signature(self.transform)
         parameters = list(signature.parameters.values())[1:]
         plain = [p.replace(annotation=p.empty) for p in parameters]
-        text = str(signature.replace(parameters=plain, return_annotation=signature.empty))
-        return text
+        return str(signature.replace(parameters=plain, return_annotation=signature.empty))
 
     def example(self, source: str, *args: Any, **options: Any) -> None:
         """Adds an example to the documentation: a kernel, and the arguments of this primitive."""

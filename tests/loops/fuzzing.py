@@ -58,7 +58,7 @@ class M:
 
 
 class DependentLoops:
-    """Generates kernels whose iterations depend on each other, in ranges that keep indices valid."""
+    """Generates kernels whose iterations depend on each other; all indices are in range."""
 
     def __init__(self, rng: Random) -> None:
         self.rng, self.count = rng, 0

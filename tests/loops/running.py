@@ -3,6 +3,7 @@ order, and NaN in memory that is not initialised."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ from structir.ir import dims
 from structir.ir.dtype import numpy_dtype
 from structir.ir.kernel import VECTOR, Assign, For, Kernel, Local, Part, Scratch
 from structir.loops.accesses import accumulation
-from structir.loops.loop_tree import Facts, LoopTree
+from structir.loops.loop_tree import LoopTree, NodeFacts
 
 LANES = 3
 Arrays = list[np.ndarray]
@@ -68,7 +69,7 @@ def _parts(kernel: Kernel, sizes: dict[Any, int], rng: Random | None) -> list[tu
         return [(0, 0)]
     extent = dims.evaluate(kernel.part.extent, sizes)
     cuts = sorted({0, extent, *[rng.randint(0, extent) for _ in range(2)]} if rng else {0, extent})
-    parts = list(zip(cuts, cuts[1:], strict=False))
+    parts = list(pairwise(cuts))
     if rng:
         rng.shuffle(parts)
     return parts
@@ -111,7 +112,7 @@ def _lanes(kernel: Kernel, loop: For, rng: Random) -> Any:
     one, and each lane has scalars of its own, but for sums."""
     start, stop = (interpreter.evaluator(kernel, end) for end in (loop.start, loop.stop))
     steps = [interpreter.block(kernel, (statement,)) for statement in loop.body]
-    inside = list(LoopTree(kernel, Facts()).within(loop.body))
+    inside = list(LoopTree(kernel, NodeFacts()).within(loop.body))
     assigns = [s for s in inside if isinstance(s, Assign) and isinstance(s.target, Local)]
     scalars = {s.target for s in assigns if not accumulation(s)}
 

@@ -46,9 +46,9 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
 def _count(tree: LoopTree, loop: For) -> Dim:
     """Returns the number of iterations of a loop from 0 in steps of 1."""
     stop = tree.index(loop.stop)
-    if tree.index(loop.start) == 0 and loop.step == 1 and stop is not None:
-        if not dims.syms(stop) & set(tree.facts.symbols.values()) and dims.at_least(stop, 0):
-            return stop
+    counts_up = tree.index(loop.start) == 0 and loop.step == 1
+    if counts_up and stop is not None and tree.is_size(stop) and dims.at_least(stop, 0):
+        return stop
     raise refusal(
         "E1116",
         f"expected a loop from 0 to a size in steps of 1, found {loop.start} to {loop.stop} in "

@@ -24,6 +24,7 @@ from structir.loops.edits import Names, calculate, exchange_all, substitute
 from structir.loops.initialisation import Memory, first_uninitialised_read
 from structir.loops.legality import read_after
 from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import refuse_varying_bounds
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
@@ -38,6 +39,7 @@ def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
     tree = loop_tree(kernel)
     old = tree.loop(loop)
     target: Memory = tree.scalar(memory) if memory in tree.scalars else tree.array(memory).array
+    refuse_varying_bounds(tree, old)
     _require_private(tree, target, old)
     _refuse_lanes(tree, target, old)
     extent = _extent(tree, old)
@@ -111,10 +113,9 @@ def _refuse_lanes(tree: LoopTree, memory: Memory, loop: For) -> None:
 def _extent(tree: LoopTree, loop: For) -> Dim:
     """Returns a bound of the number of iterations that holds for the whole kernel."""
     start = tree.index(loop.start)
-    inside = set(tree.facts.symbols.values())
     for high in tree.highs(loop) if start is not None and loop.step == 1 else ():
         extent = high - start  # type: ignore[operator]
-        if not dims.syms(extent) & inside and dims.at_least(extent, 0):
+        if tree.is_size(extent) and dims.at_least(extent, 0):
             return extent
     name = loop.variable.name
     raise refusal(

@@ -74,7 +74,7 @@ def _refuse_dependences(tree: LoopTree, outer: For, inner: For) -> None:
     sums = accumulated(accesses)
 
     def changes_order(first: Access, second: Access) -> bool:
-        """Whether the second may follow the first by the outer loop, and precede it by the inner."""
+        """Whether the second may follow the first by the outer loop and precede by the inner."""
         return meets_later(tree, first, second, outer) and meets_later(
             tree, second, first, inner, free=(outer,)
         )
