@@ -154,7 +154,7 @@ for i in range(n):
         out[i, j] = out[i, j] + x[i, j]
 """,
         ("unroll", "k"),
-        {},
+        {"primitives.unroll.refuse_jumps": nothing},
         code="E1116",
     ),
     Case(
@@ -369,6 +369,204 @@ out[0, 0] = t
         {"primitives.expand.read_after": nothing},
         code="E1119",
     ),
+    Case(
+        "iterations that count down",
+        """
+for i in range(n - 1, -1, -1):
+    for j in range(m):
+        out[i, j] = x[i, j] + 1.0
+""",
+        ("parallel", "i"),
+        {"primitives.parallel._count": lambda tree, loop: dims.sym("n")},
+        code="E1116",
+        locations=1,
+    ),
+    Case(
+        "an inner bound that the loops change",
+        """
+stop = T.int64(1)
+for i in range(n):
+    for j in range(stop):
+        out[i, j] = x[i, j] + 1.0
+        stop = T.int64(4)
+""",
+        ("reorder", "j", "i"),
+        {
+            "primitives.reorder.refuse_varying_bounds": nothing,
+            "primitives.reorder._refuse_dependences": nothing,
+        },
+    ),
+    Case(
+        "an inner loop that is left early",
+        """
+for i in range(n):
+    for j in range(m):
+        if j > i:
+            break
+        out[i, j] = x[i, j] + 1.0
+""",
+        ("reorder", "j", "i"),
+        {"primitives.reorder.refuse_jumps": nothing},
+        code="E1116",
+    ),
+    Case(
+        "loops that are left early",
+        """
+for i in range(n):
+    for j in range(m):
+        if j > i:
+            break
+        out[i, j] = x[i, j] + 1.0
+""",
+        ("collapse", "i"),
+        {"primitives.collapse.refuse_jumps": nothing},
+        code="E1116",
+    ),
+    Case(
+        "a loop that does not begin at 0",
+        """
+for i in range(1, n):
+    for j in range(m):
+        out[i, j] = x[i, j] + 1.0
+""",
+        ("collapse", "i"),
+        {"primitives.collapse._count": lambda tree, loop: tree.index(loop.stop)},
+        code="E1116",
+        locations=1,
+    ),
+    Case(
+        "an inner bound that depends on the outer loop",
+        """
+for i in range(n):
+    for j in range(i):
+        out[i, j] = x[i, j] + 1.0
+""",
+        ("collapse", "i"),
+        {
+            "primitives.collapse.refuse_dependent_bounds": nothing,
+            "primitives.collapse._count": lambda tree, loop: tree.index(loop.stop),
+        },
+        code="E1116",
+    ),
+    Case(
+        "two elements of an array",
+        """
+row = T.zeros((m,), "float32")
+for j in range(m):
+    row[j] = x[0, j]
+    row[m - 1 - j] = x[1, j] + 9.0
+    out[0, j] = row[j]
+""",
+        ("shrink", "row"),
+        {"primitives.shrink.is_same": always},
+    ),
+    Case(
+        "elements of other iterations",
+        """
+row = T.zeros((m,), "float32")
+for j in range(m):
+    out[0, j] = row[j] + 1.0
+    row[j] = x[0, j]
+""",
+        ("shrink", "row"),
+        {"primitives.shrink._require_private": nothing},
+        code="E1119",
+    ),
+    Case(
+        "an array of 16-bit floats, which rounds",
+        """
+row = T.zeros((m,), "float16")
+for j in range(m):
+    row[j] = x[0, j] * 0.3
+    out[0, j] = row[j]
+""",
+        ("shrink", "row"),
+        {"primitives.shrink.computed_in": str},
+        code="E1116",
+        locations=1,
+    ),
+    Case(
+        "an array of 16-bit floats",
+        """
+row = T.zeros((m,), "float16")
+for j in range(m):
+    row[j] = x[0, j] * 0.3
+for k in range(m):
+    out[0, k] = row[k]
+""",
+        ("inline", "row"),
+        {"primitives.inline.computed_in": str},
+        code="E1116",
+        locations=1,
+    ),
+    Case(
+        "elements that are not written",
+        """
+row = T.zeros((m,), "float32")
+for j in range(1, m):
+    row[j] = x[0, j] + 1.0
+for k in range(m):
+    out[0, k] = row[k]
+""",
+        ("inline", "row"),
+        {"primitives.inline._require_reads_after": nothing},
+        code="E1119",
+    ),
+    Case(
+        "an operand that changes",
+        """
+row = T.zeros((m,), "float32")
+t = T.float32(2.0)
+for j in range(m):
+    row[j] = x[0, j] + t
+t = T.float32(3.0)
+for k in range(m):
+    out[0, k] = row[k]
+""",
+        ("inline", "row"),
+        {"primitives.inline._refuse_changes": nothing},
+    ),
+    Case(
+        "a value that changes in the loop",
+        """
+t = T.float32(2.0)
+for j in range(m):
+    s = t * 2.0
+    t = t + 1.0
+    out[0, j] = s
+""",
+        ("hoist", "s", "j"),
+        {"primitives.hoist._require_invariant": nothing},
+    ),
+    Case(
+        "a scalar that is read before it is assigned",
+        """
+s = T.float32(2.0)
+for j in range(m):
+    out[0, j] = s
+    s = x[0, 0] + 5.0
+""",
+        ("hoist", "s", "j"),
+        {
+            "primitives.hoist.first_uninitialised_read": nothing,
+            "primitives.hoist._require_safe": nothing,
+        },
+        code="E1116",
+        locations=1,
+    ),
+    Case(
+        "a loop without iterations",
+        """
+s = T.float32(2.0)
+for j in range(m - 6):
+    s = T.float32(3.0)
+    out[0, j] = s
+out[1, 1] = s
+""",
+        ("hoist", "s", "j"),
+        {"primitives.hoist._require_safe": nothing},
+        code="E1119",
+    ),
 ]
 
 
@@ -388,8 +586,6 @@ def test_refusal_prevents_a_wrong_result(case: Case, monkeypatch: pytest.MonkeyP
     for path, replacement in case.checks.items():
         module, _, function = path.rpartition(".")
         monkeypatch.setattr(sys.modules[f"structir.loops.{module}"], function, replacement)
-    if not case.checks:
-        return
     wrong = find_primitive(name)(kernel, *args)
     sizes = {s: k for s, k in zip(dims_of(naive), case.sizes, strict=True)}
     arrays = arguments(naive, sizes, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.ir.kernel import Kernel, LoopVariable, Scratch
+from structir.ir.kernel import Kernel, LoopVariable
 from structir.ir.node import replace
 from structir.loops.edits import Names, exchange, with_values
 from structir.loops.legality import reversed_pairs
@@ -34,15 +34,6 @@ def fission(kernel: Kernel, loop: str, at: int = 1) -> Kernel:
             pair,
             help=f'give each iteration an element of its own: `expand("{pair[0].memory.name}", '
             f'"{loop}")`',
-        )
-    allocation = next((s for s in old.body[:at] if isinstance(s, Scratch)), None)
-    if allocation is not None:
-        raise refusal(
-            "E1116",
-            f"`{allocation.array.name}` is allocated in each iteration",
-            ("allocation", allocation),
-            ("loop", old),
-            help="move the allocation to the beginning of the kernel",
         )
     variable = LoopVariable(Names(tree).fresh(loop), "int64", old.variable.span)
     tail = [with_values(statement, {old.variable: variable}) for statement in old.body[at:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from structir.ir import dims
+from structir.ir.dims import Dim
 from structir.ir.kernel import Apply, For, Kernel, Local, Part, Scratch
 from structir.ir.node import replace
 from structir.loops.edits import Names, calculate, exchange, integer
@@ -28,15 +29,7 @@ def parallel(kernel: Kernel, loop: str) -> Kernel:
     refuse_jumps(old)
     _refuse_dependences(tree, old)
     _require_filled_results(tree, old)
-    stop = tree.index(old.stop)
-    if old.step < 1 or tree.index(old.start) != 0 or stop is None:
-        raise refusal(
-            "E1116",
-            f"expected a loop from 0 to a size, found {old.start} to {old.stop} in steps of "
-            f"{old.step}",
-            old,
-            help=f"write `for {loop} in range(n):` and compute the index from `{loop}`",
-        )
+    stop = _count(tree, old)
     names = Names(tree)
     low, high = [Local(names.fresh(name), "int64") for name in ("low", "high")]
     step, ends = integer(old.step), (low, high)
@@ -45,6 +38,21 @@ def parallel(kernel: Kernel, loop: str) -> Kernel:
         end = Apply("min", (end, old.stop), "int64")
     part = Part(low, high, dims.ceildiv(stop, old.step))
     return exchange(kernel, old, part, replace(old, start=start, stop=end))
+
+
+def _count(tree: LoopTree, loop: For) -> Dim:
+    """Returns the stop of a loop that counts from 0."""
+    stop = tree.index(loop.stop)
+    if loop.step < 1 or tree.index(loop.start) != 0 or stop is None:
+        name = loop.variable.name
+        raise refusal(
+            "E1116",
+            f"expected a loop from 0 to a size, found {loop.start} to {loop.stop} in steps of "
+            f"{loop.step}",
+            loop,
+            help=f"write `for {name} in range(n):` and compute the index from `{name}`",
+        )
+    return stop
 
 
 def _require_whole_kernel(tree: LoopTree, loop: For) -> None:

@@ -62,16 +62,9 @@ def _require_multiple(tree: LoopTree, loop: For, factor: int) -> None:
 
 def _peel(kernel: Kernel, names: Names, old: For, block: For, step: int) -> Kernel:
     """Returns the kernel with a loop over whole blocks, then one over the remaining iterations."""
-    if old.step != 1:
-        raise refusal(
-            "E1116",
-            f"expected a loop of step 1 to peel, found step {old.step}",
-            old,
-            help=f'use `split("{old.variable.name}", {step // old.step}, "guard")`',
-        )
     count = calculate("sub", old.stop, old.start)
     if not loop_tree(kernel).is_positive(old):
-        count = Apply("max", (count, integer(0)), "int64")
+        count = Apply("max" if step > 0 else "min", (count, integer(0)), "int64")
     whole = calculate("mul", calculate("floordiv", count, integer(step)), integer(step))
     middle: Scalar = calculate("add", old.start, whole)
     outer = block.start
