@@ -41,17 +41,13 @@ class Schedule:
             self._functions: list[Any] = []
         else:
             whole = as_module(program, "structir.schedule")
-            self._require_function(whole, function)
-            self._module = find_pass("lower")(whole)
-            self._functions = [self._module.functions[function]]
+            self._functions = [f for f in whole.functions.values() if isinstance(f, Function)]
+            if self._functions and not isinstance(whole.functions.get(function), Function):
+                raise _unknown("function", function, _names(whole, Function))
+            self._module = find_pass("lower")(whole) if self._functions else whole
+            self._functions = [self._module.functions[function]] if self._functions else []
         kernels = {n: f for n, f in self._module.functions.items() if isinstance(f, Kernel)}
         self._handles = {name: KernelHandle(self, prepared(k)) for name, k in kernels.items()}
-
-    @staticmethod
-    def _require_function(module: IRModule, name: str) -> None:
-        if not isinstance(module.functions.get(name), Function):
-            names = [n for n, f in module.functions.items() if isinstance(f, Function)]
-            raise _unknown("function", name, names)
 
     def kernel(self, name: str = "") -> KernelHandle:
         """Returns the handle of a kernel, by its name or by that of a value it computes; without a
@@ -159,6 +155,10 @@ class LoopHandle:
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *primitive_names()})
+
+
+def _names(module: IRModule, kind: type) -> list[str]:
+    return [name for name, value in module.functions.items() if isinstance(value, kind)]
 
 
 def _unknown(kind: str, name: str, names: list[str]) -> ScheduleError:

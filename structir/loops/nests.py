@@ -46,7 +46,7 @@ def only_loop_in(loop: For) -> For:
     if isinstance(inner, For):
         return inner
     name = loop.variable.name
-    other = next((s for s in loop.body if not isinstance(s, For)), loop.body[-1])
+    other = next((s for s in loop.body if not isinstance(s, For)), (loop, *loop.body)[-1])
     raise refusal(
         "E1116",
         f"expected one loop as the only statement of `{name}`, found {len(loop.body)} statements",

@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Element, Extent, For, Kernel, LoopVariable, Scalar
+from structir.ir.kernel import Element, For, Kernel, LoopVariable, Scalar
 from structir.ir.node import replace
 from structir.loops.edits import Names, calculate, exchange, integer, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
@@ -18,6 +18,7 @@ from structir.loops.nests import (
 )
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
+from structir.loops.sizes import size
 
 
 @primitive
@@ -81,10 +82,8 @@ class _Change:
         if element.flat or len(shape) < 2 or not leads:
             return None
         position: Scalar = self.joined
-        for axis, index in enumerate(element.indices[2:], 2):
-            dim = shape[axis]
-            extent = integer(dim) if isinstance(dim, int) else Extent(element.array, axis)
-            scaled = calculate("mul", position, extent)
+        for index, extent in zip(element.indices[2:], shape[2:], strict=True):
+            scaled = calculate("mul", position, size(extent))
             position = calculate("add", scaled, substitute(index, self))
         return replace(element, indices=(position,), flat=True)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from structir.ir.kernel import Kernel, KernelStatement
-from structir.loops.edits import Names, exchange, fresh_copy, integer
-from structir.loops.loop_tree import loop_tree
+from structir.ir.kernel import For, Kernel, KernelStatement
+from structir.loops.edits import Names, calculate, exchange, fresh_copy, integer
+from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.nests import refuse_jumps
 from structir.loops.primitive import positive, primitive
 from structir.loops.refusal import refusal
@@ -21,8 +21,8 @@ def unroll(kernel: Kernel, loop: str, limit: int = 16) -> Kernel:
     old = tree.loop(loop)
     positive(limit, "limit")
     refuse_jumps(old, also_continue=True)
-    ends = [tree.index(bound) for bound in (old.start, old.stop)]
-    if not isinstance(ends[0], int) or not isinstance(ends[1], int):
+    iterations = _iterations(tree, old)
+    if iterations is None:
         raise refusal(
             "E1116",
             f"expected a constant number of iterations, found `{loop}` from {old.start} to "
@@ -30,7 +30,6 @@ def unroll(kernel: Kernel, loop: str, limit: int = 16) -> Kernel:
             old,
             help=f'split off blocks of constant length: `split("{loop}", 4, "peel")`',
         )
-    iterations = range(ends[0], ends[1], old.step)
     if len(iterations) > limit:
         raise refusal(
             "E1116",
@@ -40,10 +39,20 @@ def unroll(kernel: Kernel, loop: str, limit: int = 16) -> Kernel:
         )
     names = Names(tree)
     statements: list[KernelStatement] = []
-    for position, value in enumerate(iterations):
-        values, copied = {old.variable: integer(value)}, names if position else None
+    for position, distance in enumerate(iterations):
+        values = {old.variable: calculate("add", old.start, integer(distance))}
+        copied = names if position else None
         statements += [fresh_copy(copied, statement, values) for statement in old.body]
     return exchange(kernel, old, *statements)
+
+
+def _iterations(tree: LoopTree, loop: For) -> range | None:
+    """Returns the distances of the iterations from the first one; None if sizes decide them."""
+    start, stop = tree.index(loop.start), tree.index(loop.stop)
+    if start is None or stop is None:
+        return None
+    distance = stop - start
+    return range(0, distance, loop.step) if isinstance(distance, int) else None
 
 
 unroll.example(
