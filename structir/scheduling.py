@@ -79,12 +79,14 @@ class Schedule:
         kernels = {name: handle.node for name, handle in self._handles.items()}
         return self._module.with_functions({**self._module.functions, **kernels})
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         values: dict[str, list[str]] = {name: [] for name in self._handles}
         for value, name in self._kernel_names().items():
             values[name].append(value)
         lines = [f"{name}: {', '.join(each)}" if each else name for name, each in values.items()]
         return "\n".join(["Schedule", *[f"  {line}" for line in lines]])
+
+    __repr__ = __str__
 
     def _ipython_key_completions_(self) -> list[str]:
         return [*self._handles, *self._kernel_names()]
@@ -127,7 +129,7 @@ class KernelHandle:
         return list(loop_tree(self.node).loops)
 
     def __str__(self) -> str:
-        return self.node.script()
+        return self.node.script().rstrip()
 
     __repr__ = __str__
 
