@@ -224,7 +224,7 @@ def loop_tree(kernel: Kernel) -> LoopTree:
     tree = kernel.__dict__.get(_KEPT)
     if tree is None:
         tree = kernel.__dict__[_KEPT] = LoopTree(kernel, NodeFacts())
-    return tree  # type: ignore[no-any-return]
+    return tree
 
 
 def prepared(kernel: Kernel) -> Kernel:

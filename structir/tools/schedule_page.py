@@ -6,11 +6,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-import structir
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.loops.primitive import Example, Primitive
 from structir.loops.primitives import find_primitive, primitive_names
+from structir.printer.parser.parser import parse
 
 MARK = "## Primitives\n"
 
@@ -38,7 +38,7 @@ def entry(primitive: Primitive) -> str:
 
 def _shown(primitive: Primitive, example: Example) -> str:
     source = textwrap.dedent(example.source).strip()
-    module: IRModule = structir.parse(source)  # type: ignore[attr-defined]
+    module: IRModule = parse(source)
     (kernel,) = [f for f in module.functions.values() if isinstance(f, Kernel)]
     after = primitive(kernel, *example.args, **example.options)
     options = [f"{name}={_literal(value)}" for name, value in example.options.items()]

@@ -6,12 +6,11 @@ import difflib
 from pathlib import Path
 
 from structir.errors import Diagnostic
-from structir.lazy import lazy_names
+from structir.lazy import import_completely
 from structir.loops.primitive import Primitive
 from structir.loops.refusal import ScheduleError
 
 _FILES = sorted(file.stem for file in Path(__file__).parent.glob("*.py") if file.stem[0] != "_")
-_of_file, _ = lazy_names(__name__, {name: f"{__name__}.{name}" for name in _FILES})
 _ADDED: dict[str, Primitive] = {}
 
 
@@ -31,14 +30,9 @@ def find_primitive(name: str) -> Primitive:
     if name in _ADDED:
         return _ADDED[name]
     if name in _FILES:
-        return _of_file(name)  # type: ignore[no-any-return]
+        module = import_completely(f"{__name__}.{name}")
+        return getattr(module, name)  # type: ignore[no-any-return]
     close = difflib.get_close_matches(name, primitive_names(), 1)
     names = ", ".join(primitive_names())
     help = f"did you mean `{close[0]}`?" if close else f"the primitives are: {names}"
     raise ScheduleError(Diagnostic(f"unknown primitive `{name}`", code="E1115", hint=help))
-
-
-def __getattr__(name: str) -> Primitive:
-    if name.startswith("_") or name not in primitive_names():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return find_primitive(name)
