@@ -7,7 +7,7 @@ import structir
 from structir.ir import structural_equal
 from structir.ir.kernel import Kernel
 from structir.loops.primitive import primitive
-from structir.loops.primitives import _ADDED, add_primitive
+from structir.loops.primitives import _ADDED, add_primitive, find_primitive
 from structir.loops.refusal import ScheduleError
 from structir.script import I, R, T
 from tests.loops.running import parsed
@@ -98,6 +98,10 @@ def test_a_primitive_of_ones_own_is_a_method() -> None:
         (lambda: structir.schedule(Attention).kernel(), "`y`, `z`"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().spilt("i", 4), "did you mean `split`"),
         (lambda: structir.schedule(parsed(SCALE)).kernel()["q"], "these: `i`, `j`"),
+        (lambda: structir.schedule(parsed(SCALE)).kernel()[0], "found `0`"),
+        (lambda: structir.schedule(Attention).kernel(["y"]), "`y`, `z`"),
+        (lambda: find_primitive("split")(Attention, "i", 2), "expected a kernel"),
+        (lambda: structir.schedule(parsed(SCALE)).kernel().parallel("i", exact=True), "E1118"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i"), "split\\(loop, factor"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i", 0), "positive integer"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i", 2, "x"), '"guard"'),

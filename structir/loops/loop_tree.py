@@ -91,9 +91,9 @@ class LoopTree:
         return self._named("scalar", name, self.scalars)  # type: ignore[no-any-return]
 
     def _named(self, kind: str, name: str, table: dict[str, Any]) -> Any:
-        if name in table:
+        if isinstance(name, str) and name in table:
             return table[name]
-        close = difflib.get_close_matches(name, table, 1)
+        close = difflib.get_close_matches(str(name), table, 1)
         names = ", ".join(f"`{n}`" for n in table) or "none"
         help = f"did you mean `{close[0]}`?" if close else f"the kernel has these: {names}"
         raise refusal("E1115", f"expected the name of a {kind}, found `{name}`", help=help)
@@ -244,7 +244,7 @@ def _refuse_assigned_ends(kernel: Kernel) -> None:
     assigns = (n for n in nodes_of(kernel) if isinstance(n, Assign)) if ends else ()
     for assign in assigns:
         if assign.target in ends:
-            name = assign.target.name  # type: ignore[union-attr]
+            name = assign.target.name
             raise refusal(
                 "E1116",
                 f"expected constant ends of the part, found an assignment of `{name}`",
