@@ -71,6 +71,7 @@ def test_names_are_completed() -> None:
     handle = s.kernel("y")
     assert s._ipython_key_completions_() == ["add_softmax", "matmul", "y", "z"]
     assert handle._ipython_key_completions_() == handle.loops()
+    assert not hasattr(handle, "shape") and hasattr(handle, "split")
     assert {"split", "reorder", "undo"} <= {*dir(handle)}
     assert "split" in dir(handle[handle.loops()[0]])
     assert handle.split.__doc__ and "blocks" in handle.split.__doc__

@@ -16,7 +16,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
-from structir.passes import Lower
+from structir.passes import Lower, Schedule
 from structir.tools.kernels import KernelGenerator
 from tests.loops.running import arguments, parsed, run
 
@@ -37,7 +37,7 @@ SIGNATURE = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float3
 
 
 def lowered_kernel(rng: Random) -> Kernel:
-    """Returns a naive kernel of ops."""
+    """Returns a naive kernel of ops, or one that the compiler scheduled."""
     signature = (
         SIGNATURE.replace('"n"', "3").replace('"m"', "5") if rng.random() < 0.3 else SIGNATURE
     )
@@ -53,7 +53,8 @@ class M:
         r = {rng.choice(EXPRESSIONS)}
         return r
 """
-    functions = Lower()(structir.parse(source)).functions.values()
+    lower = Schedule() if rng.random() < 0.15 else Lower()
+    functions = lower(structir.parse(source)).functions.values()
     return rng.choice([f for f in functions if isinstance(f, Kernel)])
 
 
