@@ -91,6 +91,9 @@ class DependentLoops:
         )
         scope = {**scope, stem: name, f"bounds_{stem}": bounds}
         body: list[str] = []
+        if self.rng.random() < 0.25:  # an index that is assigned, from loops or from data
+            body.append(self.position(stem, scope))
+            scope |= {stem: f"p{self.count}", f"bounds_{stem}": "{0}"}
         for _ in range(self.rng.choice([1, 1, 2, 3])):
             if depth > 1 and self.rng.random() < 0.7:
                 body += self.nest("j" if stem == "i" else "i", 1, scope)
@@ -98,6 +101,14 @@ class DependentLoops:
                 body.append(self.statement(scope))
         size = "n" if stem == "i" else "m"
         return [f"for {name} in range({bounds.format(size)}):", *[f"    {line}" for line in body]]
+
+    def position(self, stem: str, scope: dict[str, str]) -> str:
+        """Returns the assignment of an index that is in range."""
+        size = "n" if stem == "i" else "m"
+        value = self.index(stem, size, scope)
+        if self.rng.random() < 0.3:
+            value = f"T.int64({self.element('x', scope)} + 9.0) % {size}"
+        return f"p{self.count} = {value}"
 
     def statement(self, scope: dict[str, str]) -> str:
         """Returns an assignment."""
