@@ -10,6 +10,7 @@ Both are answered for all sizes. An unknown index may be any index.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -116,9 +117,11 @@ def conflicts(
     by_memory: dict[Memory, list[Access]] = {}
     for access in second:
         by_memory.setdefault(access.memory, []).append(access)
+    is_ignored = cache(ignored)
     for one in first:
         for other in by_memory.get(one.memory, ()):
-            if (one.is_write or other.is_write) and not ignored(one.memory) and meets(one, other):
+            writes = one.is_write or other.is_write
+            if writes and not is_ignored(one.memory) and meets(one, other):
                 yield one, other
 
 
