@@ -18,6 +18,7 @@ _HOMES = {
     "save": "structir.printer.files.archive",
     "load": "structir.backend.archive",
     "infer": "structir.solver.program.inference",
+    "schedule": "structir.scheduling",
     "prove": "structir.passes.manager.proofs",
     "op": "structir.opdef.define",
     "opaque_op": "structir.opdef.opaque",

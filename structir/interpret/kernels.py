@@ -32,6 +32,7 @@ from structir.ir.kernel import (
     LibraryCall,
     Literal,
     Local,
+    LoopVariable,
     Part,
     Scalar,
     Scratch,
@@ -305,6 +306,7 @@ def _cast(value: Evaluate, source: str, target: str) -> Evaluate:
 _SCALARS: dict[type, Callable[[Kernel, Any], Evaluate]] = {
     Literal: _literal,
     Local: _local,
+    LoopVariable: _local,
     Size: _size,
     Argument: _argument,
     Extent: _extent,

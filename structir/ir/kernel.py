@@ -20,6 +20,7 @@ KERNEL_DTYPES = frozenset(
     {"float64", "float32", "float16", "bfloat16", "bool"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
+VECTOR = "vectorized"  # the kind of loops in vectors
 WARP = 32  # threads of a warp
 
 
@@ -38,6 +39,11 @@ class Local(Scalar):
     name: str
     dtype: str
     span: Span | None = None
+
+
+@node
+class LoopVariable(Local):
+    """The variable of a loop. It is never assigned to, so proofs may treat it as an index."""
 
 
 @node
@@ -159,7 +165,10 @@ class LibraryCall(KernelStatement):
 
 @node
 class For(KernelStatement):
-    """`for variable in range(start, stop, step)`."""
+    """`for variable in range(start, stop, step)`; of the kind VECTOR, `T.vectorized(...)`.
+
+    The iterations of a vector loop may run in any order and in lanes of vectors.
+    """
 
     variable: Local
     start: Scalar
@@ -167,6 +176,7 @@ class For(KernelStatement):
     step: int
     body: tuple[KernelStatement, ...]
     span: Span | None = None
+    kind: str = ""
 
 
 @node

@@ -25,7 +25,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
-from structir.ir.kernel import Kernel, Local
+from structir.ir.kernel import Kernel, Local, LoopVariable
 from structir.ir.module import IRModule
 from structir.ir.node import Node, field_names
 from structir.ir.op import Op
@@ -295,6 +295,7 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     Function: _LinearForm.function,
     Kernel: _LinearForm.kernel,
     Local: _LinearForm.local,
+    LoopVariable: _LinearForm.local,
     IRModule: _LinearForm.module,
     Call: _LinearForm.call,
     TupleGetItem: _LinearForm.item,

@@ -7,6 +7,7 @@ from typing import Any
 
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    VECTOR,
     Apply,
     Argument,
     Assign,
@@ -21,6 +22,7 @@ from structir.ir.kernel import (
     LibraryCall,
     Literal,
     Local,
+    LoopVariable,
     Part,
     Scalar,
     Scratch,
@@ -53,6 +55,7 @@ from structir.printer.syntax import (
     SYNC,
     TARGET,
     THREADS,
+    VECTORIZED,
     ZEROS,
 )
 
@@ -144,7 +147,8 @@ class KernelPrinter(ExprPrinter):
             del bounds[2]
             if isinstance(loop.start, Literal) and loop.start.value == 0:
                 del bounds[0]
-        head = f"{indent}for {self.local(loop.variable)} in range({', '.join(bounds)}):"
+        function = VECTORIZED if loop.kind == VECTOR else "range"
+        head = f"{indent}for {self.local(loop.variable)} in {function}({', '.join(bounds)}):"
         return [head, *self.block(loop.body, indent + INDENT)]
 
     def repeat(self, loop: While, indent: str) -> list[str]:
@@ -221,6 +225,7 @@ def _number(value: Any) -> Operand:
 _SCALARS: dict[type, Callable[[KernelPrinter, Any], Operand]] = {
     Literal: lambda printer, number: _number(number.value),
     Local: lambda printer, local: (printer.local(local), ATOM),
+    LoopVariable: lambda printer, local: (printer.local(local), ATOM),
     Size: lambda printer, size: (printer.size(size.dim), ATOM),
     Argument: lambda printer, argument: (printer.array(argument.var), ATOM),
     Extent: lambda printer, extent: (f"{printer.array(extent.array)}.shape[{extent.axis}]", ATOM),

@@ -46,6 +46,7 @@ from structir.ir.kernel import (
     LibraryCall,
     Literal,
     Local,
+    LoopVariable,
     Scalar,
     Scratch,
     Size,
@@ -318,6 +319,7 @@ def _literal(writer: _Writer, literal: Literal) -> str:
 _SCALARS: dict[type, Callable[[_Writer, Any], str]] = {
     Literal: _literal,
     Local: lambda writer, local: writer.name(local),
+    LoopVariable: lambda writer, local: writer.name(local),
     Size: lambda writer, size: writer.dim(size.dim),
     Argument: _Writer.argument,
     Extent: lambda writer, extent: writer.dim(writer.shapes[extent.array][extent.axis]),

@@ -12,7 +12,17 @@ from structir.backend.emit.types import STORED, TYPES, constant
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Apply, Argument, Element, Extent, Literal, Local, Scalar, Size
+from structir.ir.kernel import (
+    Apply,
+    Argument,
+    Element,
+    Extent,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+    Size,
+)
 
 ZERO = "0"
 
@@ -151,6 +161,7 @@ LAZY: dict[str, Callable[[Emitter, Apply], str]] = {
 SCALARS: dict[type, Callable[[Emitter, Any], str]] = {
     Literal: lambda emitter, literal: constant(literal.value, literal.dtype),
     Local: lambda emitter, local: emitter.local(local),
+    LoopVariable: lambda emitter, local: emitter.local(local),
     Size: lambda emitter, size: emitter.size(size.dim),
     Argument: _argument,
     Extent: lambda emitter, extent: emitter.size(emitter.table.shapes[extent.array][extent.axis]),

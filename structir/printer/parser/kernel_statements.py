@@ -10,6 +10,7 @@ from structir.errors import DiagnosticError
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
+    VECTOR,
     Assign,
     Branch,
     Break,
@@ -42,7 +43,7 @@ from structir.printer.parser.kernel_scalars import (
 )
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
 from structir.printer.parser.values import construct_name, path_of
-from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, ZEROS
+from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, VECTORIZED, ZEROS
 
 HINTS: dict[type[ast.AST], str] = {
     ast.Return: "write results to the last parameters: `out[i] = ...`",
@@ -287,7 +288,8 @@ def _sync(scope: KernelScope, node: ast.Expr) -> Sync:
 
 def _for(scope: KernelScope, node: ast.For) -> For:
     call, target = node.iter, node.target
-    ranged = isinstance(call, ast.Call) and path_of(call.func) == "range"
+    function = path_of(call.func) if isinstance(call, ast.Call) else None
+    ranged = function == "range" or (function == VECTORIZED and not scope.has_threads)
     if not ranged or not isinstance(target, ast.Name) or node.orelse:
         hint = "`for i in range(n):`, `range(start, stop)` or `range(start, stop, 2)`"
         message = f"expected a loop over `range`, found {ast.unparse(node.iter)}"
@@ -303,7 +305,8 @@ def _for(scope: KernelScope, node: ast.For) -> For:
     body = _body(scope, node.body)
     scope.loop_vars.pop()
     scope.bound = before
-    return For(variable, start, stop, step, body, scope.span(node))
+    kind = VECTOR if function == VECTORIZED else ""
+    return For(variable, start, stop, step, body, scope.span(node), kind)
 
 
 def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatement, ...]:

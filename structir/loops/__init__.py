@@ -1,0 +1,1 @@
+"""The loop IR: kernels are scheduled by checked primitives, functions from kernel to kernel."""

@@ -1,0 +1,40 @@
+"""Bounds of indices over the iterations of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import For
+from structir.loops.loop_tree import LoopTree
+
+
+def extremes(tree: LoopTree, index: Dim, loops: Sequence[For], upper: bool) -> list[Dim]:
+    """Returns upper or lower bounds (inclusive) of an index over all iterations of some loops,
+    outermost first. The bounds are without the variables of these loops, and each of them holds."""
+    bounds = [index]
+    for loop in reversed(loops):
+        symbol, remaining = tree.symbol(loop.variable), list[Dim]()
+        for bound in bounds:
+            remaining += _extremes_over(tree, bound, loop, symbol, upper)
+        bounds = remaining
+    return bounds
+
+
+def _extremes_over(
+    tree: LoopTree, bound: Dim, loop: For, symbol: Sym, upper: bool
+) -> Iterator[Dim]:
+    form = dims.linear(bound, symbol)
+    if form is None:
+        return
+    factor, rest = form
+    if factor == 0:
+        yield rest
+        return
+    rises = dims.at_least(factor, 0)
+    if not rises and not dims.at_least(0, factor):
+        return
+    takes_high = bool(rises) == upper
+    for end in tree.highs(loop) if takes_high else tree.lows(loop):
+        yield rest + factor * (end - 1 if takes_high else end)

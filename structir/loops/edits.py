@@ -1,0 +1,141 @@
+"""Edits of kernels: exchanged statements, substituted expressions, arithmetic of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.ir.kernel import (
+    Apply,
+    Branch,
+    For,
+    Kernel,
+    KernelStatement,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+)
+from structir.ir.node import rebuild, replace
+from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
+from structir.projections.kernels.affine_scalars import DIM_FUNCTIONS
+
+Exchanges = Mapping[KernelStatement, Sequence[KernelStatement]]
+
+
+def exchange(kernel: Kernel, old: KernelStatement, *new: KernelStatement) -> Kernel:
+    """Returns the kernel with a statement replaced by others."""
+    return exchange_all(kernel, {old: new})
+
+
+def exchange_all(kernel: Kernel, exchanges: Exchanges) -> Kernel:
+    """Returns the kernel with statements replaced by others; all else keeps its nodes.
+
+    What replaces a statement is not searched.
+    """
+    ancestors = loop_tree(kernel).ancestors
+    changed = {outer for statement in exchanges for outer in ancestors[statement]}
+    return attrs.evolve(kernel, body=_exchanged(kernel.body, exchanges, changed))
+
+
+def _exchanged(
+    block: Sequence[KernelStatement], exchanges: Exchanges, changed: set[KernelStatement]
+) -> tuple[KernelStatement, ...]:
+    statements: list[KernelStatement] = []
+    for statement in block:
+        if statement in exchanges:
+            statements += exchanges[statement]
+        elif statement in changed:
+            new = [_exchanged(b, exchanges, changed) for b in blocks_of(statement)]
+            fields = ("then", "otherwise") if isinstance(statement, Branch) else ("body",)
+            statements.append(replace(statement, **dict(zip(fields, new, strict=True))))
+        else:
+            statements.append(statement)
+    return tuple(statements)
+
+
+def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns a node with parts replaced by the results of `change` that are not None; a part that
+    is replaced is not searched."""
+    new = change(node)
+    if new is not None:
+        return new
+    if isinstance(node, Scalar | KernelStatement):
+        return rebuild(node, lambda part: substitute(part, change))
+    return node
+
+
+def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns a node with expressions in place of scalars and loop variables."""
+    return substitute(node, lambda part: values.get(part) if isinstance(part, Local) else None)
+
+
+class Names:
+    """Supplies names that a kernel does not use, each of them once."""
+
+    def __init__(self, tree: LoopTree) -> None:
+        self.used = set(tree.names)
+
+    def fresh(self, stem: str) -> str:
+        """Returns an unused name like this one."""
+        name, number = stem, 0
+        while name in self.used:
+            number += 1
+            name = f"{stem}_{number}"
+        self.used.add(name)
+        return name
+
+
+def fresh_copy(names: Names | None, node: Any, values: Mapping[Any, Any] | None = None) -> Any:
+    """Returns a copy of a statement with nodes of its own, and variables of its own for the loops
+    in it (unless `names` is None); `values` replace scalars and loop variables."""
+    new_values = dict(values or {})
+
+    def copy(part: Any) -> Any:
+        if isinstance(part, Local):
+            return new_values.get(part, part)
+        if isinstance(part, For) and names is not None:
+            old = part.variable
+            new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
+        if isinstance(part, Apply):
+            return simplified(rebuild(part, copy))
+        if isinstance(part, Scalar):
+            return rebuild(part, copy)
+        return replace(rebuild(part, copy)) if isinstance(part, KernelStatement) else part
+
+    return copy(node)
+
+
+def simplified(apply: Apply) -> Scalar:
+    """Returns integer arithmetic of an index simplified, other expressions as they are."""
+    is_index = apply.dtype == "int64" and len(apply.args) == 2
+    folded = _fold(apply.fn, *apply.args) if is_index else None
+    return apply if folded is None else folded
+
+
+def integer(value: int) -> Literal:
+    """Returns an integer as an index."""
+    return Literal(value, "int64")
+
+
+def calculate(fn: str, first: Scalar, second: Scalar) -> Scalar:
+    """Returns arithmetic of indices, such as `add`, simplified."""
+    folded = _fold(fn, first, second)
+    return Apply(fn, (first, second), "int64") if folded is None else folded
+
+
+def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
+    """Returns integer arithmetic without operations on 0, 1 and literals; None if it has none."""
+    match fn, first, second:
+        case ("add" | "sub", _, Literal(0)) | ("mul" | "floordiv", _, Literal(1)):
+            return first
+        case ("add", Literal(0), _) | ("mul", Literal(1), _):
+            return second
+        case "add" | "sub" | "mul", Literal(left), Literal(right):
+            value = DIM_FUNCTIONS[fn](left, right)
+            return integer(value) if abs(value) < 2**63 else None
+        case "floordiv", Literal(left), Literal(right) if right > 0:
+            return integer(int(left // right))
+    return None

@@ -1,0 +1,106 @@
+"""Joins two nested loops into one loop over all pairs of their iterations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.kernel import Element, For, Kernel, LoopVariable, Scalar
+from structir.ir.node import replace
+from structir.loops.edits import Names, calculate, exchange, integer, substitute
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import (
+    only_loop_in,
+    refuse_dependent_bounds,
+    refuse_jumps,
+    refuse_varying_bounds,
+)
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+from structir.loops.sizes import size
+
+
+@primitive
+def collapse(kernel: Kernel, loop: str) -> Kernel:
+    """Joins a loop and the only loop in it, both counting from 0, into one over all iterations.
+
+    Elements whose first axes are the two loops become elements of `x.flat`; other uses of the two
+    variables become a quotient and a remainder.
+    """
+    tree = loop_tree(kernel)
+    outer = tree.loop(loop)
+    inner = only_loop_in(outer)
+    refuse_dependent_bounds(outer, inner)
+    for each in (outer, inner):
+        refuse_jumps(each)
+        refuse_varying_bounds(tree, each, outer)
+    counts = [_count(tree, each) for each in (outer, inner)]
+    names = Names(tree)
+    joined = LoopVariable(names.fresh(f"{loop}_{inner.variable.name}"), "int64")
+    change = _Change((outer, inner), counts, joined)
+    body = tuple([substitute(statement, change) for statement in inner.body])
+    stop = calculate("mul", outer.stop, inner.stop)
+    return exchange(kernel, outer, For(joined, integer(0), stop, 1, body))
+
+
+def _count(tree: LoopTree, loop: For) -> Dim:
+    """Returns the number of iterations of a loop from 0 in steps of 1."""
+    stop = tree.index(loop.stop)
+    counts_up = tree.index(loop.start) == 0 and loop.step == 1
+    if counts_up and stop is not None and tree.is_size(stop) and dims.at_least(stop, 0):
+        return stop
+    raise refusal(
+        "E1116",
+        f"expected a loop from 0 to a size in steps of 1, found {loop.start} to {loop.stop} in "
+        f"steps of {loop.step}",
+        loop,
+        help="collapse loops before they are split",
+    )
+
+
+class _Change:
+    """The new expressions of elements and of the two variables."""
+
+    def __init__(self, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable) -> None:
+        self.counts, self.joined, self.length = counts, joined, loops[1].stop
+        self.variables = [loop.variable for loop in loops]
+
+    def __call__(self, part: Any) -> Scalar | None:
+        if part is self.variables[0]:
+            return calculate("floordiv", self.joined, self.length)
+        if part is self.variables[1]:
+            return calculate("mod", self.joined, self.length)
+        return self.flat(part) if isinstance(part, Element) else None
+
+    def flat(self, element: Element) -> Element | None:
+        """Returns an element at the two variables as an element of `x.flat`; None for others."""
+        info: Any = element.array.struct_info
+        shape = tuple(info.dims)
+        pairs = zip(element.indices[:2], self.variables, shape, self.counts, strict=False)
+        leads = all(i is v and dims.equal(d, c) is True for i, v, d, c in pairs)
+        if element.flat or len(shape) < 2 or not leads:
+            return None
+        position: Scalar = self.joined
+        for index, extent in zip(element.indices[2:], shape[2:], strict=True):
+            scaled = calculate("mul", position, size(extent))
+            position = calculate("add", scaled, substitute(index, self))
+        return replace(element, indices=(position,), flat=True)
+
+
+collapse.example(
+    """
+@I.kernel
+def scale(
+    x: R.Tensor(("n", "m"), "float32"),
+    b: R.Tensor(("m",), "float32"),
+    out: R.Tensor(("n", "m"), "float32"),
+):
+    n = T.int64()
+    m = T.int64()
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = x[i, j] * b[j]
+""",
+    "i",
+)

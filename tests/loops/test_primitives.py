@@ -1,0 +1,78 @@
+"""Primitives keep the results of kernels, for all sizes, at every step."""
+
+import time
+
+import pytest
+
+from structir.errors import DiagnosticError
+from structir.loops.primitives import find_primitive, primitive_names
+from tests.loops.fuzzing import Run
+from tests.loops.running import parsed
+
+
+@pytest.mark.parametrize("first", range(0, 60, 12))
+def test_random_primitives_keep_the_results_of_random_kernels(first: int) -> None:
+    for seed in range(first, first + 12):
+        Run(seed).go(compiles=seed % 12 == 0)
+
+
+@pytest.mark.parametrize("name", primitive_names())
+def test_each_primitive_has_an_example_that_applies(name: str) -> None:
+    primitive = find_primitive(name)
+    assert primitive.examples and primitive.__doc__
+    for example in primitive.examples:
+        kernel = parsed(example.source)
+        assert str(primitive(kernel, *example.args, **example.options)) != str(kernel)
+
+
+def test_a_primitive_of_a_row_kernel_takes_less_than_a_millisecond() -> None:
+    softmax = parsed(
+        """
+@I.kernel
+def softmax(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float32")):
+    for i in range(n):
+        top = T.float32(-1e30)
+        for j1 in range(m):
+            top = T.maximum(top, x[i, j1])
+        total = T.float32(0.0)
+        for j2 in range(m):
+            out[i, j2] = T.exp(x[i, j2] - top)
+        for j3 in range(m):
+            total = total + out[i, j3]
+        for j4 in range(m):
+            out[i, j4] = out[i, j4] / total
+"""
+    )
+    steps = [("vectorise", "j4"), ("fuse", "j2", "j3"), ("split", "j1", 8), ("parallel", "i")]
+    times = []
+    for _ in range(5):
+        kernel, start = softmax, time.process_time()
+        for name, *args in steps:
+            kernel = find_primitive(name)(kernel, *args)
+        times.append((time.process_time() - start) / len(steps))
+    assert min(times) < 1e-3, "the index of loops and accesses is kept with the kernel"
+
+
+INDEXED = """
+@I.kernel
+def f(at: R.Tensor(("n",), "int64"), x: R.Tensor(("n",), "float32"),
+      out: R.Tensor(("m",), "float32")):
+    for i in range(n):
+        t = VALUE
+        out[i + t] = x[i]
+"""
+
+
+@pytest.mark.parametrize("value", ["at[i]", "T.int64(x[0])", "t0 * 2"])
+def test_an_assigned_number_is_no_index(value: str) -> None:
+    source = INDEXED.replace("VALUE", value)
+    if "t0" in value:  # another value in each iteration
+        source = source.replace("    for", "    t0 = T.int64(0)\n    for") + "        t0 = t0 - 1\n"
+    with pytest.raises(DiagnosticError, match="depend on each other"):
+        find_primitive("vectorise")(parsed(source), "i")
+
+
+@pytest.mark.parametrize("value", ["i * 3 + 1", "n", "2"])
+def test_a_number_assigned_once_from_loops_and_sizes_is_an_index(value: str) -> None:
+    kernel = parsed(INDEXED.replace("VALUE", value))
+    assert "T.vectorized(n)" in str(find_primitive("vectorise")(kernel, "i"))
