@@ -111,4 +111,3 @@ def _with_name(variable: Any, name: str) -> Any:
     if isinstance(variable, Var):
         return Var(name, variable.struct_info, variable.span)
     return Local(name, variable.dtype, variable.span)
-

@@ -119,4 +119,3 @@ def calculate(fn: str, first: Scalar, second: Scalar) -> Scalar:
         case "sub", Apply("add", (base, offset)), _ if base is second:
             return offset
     return Apply(fn, (first, second), "int64")
-

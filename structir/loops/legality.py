@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
-from structir.ir.kernel import Break, Continue, For, KernelStatement, Local
+from structir.ir.kernel import Break, For, KernelStatement, Local, While
 from structir.loops.accesses import Access
-from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.loop_tree import LoopTree, blocks_of
+from structir.loops.bounds import extremes
+from structir.loops.initialisation import first_uninitialised_read, has_jump
+from structir.loops.loop_tree import LoopTree
+from structir.loops.refusal import ScheduleError, refusal
 
 Memory = Var | Local
 Pair = tuple[Access, Access]
@@ -74,42 +76,12 @@ def _ends(tree: LoopTree, index: Dim, varying: Sequence[For]) -> Ends:
     return extremes(tree, index, varying, False), extremes(tree, index, varying, True)
 
 
-def extremes(tree: LoopTree, index: Dim, loops: Sequence[For], upper: bool) -> list[Dim]:
-    """Returns upper or lower bounds (inclusive) of an index over all iterations of some loops,
-    outermost first. The bounds are without the variables of these loops, and each of them holds."""
-    bounds = [index]
-    for loop in reversed(loops):
-        symbol, remaining = tree.symbol(loop.variable), list[Dim]()
-        for bound in bounds:
-            remaining += _extremes_over(tree, bound, loop, symbol, upper)
-        bounds = remaining
-    return bounds
-
-
-def _extremes_over(
-    tree: LoopTree, bound: Dim, loop: For, symbol: Sym, upper: bool
-) -> Iterator[Dim]:
-    form = dims.linear(bound, symbol)
-    if form is None:
-        return
-    factor, rest = form
-    if factor == 0:
-        yield rest
-        return
-    rises = dims.at_least(factor, 0)
-    if not rises and not dims.at_least(0, factor):
-        return
-    takes_high = bool(rises) == upper
-    for end in tree.highs(loop) if takes_high else tree.lows(loop):
-        yield rest + factor * (end - 1 if takes_high else end)
-
-
 def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int) -> bool:
     """Whether the indices of the second access in all later iterations exceed those of the first,
     or all fall short of them."""
-    return any(
-        _exceeds(low, high, symbol, step) for high in first[1] for low in second[0]
-    ) or any(_exceeds(-high, -low, symbol, step) for low in first[0] for high in second[1])
+    return any(_exceeds(low, high, symbol, step) for high in first[1] for low in second[0]) or any(
+        _exceeds(-high, -low, symbol, step) for low in first[0] for high in second[1]
+    )
 
 
 def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int) -> bool:
@@ -123,8 +95,9 @@ def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int) -> bool:
 
 def _is_disjoint(tree: LoopTree, first: Ends, second: Ends, loop: For) -> bool:
     """Whether two accesses never touch the same element."""
-    lows = [[e for d in side[0] for e in extremes(tree, d, [loop], False)] for side in (first, second)]
-    highs = [[e for d in side[1] for e in extremes(tree, d, [loop], True)] for side in (first, second)]
+    sides = (first, second)
+    lows = [[e for d in s[0] for e in extremes(tree, d, [loop], False)] for s in sides]
+    highs = [[e for d in s[1] for e in extremes(tree, d, [loop], True)] for s in sides]
     return any(
         dims.at_least(low, high + 1)
         for a, b in ((0, 1), (1, 0))
@@ -167,23 +140,20 @@ def reads_of_other_iterations(tree: LoopTree, memory: Memory, loop: For) -> Kern
     return inside or read_after(tree, memory, loop)
 
 
-def read_after(tree: LoopTree, memory: Memory, statement: KernelStatement) -> KernelStatement | None:
+def read_after(
+    tree: LoopTree, memory: Memory, statement: KernelStatement
+) -> KernelStatement | None:
     """Returns a statement that may read, from a memory of the kernel's own, what it holds after
     another statement; None if there is none."""
     for outer in reversed((None, *tree.ancestors[statement])):
-        block = next(
-            b
-            for b in (blocks_of(outer) if outer is not None else (tree.kernel.body,))
-            if any(s is statement for s in b)
-        )
+        block = tree.block_of(statement)
         index = next(i for i, s in enumerate(block) if s is statement)
         read = first_uninitialised_read(tree, memory, block[index + 1 :])
-        if read is None and outer is not None and outer.repeats:
+        if read is None and isinstance(outer, For | While):
             read = first_uninitialised_read(tree, memory, block)
-        if read is not None:
+        if read is not None or outer is None:
             return read
-        if outer is not None:
-            statement = outer
+        statement = outer
     return None
 
 
@@ -192,13 +162,73 @@ def is_local(tree: LoopTree, memory: Memory) -> bool:
     return isinstance(memory, Local) or memory.name in tree.arrays
 
 
-def jumps(tree: LoopTree, loop: For) -> KernelStatement | None:
-    """Returns a `break` or `continue` of a loop itself; None if it has none."""
-    todo = list(loop.body)
-    while todo:
-        statement = todo.pop()
-        if isinstance(statement, Break | Continue):
-            return statement
-        if not statement.repeats:
-            todo += [s for block in blocks_of(statement) for s in block]
-    return None
+# ---- both questions, as refusals
+
+
+def require_order_free(
+    tree: LoopTree, loop: For, action: str, *, sums: bool = True, free: Sequence[For] = ()
+) -> None:
+    """Refuses where the order of the iterations of a loop matters.
+
+    Memory that each iteration writes before it reads does not count, nor, with `sums`, do
+    accumulations whose terms may come in any order. See `meets_later` for `free`.
+    """
+    accesses = tree.accesses(loop.body)
+    ordered = accumulated(accesses) if sums else set()
+
+    def meets(one: Access, other: Access) -> bool:
+        return meets_later(tree, one, other, loop, free)
+
+    for one, other in conflicts(accesses, accesses, meets, ordered.__contains__):
+        if not is_private(tree, one.memory, loop):
+            raise dependence(tree, loop, one, other, action)
+
+
+def is_private(tree: LoopTree, memory: Memory, loop: For) -> bool:
+    """Whether each iteration of a loop has a memory to itself."""
+    return is_local(tree, memory) and reads_of_other_iterations(tree, memory, loop) is None
+
+
+def dependence(tree: LoopTree, loop: For, one: Access, other: Access, action: str) -> ScheduleError:
+    """Returns the refusal for two accesses that iterations of a loop share."""
+    name, variable = one.memory.name, loop.variable.name
+    kind = "the same element of" if isinstance(one.memory, Var) else "the same scalar"
+    labels = ["writes it" if access.is_write else "reads it" for access in (one, other)]
+    places = [(labels[0], one.statement)]
+    if other.statement is not one.statement or labels[1] != labels[0]:
+        places.append((labels[1], other.statement))
+    message = (
+        f"cannot {action}: expected every iteration of `{variable}` to access its own memory, "
+        f"found iterations that access {kind} `{name}`"
+    )
+    return refusal("E1116", message, *places, help=_remedy(tree, loop, one))
+
+
+def _remedy(tree: LoopTree, loop: For, access: Access) -> str:
+    name, variable = access.memory.name, loop.variable.name
+    if not is_local(tree, access.memory):
+        return f"leave `{variable}` as it is, and schedule a loop inside or around it"
+    if first_uninitialised_read(tree, access.memory, loop.body) is None:
+        return f"expand `{name}` over `{variable}` first: `expand({name!r}, {variable!r})`"
+    return (
+        f"if `{name}` is a sum, mark it first: `reassociate({variable!r})`; "
+        f"else initialise it at the beginning of each iteration of `{variable}`"
+    )
+
+
+def require_no_jump(loop: For, action: str) -> None:
+    """Refuses a loop with a `break` or `continue` of its own."""
+    _refuse_jump(loop, action, has_jump(loop.body))
+
+
+def require_no_break(loop: For, action: str) -> None:
+    """Refuses a loop with a `break` of its own."""
+    _refuse_jump(loop, action, has_jump(loop.body, (Break,)))
+
+
+def _refuse_jump(loop: For, action: str, jump: KernelStatement | None) -> None:
+    if jump is not None:
+        word = str(jump).strip()
+        message = f"cannot {action} `{loop.variable.name}`: found a `{word}` in its body"
+        help = "write the condition as an `if` around the rest of the iteration"
+        raise refusal("E1117", message, ("loop", loop), ("leaves it", jump), help=help)

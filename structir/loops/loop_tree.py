@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.expr import Var
 from structir.ir.kernel import (
     Assign,
     Branch,
@@ -20,6 +18,7 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Part,
+    Scalar,
     Scratch,
     While,
 )
@@ -142,6 +141,35 @@ class LoopTree:
             self.facts.indices[element] = known
         return known
 
+    def array_indices(self, element: Element) -> tuple[Dim | None, ...]:
+        """Returns the indices of an element along the axes of its array."""
+        info: Any = element.array.struct_info
+        if element.flat and len(info.dims) != 1:
+            return (None,) * len(info.dims)
+        return self.indices(element)
+
+    def flat_index(self, element: Element) -> Dim | None:
+        """Returns the position of an element among all elements of its array."""
+        info: Any = element.array.struct_info
+        indices = self.indices(element)
+        if element.flat:
+            return indices[0]
+        position: Dim = 0
+        for index, size in zip(indices, info.dims, strict=True):
+            if index is None:
+                return None
+            position = position * size + index
+        return position
+
+    def index(self, scalar: Scalar) -> Dim | None:
+        """Returns an integer expression as a dim; None if it depends on data."""
+        return as_index(scalar, self.values)
+
+    def shift(self, variable: Local) -> int:
+        """Returns the number to add to the symbol of a loop variable to get its value."""
+        value = self.values.get(variable)
+        return value.constant if isinstance(value, dims.Poly) else 0
+
     def symbol(self, local: Local) -> Sym:
         """Returns the symbol of a loop variable in proofs."""
         symbol = self.facts.symbols.get(local)
@@ -166,11 +194,6 @@ class LoopTree:
             return [bound for arg in scalar.args for bound in self._bounds(arg, choice)]
         bound = as_index(scalar, self.values)
         return [] if bound is None else [bound]
-
-    @cached_property
-    def results(self) -> frozenset[Var]:
-        """The parameters that the kernel writes."""
-        return frozenset(self.kernel.results)
 
 
 def loop_tree(kernel: Kernel) -> LoopTree:
