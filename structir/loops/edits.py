@@ -1,4 +1,4 @@
-"""Edits of kernels: exchanged statements, substituted expressions, integer arithmetic of indices."""
+"""Edits of kernels: replaced statements and expressions, and arithmetic of indices."""
 
 from __future__ import annotations
 
