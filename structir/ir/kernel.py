@@ -164,7 +164,11 @@ class LibraryCall(KernelStatement):
 
 @node
 class For(KernelStatement):
-    """`for variable in range(start, stop, step)`."""
+    """`for variable in range(start, stop, step)`.
+
+    The iterations of a loop of the kind "vectorized", `T.vectorized(start, stop, step)`, may run in
+    any order, several at a time.
+    """
 
     variable: Local
     start: Scalar
@@ -172,6 +176,7 @@ class For(KernelStatement):
     step: int
     body: tuple[KernelStatement, ...]
     span: Span | None = None
+    kind: str = ""
 
 
 @node

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from structir.ir.dims import Dim
+from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
     For,
@@ -17,10 +18,11 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Scalar,
+    Scratch,
     Size,
 )
 from structir.ir.node import rebuild, replace
-from structir.loops.loop_tree import blocks_of, loop_tree
+from structir.loops.loop_tree import Block, LoopTree, blocks_of, loop_tree
 from structir.projections.kernels.affine_scalars import DIM_FUNCTIONS
 
 Exchanges = Mapping[KernelStatement, Sequence[KernelStatement]]
@@ -70,7 +72,9 @@ def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns a node with expressions in place of scalars and loop variables."""
+    """Returns a node, or a block, with expressions in place of scalars and loop variables."""
+    if isinstance(node, tuple):
+        return tuple([with_values(item, values) for item in node])
     return substitute(node, lambda part: values.get(part) if isinstance(part, Local) else None)
 
 
@@ -83,10 +87,35 @@ def copied(node: Any) -> Any:
     return replace(rebuild(node, copied))
 
 
-def over(loop: For, variable: LoopVariable) -> For:
-    """Returns a copy of a loop over another variable."""
-    new: For = with_values(copied(loop), {loop.variable: variable})
-    return new
+def duplicate(
+    tree: LoopTree, block: Block, taken: set[str], values: Mapping[Any, Any] | None = None
+) -> Block:
+    """Returns a copy of statements, whose loops and local arrays have new variables and names.
+
+    `values` are expressions or variables in place of others. Assigned scalars are shared.
+    """
+    renamed = dict(values or {})
+    for statement in tree.within(block):
+        if isinstance(statement, For):
+            old = statement.variable
+            renamed[old] = LoopVariable(tree.fresh(old.name, taken), old.dtype, old.span)
+        elif isinstance(statement, Scratch):
+            array = statement.array
+            name = tree.fresh(array.name, taken)
+            renamed[array] = Var(name, array.struct_info, array.span)
+
+    def new(part: Any) -> Any:
+        return renamed.get(part) if isinstance(part, Local | Var) else None
+
+    copies: Block = tuple([substitute(copied(statement), new) for statement in block])
+    return copies
+
+
+def over(tree: LoopTree, loop: For, variable: LoopVariable, taken: set[str] | None = None) -> For:
+    """Returns a copy of a loop over another variable; see `duplicate`."""
+    taken = {variable.name} if taken is None else taken
+    body = duplicate(tree, loop.body, taken, {loop.variable: variable})
+    return replace(loop, variable=variable, body=body)
 
 
 def integer(value: int) -> Literal:

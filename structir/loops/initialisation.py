@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
+from math import prod
 
 import attrs
 
@@ -18,6 +19,7 @@ from structir.ir.kernel import (
     Branch,
     Break,
     Continue,
+    Element,
     For,
     KernelStatement,
     Local,
@@ -50,12 +52,26 @@ def first_uninitialised_read(
     return scan.read
 
 
+def surely_written(tree: LoopTree, memory: Memory, block: Sequence[KernelStatement]) -> bool:
+    """Whether a block writes all elements of an array."""
+    scan = _Scan(tree, memory)
+    boxes = scan.block(block, [], ())
+    return scan.is_written(Mention(memory, False), boxes, ())
+
+
 class _Scan:
     """A walk over statements in order; `read` is the first read of memory that is not written."""
 
     def __init__(self, tree: LoopTree, memory: Memory) -> None:
         self.tree, self.memory = tree, memory
         self.read: KernelStatement | None = None
+        self.sizes: tuple[Dim, ...] = ()  # of the axes of boxes
+        self.is_flat = False  # whether boxes are ranges of all elements in row-major order
+        if isinstance(memory, Var):
+            self.sizes = tree.shape(memory)
+            self.is_flat = len(self.sizes) != 1 and tree.has_flat_accesses(memory)
+            if self.is_flat:
+                self.sizes = (prod(self.sizes),)
 
     def block(
         self, block: Sequence[KernelStatement], boxes: list[Box], nest: tuple[For, ...]
@@ -95,10 +111,10 @@ class _Scan:
         if isinstance(self.memory, Local):
             return [()]
         if mention.creates:  # an array that is created here holds nothing of other iterations
-            return [tuple([WrittenRange(0, (size,)) for size in array_dims(self.memory)])]
+            return [tuple([WrittenRange(0, (size,)) for size in self.sizes])]
         if mention.element is None:
             return []
-        indices = self.tree.array_indices(mention.element)
+        indices = self.indices(mention.element)
         known = [index for index in indices if index is not None]
         if len(known) < len(indices):
             return []
@@ -126,36 +142,38 @@ class _Scan:
     def union(self, written: WrittenRange, loop: For, symbol: Sym) -> WrittenRange | None:
         """Returns the union of a range that moves with a loop, if it has no gaps."""
         tree, step = self.tree, abs(loop.step)
-        form = dims.linear(written.low, symbol)
-        lows, stops = tree.lows(loop), tree.highs(loop)
-        shift = tree.shift(loop.variable)  # the variable is its symbol plus this number
-        if form is None or form[0] != 1 or len(lows) != 1 or (loop.step < 0 and step != 1):
+        form, lows = dims.linear(written.low, symbol), tree.lows(loop)
+        if form is None or len(lows) != 1 or (loop.step < 0 and step != 1):
             return None
-        base = form[1] - shift
+        factor, rest = form
+        shift = tree.shift(loop.variable)  # the variable is its symbol plus this number
         highs: list[Dim] = []
         for high in written.highs:
             end = dims.linear(high, symbol)
-            if end is None or end[0] not in (0, 1):
+            if end is None or end[0] not in (0, factor):
                 return None
             if end[0] == 0:  # a limit of all iterations
                 highs.append(end[1])
                 continue
-            width = end[1] - form[1]
-            if not dims.at_least(width, step):
+            if not dims.at_least(factor, 0) or not dims.at_least(end[1] - rest, factor * step):
                 return None
-            highs += [base + stop + (width - step) for stop in stops]
-        return WrittenRange(base + lows[0], tuple(highs))
+            highs += [end[1] + factor * (stop - step - shift) for stop in tree.highs(loop)]
+        return WrittenRange(rest + factor * (lows[0] - shift), tuple(highs)) if highs else None
+
+    def indices(self, element: Element) -> tuple[Dim | None, ...]:
+        """Returns the indices of an element along the axes of boxes."""
+        if self.is_flat:
+            return (self.tree.flat_index(element),)
+        return self.tree.array_indices(element)
 
     def is_written(self, mention: Mention, boxes: list[Box], nest: tuple[For, ...]) -> bool:
         """Whether what a mention reads is in a written box."""
         if isinstance(self.memory, Local):
             return bool(boxes)
         if mention.element is None:
-            sizes = array_dims(self.memory)
-            reach: list[tuple[list[Dim], list[Dim]]] = [([0], [size]) for size in sizes]
+            reach: list[tuple[list[Dim], list[Dim]]] = [([0], [size]) for size in self.sizes]
         else:
-            indices = self.tree.array_indices(mention.element)
-            reach = [self.reach(index, nest) for index in indices]
+            reach = [self.reach(index, nest) for index in self.indices(mention.element)]
         return any(_contains(box, reach) for box in boxes)
 
     def reach(self, index: Dim | None, nest: tuple[For, ...]) -> tuple[list[Dim], list[Dim]]:
@@ -205,11 +223,6 @@ def _joined(first: Box, second: Box) -> Box | None:
     if first[axis].highs != (second[axis].low,):
         return None
     return (*first[:axis], WrittenRange(first[axis].low, second[axis].highs), *first[axis + 1 :])
-
-
-def array_dims(array: Var) -> tuple[Dim, ...]:
-    """Returns the sizes of an array of a kernel."""
-    return tuple(array.struct_info.dims)  # type: ignore[union-attr, arg-type]
 
 
 def has_jump(

@@ -232,3 +232,18 @@ def _refuse_jump(loop: For, action: str, jump: KernelStatement | None) -> None:
         message = f"cannot {action} `{loop.variable.name}`: found a `{word}` in its body"
         help = "write the condition as an `if` around the rest of the iteration"
         raise refusal("E1117", message, ("loop", loop), ("leaves it", jump), help=help)
+
+
+def require_fixed_bounds(tree: LoopTree, loop: For, action: str) -> None:
+    """Refuses a loop that writes what its bounds, or those of a loop inside, are computed from."""
+    nest = [loop, *[s for s in loop.body if isinstance(s, For)]]
+    reads = {mention.memory: each for each in nest for mention in tree.mentions(each)}
+    for access in tree.accesses(loop.body):
+        if access.is_write and access.memory in reads:
+            name, reader = access.memory.name, reads[access.memory]
+            message = (
+                f"cannot {action}: expected fixed bounds, found that the loop changes `{name}`"
+            )
+            help = f"copy `{name}` to another scalar before the loop"
+            places = (("its bounds read it", reader), ("changes it", access.statement))
+            raise refusal("E1117", message, *places, help=help)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.expr import Var
 from structir.ir.kernel import (
     Assign,
     Branch,
@@ -89,12 +91,14 @@ class LoopTree:
         help = f"did you mean `{close[0]}`?" if close else f"the kernel has these: {names}"
         raise refusal("E1115", f"expected the name of a {kind}, found `{name}`", help=help)
 
-    def fresh(self, stem: str) -> str:
-        """Returns a name that the kernel does not use; later calls may return it again."""
+    def fresh(self, stem: str, taken: set[str] | None = None) -> str:
+        """Returns a name that neither the kernel nor `taken` has, and adds it to `taken`."""
+        taken = set() if taken is None else taken
         name, number = stem, 0
-        while name in self.names:
+        while name in self.names or name in taken:
             number += 1
             name = f"{stem}_{number}"
+        taken.add(name)
         return name
 
     # ---- statements
@@ -115,6 +119,10 @@ class LoopTree:
             yield statement
             for body in blocks_of(statement):
                 yield from self.within(body)
+
+    def loops_in(self, block: Sequence[KernelStatement]) -> list[For]:
+        """Returns the `for` loops of a block and inside it, in order."""
+        return [s for s in self.within(block) if isinstance(s, For)]
 
     # ---- accesses
 
@@ -147,6 +155,20 @@ class LoopTree:
         if element.flat and len(info.dims) != 1:
             return (None,) * len(info.dims)
         return self.indices(element)
+
+    def shape(self, array: Var) -> tuple[Dim, ...]:
+        """Returns the sizes of an array."""
+        info: Any = array.struct_info
+        return tuple(info.dims)
+
+    def has_flat_accesses(self, array: Var) -> bool:
+        """Whether elements of an array are accessed by their position among all elements."""
+        return array in self._flat_arrays
+
+    @cached_property
+    def _flat_arrays(self) -> frozenset[Var]:
+        elements = [a.mention.element for a in self.accesses(self.kernel.body)]
+        return frozenset([e.array for e in elements if e is not None and e.flat])
 
     def flat_index(self, element: Element) -> Dim | None:
         """Returns the position of an element among all elements of its array."""

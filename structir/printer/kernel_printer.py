@@ -145,7 +145,8 @@ class KernelPrinter(ExprPrinter):
             del bounds[2]
             if isinstance(loop.start, Literal) and loop.start.value == 0:
                 del bounds[0]
-        head = f"{indent}for {self.local(loop.variable)} in range({', '.join(bounds)}):"
+        iterator = f"T.{loop.kind}" if loop.kind else "range"
+        head = f"{indent}for {self.local(loop.variable)} in {iterator}({', '.join(bounds)}):"
         return [head, *self.block(loop.body, indent + INDENT)]
 
     def repeat(self, loop: While, indent: str) -> list[str]:

@@ -241,6 +241,7 @@ OUT_SINFO = "out_sinfo"
 KERNEL = "kernel"
 TIR_FUNCTION = "prim_func"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
+VECTORIZED = "vectorized"  # a kind of loops
 SHARED, SYNC = "shared", "sync_threads"  # for the threads of a block
 TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU
 CUDA = "cuda"

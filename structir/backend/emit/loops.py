@@ -10,6 +10,7 @@ from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
 from structir.ir.kernel import Apply, Element, For, Literal
+from structir.printer.syntax import VECTORIZED
 
 ONE = Literal(1, "int64")
 
@@ -24,7 +25,7 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
     elif abs(loop.step) == 1:
-        mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
+        mark = _mark(emitter, loop, low, high)
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -36,6 +37,16 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     """Emits the body of a loop at an index."""
     emitter.set_local(loop.variable, index)
     emitter.block(loop.body)
+
+
+def _mark(emitter: Emitter, loop: For, low: str, high: str) -> str:
+    """The mark of the latch: LLVM vectorizes a loop by its own judgement, or as it is asked to."""
+    properties = []
+    if loop.kind == VECTORIZED:
+        properties.append("llvm.loop.vectorize.enable")
+    if _gains_from_masks(loop, low, high):
+        properties.append("llvm.loop.vectorize.predicate.enable")
+    return emitter.asm.marked_loop(properties) if properties else ""
 
 
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:

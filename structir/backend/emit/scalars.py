@@ -12,7 +12,17 @@ from structir.backend.emit.types import STORED, TYPES, constant
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Apply, Argument, Element, Extent, Literal, Local, LoopVariable, Scalar, Size
+from structir.ir.kernel import (
+    Apply,
+    Argument,
+    Element,
+    Extent,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+    Size,
+)
 
 ZERO = "0"
 

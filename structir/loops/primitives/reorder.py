@@ -13,6 +13,7 @@ from structir.loops.legality import (
     dependence,
     is_private,
     meets_later,
+    require_fixed_bounds,
     require_no_jump,
 )
 from structir.loops.loop_tree import LoopTree, loop_tree
@@ -41,6 +42,7 @@ def reorder(kernel: Kernel, outer: For) -> Kernel:
     inner = only_loop_in(outer)
     require_own_bounds(outer, inner)
     require_no_jump(inner, "reorder")
+    require_fixed_bounds(tree, outer, "reorder")
     require_exchangeable(tree, outer, inner)
     return exchange(kernel, outer, replace(inner, body=(replace(outer, body=inner.body),)))
 

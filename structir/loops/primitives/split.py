@@ -6,7 +6,7 @@ from structir.ir import dims
 from structir.ir.kernel import Apply, For, Kernel, LoopVariable
 from structir.ir.node import replace
 from structir.loops.edits import calculate, exchange, integer, over
-from structir.loops.legality import require_no_break
+from structir.loops.legality import require_fixed_bounds, require_no_break
 from structir.loops.loop_tree import loop_tree
 from structir.loops.primitive import Example, primitive
 from structir.loops.refusal import refusal
@@ -37,6 +37,7 @@ def split(kernel: Kernel, loop: For, factor: int, tail: str = "guard") -> Kernel
         message = f"tail: expected one of {', '.join(TAILS)}, found {tail!r}"
         raise refusal("E1115", message, loop, help=f"split({name!r}, {factor}, 'guard')")
     require_no_break(loop, "split")
+    require_fixed_bounds(tree, loop, "split")
     block = LoopVariable(tree.fresh(f"{name}_0"), "int64")
     end = calculate("add", block, integer(factor))
     if tail == "peel":
@@ -55,10 +56,11 @@ def _peeled(kernel: Kernel, loop: For, factor: int, block: LoopVariable) -> Kern
     count = calculate("sub", loop.stop, loop.start)
     whole = calculate("mul", calculate("floordiv", count, integer(factor)), integer(factor))
     middle = calculate("add", loop.start, whole)
-    rest = LoopVariable(loop_tree(kernel).fresh(f"{loop.variable.name}_rest"), "int64")
+    tree = loop_tree(kernel)
+    rest = LoopVariable(tree.fresh(f"{loop.variable.name}_rest"), "int64")
     inner = replace(loop, start=block, stop=calculate("add", block, integer(factor)))
     blocks = For(block, loop.start, middle, factor, (inner,), loop.span)
-    return exchange(kernel, loop, blocks, over(replace(loop, start=middle), rest))
+    return exchange(kernel, loop, blocks, over(tree, replace(loop, start=middle), rest))
 
 
 def require_whole_blocks(kernel: Kernel, loop: For, factor: int) -> None:

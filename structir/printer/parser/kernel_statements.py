@@ -42,7 +42,7 @@ from structir.printer.parser.kernel_scalars import (
 )
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
 from structir.printer.parser.values import construct_name, path_of
-from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, ZEROS
+from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, VECTORIZED, ZEROS
 
 HINTS: dict[type[ast.AST], str] = {
     ast.Return: "write results to the last parameters: `out[i] = ...`",
@@ -58,6 +58,7 @@ HINTS: dict[type[ast.AST], str] = {
     ast.Expr: "assign the value: `y = ...`, or remove the statement",
 }
 MAX_LOOPS = 16
+LOOP_KINDS = {"range": "", f"T.{VECTORIZED}": VECTORIZED}
 PLAIN = "use assignments, `for i in range(n)`, `while`, `if`, `break` and `continue`"
 
 
@@ -287,8 +288,8 @@ def _sync(scope: KernelScope, node: ast.Expr) -> Sync:
 
 def _for(scope: KernelScope, node: ast.For) -> For:
     call, target = node.iter, node.target
-    ranged = isinstance(call, ast.Call) and path_of(call.func) == "range"
-    if not ranged or not isinstance(target, ast.Name) or node.orelse:
+    kind = LOOP_KINDS.get(path_of(call.func) or "") if isinstance(call, ast.Call) else None
+    if kind is None or not isinstance(target, ast.Name) or node.orelse:
         hint = "`for i in range(n):`, `range(start, stop)` or `range(start, stop, 2)`"
         message = f"expected a loop over `range`, found {ast.unparse(node.iter)}"
         raise scope.wrong(node.iter, message, hint)
@@ -298,12 +299,12 @@ def _for(scope: KernelScope, node: ast.For) -> For:
         raise scope.wrong(target, message, f"rename it: `{target.id}_1`", code="E0133")
     scope.may_bind(target)
     before = scope.bound
-    variable = scope.bind(target, "int64")
+    variable = scope.bind_loop(target)
     scope.loop_vars.append(target.id)
     body = _body(scope, node.body)
     scope.loop_vars.pop()
     scope.bound = before
-    return For(variable, start, stop, step, body, scope.span(node))
+    return For(variable, start, stop, step, body, scope.span(node), kind)
 
 
 def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatement, ...]:
