@@ -7,6 +7,7 @@ initialised holds NaN.
 import random
 from collections.abc import Callable
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def results(kernel: Kernel, arrays: Arrays, sizes: dict[Any, int], seed: int = 0
     if kernel.part is not None:
         extent = dims.evaluate(kernel.part.extent, sizes)
         cuts = sorted({0, extent, *[rng.randint(0, extent) for _ in range(2)]})
-        spans = list(zip(cuts, cuts[1:], strict=False))
+        spans = list(pairwise(cuts))
         rng.shuffle(spans)
     with shuffled(rng, bounds), np.errstate(all="ignore"):
         step = interpreter.block(kernel, kernel.body)
@@ -117,7 +118,9 @@ def differs(before: Kernel, after: Kernel, *, exact: bool = True, seeds: int = 3
         rng = random.Random(seed)
         sizes = {s: rng.choice((1, 2, 3, 5, 7, 9)) for s in symbols_of(before)}
         arrays = arrays_of(before, sizes, seed)
-        pairs = zip(results(before, arrays, sizes), results(after, arrays, sizes, seed), strict=True)
+        pairs = zip(
+            results(before, arrays, sizes), results(after, arrays, sizes, seed), strict=True
+        )
         for a, b in pairs:
             same = np.array_equal(a, b, equal_nan=True)
             if not (same or (not exact and np.allclose(a, b, 2e-4, 2e-4, equal_nan=True))):

@@ -168,11 +168,11 @@ class Assembly:
         self.branch(self.compare(predicate, following, high), inside, after, mark)
         self.start(after)
 
-    def marked_loop(self, properties: Sequence[str]) -> str:
-        """Returns the mark of the latch of a loop with properties of LLVM."""
-        first = len(self.metadata)
-        last = first + len(properties)
-        self.metadata += [f'!{first + k} = !{{!"{p}", i1 true}}' for k, p in enumerate(properties)]
-        nodes = ", ".join(f"!{number}" for number in (last, *range(first, last)))
-        self.metadata.append(f"!{last} = distinct !{{{nodes}}}")
-        return f", !llvm.loop !{last}"
+    def masked_loop(self) -> str:
+        """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
+        number = len(self.metadata)
+        self.metadata += [
+            f'!{number} = !{{!"llvm.loop.vectorize.predicate.enable", i1 true}}',
+            f"!{number + 1} = distinct !{{!{number + 1}, !{number}}}",
+        ]
+        return f", !llvm.loop !{number + 1}"

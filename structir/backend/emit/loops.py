@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from structir.backend.cpu.masked_loops import gains_from_masks
+from structir.backend.cpu.masked_loops import LANES, gains_from_masks, has_masks
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
@@ -13,6 +13,7 @@ from structir.ir.kernel import Apply, Element, For, Literal
 from structir.printer.syntax import VECTORIZED
 
 ONE = Literal(1, "int64")
+SHORT = 4 * LANES  # iterations, of which a last vector is a large part
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
@@ -40,13 +41,17 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
 
 
 def _mark(emitter: Emitter, loop: For, low: str, high: str) -> str:
-    """The mark of the latch: LLVM vectorizes a loop by its own judgement, or as it is asked to."""
-    properties = []
-    if loop.kind == VECTORIZED:
-        properties.append("llvm.loop.vectorize.enable")
-    if _gains_from_masks(loop, low, high):
-        properties.append("llvm.loop.vectorize.predicate.enable")
-    return emitter.asm.marked_loop(properties) if properties else ""
+    """The mark of the latch, for loops that LLVM vectorizes with masks."""
+    gains = _gains_from_masks(loop, low, high) or _is_short_block(loop)
+    return emitter.asm.masked_loop() if gains else ""
+
+
+def _is_short_block(loop: For) -> bool:
+    """Whether a loop to be vectorized is a short block, cut at the end of a range."""
+    match loop.stop:
+        case Apply("min", (Apply("add", (start, Literal(count))), _)) if start is loop.start:
+            return loop.kind == VECTORIZED and int(count) <= SHORT and has_masks()
+    return False
 
 
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:
