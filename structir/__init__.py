@@ -13,6 +13,7 @@ _HOMES = {
     "interpret": "structir.interpret:",
     "RaggedArray": "structir.ir.ragged_array",
     "compile": "structir.backend.compile",
+    "schedule": "structir.backend.scheduling",
     "State": "structir.interpret.state",
     "Executable": "structir.backend.executable",
     "save": "structir.printer.files.archive",

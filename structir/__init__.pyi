@@ -25,6 +25,7 @@ from structir import tree_util as tree_util
 from structir.backend.archive import load as load
 from structir.backend.compile import compile as compile
 from structir.backend.executable import Executable as Executable
+from structir.backend.scheduling import schedule as schedule
 from structir.interpret import _Callable
 from structir.interpret.state import State as State
 from structir.ir.ragged_array import RaggedArray as RaggedArray

@@ -9,7 +9,7 @@ Both are answered for all sizes. An unknown index may be any index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -107,8 +107,8 @@ def _is_disjoint(tree: LoopTree, first: Ends, second: Ends, loop: For) -> bool:
 
 
 def conflicts(
-    first: Iterable[Access],
-    second: Iterable[Access],
+    first: Sequence[Access],
+    second: Sequence[Access],
     meets: Callable[[Access, Access], bool],
     ignored: Callable[[Memory], bool] = lambda memory: False,
 ) -> Iterator[Pair]:
@@ -116,9 +116,12 @@ def conflicts(
     by_memory: dict[Memory, list[Access]] = {}
     for access in second:
         by_memory.setdefault(access.memory, []).append(access)
+    written = {a.memory for side in (first, second) for a in side if a.is_write}
     for one in first:
+        if one.memory not in written or ignored(one.memory):
+            continue
         for other in by_memory.get(one.memory, ()):
-            if (one.is_write or other.is_write) and not ignored(one.memory) and meets(one, other):
+            if (one.is_write or other.is_write) and meets(one, other):
                 yield one, other
 
 
@@ -179,9 +182,17 @@ def require_order_free(
     def meets(one: Access, other: Access) -> bool:
         return meets_later(tree, one, other, loop, free)
 
-    for one, other in conflicts(accesses, accesses, meets, ordered.__contains__):
-        if not is_private(tree, one.memory, loop):
-            raise dependence(tree, loop, one, other, action)
+    private: dict[Memory, bool] = {}
+
+    def ignored(memory: Memory) -> bool:
+        if memory in ordered:
+            return True
+        if memory not in private:
+            private[memory] = is_private(tree, memory, loop)
+        return private[memory]
+
+    for one, other in conflicts(accesses, accesses, meets, ignored):
+        raise dependence(tree, loop, one, other, action)
 
 
 def is_private(tree: LoopTree, memory: Memory, loop: For) -> bool:
