@@ -54,8 +54,12 @@ class Primitive:
         return inspect.getdoc(self.apply) or ""
 
     def __call__(self, kernel: Kernel, *args: Any, exact: bool = False, **keywords: Any) -> Kernel:
-        kernel = prepared(kernel)
         try:
+            if not isinstance(kernel, Kernel) or kernel.blocks is not None:
+                found = "a kernel of a GPU" if isinstance(kernel, Kernel) else type(kernel).__name__
+                help = "use the handle of a kernel: `structir.schedule(module).kernel(name)`"
+                raise refusal("E1115", f"expected a kernel of the CPU, found {found}", help=help)
+            kernel = prepared(kernel)
             if exact and self.rounds:
                 message = "expected a primitive that keeps every bit, found one that may round"
                 raise refusal("E1119", message, help="remove `exact=True`, or this primitive")
@@ -105,7 +109,15 @@ def primitive(
     """Declares a primitive, which is named as its function and as its file."""
 
     def declare(function: Callable[..., Kernel]) -> Primitive:
-        parameters = dict(list(inspect.signature(function).parameters.items())[1:])
+        parameters = {
+            name: parameter.replace(annotation=_annotation(parameter))
+            for name, parameter in list(inspect.signature(function).parameters.items())[1:]
+        }
         return Primitive(function.__name__, function, example, rounds, parameters)
 
     return declare
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    annotation: Any = parameter.annotation
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "object")
