@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from structir.backend.lower import lowered
-from structir.ir.expr import Call, Function, GlobalVar, TupleGetItem, Var
+from structir.ir.expr import Call, Expr, Function, GlobalVar, TupleGetItem
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node
@@ -102,7 +102,7 @@ def schedule(
 def _kernel_calls(module: IRModule, name: str) -> Iterator[tuple[str, str]]:
     """Yields the names of kernels that a function calls, with those of their results."""
     function = module.functions[name]
-    results: dict[Var, str] = {}
+    results: dict[Expr, str] = {}
     for binding in function.body.bindings() if isinstance(function, Function) else ():
         value = binding.value
         if isinstance(value, Call) and isinstance(value.op, GlobalVar):

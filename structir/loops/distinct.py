@@ -31,7 +31,7 @@ def with_distinct_loops(kernel: Kernel) -> Kernel:
     A scalar that is assigned, and is the variable of a loop too, is set from the new variable at
     the beginning of each iteration.
     """
-    body = _Renaming(kernel).block(kernel.body, {})
+    body = _DistinctNames(kernel).block(kernel.body, {})
     return attrs.evolve(kernel, body=body)
 
 
@@ -43,7 +43,7 @@ def names_of_signature(kernel: Kernel) -> set[str]:
     return {p.name for p in kernel.params} | symbols | KERNEL_NAMES | RESERVED
 
 
-class _Renaming:
+class _DistinctNames:
     """The names given so far."""
 
     def __init__(self, kernel: Kernel) -> None:

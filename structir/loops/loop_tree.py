@@ -33,7 +33,7 @@ Block = tuple[KernelStatement, ...]
 _KEPT = "_loop_tree"
 
 
-class Facts:
+class NodeFacts:
     """What is known of nodes, whatever kernel they are in; derived kernels share it."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class LoopTree:
     `ancestors` maps each statement to the loops and branches around it, outermost first.
     """
 
-    def __init__(self, kernel: Kernel, facts: Facts) -> None:
+    def __init__(self, kernel: Kernel, facts: NodeFacts) -> None:
         self.kernel, self.facts = kernel, facts
         self.ancestors: dict[KernelStatement, tuple[KernelStatement, ...]] = {}
         self.loops: dict[str, For] = {}
@@ -220,10 +220,10 @@ class LoopTree:
 
 def loop_tree(kernel: Kernel) -> LoopTree:
     """Returns the tree of a kernel whose loops have distinct variables."""
-    tree = kernel.__dict__.get(_KEPT)
+    tree: LoopTree | None = kernel.__dict__.get(_KEPT)
     if tree is None:
-        tree = kernel.__dict__[_KEPT] = LoopTree(kernel, Facts())
-    return tree  # type: ignore[no-any-return]
+        tree = kernel.__dict__[_KEPT] = LoopTree(kernel, NodeFacts())
+    return tree
 
 
 def prepared(kernel: Kernel) -> Kernel:

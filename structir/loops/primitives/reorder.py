@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from structir.ir.kernel import For, Kernel
 from structir.ir.node import replace
-from structir.loops.accesses import expressions
+from structir.loops.accesses import Access, expressions
 from structir.loops.edits import exchange
 from structir.loops.legality import (
-    Access,
     accumulated,
     conflicts,
     dependence,
