@@ -27,8 +27,8 @@ def entry(primitive: Primitive) -> str:
     """Returns the section of one primitive: its description, and a kernel before and after."""
     example = primitive.example
     parameters = ", ".join(["kernel", *map(_parameter, primitive.parameters.values())])
-    arguments = [*map(repr, example.arguments)]
-    arguments += [f"{name}={value!r}" for name, value in example.keywords.items()]
+    arguments = [*map(_literal, example.arguments)]
+    arguments += [f"{name}={_literal(value)}" for name, value in example.keywords.items()]
     call = f"{primitive.name}({', '.join(['kernel', *arguments])})"
     before = kernel_of(example)
     after = primitive(before, *example.arguments, **example.keywords)
@@ -58,6 +58,10 @@ def kernel_of(example: Example) -> Kernel:
     lines = "".join(f"    {line}\n" for line in example.body.strip("\n").splitlines())
     text = f"{HEADER}\n@I.kernel\ndef kernel({example.parameters}):\n{lines}"
     return parse(text).functions["kernel"]  # type: ignore[return-value]
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _parameter(parameter: object) -> str:
