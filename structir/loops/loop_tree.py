@@ -36,9 +36,13 @@ _KEPT = "_loop_tree"
 class NodeFacts:
     """What is known of nodes, whatever kernel they are in; derived kernels share it."""
 
-    def __init__(self) -> None:
-        self.mentions: dict[KernelStatement, tuple[Mention, ...]] = {}
-        self.symbols: dict[Local, Sym] = {}
+    def __init__(
+        self,
+        mentions: dict[KernelStatement, tuple[Mention, ...]] | None = None,
+        symbols: dict[Local, Sym] | None = None,
+    ) -> None:
+        self.mentions = {} if mentions is None else mentions
+        self.symbols = {} if symbols is None else symbols
         self.indices: dict[Element, tuple[Dim | None, ...]] = {}
         self.values: dict[Local, Dim] = {}  # those that `indices` are computed with
 
@@ -58,9 +62,10 @@ class LoopTree:
         self.names = names_of_signature(kernel)
         self.values: dict[Local, Dim] = {}  # of loop variables and of the ends of a part
         self._visit(kernel.body, ())
-        if any(facts.values.get(local) != value for local, value in self.values.items()):
-            facts.indices = {}
-            facts.values = dict(self.values)
+        changed = [v for v in self.values if facts.values.get(v, self.values[v]) != self.values[v]]
+        if changed:
+            self.facts = NodeFacts(facts.mentions, facts.symbols)
+        self.facts.values.update(self.values)
 
     def _visit(self, block: Sequence[KernelStatement], around: tuple[KernelStatement, ...]) -> None:
         for statement in block:

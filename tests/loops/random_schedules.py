@@ -107,6 +107,24 @@ for i in range(1, n):
         out[i, j] = out[i - 1, j + 1] + x[i, j]
 """,
     """
+for i in range(1, n):
+    for j in range(1, m):
+        out[i, j] = out[i - 1, j - 1] + x[i, j]
+""",
+    """
+for i in range(n):
+    out[i, 0] = x[i, 0]
+for i in range(n):
+    out[i, 1 % m] = x[i, 0] + out[(i + n - 1) % n, 0] if i > 0 else x[i, 0]
+""",
+    """
+for i in range(n):
+    out[i, 0] = x[i, 0]
+for i in range(n):
+    y_last = out[i - 1, 0] if i > 0 else 0.0
+    out[i, m - 1] = y_last * 2.0
+""",
+    """
 for i in range(n):
     k = i // 2
     for j in range(m):

@@ -19,7 +19,7 @@ from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
 from tests.loops.kernels import differs, kernel_of
 from tests.loops.random_schedules import Run, parsed
-from tests.loops.removed_checks import LINE, REMOVED_CHECKS, RemovedCheck
+from tests.loops.removed_checks import LINE, REMOVED_CHECKS, ROWS, RemovedCheck
 
 every_primitive = pytest.mark.parametrize("name", primitive_names())
 
@@ -113,6 +113,32 @@ def test_scheduled_kernels_compile() -> None:
     for seed in range(1_000, 1_006):
         run.schedule(seed, compiled=True)
     assert run.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("body", "steps"),
+    [
+        (
+            "for i in range(n):\n    out[i, 0] = x[i, 0]\n"
+            "for j in range(1, n):\n    out[j, 0] = x[j, 0] + x[j - 1, 0]\n"
+            "for k in range(1, n):\n    out[k, 1] = out[k - 1, 0]",
+            (("vectorise", "j"), ("vectorise", "k"), ("fuse", "j", "k")),
+        ),
+        (
+            "for i in range(1, n):\n    for j in range(1, m):\n"
+            "        out[i, j] = out[i - 1, j - 1] + x[i, j]",
+            (("vectorise", "j"), ("reorder", "i")),
+        ),
+    ],
+)
+def test_marks_are_dropped_where_the_order_matters(body: str, steps: Any) -> None:
+    kernel = before = kernel_of(
+        ROWS.replace('"m"', "3"), body.replace("range(1, m)", "range(1, 3)")
+    )
+    for name, *arguments in steps:
+        kernel = find_primitive(name)(kernel, *arguments)
+        assert not differs(before, kernel, seeds=6)
+    assert "vectorized" not in str(kernel)
 
 
 def test_an_assigned_number_is_no_index() -> None:

@@ -48,7 +48,7 @@ def fuse(kernel: Kernel, first: For, second: For) -> Kernel:
     variable = first.variable
     assert isinstance(variable, LoopVariable)
     moved = with_values(copied(second.body), {second.variable: variable})
-    fused = replace(first, body=(*first.body, *moved))
+    fused = replace(first, body=(*first.body, *moved), kind="")  # in order, even if both had none
     new = derived(exchange_all(kernel, {first: (fused,), second: ()}), kernel)
     require_fusible(loop_tree(new), fused, len(first.body))
     return new

@@ -43,7 +43,8 @@ def reorder(kernel: Kernel, outer: For) -> Kernel:
     require_no_jump(inner, "reorder")
     require_fixed_bounds(tree, outer, "reorder")
     require_exchangeable(tree, outer, inner)
-    return exchange(kernel, outer, replace(inner, body=(replace(outer, body=inner.body),)))
+    inside = replace(outer, body=inner.body)
+    return exchange(kernel, outer, replace(inner, body=(inside,), kind=""))  # now of more accesses
 
 
 def require_own_bounds(outer: For, inner: For) -> None:
