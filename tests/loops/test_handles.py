@@ -42,7 +42,7 @@ def test_the_kernels_of_a_module_are_scheduled_by_name() -> None:
 def test_a_handwritten_kernel_is_scheduled_alone() -> None:
     kernel = kernel_of(LINE, "for i in range(n):\n    out[i] = x[i] * 2.0")
     schedule = structir.schedule(kernel)
-    schedule.kernel().split("i", 64).vectorise("i")
+    schedule.kernel().split("i", 64).vectorise("i").parallel("i_0")
     after = schedule.apply()
     assert str(after) == str(schedule) and not differs(kernel, after)
 

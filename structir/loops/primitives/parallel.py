@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import attrs
 
+from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import For, Kernel, KernelStatement, Local, Part, Scratch
+from structir.ir.kernel import Apply, For, Kernel, KernelStatement, Local, Part, Scratch
 from structir.ir.node import replace
+from structir.loops.edits import calculate, integer
 from structir.loops.initialisation import first_uninitialised_read, surely_written
 from structir.loops.legality import require_no_jump, require_order_free
 from structir.loops.loop_tree import LoopTree, loop_tree
@@ -38,12 +40,15 @@ def parallel(kernel: Kernel, loop: For) -> Kernel:
     low, high = (Local(tree.fresh(name), "int64") for name in ("low", "high"))
     arrays = [s for s in kernel.body if isinstance(s, Scratch)]
     own: list[KernelStatement] = [replace(s) for s in arrays]
-    own += [Part(low, high, extent), replace(loop, start=low, stop=high)]
+    own += [Part(low, high, extent), _part_of(loop, low, high)]
     return attrs.evolve(kernel, body=tuple(own))
 
 
 def require_whole_kernel(tree: LoopTree, loop: For) -> Dim:
-    """Returns the number of iterations of a loop; refuses one that is not the whole kernel."""
+    """Returns the number of iterations of a loop; refuses one that is not the whole kernel.
+
+    The iterations of a loop in steps are the blocks of `split`.
+    """
     name = loop.variable.name
     others = [s for s in tree.kernel.body if s is not loop and not isinstance(s, Scratch)]
     if others or tree.ancestors[loop] or tree.kernel.blocks is not None:
@@ -52,13 +57,19 @@ def require_whole_kernel(tree: LoopTree, loop: For) -> Dim:
         help = "fuse the loops of the kernel first, and run the outermost one in parts"
         raise refusal("E1117", message, ("loop", loop), *other, help=help)
     start, stop = tree.index(loop.start), tree.index(loop.stop)
-    if stop is None or start != 0 or loop.step != 1:
-        message = (
-            f"expected `{name}` to count from 0 in steps of 1, "
-            f"found range({loop.start}, {loop.stop}, {loop.step})"
-        )
-        raise refusal("E1117", message, loop, help=f"run in parts before `split({name!r}, ...)`")
-    return stop
+    if stop is None or start != 0 or loop.step < 1:
+        found = f"range({loop.start}, {loop.stop}, {loop.step})"
+        message = f"expected `{name}` to count from 0 to a size, found {found}"
+        raise refusal("E1117", message, loop, help=f"write `for {name} in range(n)`")
+    return dims.ceildiv(stop, loop.step)
+
+
+def _part_of(loop: For, low: Local, high: Local) -> For:
+    """Returns the iterations of a loop whose numbers are in a part."""
+    if loop.step == 1:
+        return replace(loop, start=low, stop=high)
+    start, end = (calculate("mul", bound, integer(loop.step)) for bound in (low, high))
+    return replace(loop, start=start, stop=Apply("min", (end, loop.stop), "int64"))
 
 
 def require_filled_results(tree: LoopTree, loop: For) -> None:
