@@ -25,7 +25,6 @@ from structir import tree_util as tree_util
 from structir.backend.archive import load as load
 from structir.backend.compile import compile as compile
 from structir.backend.executable import Executable as Executable
-from structir.backend.scheduling import schedule as schedule
 from structir.interpret import _Callable
 from structir.interpret.state import State as State
 from structir.ir.ragged_array import RaggedArray as RaggedArray
@@ -44,6 +43,7 @@ from structir.printer.parser.parser import parse as parse
 from structir.printer.parser.parser import parse_struct_info as parse_struct_info
 from structir.projections.scalar_expr import ScalarExpr as ScalarExpr
 from structir.rewriting.rule import rewrite as rewrite
+from structir.scheduling import schedule as schedule
 from structir.solver.program.inference import infer as infer
 from structir.tracing.array import Array as Array
 from structir.tracing.array import TracedArray as TracedArray

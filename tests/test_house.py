@@ -47,6 +47,7 @@ FLOORS = (
     "proving",
     "loops",
     "passes",
+    "scheduling",
     "backend",
     "frontend",
     "tracing",

@@ -267,10 +267,15 @@ class _KernelCalls:
         same = (v for v in self.results if values[v] is buffer and v.struct_info == info)
         var = next(same, None)
         if var is None:
-            var = self.block.kind("lowered", info)
+            var = self.block.kind(self._name(buffer), info)
         self.new.append(VarBinding(var, value))
         self.exprs[buffer] = var
         return var
+
+    def _name(self, buffer: Buffer) -> str:
+        """Returns the name of the value of a buffer in the original program."""
+        values = self.lowering.values.items()
+        return next((v.name for v, value in values if value is buffer), "lowered")
 
     def _operand(self, buffer: Buffer) -> Expr:
         """Returns the value of a buffer; memory under another shape is reshaped."""

@@ -20,6 +20,7 @@ KERNEL_DTYPES = frozenset(
     {"float64", "float32", "float16", "bfloat16", "bool"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
+VECTOR = "vectorized"  # the kind of loops in vectors
 WARP = 32  # threads of a warp
 
 
@@ -164,10 +165,9 @@ class LibraryCall(KernelStatement):
 
 @node
 class For(KernelStatement):
-    """`for variable in range(start, stop, step)`.
+    """`for variable in range(start, stop, step)`; of the kind VECTOR, `T.vectorized(...)`.
 
-    The iterations of a loop of the kind "vectorized", `T.vectorized(start, stop, step)`, may run in
-    any order, several at a time.
+    The iterations of a vector loop may run in any order and in lanes of vectors.
     """
 
     variable: Local

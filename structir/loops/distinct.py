@@ -11,15 +11,18 @@ from structir.ir import dims
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     Assign,
+    Extent,
     For,
     Kernel,
     KernelStatement,
     Local,
     LoopVariable,
     Scalar,
+    Scratch,
     nodes_of,
 )
 from structir.ir.node import rebuild, replace
+from structir.loops.sizes import size
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
 
 Renamed = dict[Any, Any]  # variables of the enclosing loops
@@ -28,10 +31,11 @@ Renamed = dict[Any, Any]  # variables of the enclosing loops
 def with_distinct_loops(kernel: Kernel) -> Kernel:
     """Returns the kernel with a variable of its own for each loop, and names as they are printed.
 
+    Extents of local arrays become sizes, so that the arrays may be replaced.
     A scalar that is assigned, and is the variable of a loop too, is set from the new variable at
     the beginning of each iteration.
     """
-    body = _DistinctNames(kernel).block(kernel.body, {})
+    body = _LoopRenaming(kernel).block(kernel.body, {})
     return attrs.evolve(kernel, body=body)
 
 
@@ -43,13 +47,14 @@ def names_of_signature(kernel: Kernel) -> set[str]:
     return {p.name for p in kernel.params} | symbols | KERNEL_NAMES | RESERVED
 
 
-class _DistinctNames:
+class _LoopRenaming:
     """The names given so far."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.used = names_of_signature(kernel)
         self.assigned = {n.target for n in nodes_of(kernel) if isinstance(n, Assign)}
         self.names: Renamed = dict(zip(kernel.params, kernel.params, strict=True))
+        self.local = {node.array for node in nodes_of(kernel) if isinstance(node, Scratch)}
         self.seen: set[KernelStatement] = set()
 
     def block(self, block: Sequence[KernelStatement], loops: Renamed) -> Any:
@@ -84,6 +89,8 @@ class _DistinctNames:
             return self.statement(part, loops)
         if isinstance(part, Local):
             return loops[part] if part in loops else self.named(part)
+        if isinstance(part, Extent) and part.array in self.local:
+            return size(part.array.struct_info.dims[part.axis])  # type: ignore[attr-defined]
         if isinstance(part, Scalar):
             return rebuild(part, lambda child: self.part(child, loops))
         return self.named(part) if isinstance(part, Var) else part

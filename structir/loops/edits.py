@@ -1,4 +1,4 @@
-"""Edits of kernels: replaced statements and expressions, and arithmetic of indices."""
+"""Edits of kernels: exchanged statements, substituted expressions, arithmetic of indices."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dims import Dim
-from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
+    Branch,
     For,
     Kernel,
     KernelStatement,
@@ -18,11 +17,9 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Scalar,
-    Scratch,
-    Size,
 )
 from structir.ir.node import rebuild, replace
-from structir.loops.loop_tree import Block, LoopTree, blocks_of, loop_tree
+from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
 from structir.projections.kernels.affine_scalars import DIM_FUNCTIONS
 
 Exchanges = Mapping[KernelStatement, Sequence[KernelStatement]]
@@ -51,10 +48,9 @@ def _exchanged(
         if statement in exchanges:
             statements += exchanges[statement]
         elif statement in changed:
-            blocks = {id(b): _exchanged(b, exchanges, changed) for b in blocks_of(statement)}
-            fields = {"body", "then", "otherwise"} & set(dir(statement))
-            new = {name: blocks[id(getattr(statement, name))] for name in fields}
-            statements.append(replace(statement, **new))
+            new = [_exchanged(b, exchanges, changed) for b in blocks_of(statement)]
+            fields = ("then", "otherwise") if isinstance(statement, Branch) else ("body",)
+            statements.append(replace(statement, **dict(zip(fields, new, strict=True))))
         else:
             statements.append(statement)
     return tuple(statements)
@@ -72,50 +68,51 @@ def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns a node, or a block, with expressions in place of scalars and loop variables."""
-    if isinstance(node, tuple):
-        return tuple([with_values(item, values) for item in node])
+    """Returns a node with expressions in place of scalars and loop variables."""
     return substitute(node, lambda part: values.get(part) if isinstance(part, Local) else None)
 
 
-def copied(node: Any) -> Any:
-    """Returns a copy of statements or expressions with nodes of their own; names are shared."""
-    if isinstance(node, tuple):
-        return tuple([copied(item) for item in node])
-    if isinstance(node, Local) or not isinstance(node, Scalar | KernelStatement):
-        return node
-    return replace(rebuild(node, copied))
+class Names:
+    """Supplies names that a kernel does not use, each of them once."""
+
+    def __init__(self, tree: LoopTree) -> None:
+        self.used = set(tree.names)
+
+    def fresh(self, stem: str) -> str:
+        """Returns an unused name like this one."""
+        name, number = stem, 0
+        while name in self.used:
+            number += 1
+            name = f"{stem}_{number}"
+        self.used.add(name)
+        return name
 
 
-def duplicate(
-    tree: LoopTree, block: Block, taken: set[str], values: Mapping[Any, Any] | None = None
-) -> Block:
-    """Returns a copy of statements, whose loops and local arrays have new variables and names.
+def fresh_copy(names: Names | None, node: Any, values: Mapping[Any, Any] | None = None) -> Any:
+    """Returns a copy of a statement with nodes of its own, and variables of its own for the loops
+    in it (unless `names` is None); `values` replace scalars and loop variables."""
+    new_values = dict(values or {})
 
-    `values` are expressions or variables in place of others. Assigned scalars are shared.
-    """
-    renamed = dict(values or {})
-    for statement in tree.within(block):
-        if isinstance(statement, For):
-            old = statement.variable
-            renamed[old] = LoopVariable(tree.fresh(old.name, taken), old.dtype, old.span)
-        elif isinstance(statement, Scratch):
-            array = statement.array
-            name = tree.fresh(array.name, taken)
-            renamed[array] = Var(name, array.struct_info, array.span)
+    def copy(part: Any) -> Any:
+        if isinstance(part, Local):
+            return new_values.get(part, part)
+        if isinstance(part, For) and names is not None:
+            old = part.variable
+            new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
+        if isinstance(part, Apply):
+            return simplified(rebuild(part, copy))
+        if isinstance(part, Scalar):
+            return rebuild(part, copy)
+        return replace(rebuild(part, copy)) if isinstance(part, KernelStatement) else part
 
-    def new(part: Any) -> Any:
-        return renamed.get(part) if isinstance(part, Local | Var) else None
-
-    copies: Block = tuple([substitute(copied(statement), new) for statement in block])
-    return copies
+    return copy(node)
 
 
-def over(tree: LoopTree, loop: For, variable: LoopVariable, taken: set[str] | None = None) -> For:
-    """Returns a copy of a loop over another variable; see `duplicate`."""
-    taken = {variable.name} if taken is None else taken
-    body = duplicate(tree, loop.body, taken, {loop.variable: variable})
-    return replace(loop, variable=variable, body=body)
+def simplified(apply: Apply) -> Scalar:
+    """Returns integer arithmetic of an index simplified, other expressions as they are."""
+    is_index = apply.dtype == "int64" and len(apply.args) == 2
+    folded = _fold(apply.fn, *apply.args) if is_index else None
+    return apply if folded is None else folded
 
 
 def integer(value: int) -> Literal:
@@ -123,28 +120,22 @@ def integer(value: int) -> Literal:
     return Literal(value, "int64")
 
 
-def size(dim: Dim) -> Scalar:
-    """Returns a dim as an index."""
-    return integer(dim) if isinstance(dim, int) else Size(dim)
-
-
 def calculate(fn: str, first: Scalar, second: Scalar) -> Scalar:
-    """Returns integer arithmetic, such as `add`, simplified where an operand is 0 or 1."""
+    """Returns arithmetic of indices, such as `add`, simplified."""
+    folded = _fold(fn, first, second)
+    return Apply(fn, (first, second), "int64") if folded is None else folded
+
+
+def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
+    """Returns integer arithmetic without operations on 0, 1 and literals; None if it has none."""
     match fn, first, second:
-        case "add" | "sub", _, Literal(0):
+        case ("add" | "sub", _, Literal(0)) | ("mul" | "floordiv", _, Literal(1)):
             return first
         case ("add", Literal(0), _) | ("mul", Literal(1), _):
             return second
-        case ("mul" | "floordiv", _, Literal(1)) | ("mul", Literal(0), _):
-            return first
-        case _, Literal(left), Literal(right):
-            return integer(DIM_FUNCTIONS[fn](left, right))
-        case _, Literal(left), Size(right):
-            return size(DIM_FUNCTIONS[fn](left, right))
-        case _, Size(left), Literal(right):
-            return size(DIM_FUNCTIONS[fn](left, right))
-        case _, Size(left), Size(right):
-            return size(DIM_FUNCTIONS[fn](left, right))
-        case "sub", Apply("add", (base, offset)), _ if base is second:
-            return offset
-    return Apply(fn, (first, second), "int64")
+        case "add" | "sub" | "mul", Literal(left), Literal(right):
+            value = DIM_FUNCTIONS[fn](left, right)
+            return integer(value) if abs(value) < 2**63 else None
+        case "floordiv", Literal(left), Literal(right) if right > 0:
+            return integer(int(left // right))
+    return None

@@ -1,239 +1,209 @@
-"""Definite initialisation: which elements of a local array statements have written before a read.
-
-A written region is a box: for each axis a half-open range. A loop turns the element that its body
-writes in each iteration into a box over all iterations.
-"""
+"""Definite initialisation: the regions of a memory that statements write before they read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import combinations
-from math import prod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import attrs
 
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim
 from structir.ir.expr import Var
-from structir.ir.kernel import (
-    Branch,
-    Break,
-    Continue,
-    Element,
-    For,
-    KernelStatement,
-    Local,
-    While,
-)
+from structir.ir.kernel import Branch, For, KernelStatement, Local, Scratch, While
 from structir.loops.accesses import Mention
-from structir.loops.bounds import extremes, surely_runs
-from structir.loops.loop_tree import LoopTree, blocks_of
+from structir.loops.bounds import extremes
+from structir.loops.loop_tree import LoopTree, blocks_of, jumps
 
 Memory = Var | Local
 
 
 @attrs.frozen
-class WrittenRange:
-    """The indices of one axis that are written: from `low`, below each of `highs`."""
+class Interval:
+    """Positions along an axis from `low` to the smallest of `highs`, exclusive."""
 
     low: Dim
     highs: tuple[Dim, ...]
 
 
-Box = tuple[WrittenRange, ...]  # a scalar has no axes
+Region = tuple[Interval, ...]  # one interval for each axis; none for a scalar
+
+
+class FirstRead:
+    """Visits statements in order, with the regions of a memory that are written so far.
+
+    `statement` is the first one that may read an element that is not written.
+    """
+
+    def __init__(self, tree: LoopTree, memory: Memory) -> None:
+        self.tree, self.memory = tree, memory
+        info: Any = getattr(memory, "struct_info", None)
+        self.shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
+        self.statement: KernelStatement | None = None
+        self.loops: list[For] = []  # around the statement, inside the visited block
+
+    def block(self, block: Sequence[KernelStatement], regions: list[Region]) -> list[Region]:
+        """Visits statements; returns the regions that are written after them."""
+        for statement in block:
+            if self.statement is None:
+                regions = self.visit(statement, regions)
+        return regions
+
+    def visit(self, statement: KernelStatement, regions: list[Region]) -> list[Region]:
+        """Visits a statement and those inside it."""
+        if isinstance(statement, Scratch):
+            return regions if statement.array is not self.memory else self._allocated(statement)
+        for mention in self.tree.mentions(statement):
+            if mention.memory is self.memory:
+                if mention.is_write:
+                    regions = [*regions, *self._written(mention)]
+                elif not self._is_written(mention, regions):
+                    self.statement = statement
+        return _VISITS.get(type(statement), FirstRead.visit_nothing)(self, statement, regions)
+
+    def visit_nothing(self, statement: KernelStatement, regions: list[Region]) -> list[Region]:
+        """Returns the regions as they are."""
+        return regions
+
+    def visit_loop(self, loop: For, regions: list[Region]) -> list[Region]:
+        """Visits a loop: the regions that all its iterations write are known after it."""
+        self.loops.append(loop)
+        after = self.block(loop.body, regions)
+        self.loops.pop()
+        if self._allocates(loop):
+            return []
+        if jumps(loop.body) is not None:
+            return regions
+        new = [self._of_all_iterations(region, loop) for region in after[len(regions) :]]
+        return [*regions, *[region for region in new if region is not None]]
+
+    def visit_while(self, loop: While, regions: list[Region]) -> list[Region]:
+        """Visits a loop that may have no iteration."""
+        self.block(loop.body, regions)
+        return [] if self._allocates(loop) else regions
+
+    def visit_branch(self, branch: Branch, regions: list[Region]) -> list[Region]:
+        """Visits both sides; the regions that both write are known after them."""
+        sides = [self.block(side, regions)[len(regions) :] for side in blocks_of(branch)]
+        if self._allocates(branch):
+            return []
+        return [*regions, *[region for region in sides[0] if region in sides[1]]]
+
+    def _allocates(self, statement: KernelStatement) -> bool:
+        """Whether a statement inside allocates the array anew."""
+        inside = [s for block in blocks_of(statement) for s in self.tree.within(block)]
+        return any(isinstance(s, Scratch) and s.array is self.memory for s in inside)
+
+    # ---- regions
+
+    def _whole(self) -> Region:
+        return tuple([Interval(0, (size,)) for size in self.shape])
+
+    def _allocated(self, scratch: Scratch) -> list[Region]:
+        return [self._whole()] if scratch.zeros else []
+
+    def _written(self, mention: Mention) -> Iterable[Region]:
+        """Yields the region of a write, if its indices are affine."""
+        if isinstance(self.memory, Local):
+            yield ()
+        elif mention.element is not None and not mention.element.flat:
+            indices = self.tree.indices(mention.element)
+            if None not in indices:
+                yield tuple([Interval(i, (i + 1,)) for i in indices])  # type: ignore[operator,arg-type]
+
+    def _is_written(self, mention: Mention, regions: list[Region]) -> bool:
+        """Whether one of the regions has the element, or all elements, of a read."""
+        element = mention.element
+        indices: tuple[Dim | None, ...] = (None,) * len(self.shape)
+        if element is not None and not element.flat:
+            indices = self.tree.indices(element)
+        return any(
+            all(
+                _is_whole(interval, size) or self._has(interval, index)
+                for interval, size, index in zip(region, self.shape, indices, strict=True)
+            )
+            for region in regions
+        )
+
+    def _has(self, interval: Interval, index: Dim | None) -> bool:
+        if index is None:
+            return False
+        free = [loop for loop in self.loops if not self._mentions(interval, loop)]
+        for loops in ((), free):
+            lows = extremes(self.tree, index, loops, False)
+            highs = extremes(self.tree, index, loops, True)
+            if any(dims.at_least(low, interval.low) for low in lows) and all(
+                any(dims.at_least(limit, high + 1) for high in highs) for limit in interval.highs
+            ):
+                return True
+        return False
+
+    def _mentions(self, interval: Interval, loop: For) -> bool:
+        symbol = self.tree.symbol(loop.variable)
+        return any(symbol in dims.syms(dim) for dim in (interval.low, *interval.highs))
+
+    def _of_all_iterations(self, region: Region, loop: For) -> Region | None:
+        """Returns the union of a region over the iterations of a loop; None if it is unknown."""
+        axes = [axis for axis, each in enumerate(region) if self._mentions(each, loop)]
+        if not axes:
+            return region if self.tree.runs(loop) else None
+        union = self._union(region[axes[0]], loop) if len(axes) == 1 else None
+        if union is None:
+            return None
+        return (*region[: axes[0]], union, *region[axes[0] + 1 :])
+
+    def _union(self, interval: Interval, loop: For) -> Interval | None:
+        """Returns the union of an interval that moves with a loop, if it has no gaps."""
+        symbol, ends = self.tree.symbol(loop.variable), self.tree.exact_ends(loop)
+        low = dims.linear(interval.low, symbol)
+        limits = [dims.linear(high, symbol) for high in interval.highs]
+        if ends is None or low is None or low[0] != 1:
+            return None
+        start, stops, step = ends
+        highs: list[Dim] = []
+        for limit in limits:
+            if limit is None or limit[0] not in (0, 1):
+                return None
+            if limit[0] == 0:
+                highs.append(limit[1])
+            elif dims.at_least(limit[1] - low[1], step):
+                highs += [stop + low[1] for stop in stops]
+            else:
+                return None
+        # Without a limit that moves, a loop that never runs would seem to write.
+        moves = any(limit is not None and limit[0] == 1 for limit in limits)
+        return Interval(start + low[1], tuple(highs)) if moves else None
+
+
+_VISITS: dict[type, Callable[[FirstRead, Any, list[Region]], list[Region]]] = {
+    For: FirstRead.visit_loop,
+    While: FirstRead.visit_while,
+    Branch: FirstRead.visit_branch,
+}
+
+
+def _is_whole(interval: Interval, size: Dim) -> bool:
+    """Whether an interval has all positions of an axis."""
+    return bool(dims.at_least(0, interval.low)) and all(
+        dims.at_least(high, size) for high in interval.highs
+    )
 
 
 def first_uninitialised_read(
     tree: LoopTree, memory: Memory, block: Sequence[KernelStatement]
 ) -> KernelStatement | None:
-    """Returns the first statement that may read what the block has not written before."""
-    scan = _Scan(tree, memory)
-    scan.block(block, [], ())
-    return scan.read
+    """Returns the first statement of a block that may read an element of a memory that the block
+    has not written; None if there is none."""
+    visit = FirstRead(tree, memory)
+    visit.block(block, [])
+    return visit.statement
 
 
-def surely_written(tree: LoopTree, memory: Memory, block: Sequence[KernelStatement]) -> bool:
-    """Whether a block writes all elements of an array."""
-    scan = _Scan(tree, memory)
-    boxes = scan.block(block, [], ())
-    return scan.is_written(Mention(memory, False), boxes, ())
-
-
-class _Scan:
-    """A walk over statements in order; `read` is the first read of memory that is not written."""
-
-    def __init__(self, tree: LoopTree, memory: Memory) -> None:
-        self.tree, self.memory = tree, memory
-        self.read: KernelStatement | None = None
-        self.sizes: tuple[Dim, ...] = ()  # of the axes of boxes
-        self.is_flat = False  # whether boxes are ranges of all elements in row-major order
-        if isinstance(memory, Var):
-            self.sizes = tree.shape(memory)
-            self.is_flat = len(self.sizes) != 1 and tree.has_flat_accesses(memory)
-            if self.is_flat:
-                self.sizes = (prod(self.sizes),)
-
-    def block(
-        self, block: Sequence[KernelStatement], boxes: list[Box], nest: tuple[For, ...]
-    ) -> list[Box]:
-        """Returns the boxes that are written after the statements; `nest` are the loops around."""
-        for statement in block:
-            if self.read is not None:
-                break
-            boxes = self.statement(statement, boxes, nest)
-        return boxes
-
-    def statement(
-        self, statement: KernelStatement, boxes: list[Box], nest: tuple[For, ...]
-    ) -> list[Box]:
-        """Returns the boxes that are written after a statement."""
-        for mention in self.tree.mentions(statement):
-            if mention.memory is not self.memory:
-                continue
-            if mention.is_write:
-                boxes = [*boxes, *self.written(mention)]
-            elif not self.is_written(mention, boxes, nest):
-                self.read = statement
-                return boxes
-        match statement:
-            case For():
-                after = self.block(statement.body, boxes, (*nest, statement))
-                return boxes + self.over_iterations(statement, after[len(boxes) :])
-            case While():
-                self.block(statement.body, boxes, nest)
-            case Branch():
-                sides = [self.block(side, boxes, nest) for side in blocks_of(statement)]
-                return boxes + [box for box in sides[0][len(boxes) :] if box in sides[1]]
-        return boxes
-
-    def written(self, mention: Mention) -> list[Box]:
-        """Returns the box that a mention writes: an element, or all of a new array."""
-        if isinstance(self.memory, Local):
-            return [()]
-        if mention.creates:  # an array that is created here holds nothing of other iterations
-            return [tuple([WrittenRange(0, (size,)) for size in self.sizes])]
-        if mention.element is None:
-            return []
-        indices = self.indices(mention.element)
-        known = [index for index in indices if index is not None]
-        if len(known) < len(indices):
-            return []
-        return [tuple([WrittenRange(index, (index + 1,)) for index in known])]
-
-    def over_iterations(self, loop: For, boxes: Iterable[Box]) -> list[Box]:
-        """Returns the boxes that all iterations of a loop write."""
-        if has_jump(loop.body):
-            return []
-        grown = [self.grown(box, loop) for box in boxes]
-        return merged([box for box in grown if box is not None])
-
-    def grown(self, box: Box, loop: For) -> Box | None:
-        """Returns the union of a box over the iterations of a loop; None if it is not a box."""
-        tree, symbol = self.tree, self.tree.symbol(loop.variable)
-        moving = [axis for axis, written in enumerate(box) if _mentions(written, symbol)]
-        if not moving:
-            return box if surely_runs(tree, loop) else None
-        if len(moving) > 1 or loop.variable not in tree.values:
-            return None
-        axis = moving[0]
-        union = self.union(box[axis], loop, symbol)
-        return None if union is None else (*box[:axis], union, *box[axis + 1 :])
-
-    def union(self, written: WrittenRange, loop: For, symbol: Sym) -> WrittenRange | None:
-        """Returns the union of a range that moves with a loop, if it has no gaps."""
-        tree, step = self.tree, abs(loop.step)
-        form, lows = dims.linear(written.low, symbol), tree.lows(loop)
-        if form is None or len(lows) != 1 or (loop.step < 0 and step != 1):
-            return None
-        factor, rest = form
-        shift = tree.shift(loop.variable)  # the variable is its symbol plus this number
-        highs: list[Dim] = []
-        for high in written.highs:
-            end = dims.linear(high, symbol)
-            if end is None or end[0] not in (0, factor):
-                return None
-            if end[0] == 0:  # a limit of all iterations
-                highs.append(end[1])
-                continue
-            if not dims.at_least(factor, 0) or not dims.at_least(end[1] - rest, factor * step):
-                return None
-            highs += [end[1] + factor * (stop - step - shift) for stop in tree.highs(loop)]
-        return WrittenRange(rest + factor * (lows[0] - shift), tuple(highs)) if highs else None
-
-    def indices(self, element: Element) -> tuple[Dim | None, ...]:
-        """Returns the indices of an element along the axes of boxes."""
-        if self.is_flat:
-            return (self.tree.flat_index(element),)
-        return self.tree.array_indices(element)
-
-    def is_written(self, mention: Mention, boxes: list[Box], nest: tuple[For, ...]) -> bool:
-        """Whether what a mention reads is in a written box."""
-        if isinstance(self.memory, Local):
-            return bool(boxes)
-        if mention.element is None:
-            reach: list[tuple[list[Dim], list[Dim]]] = [([0], [size]) for size in self.sizes]
-        else:
-            reach = [self.reach(index, nest) for index in self.indices(mention.element)]
-        return any(_contains(box, reach) for box in boxes)
-
-    def reach(self, index: Dim | None, nest: tuple[For, ...]) -> tuple[list[Dim], list[Dim]]:
-        """Returns lower bounds and exclusive upper bounds of an index, first of this iteration."""
-        if index is None:
-            return [], []
-        lows, highs = [index], [index + 1]
-        for depth in range(len(nest)):
-            inner = nest[len(nest) - 1 - depth :]
-            lows += extremes(self.tree, index, inner, False)
-            highs += [bound + 1 for bound in extremes(self.tree, index, inner, True)]
-        return lows, highs
-
-
-def _mentions(written: WrittenRange, symbol: Sym) -> bool:
-    return any(symbol in dims.syms(dim) for dim in (written.low, *written.highs))
-
-
-def _contains(box: Box, reach: Sequence[tuple[list[Dim], list[Dim]]]) -> bool:
-    """Whether a box contains all indices between bounds; each of the bounds holds."""
-    return all(
-        any(dims.at_least(low, written.low) for low in lows)
-        and all(any(dims.at_least(limit, high) for high in highs) for limit in written.highs)
-        for written, (lows, highs) in zip(box, reach, strict=True)
+def is_filled(tree: LoopTree, memory: Memory, block: Sequence[KernelStatement]) -> bool:
+    """Whether a block writes every element of an array."""
+    visit = FirstRead(tree, memory)
+    regions = visit.block(block, [])
+    return any(
+        all(_is_whole(i, size) for i, size in zip(region, visit.shape, strict=True))
+        for region in regions
     )
-
-
-def merged(boxes: list[Box]) -> list[Box]:
-    """Returns boxes with those that are joined to others along one axis."""
-    joined = [
-        union
-        for first, second in combinations(boxes, 2)
-        for a, b in ((first, second), (second, first))
-        if (union := _joined(a, b)) is not None
-    ]
-    return boxes + joined
-
-
-def _joined(first: Box, second: Box) -> Box | None:
-    """Returns the union of two boxes, the second of which continues the first along one axis."""
-    differing = [
-        axis for axis, pair in enumerate(zip(first, second, strict=True)) if pair[0] != pair[1]
-    ]
-    if len(differing) != 1:
-        return None
-    axis = differing[0]
-    if first[axis].highs != (second[axis].low,):
-        return None
-    return (*first[:axis], WrittenRange(first[axis].low, second[axis].highs), *first[axis + 1 :])
-
-
-def has_jump(
-    block: Sequence[KernelStatement], kinds: tuple[type, ...] = (Break, Continue)
-) -> KernelStatement | None:
-    """Returns a `break` or `continue` of the loop around a block; None if it has none."""
-    todo = list(block)
-    while todo:
-        statement = todo.pop()
-        if isinstance(statement, kinds):
-            return statement
-        if isinstance(statement, Branch):
-            todo += [*statement.then, *statement.otherwise]
-    return None

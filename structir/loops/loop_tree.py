@@ -13,6 +13,8 @@ from structir.ir.expr import Var
 from structir.ir.kernel import (
     Assign,
     Branch,
+    Break,
+    Continue,
     Element,
     For,
     Kernel,
@@ -36,15 +38,15 @@ _KEPT = "_loop_tree"
 class NodeFacts:
     """What is known of nodes, whatever kernel they are in; derived kernels share it."""
 
-    def __init__(
-        self,
-        mentions: dict[KernelStatement, tuple[Mention, ...]] | None = None,
-        symbols: dict[Local, Sym] | None = None,
-    ) -> None:
-        self.mentions = {} if mentions is None else mentions
-        self.symbols = {} if symbols is None else symbols
+    def __init__(self) -> None:
+        self.mentions: dict[KernelStatement, tuple[Mention, ...]] = {}
+        self.symbols: dict[Local, Sym] = {}
         self.indices: dict[Element, tuple[Dim | None, ...]] = {}
-        self.values: dict[Local, Dim] = {}  # those that `indices` are computed with
+        self.values: dict[Local, Dim | None] = {}  # those that `indices` are computed with
+
+    def agree_with(self, values: dict[Local, Dim | None]) -> bool:
+        """Whether loop variables have the same values in all kernels that share the facts."""
+        return all(self.values.get(local, value) == value for local, value in values.items())
 
 
 class LoopTree:
@@ -60,11 +62,10 @@ class LoopTree:
         self.arrays: dict[str, Scratch] = {}
         self.scalars: dict[str, Local] = {}  # assigned, without the variables of loops
         self.names = names_of_signature(kernel)
-        self.values: dict[Local, Dim] = {}  # of loop variables and of the ends of a part
+        self.values: dict[Local, Dim | None] = {}  # of loop variables and of the ends of a part
         self._visit(kernel.body, ())
-        changed = [v for v in self.values if facts.values.get(v, self.values[v]) != self.values[v]]
-        if changed:
-            self.facts = NodeFacts(facts.mentions, facts.symbols)
+        if not facts.agree_with(self.values):
+            self.facts = NodeFacts()
         self.facts.values.update(self.values)
 
     def _visit(self, block: Sequence[KernelStatement], around: tuple[KernelStatement, ...]) -> None:
@@ -96,16 +97,6 @@ class LoopTree:
         help = f"did you mean `{close[0]}`?" if close else f"the kernel has these: {names}"
         raise refusal("E1115", f"expected the name of a {kind}, found `{name}`", help=help)
 
-    def fresh(self, stem: str, taken: set[str] | None = None) -> str:
-        """Returns a name that neither the kernel nor `taken` has, and adds it to `taken`."""
-        taken = set() if taken is None else taken
-        name, number = stem, 0
-        while name in self.names or name in taken:
-            number += 1
-            name = f"{stem}_{number}"
-        taken.add(name)
-        return name
-
     # ---- statements
 
     def loops_around(self, statement: KernelStatement) -> tuple[For, ...]:
@@ -124,10 +115,6 @@ class LoopTree:
             yield statement
             for body in blocks_of(statement):
                 yield from self.within(body)
-
-    def loops_in(self, block: Sequence[KernelStatement]) -> list[For]:
-        """Returns the `for` loops of a block and inside it, in order."""
-        return [s for s in self.within(block) if isinstance(s, For)]
 
     # ---- accesses
 
@@ -154,48 +141,9 @@ class LoopTree:
             self.facts.indices[element] = known
         return known
 
-    def array_indices(self, element: Element) -> tuple[Dim | None, ...]:
-        """Returns the indices of an element along the axes of its array."""
-        info: Any = element.array.struct_info
-        if element.flat and len(info.dims) != 1:
-            return (None,) * len(info.dims)
-        return self.indices(element)
-
-    def shape(self, array: Var) -> tuple[Dim, ...]:
-        """Returns the sizes of an array."""
-        info: Any = array.struct_info
-        return tuple(info.dims)
-
-    def has_flat_accesses(self, array: Var) -> bool:
-        """Whether elements of an array are accessed by their position among all elements."""
-        return array in self._flat_arrays
-
-    @cached_property
-    def _flat_arrays(self) -> frozenset[Var]:
-        elements = [a.mention.element for a in self.accesses(self.kernel.body)]
-        return frozenset([e.array for e in elements if e is not None and e.flat])
-
-    def flat_index(self, element: Element) -> Dim | None:
-        """Returns the position of an element among all elements of its array."""
-        info: Any = element.array.struct_info
-        indices = self.indices(element)
-        if element.flat:
-            return indices[0]
-        position: Dim = 0
-        for index, size in zip(indices, info.dims, strict=True):
-            if index is None:
-                return None
-            position = position * size + index
-        return position
-
     def index(self, scalar: Scalar) -> Dim | None:
-        """Returns an integer expression as a dim; None if it depends on data."""
+        """Returns an index as a dim; None if it depends on data."""
         return as_index(scalar, self.values)
-
-    def shift(self, variable: Local) -> int:
-        """Returns the number to add to the symbol of a loop variable to get its value."""
-        value = self.values.get(variable)
-        return value.constant if isinstance(value, dims.Poly) else 0
 
     def symbol(self, local: Local) -> Sym:
         """Returns the symbol of a loop variable in proofs."""
@@ -222,10 +170,58 @@ class LoopTree:
         bound = as_index(scalar, self.values)
         return [] if bound is None else [bound]
 
+    def exact_ends(self, loop: For) -> tuple[Dim, list[Dim], int] | None:
+        """Returns the start, the stops (of which the smallest holds) and the step of a loop that
+        counts up, or of one that counts down in steps of 1; None if data decides them."""
+        if loop.step < -1:
+            return None
+        start, stops = as_index(loop.start, self.values), self._all_stops(loop.stop)
+        if start is None or stops is None:
+            return None
+        if loop.step > 0:
+            return start, stops, loop.step
+        return (stops[0] + 1, [start + 1], 1) if len(stops) == 1 else None
+
+    def _all_stops(self, scalar: Any) -> list[Dim] | None:
+        parts = scalar.args if getattr(scalar, "fn", None) == "min" else (scalar,)
+        stops = [as_index(part, self.values) for part in parts]
+        known = [stop for stop in stops if stop is not None]
+        return known if len(known) == len(stops) else None
+
+    def runs(self, loop: For) -> bool:
+        """Whether a loop has at least one iteration for all sizes."""
+        ends = self.exact_ends(loop)
+        return ends is not None and all(dims.at_least(stop - ends[0], 1) for stop in ends[1])
+
+    def is_positive(self, loop: For) -> bool:
+        """Whether a loop never ends before it starts, for all sizes."""
+        ends = self.exact_ends(loop)
+        return ends is not None and all(dims.at_least(stop, ends[0]) for stop in ends[1])
+
+    def is_size(self, dim: Dim) -> bool:
+        """Whether a dim depends on sizes of the kernel only."""
+        return not dims.syms(dim) & set(self.facts.symbols.values())
+
+    def flat_index(self, element: Element) -> Dim | None:
+        """Returns the position of an element in row-major order; None if it depends on data."""
+        indices = self.indices(element)
+        if element.flat or None in indices:
+            return indices[0] if element.flat else None
+        info: Any = element.array.struct_info
+        position: Dim = 0
+        for index, size in zip(indices, info.dims, strict=True):
+            position = position * size + index
+        return position
+
+    @cached_property
+    def results(self) -> frozenset[Var]:
+        """The parameters that the kernel writes."""
+        return frozenset(self.kernel.results)
+
 
 def loop_tree(kernel: Kernel) -> LoopTree:
     """Returns the tree of a kernel whose loops have distinct variables."""
-    tree: LoopTree | None = kernel.__dict__.get(_KEPT)
+    tree = kernel.__dict__.get(_KEPT)
     if tree is None:
         tree = kernel.__dict__[_KEPT] = LoopTree(kernel, NodeFacts())
     return tree
@@ -266,16 +262,13 @@ def _enter_loop(tree: LoopTree, loop: For) -> None:
     tree.loops[variable.name] = loop
     tree.names.add(variable.name)
     if isinstance(variable, LoopVariable):
-        tree.values.update(_counted(tree, variable, tree.lows(loop)))
+        tree.values[variable] = _value(tree, variable, tree.lows(loop))
 
 
-def _counted(tree: LoopTree, variable: Local, lows: list[Dim]) -> dict[Local, Dim]:
-    """The value of a variable as a dim: symbols of dims are never negative."""
-    symbol = dims.as_dim(tree.symbol(variable))
-    if any(dims.at_least(low, 0) for low in lows):
-        return {variable: symbol}
-    known = [low for low in lows if isinstance(low, int)]
-    return {variable: symbol + max(known)} if known else {}
+def _value(tree: LoopTree, variable: Local, lows: list[Dim]) -> Dim | None:
+    """Returns the value of a loop variable as a dim: symbols of dims are never negative."""
+    is_counted = any(dims.at_least(low, 0) for low in lows)
+    return dims.as_dim(tree.symbol(variable)) if is_counted else None
 
 
 def _enter_part(tree: LoopTree, part: Part) -> None:
@@ -301,3 +294,17 @@ _ENTER: dict[type, Any] = {
     Assign: _enter_assign,
     Scratch: _enter_scratch,
 }
+
+
+def jumps(
+    block: Sequence[KernelStatement], kinds: type | tuple[type, ...] = (Break, Continue)
+) -> KernelStatement | None:
+    """Returns a `break` or `continue` of a block, but not of a loop in it; None if it has none."""
+    todo = list(block)
+    while todo:
+        statement = todo.pop()
+        if isinstance(statement, kinds):
+            return statement
+        if not isinstance(statement, For | While):
+            todo += [s for block in blocks_of(statement) for s in block]
+    return None

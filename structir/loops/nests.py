@@ -1,18 +1,93 @@
-"""Shapes of loop nests that primitives expect."""
+"""Requirements that several primitives share: on nests of loops, their bounds and their exits."""
 
 from __future__ import annotations
 
-from structir.ir.kernel import For
+from structir.ir.kernel import Break, For, KernelStatement, Local
+from structir.loops.accesses import Access, mentions_of
+from structir.loops.accesses import expressions as expressions_of
+from structir.loops.loop_tree import LoopTree, jumps
 from structir.loops.refusal import refusal
 
 
-def only_loop_in(outer: For) -> For:
-    """Returns the loop that is the whole body of another; raises ScheduleError if none is."""
-    if len(outer.body) == 1 and isinstance(outer.body[0], For):
-        return outer.body[0]
-    name = outer.variable.name
-    message = f"expected one loop as the body of `{name}`, found {len(outer.body)} statements"
-    if len(outer.body) == 1:
-        message = f"expected a loop as the body of `{name}`, found a statement"
-    help = f"separate the statements first: `fission({name!r}, 1)`"
-    raise refusal("E1117", message, outer, *outer.body[:1], help=help)
+def refuse_jumps(loop: For, also_continue: bool = False) -> None:
+    """Raises ScheduleError if a loop has a `break` (or a `continue`) of its own."""
+    jump = jumps(loop.body, Break) or (jumps(loop.body) if also_continue else None)
+    if jump is not None:
+        raise refusal(
+            "E1116",
+            f"expected a loop that runs all its iterations, found a `{jump}`",
+            ("loop", loop),
+            ("jump", jump),
+            help="replace it by an `if` around the statements that it skips",
+        )
+
+
+def refuse_varying_bounds(tree: LoopTree, loop: For, within: For | None = None) -> None:
+    """Raises ScheduleError if a statement inside a loop changes what its bounds read.
+
+    With `within`, the statements of that outer loop count.
+    """
+    outer = loop if within is None else within
+    bounds = {mention.memory for mention in mentions_of(loop)}
+    for access in tree.accesses(outer.body) if bounds else ():
+        if access.is_write and access.memory in bounds:
+            raise refusal(
+                "E1117",
+                f"the bounds of `{loop.variable.name}` change while `{outer.variable.name}` runs",
+                ("bounds", loop),
+                ("write", access.statement),
+                help="assign the bound to a scalar before the loop",
+            )
+
+
+def only_loop_in(loop: For) -> For:
+    """Returns the loop that is the only statement of another one; raises ScheduleError else."""
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    if isinstance(inner, For):
+        return inner
+    name = loop.variable.name
+    other = next((s for s in loop.body if not isinstance(s, For)), (loop, *loop.body)[-1])
+    raise refusal(
+        "E1116",
+        f"expected one loop as the only statement of `{name}`, found {len(loop.body)} statements",
+        ("loop", loop),
+        ("statement", other),
+        help=f'separate the statements first: `fission("{name}", 1)`',
+    )
+
+
+def refuse_dependent_bounds(outer: For, inner: For) -> None:
+    """Raises ScheduleError if the bounds of a loop depend on the variable of the one around it."""
+    if any(depends_on(bound, outer.variable) for bound in (inner.start, inner.stop)):
+        raise refusal(
+            "E1116",
+            f"the bounds of `{inner.variable.name}` depend on `{outer.variable.name}`",
+            ("outer", outer),
+            ("inner", inner),
+            help="write constant bounds and an `if` in the inner loop",
+        )
+
+
+def depends_on(scalar: object, variable: Local) -> bool:
+    """Whether an expression mentions a scalar."""
+    return any(part is variable for part in expressions_of(scalar))
+
+
+def dependence(
+    message: str, pair: tuple[Access, Access], help: str, code: str = "E1117"
+) -> Exception:
+    """Returns the refusal for two accesses of which the order would change."""
+    first, second = pair
+    words = ["write" if access.is_write else "read" for access in pair]
+    return refusal(
+        code,
+        f"{message}: both access `{first.memory.name}`",
+        (words[0], first.statement),
+        (words[1], second.statement),
+        help=help,
+    )
+
+
+def following(block: tuple[KernelStatement, ...], statement: KernelStatement) -> int:
+    """Returns the position of a statement in a block."""
+    return next(i for i, each in enumerate(block) if each is statement)

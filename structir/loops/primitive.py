@@ -1,123 +1,107 @@
-"""Declares primitives: functions from kernel to kernel, with their names, parameters and examples.
-
-The first parameter of a primitive is the kernel. Parameters annotated as `For`, `Scratch` and
-`Local` are given by name: a loop by its variable, a local array, an assigned scalar.
-"""
+"""Primitives: checked functions from kernel to kernel, declared by a decorator."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import attrs
 
+from structir.errors import Diagnostic
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import LoopTree, derived, loop_tree, prepared
+from structir.loops.loop_tree import derived, prepared
 from structir.loops.refusal import ScheduleError, refusal
-
-_LOOKUPS: dict[str, Callable[[LoopTree, str], Any]] = {
-    "For": LoopTree.loop,
-    "Scratch": LoopTree.array,
-    "Local": LoopTree.scalar,
-}
-_PLAIN = {"int": int, "str": str, "bool": bool}
 
 
 @attrs.frozen(eq=False)
 class Example:
-    """A kernel, as the parameters and the body of an `@I.kernel`, and the arguments of a call."""
+    """A use of a primitive for its documentation: the source of a kernel, and the arguments."""
 
-    parameters: str
-    body: str
-    arguments: tuple[Any, ...]
-    keywords: dict[str, Any] = attrs.field(factory=dict)
-    notice: str = ""  # what to see in the result
+    source: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
 
 
 @attrs.frozen(eq=False)
 class Primitive:
-    """A checked change of a kernel. A call returns the changed kernel or raises ScheduleError.
+    """A transformation of kernels that keeps their results, or is refused by a ScheduleError.
 
-    `rounds` is whether results may change by rounding; a call with `exact=True` is refused then.
+    `changes_rounding` marks primitives that may change the last bits of floats.
     """
 
     name: str
-    apply: Callable[..., Kernel]
-    example: Example
-    rounds: bool
-    parameters: dict[str, inspect.Parameter]
+    transform: Callable[..., Kernel]
+    changes_rounding: bool = False
+    examples: list[Example] = attrs.Factory(list)
 
-    @property
-    def summary(self) -> str:
-        """The first paragraph of the documentation."""
-        return inspect.getdoc(self.apply) or ""
-
-    def __call__(self, kernel: Kernel, *args: Any, exact: bool = False, **keywords: Any) -> Kernel:
+    def __call__(self, kernel: Kernel, *args: Any, exact: bool = False, **options: Any) -> Kernel:
+        """Returns the transformed kernel; `exact` refuses primitives that change rounding."""
         try:
-            if not isinstance(kernel, Kernel) or kernel.blocks is not None:
-                found = "a kernel of a GPU" if isinstance(kernel, Kernel) else type(kernel).__name__
-                help = "use the handle of a kernel: `structir.schedule(module).kernel(name)`"
-                raise refusal("E1115", f"expected a kernel of the CPU, found {found}", help=help)
-            kernel = prepared(kernel)
-            if exact and self.rounds:
-                message = "expected a primitive that keeps every bit, found one that may round"
-                raise refusal("E1119", message, help="remove `exact=True`, or this primitive")
-            bound = self._bound(args, keywords)
-            arguments = [self._value(kernel, name, value) for name, value in bound.items()]
-            return derived(self.apply(kernel, *arguments), kernel)
+            inspect.signature(self.transform).bind(kernel, *args, **options)
+        except TypeError as error:
+            message = f"{error}; the parameters are {self.parameter_text()}"
+            diagnostic = Diagnostic(message, kernel.span, self.name, code="E1115")
+            help = f"write `{self.name}{self.parameter_text()}`"
+            raise ScheduleError(diagnostic.hinted(help)) from None
+        try:
+            if exact and self.changes_rounding:
+                raise refusal(
+                    "E1118",
+                    "expected a primitive that keeps every bit, found one that changes rounding",
+                    kernel,
+                    help="omit `exact=True`, or this primitive",
+                )
+            if kernel.blocks is not None:
+                raise refusal(
+                    "E1116",
+                    "expected a kernel of the CPU, found one of GPU threads",
+                    kernel,
+                    help="schedule the kernel without `target`",
+                )
+            before = prepared(kernel)
+            return derived(self.transform(before, *args, **options), before)
         except ScheduleError as error:
-            diagnostic = error.diagnostics[0]
-            if diagnostic.op is not None:
-                raise
-            named = attrs.evolve(diagnostic, op=self.name)
+            named = [attrs.evolve(d, op=d.op or self.name) for d in error.diagnostics]
             raise ScheduleError(named) from None
 
-    def _bound(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments by parameter, with defaults."""
-        names = list(self.parameters)
-        usage = f"`{self.name}({', '.join(map(str, self.parameters.values()))})`"
-        unknown = [name for name in keywords if name not in names[len(args) :]]
-        if len(args) > len(names) or unknown:
-            found = f"`{unknown[0]}`" if unknown else f"{len(args)} arguments"
-            message = f"expected {usage}, found {found}"
-            raise refusal("E1115", message, help=f"write {usage}")
-        values = dict(zip(names, args, strict=False)) | keywords
-        for name, parameter in self.parameters.items():
-            if name not in values and parameter.default is parameter.empty:
-                message = f"expected {usage}, found no `{name}`"
-                raise refusal("E1115", message, help=f"add the argument `{name}`")
-            values.setdefault(name, parameter.default)
-        return {name: values[name] for name in names}
+    def parameter_names(self) -> list[str]:
+        """Returns the names of the parameters after the kernel."""
+        return list(inspect.signature(self.transform).parameters)[1:]
 
-    def _value(self, kernel: Kernel, name: str, value: Any) -> Any:
-        """Returns an argument; a node is looked up by its name."""
-        annotation = str(self.parameters[name].annotation)
-        lookup = _LOOKUPS.get(annotation)
-        if lookup is not None and isinstance(value, str):
-            return lookup(loop_tree(kernel), value)
-        expected = _PLAIN.get(annotation, str if lookup is not None else object)
-        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-            message = f"{name}: expected {expected.__name__}, found {value!r}"
-            raise refusal("E1115", message, help=f"pass {expected.__name__} as `{name}`")
-        return value
+    def parameter_text(self) -> str:
+        """Returns the parameters after the kernel, in parentheses."""
+        signature = inspect.signature(self.transform)
+        parameters = list(signature.parameters.values())[1:]
+        plain = [p.replace(annotation=p.empty) for p in parameters]
+        return str(signature.replace(parameters=plain, return_annotation=signature.empty))
+
+    def example(self, source: str, *args: Any, **options: Any) -> None:
+        """Adds an example to the documentation: a kernel, and the arguments of this primitive."""
+        self.examples.append(Example(source, args, options))
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return inspect.getdoc(self.transform) or ""
 
 
-def primitive(
-    *, example: Example, rounds: bool = False
-) -> Callable[[Callable[..., Kernel]], Primitive]:
-    """Declares a primitive, which is named as its function and as its file."""
-
-    def declare(function: Callable[..., Kernel]) -> Primitive:
-        parameters = {
-            name: parameter.replace(annotation=_annotation(parameter))
-            for name, parameter in list(inspect.signature(function).parameters.items())[1:]
-        }
-        return Primitive(function.__name__, function, example, rounds, parameters)
-
-    return declare
+@overload
+def primitive(transform: Callable[..., Kernel]) -> Primitive: ...
+@overload
+def primitive(*, changes_rounding: bool) -> Callable[[Callable[..., Kernel]], Primitive]: ...
+def primitive(transform: Any = None, *, changes_rounding: bool = False) -> Any:
+    """Makes a primitive from a function from kernel to kernel; its other parameters are the names
+    of loops and arrays, and numbers."""
+    if transform is None:
+        return lambda function: Primitive(function.__name__, function, changes_rounding)
+    return Primitive(transform.__name__, transform)
 
 
-def _annotation(parameter: inspect.Parameter) -> str:
-    annotation: Any = parameter.annotation
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "object")
+def positive(number: Any, name: str) -> None:
+    """Raises ScheduleError unless a parameter is a positive integer."""
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise refusal(
+            "E1115",
+            f"{name}: expected a positive integer, found {number!r}",
+            help=f"pass a number of iterations, such as `{name}=8`",
+        )

@@ -7,6 +7,7 @@ from typing import Any
 
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    VECTOR,
     Apply,
     Argument,
     Assign,
@@ -54,6 +55,7 @@ from structir.printer.syntax import (
     SYNC,
     TARGET,
     THREADS,
+    VECTORIZED,
     ZEROS,
 )
 
@@ -145,8 +147,8 @@ class KernelPrinter(ExprPrinter):
             del bounds[2]
             if isinstance(loop.start, Literal) and loop.start.value == 0:
                 del bounds[0]
-        iterator = f"T.{loop.kind}" if loop.kind else "range"
-        head = f"{indent}for {self.local(loop.variable)} in {iterator}({', '.join(bounds)}):"
+        function = VECTORIZED if loop.kind == VECTOR else "range"
+        head = f"{indent}for {self.local(loop.variable)} in {function}({', '.join(bounds)}):"
         return [head, *self.block(loop.body, indent + INDENT)]
 
     def repeat(self, loop: While, indent: str) -> list[str]:

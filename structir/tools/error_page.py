@@ -56,7 +56,6 @@ CHAPTERS = {
     "E08": "Importers",
     "E09": "Projections and sharding",
     "E10": "Compiler and command line",
-    "E11": "Traced functions and schedules",
 }
 
 

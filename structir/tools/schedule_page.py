@@ -1,73 +1,54 @@
-"""Generates the list of primitives: `python -m structir.tools.schedule_page docs/schedule.md`.
-
-What is above the list is written by hand.
-"""
+"""Generates the page of schedules: `python -m structir.tools.schedule_page docs/schedule.md`."""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
 from structir.loops.primitive import Example, Primitive
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.printer.parser.parser import parse
-from structir.printer.syntax import HEADER
 
-MARK = "## Every primitive\n"
+MARK = "## Primitives\n"
 
 
-def page(old: str) -> str:
-    """Returns the page with the list of all primitives and the results of their examples."""
-    head, mark, _ = old.partition(MARK)
-    return "\n".join([head + mark, *[entry(find_primitive(name)) for name in primitive_names()]])
+def page(text: str) -> str:
+    """Returns the page with the sections of all primitives; the text before them is kept."""
+    primitives = [find_primitive(name) for name in primitive_names()]
+    own = [each for each in primitives if each.transform.__module__.startswith("structir.")]
+    entries = [entry(each) for each in own]
+    return "\n".join([text.partition(MARK)[0] + MARK, *entries]).rstrip() + "\n"
 
 
 def entry(primitive: Primitive) -> str:
-    """Returns the section of one primitive: its description, and a kernel before and after."""
-    example = primitive.example
-    parameters = ", ".join(["kernel", *map(_parameter, primitive.parameters.values())])
-    arguments = [*map(_literal, example.arguments)]
-    arguments += [f"{name}={_literal(value)}" for name, value in example.keywords.items()]
-    call = f"{primitive.name}({', '.join(['kernel', *arguments])})"
-    before = kernel_of(example)
-    after = primitive(before, *example.arguments, **example.keywords)
-    mark = "\nMay change results by rounding.\n" if primitive.rounds else ""
-    notice = f"\n{example.notice}\n" if example.notice else ""
-    return f"""### `{primitive.name}({parameters})`
-
-{primitive.summary}
-{mark}
-```python
-from structir.loops.primitives import {primitive.name}
-
-kernel = structir.parse(\"\"\"
-{before.script().strip()}
-\"\"\")["kernel"]
-print({call})
-```
-
-```text
-{after}
-```
-{notice}"""
+    """Returns the section of a primitive: description, and each example before and after."""
+    title = f"### `{primitive.name}{primitive.parameter_text()}`"
+    rounding = ["May change rounding."] if primitive.changes_rounding else []
+    parts = [
+        title,
+        primitive.__doc__,
+        *rounding,
+        *[_shown(primitive, e) for e in primitive.examples],
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def kernel_of(example: Example) -> Kernel:
-    """Returns the kernel of an example."""
-    lines = "".join(f"    {line}\n" for line in example.body.strip("\n").splitlines())
-    text = f"{HEADER}\n@I.kernel\ndef kernel({example.parameters}):\n{lines}"
-    return parse(text).functions["kernel"]  # type: ignore[return-value]
+def _shown(primitive: Primitive, example: Example) -> str:
+    source = textwrap.dedent(example.source).strip()
+    module: IRModule = parse(source)
+    (kernel,) = [f for f in module.functions.values() if isinstance(f, Kernel)]
+    after = primitive(kernel, *example.args, **example.options)
+    options = [f"{name}={_literal(value)}" for name, value in example.options.items()]
+    arguments = ", ".join([*map(_literal, example.args), *options])
+    use = f"print(structir.schedule({kernel.name}).kernel().{primitive.name}({arguments}))"
+    return f"```python\n{source}\n\n\n{use}\n```\n\n```text\n{after.script()}```"
 
 
 def _literal(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def _parameter(parameter: object) -> str:
-    name, _, rest = str(parameter).partition(":")
-    default = rest.partition("=")[2].strip()
-    return f"{name}={default}" if default else name
 
 
 if __name__ == "__main__":

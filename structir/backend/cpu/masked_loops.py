@@ -27,12 +27,7 @@ def gains_from_masks(iterations: int) -> bool:
     """
     remainder = iterations % LANES
     is_short = 4 < iterations < LANES or (LANES < iterations < 2 * LANES and remainder > LANES // 4)
-    return is_short and remainder != LANES // 2 and has_masks()
-
-
-def has_masks() -> bool:
-    """Returns whether the CPU has masks for every vector instruction."""
-    return "avx512vl" in cpu_features()
+    return is_short and remainder != LANES // 2 and "avx512vl" in cpu_features()
 
 
 def with_masks(module: ir.Module) -> Any:

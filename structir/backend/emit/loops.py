@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from structir.backend.cpu.masked_loops import LANES, gains_from_masks, has_masks
+from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.masked_loops import gains_from_masks
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
-from structir.ir.kernel import Apply, Element, For, Literal
-from structir.printer.syntax import VECTORIZED
+from structir.ir.kernel import VECTOR, Apply, Element, For, Literal
 
 ONE = Literal(1, "int64")
-SHORT = 4 * LANES  # iterations, of which a last vector is a large part
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
@@ -26,7 +25,8 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
     elif abs(loop.step) == 1:
-        mark = _mark(emitter, loop, low, high)
+        is_masked = _is_masked(loop) or _gains_from_masks(loop, low, high)
+        mark = emitter.asm.masked_loop() if is_masked else ""
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -40,18 +40,9 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     emitter.block(loop.body)
 
 
-def _mark(emitter: Emitter, loop: For, low: str, high: str) -> str:
-    """The mark of the latch, for loops that LLVM vectorizes with masks."""
-    gains = _gains_from_masks(loop, low, high) or _is_short_block(loop)
-    return emitter.asm.masked_loop() if gains else ""
-
-
-def _is_short_block(loop: For) -> bool:
-    """Whether a loop to be vectorized is a short block, cut at the end of a range."""
-    match loop.stop:
-        case Apply("min", (Apply("add", (start, Literal(count))), _)) if start is loop.start:
-            return loop.kind == VECTORIZED and int(count) <= SHORT and has_masks()
-    return False
+def _is_masked(loop: For) -> bool:
+    """Whether a loop is marked, and its last vector is computed with masks."""
+    return loop.kind == VECTOR and "avx512vl" in cpu_features()
 
 
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:

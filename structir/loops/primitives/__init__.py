@@ -1,32 +1,38 @@
-"""Primitives by name: `primitives.split(kernel, "i", 8)` is the primitive of split.py.
-
-Each file of this folder declares the primitive of its name. A new file needs no registration.
-"""
+"""Discovers primitives by name: every file of this folder is one, and `add_primitive` adds more."""
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
-from typing import Any
 
-from structir.lazy import lazy_names
+from structir.errors import Diagnostic
+from structir.lazy import import_completely
+from structir.loops.primitive import Primitive
+from structir.loops.refusal import ScheduleError
 
-_FILES = sorted(f.stem for f in Path(__file__).parent.glob("*.py") if f.stem != "__init__")
-_primitive_of, _names = lazy_names(__name__, {name: f"{__name__}.{name}" for name in _FILES})
+_FILES = sorted(file.stem for file in Path(__file__).parent.glob("*.py") if file.stem[0] != "_")
+_ADDED: dict[str, Primitive] = {}
 
 
 def primitive_names() -> list[str]:
     """Returns the names of all primitives."""
-    return list(_FILES)
+    return sorted({*_FILES, *_ADDED})
 
 
-def find_primitive(name: str) -> Any:
-    """Returns the primitive of a name; raises AttributeError if there is none."""
-    return _primitive_of(name)
+def add_primitive(primitive: Primitive) -> Primitive:
+    """Registers a primitive that has no file in this folder."""
+    _ADDED[primitive.name] = primitive
+    return primitive
 
 
-def __getattr__(name: str) -> Any:
-    return _primitive_of(name)
-
-
-def __dir__() -> list[str]:
-    return [*_names(), "find_primitive", "primitive_names"]
+def find_primitive(name: str) -> Primitive:
+    """Returns the primitive of this name; raises ScheduleError if there is none."""
+    if name in _ADDED:
+        return _ADDED[name]
+    if name in _FILES:
+        module = import_completely(f"{__name__}.{name}")
+        return getattr(module, name)  # type: ignore[no-any-return]
+    close = difflib.get_close_matches(name, primitive_names(), 1)
+    names = ", ".join(primitive_names())
+    help = f"did you mean `{close[0]}`?" if close else f"the primitives are: {names}"
+    raise ScheduleError(Diagnostic(f"unknown primitive `{name}`", code="E1115", hint=help))

@@ -1,4 +1,4 @@
-"""Makes one loop of a loop and the loop inside it."""
+"""Joins two nested loops into one loop over all pairs of their iterations."""
 
 from __future__ import annotations
 
@@ -6,102 +6,98 @@ from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Apply, Element, For, Kernel, Local, LoopVariable, Scalar
+from structir.ir.kernel import Element, For, Kernel, LoopVariable, Scalar
 from structir.ir.node import replace
-from structir.loops.edits import calculate, exchange, integer, size, substitute
-from structir.loops.legality import require_fixed_bounds, require_no_break
+from structir.loops.edits import Names, calculate, exchange, integer, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import only_loop_in
-from structir.loops.primitive import Example, primitive
-from structir.loops.primitives.reorder import require_own_bounds
-from structir.loops.refusal import refusal
-
-EXAMPLE = Example(
-    'x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32"), '
-    'out: R.Tensor(("n", "m"), "float32")',
-    """
-for i in range(n):
-    for j in range(m):
-        out[i, j] = x[i, j] + b[j]
-""",
-    ("i",),
+from structir.loops.nests import (
+    only_loop_in,
+    refuse_dependent_bounds,
+    refuse_jumps,
+    refuse_varying_bounds,
 )
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+from structir.loops.sizes import size
 
 
-@primitive(example=EXAMPLE)
-def collapse(kernel: Kernel, outer: For) -> Kernel:
-    """Makes one loop of a loop and the loop that is its whole body.
+@primitive
+def collapse(kernel: Kernel, loop: str) -> Kernel:
+    """Joins a loop and the only loop in it, both counting from 0, into one over all iterations.
 
-    Elements at both variables of arrays of the same extents become `x.flat[ij]`. Elsewhere the
+    Elements whose first axes are the two loops become elements of `x.flat`; other uses of the two
     variables become a quotient and a remainder.
     """
-    tree, inner = loop_tree(kernel), only_loop_in(outer)
-    require_own_bounds(outer, inner)
-    require_no_break(inner, "collapse")
-    require_fixed_bounds(tree, outer, "collapse")
-    extents = (_extent(tree, outer), _extent(tree, inner))
-    name = f"{outer.variable.name}{inner.variable.name}"
-    both = LoopVariable(tree.fresh(name), "int64")
-    flat = _Collapsed(tree, outer.variable, inner.variable, both, extents)
-    body = tuple([substitute(statement, flat.of) for statement in inner.body])
-    loop = For(both, integer(0), size(extents[0] * extents[1]), 1, body, outer.span)
-    return exchange(kernel, outer, loop)
+    tree = loop_tree(kernel)
+    outer = tree.loop(loop)
+    inner = only_loop_in(outer)
+    refuse_dependent_bounds(outer, inner)
+    for each in (outer, inner):
+        refuse_jumps(each)
+        refuse_varying_bounds(tree, each, outer)
+    counts = [_count(tree, each) for each in (outer, inner)]
+    names = Names(tree)
+    joined = LoopVariable(names.fresh(f"{loop}_{inner.variable.name}"), "int64")
+    change = _Change((outer, inner), counts, joined)
+    body = tuple([substitute(statement, change) for statement in inner.body])
+    stop = calculate("mul", outer.stop, inner.stop)
+    return exchange(kernel, outer, For(joined, integer(0), stop, 1, body))
 
 
-def _extent(tree: LoopTree, loop: For) -> Dim:
-    """Returns the number of iterations of a loop from 0; raises ScheduleError for others."""
+def _count(tree: LoopTree, loop: For) -> Dim:
+    """Returns the number of iterations of a loop from 0 in steps of 1."""
     stop = tree.index(loop.stop)
-    if tree.index(loop.start) != 0 or stop is None or loop.step != 1 or _is_moving(tree, stop):
-        name = loop.variable.name
-        found = f"range({loop.start}, {loop.stop}, {loop.step})"
-        message = f"expected `{name}` to count from 0 to a size in steps of 1, found {found}"
-        raise refusal("E1117", message, loop, help=f"collapse before `split({name!r}, ...)`")
-    return stop
+    counts_up = tree.index(loop.start) == 0 and loop.step == 1
+    if counts_up and stop is not None and tree.is_size(stop) and dims.at_least(stop, 0):
+        return stop
+    raise refusal(
+        "E1116",
+        f"expected a loop from 0 to a size in steps of 1, found {loop.start} to {loop.stop} in "
+        f"steps of {loop.step}",
+        loop,
+        help="collapse loops before they are split",
+    )
 
 
-def _is_moving(tree: LoopTree, dim: Dim) -> bool:
-    return bool(dims.syms(dim) & set(tree.facts.symbols.values()))
+class _Change:
+    """The new expressions of elements and of the two variables."""
 
+    def __init__(self, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable) -> None:
+        self.counts, self.joined, self.length = counts, joined, loops[1].stop
+        self.variables = [loop.variable for loop in loops]
 
-class _Collapsed:
-    """What becomes of the variables of two loops, and of the elements at them."""
+    def __call__(self, part: Any) -> Scalar | None:
+        if part is self.variables[0]:
+            return calculate("floordiv", self.joined, self.length)
+        if part is self.variables[1]:
+            return calculate("mod", self.joined, self.length)
+        return self.flat(part) if isinstance(part, Element) else None
 
-    def __init__(
-        self, tree: LoopTree, outer: Local, inner: Local, both: Local, extents: tuple[Dim, Dim]
-    ) -> None:
-        self.tree, self.pair, self.both, self.extents = tree, (outer, inner), both, extents
-        width = size(extents[1])
-        self.values: dict[Any, Scalar] = {
-            outer: Apply("floordiv", (both, width), "int64"),
-            inner: Apply("mod", (both, width), "int64"),
-        }
-
-    def of(self, part: Any) -> Any:
-        """Returns the replacement of a part of a statement; None for one that is searched."""
-        if isinstance(part, Element) and not part.flat:
-            axis = self.axis_of(part)
-            return None if axis is None else self.flat(part, axis)
-        return self.values.get(part) if isinstance(part, Local) else None
-
-    def axis_of(self, element: Element) -> int | None:
-        """Returns the first of two axes that an element is at both variables of."""
-        shape = self.tree.shape(element.array)
-        for axis in range(len(shape) - 1):
-            at_both = element.indices[axis : axis + 2] == self.pair
-            if at_both and all(
-                dims.equal(a, b) is True
-                for a, b in zip(shape[axis : axis + 2], self.extents, strict=True)
-            ):
-                return axis
-        return None
-
-    def flat(self, element: Element, axis: int) -> Element:
-        """Returns an element by its position among all elements of its array."""
-        shape = list(self.tree.shape(element.array))
-        indices = [substitute(index, self.of) for index in element.indices]
-        indices[axis : axis + 2] = [self.both]
-        shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
-        position: Scalar = integer(0)
-        for index, extent in zip(indices, shape, strict=True):
-            position = calculate("add", calculate("mul", position, size(extent)), index)
+    def flat(self, element: Element) -> Element | None:
+        """Returns an element at the two variables as an element of `x.flat`; None for others."""
+        info: Any = element.array.struct_info
+        shape = tuple(info.dims)
+        pairs = zip(element.indices[:2], self.variables, shape, self.counts, strict=False)
+        leads = all(i is v and dims.equal(d, c) is True for i, v, d, c in pairs)
+        if element.flat or len(shape) < 2 or not leads:
+            return None
+        position: Scalar = self.joined
+        for index, extent in zip(element.indices[2:], shape[2:], strict=True):
+            scaled = calculate("mul", position, size(extent))
+            position = calculate("add", scaled, substitute(index, self))
         return replace(element, indices=(position,), flat=True)
+
+
+collapse.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32"),
+          out: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = x[i, j] * b[j]
+""",
+    "i",
+)

@@ -1,44 +1,55 @@
-"""Splits the body of a loop into two loops."""
+"""Divides a loop into two loops over the same range."""
 
 from __future__ import annotations
 
-from structir.ir.kernel import For, Kernel, LoopVariable
+from structir.ir.kernel import Kernel, LoopVariable
 from structir.ir.node import replace
-from structir.loops.edits import exchange, with_values
-from structir.loops.legality import require_fixed_bounds, require_no_jump
+from structir.loops.edits import Names, exchange, with_values
+from structir.loops.legality import reversed_pairs
 from structir.loops.loop_tree import loop_tree
-from structir.loops.primitive import Example, primitive
-from structir.loops.primitives.fuse import require_fusible
+from structir.loops.nests import dependence, refuse_jumps, refuse_varying_bounds
+from structir.loops.primitive import positive, primitive
 from structir.loops.refusal import refusal
 
-EXAMPLE = Example(
-    'x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"), '
-    'out: R.Tensor(("n",), "float32")',
+
+@primitive
+def fission(kernel: Kernel, loop: str, at: int = 1) -> Kernel:
+    """Divides a loop after its first `at` statements; the others get a loop of their own.
+
+    Refused if the first statements, in a later iteration, access what the others access in an
+    earlier one. A scalar that passes from the first to the others needs `expand` before.
     """
-for i in range(n):
-    y[i] = x[i] * 2.0
-    out[i] = y[i] + x[i]
-""",
-    ("i", 1),
-)
-
-
-@primitive(example=EXAMPLE)
-def fission(kernel: Kernel, loop: For, at: int) -> Kernel:
-    """Makes two loops of one: over its first `at` statements, then over the others.
-
-    The first statements must not need what the others do in earlier iterations. A scalar or local
-    array that passes a value within an iteration is expanded first.
-    """
-    name, count = loop.variable.name, len(loop.body)
-    if not 0 < at < count:
-        message = f"expected a number of statements of `{name}` from 1 to {count - 1}, found {at}"
-        raise refusal("E1117", message, loop, help=f"fission({name!r}, {max(count - 1, 1)})")
-    require_no_jump(loop, "split the body of")
     tree = loop_tree(kernel)
-    require_fusible(tree, loop, at)
-    require_fixed_bounds(tree, loop, "split the body of")
-    second = replace(loop, body=loop.body[at:])
-    variable = LoopVariable(tree.fresh(name), "int64")
-    second = with_values(replace(second, variable=variable), {loop.variable: variable})
-    return exchange(kernel, loop, replace(loop, body=loop.body[:at]), second)
+    old = tree.loop(loop)
+    positive(at, "at")
+    if at >= len(old.body):
+        message = f"at: expected a number of statements below {len(old.body)}, found {at}"
+        raise refusal("E1115", message, old, help="name a loop of two or more statements")
+    refuse_jumps(old, also_continue=True)
+    refuse_varying_bounds(tree, old)
+    pair = next(reversed_pairs(tree, old, at), None)
+    if pair is not None:
+        raise dependence(
+            f"the loops over `{loop}` would depend on each other",
+            pair,
+            help=f'give each iteration an element of its own: `expand("{pair[0].memory.name}", '
+            f'"{loop}")`',
+        )
+    variable = LoopVariable(Names(tree).fresh(loop), "int64", old.variable.span)
+    tail = [with_values(statement, {old.variable: variable}) for statement in old.body[at:]]
+    second = replace(old, variable=variable, body=tuple(tail))
+    return exchange(kernel, old, replace(old, body=old.body[:at]), second)
+
+
+fission.example(
+    """
+@I.kernel
+def two(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
+        out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    for i in range(n):
+        y[i] = 2.0 * x[i]
+        out[i] = y[i] + 1.0
+""",
+    "i",
+)

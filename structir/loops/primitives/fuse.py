@@ -1,99 +1,131 @@
-"""Fuses two loops over the same range."""
+"""Joins two loops over the same range."""
 
 from __future__ import annotations
 
-from structir.ir.kernel import For, Kernel, LoopVariable
+from collections.abc import Sequence
+
+from structir.ir import dims
+from structir.ir.kernel import For, Kernel, KernelStatement, Scalar
 from structir.ir.node import replace
-from structir.loops.accesses import Access
-from structir.loops.bounds import same_range
-from structir.loops.edits import copied, exchange_all, with_values
-from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.legality import (
-    Memory,
-    conflicts,
-    dependence,
-    is_local,
-    meets_later,
-    read_after,
-    require_no_jump,
-)
-from structir.loops.loop_tree import LoopTree, derived, loop_tree
-from structir.loops.primitive import Example, primitive
+from structir.loops.accesses import is_same
+from structir.loops.edits import exchange_all, with_values
+from structir.loops.legality import conflicts, reversed_pairs
+from structir.loops.loop_tree import LoopTree, derived, jumps, loop_tree
+from structir.loops.nests import dependence, following, refuse_jumps, refuse_varying_bounds
+from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
-EXAMPLE = Example(
-    'x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"), '
-    'out: R.Tensor(("n",), "float32")',
-    """
-for i in range(n):
-    y[i] = x[i] * 2.0
-for j in range(n):
-    out[j] = y[j] + x[j]
-""",
-    ("i", "j"),
-)
 
+@primitive
+def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
+    """Joins two loops over the same range into one, over the variable of the first.
 
-@primitive(example=EXAMPLE)
-def fuse(kernel: Kernel, first: For, second: For) -> Kernel:
-    """Fuses a loop and the loop right after it, over the same range, into one.
-
-    An iteration of the second loop must not need what later iterations of the first one do.
+    The second loop must follow in the same block. Statements between the loops move before both.
+    Refused if an iteration of the second loop reads or writes what a later iteration of the first
+    one accesses. The joined loop is no vector loop.
     """
     tree = loop_tree(kernel)
-    require_following(tree, first, second)
-    require_same_range(tree, first, second)
-    for loop in (first, second):
-        require_no_jump(loop, "fuse")
-    variable = first.variable
-    assert isinstance(variable, LoopVariable)
-    moved = with_values(copied(second.body), {second.variable: variable})
-    fused = replace(first, body=(*first.body, *moved), kind="")  # in order, even if both had none
-    new = derived(exchange_all(kernel, {first: (fused,), second: ()}), kernel)
-    require_fusible(loop_tree(new), fused, len(first.body))
+    one, other = tree.loop(first), tree.loop(second)
+    between = _between(tree, one, other)
+    for loop in (one, other):
+        refuse_jumps(loop, also_continue=True)
+        refuse_varying_bounds(tree, loop)
+    _require_same_range(tree, one, other)
+    _refuse_dependences_between(tree, between, one)
+    moved = [with_values(statement, {other.variable: one.variable}) for statement in other.body]
+    joined = replace(one, kind="", body=(*one.body, *moved))
+    exchanges: dict[KernelStatement, Sequence[KernelStatement]] = {one: (*between, joined)}
+    exchanges |= {statement: () for statement in (*between, other)}
+    new = derived(exchange_all(kernel, exchanges), kernel)
+    _refuse_dependences(loop_tree(new), joined, len(one.body))
     return new
 
 
-def require_following(tree: LoopTree, first: For, second: For) -> None:
-    """Refuses loops that are not next to each other."""
-    names = first.variable.name, second.variable.name
-    block = tree.block_of(first)
-    index = next(i for i, s in enumerate(block) if s is first)
-    if block[index + 1 : index + 2] != (second,):
-        after = block[index + 1 : index + 2] or (first,)
-        message = f"expected `{names[1]}` right after `{names[0]}`, found another statement"
-        help = f"fuse the loops between them first, or move the statement before `{names[0]}`"
-        places = (("after it", after[0]), ("second loop", second))
-        raise refusal("E1117", message, ("first loop", first), *places, help=help)
-
-
-def require_same_range(tree: LoopTree, first: For, second: For) -> None:
-    """Refuses loops that may have different iterations."""
-    if not same_range(tree, first, second):
-        message = (
-            f"expected equal ranges, found range({first.start}, {first.stop}, {first.step}) "
-            f"and range({second.start}, {second.stop}, {second.step})"
+def _between(tree: LoopTree, one: For, other: For) -> tuple[KernelStatement, ...]:
+    """Returns the statements between two loops of one block."""
+    block = tree.block_of(one)
+    if all(statement is not other for statement in block) or other is one:
+        position = -1
+    else:
+        position = following(block, other)
+    start = following(block, one) + 1
+    if position < start:
+        raise refusal(
+            "E1116",
+            f"expected `{other.variable.name}` after `{one.variable.name}` in the same block",
+            ("first", one),
+            ("second", other),
+            help="fuse the loops around them first, and name the earlier loop first",
         )
-        places = (("first loop", first), ("second loop", second))
-        help = f"split both loops so that a part has the range of `{first.variable.name}`"
-        raise refusal("E1117", message, *places, help=help)
+    return block[start:position]
 
 
-def require_fusible(tree: LoopTree, fused: For, count: int) -> None:
-    """Refuses a loop if its statements from `count` on need later iterations of those before.
+def _require_same_range(tree: LoopTree, one: For, other: For) -> None:
+    bounds = ((one.start, other.start), (one.stop, other.stop))
+    if one.step != other.step or not all(_is_equal(tree, a, b) for a, b in bounds):
+        raise refusal(
+            "E1116",
+            f"expected equal ranges, found range({one.start}, {one.stop}, {one.step}) and "
+            f"range({other.start}, {other.stop}, {other.step})",
+            ("first", one),
+            ("second", other),
+            help='give both loops one range: `split(..., "peel")` separates the common iterations',
+        )
 
-    Its statements were two loops, one after the other.
+
+def _is_equal(tree: LoopTree, one: Scalar, other: Scalar) -> bool:
+    first, second = tree.index(one), tree.index(other)
+    if first is None or second is None:
+        return is_same(one, other)
+    return dims.equal(first, second) is True
+
+
+def _refuse_dependences_between(
+    tree: LoopTree, between: Sequence[KernelStatement], loop: For
+) -> None:
+    """Refuses to move statements before a loop that accesses the same memory, one of them writing;
+    and the second loop's bounds are evaluated after them."""
+    jump = jumps(between)
+    if jump is not None:
+        raise refusal(
+            "E1116",
+            f"expected no jump between the loops, found a `{jump}`",
+            ("first", loop),
+            ("jump", jump),
+            help="move the jump before the first loop",
+        )
+    pair = next(
+        conflicts(tree.accesses(between), tree.accesses((loop,)), lambda one, other: True), None
+    )
+    if pair is not None:
+        raise dependence(
+            "a statement between the loops cannot move before them",
+            (pair[1], pair[0]),
+            help="move the statement out of the way in the source of the kernel",
+        )
+
+
+def _refuse_dependences(tree: LoopTree, joined: For, length: int) -> None:
+    pair = next(reversed_pairs(tree, joined, length), None)
+    if pair is not None:
+        raise dependence(
+            "a later iteration of the first loop precedes an iteration of the second one",
+            pair,
+            help="fuse loops of which the second accesses only elements of its own iteration",
+        )
+
+
+fuse.example(
     """
-    head, tail = tree.accesses(fused.body[:count]), tree.accesses(fused.body[count:])
-
-    def reversed_order(one: Access, other: Access) -> bool:
-        return meets_later(tree, other, one, fused)
-
-    def unshared(memory: Memory) -> bool:
-        """Whether both parts write a memory of the kernel before they read it."""
-        parts = (fused.body[:count], fused.body[count:])
-        reads = [first_uninitialised_read(tree, memory, part) for part in parts]
-        return is_local(tree, memory) and not any(reads) and not read_after(tree, memory, fused)
-
-    for one, other in conflicts(head, tail, reversed_order, unshared):
-        raise dependence(tree, fused, one, other, "have both in one loop")
+@I.kernel
+def chain(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
+          out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    for i in range(n):
+        y[i] = 2.0 * x[i]
+    for j in range(n):
+        out[j] = y[j] + 1.0
+""",
+    "i",
+    "j",
+)

@@ -1,90 +1,115 @@
-"""Runs the iterations of the outermost loop in several threads."""
+"""Runs the iterations of the outermost loop in parts, in several threads."""
 
 from __future__ import annotations
 
-import attrs
-
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Apply, For, Kernel, KernelStatement, Local, Part, Scratch
+from structir.ir.kernel import Apply, For, Kernel, Local, Part, Scratch
 from structir.ir.node import replace
-from structir.loops.edits import calculate, integer
-from structir.loops.initialisation import first_uninitialised_read, surely_written
-from structir.loops.legality import require_no_jump, require_order_free
+from structir.loops.edits import Names, calculate, exchange, integer
+from structir.loops.initialisation import first_uninitialised_read, is_filled
+from structir.loops.legality import conflicts, is_private, meets_later
 from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.primitive import Example, primitive
+from structir.loops.nests import dependence, refuse_jumps
+from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
-EXAMPLE = Example(
-    'x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")',
-    """
-for i in range(n):
-    out[i] = x[i] * 2.0
-""",
-    ("i",),
-)
 
+@primitive(changes_rounding=True)  # compiled kernels in parts may round a product and a sum once
+def parallel(kernel: Kernel, loop: str) -> Kernel:
+    """Divides the iterations of a loop into parts, `low, high = T.part(n)`, which threads run.
 
-@primitive(example=EXAMPLE)
-def parallel(kernel: Kernel, loop: For) -> Kernel:
-    """Divides the loop that is the whole kernel into parts that may run in several threads.
-
-    Iterations must not depend on each other, and each part must fill what it is the only one to
-    fill: results of a kernel in parts are not zero at the start.
+    The loop counts from 0 and is all that the kernel does. Refused if two iterations access one
+    element and one of them writes. The results must be filled: a kernel in parts does not set
+    them to zero first.
     """
     tree = loop_tree(kernel)
-    extent = require_whole_kernel(tree, loop)
-    require_no_jump(loop, "run in parts")
-    require_order_free(tree, loop, "run in parts", sums=False)
-    require_filled_results(tree, loop)
-    low, high = (Local(tree.fresh(name), "int64") for name in ("low", "high"))
-    arrays = [s for s in kernel.body if isinstance(s, Scratch)]
-    own: list[KernelStatement] = [replace(s) for s in arrays]
-    own += [Part(low, high, extent), _part_of(loop, low, high)]
-    return attrs.evolve(kernel, body=tuple(own))
+    old = tree.loop(loop)
+    _require_whole_kernel(tree, old)
+    refuse_jumps(old)
+    _refuse_dependences(tree, old)
+    _require_filled_results(tree, old)
+    stop = _count(tree, old)
+    names = Names(tree)
+    low, high = [Local(names.fresh(name), "int64") for name in ("low", "high")]
+    step, ends = integer(old.step), (low, high)
+    start, end = [calculate("mul", bound, step) for bound in ends]
+    if old.step > 1:
+        end = Apply("min", (end, old.stop), "int64")
+    part = Part(low, high, dims.ceildiv(stop, old.step))
+    return exchange(kernel, old, part, replace(old, start=start, stop=end))
 
 
-def require_whole_kernel(tree: LoopTree, loop: For) -> Dim:
-    """Returns the number of iterations of a loop; refuses one that is not the whole kernel.
-
-    The iterations of a loop in steps are the blocks of `split`.
-    """
-    name = loop.variable.name
-    others = [s for s in tree.kernel.body if s is not loop and not isinstance(s, Scratch)]
-    if others or tree.ancestors[loop] or tree.kernel.blocks is not None:
-        other = [("beside it", s) for s in (*others, *tree.ancestors[loop])][:1]
-        message = f"expected `{name}` to be the whole kernel, found other statements"
-        help = "fuse the loops of the kernel first, and run the outermost one in parts"
-        raise refusal("E1117", message, ("loop", loop), *other, help=help)
-    start, stop = tree.index(loop.start), tree.index(loop.stop)
-    if stop is None or start != 0 or loop.step < 1:
-        found = f"range({loop.start}, {loop.stop}, {loop.step})"
-        message = f"expected `{name}` to count from 0 to a size, found {found}"
-        raise refusal("E1117", message, loop, help=f"write `for {name} in range(n)`")
-    return dims.ceildiv(stop, loop.step)
+def _count(tree: LoopTree, loop: For) -> Dim:
+    """Returns the stop of a loop that counts from 0."""
+    stop = tree.index(loop.stop)
+    if loop.step < 1 or tree.index(loop.start) != 0 or stop is None:
+        name = loop.variable.name
+        raise refusal(
+            "E1116",
+            f"expected a loop from 0 to a size, found {loop.start} to {loop.stop} in steps of "
+            f"{loop.step}",
+            loop,
+            help=f"write `for {name} in range(n):` and compute the index from `{name}`",
+        )
+    return stop
 
 
-def _part_of(loop: For, low: Local, high: Local) -> For:
-    """Returns the iterations of a loop whose numbers are in a part."""
-    if loop.step == 1:
-        return replace(loop, start=low, stop=high)
-    start, end = (calculate("mul", bound, integer(loop.step)) for bound in (low, high))
-    return replace(loop, start=start, stop=Apply("min", (end, loop.stop), "int64"))
+def _require_whole_kernel(tree: LoopTree, loop: For) -> None:
+    statements = [s for s in tree.kernel.body if s is not loop and not isinstance(s, Scratch)]
+    other = (*tree.ancestors[loop], *statements, None)[0]
+    if other is not None or tree.kernel.body[-1] is not loop:
+        raise refusal(
+            "E1116",
+            f"expected `{loop.variable.name}` to be all that the kernel does, but local arrays",
+            ("loop", loop),
+            ("statement", other or tree.kernel.body[-1]),
+            help="fuse the loops of the kernel first, or name the outermost loop",
+        )
 
 
-def require_filled_results(tree: LoopTree, loop: For) -> None:
-    """Refuses a loop that reads, or leaves as it is, an element of a result.
+def _refuse_dependences(tree: LoopTree, loop: For) -> None:
+    accesses = tree.accesses(loop.body)
+    pairs = conflicts(
+        accesses,
+        accesses,
+        lambda one, other: meets_later(tree, one, other, loop),
+        lambda memory: is_private(tree, memory, loop.body, loop),
+    )
+    pair = next(pairs, None)
+    if pair is not None:
+        raise dependence(
+            f"iterations of `{loop.variable.name}` depend on each other",
+            pair,
+            help="run a loop in parts whose iterations write different elements",
+        )
 
-    A kernel without parts starts with results of zeros.
-    """
+
+def _require_filled_results(tree: LoopTree, loop: For) -> None:
     for result in tree.kernel.results:
         read = first_uninitialised_read(tree, result, loop.body)
-        if read is not None:
-            message = f"expected `{result.name}` to be written before it is read, found a read"
-            help = f"set the element before: `{result.name}[...] = 0.0`"
-            places = (("loop", loop), ("reads it", read))
-            raise refusal("E1118", message, *places, help=help)
-        if not surely_written(tree, result, (loop,)):
-            message = f"expected `{loop.variable.name}` to fill all of `{result.name}`, found gaps"
-            help = f"set all elements in the loop first: `{result.name}[...] = 0.0`"
-            raise refusal("E1118", message, loop, help=help)
+        if read is None and is_filled(tree, result, (loop,)):
+            continue
+        write = next(a for a in tree.accesses((loop,)) if a.memory is result and a.is_write)
+        raise refusal(
+            "E1119",
+            f"expected the loop to fill `{result.name}` before it reads it: a kernel in parts "
+            "does not set its results to zero",
+            ("access", read or write.statement),
+            ("loop", loop),
+            help=f"assign every element of `{result.name}` first, such as `{result.name}[i] = 0.0`",
+        )
+
+
+parallel.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = 2.0 * x[i, j]
+""",
+    "i",
+)

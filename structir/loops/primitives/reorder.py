@@ -1,76 +1,110 @@
-"""Exchanges a loop and the loop inside it."""
+"""Changes the order of loops that are nested directly in each other."""
 
 from __future__ import annotations
 
 from structir.ir.kernel import For, Kernel
 from structir.ir.node import replace
-from structir.loops.accesses import Access, expressions
+from structir.loops.accesses import Access
 from structir.loops.edits import exchange
-from structir.loops.legality import (
-    accumulated,
-    conflicts,
+from structir.loops.legality import accumulated, conflicts, is_private, meets_later
+from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.nests import (
     dependence,
-    is_private,
-    meets_later,
-    require_fixed_bounds,
-    require_no_jump,
+    only_loop_in,
+    refuse_dependent_bounds,
+    refuse_jumps,
+    refuse_varying_bounds,
 )
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import only_loop_in
-from structir.loops.primitive import Example, primitive
+from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
-EXAMPLE = Example(
-    'x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("m", "n"), "float32")',
+
+@primitive
+def reorder(kernel: Kernel, *loops: str) -> Kernel:
+    """Nests loops in the given order, outermost first; each is the only statement of the next outer
+    one.
+
+    Refused if two accesses of one element, one of which writes, would change their order.
     """
-for i in range(n):
-    for j in range(m):
-        out[j, i] = x[i, j]
-""",
-    ("i",),
-)
+    nest = [loop_tree(kernel).loop(name) for name in loops]
+    if len(loops) < 2 or len(set(loops)) < len(loops):
+        message = f"expected two or more different loops, found {len(set(loops))}"
+        raise refusal("E1115", message, *nest[:1], help='write `reorder("j", "i")`')
+    for end in range(len(loops) - 1, 0, -1):  # sorts by exchanges of neighbours
+        kernel = _bubble(kernel, loops, end)
+    return kernel
 
 
-@primitive(example=EXAMPLE)
-def reorder(kernel: Kernel, outer: For) -> Kernel:
-    """Exchanges a loop and the loop that is its whole body.
-
-    Two accesses of one element must be in the same iteration of one of both loops.
-    """
+def _bubble(kernel: Kernel, loops: tuple[str, ...], end: int) -> Kernel:
+    """Moves the last of the first loops of the nest inside."""
     tree = loop_tree(kernel)
-    inner = only_loop_in(outer)
-    require_own_bounds(outer, inner)
-    require_no_jump(inner, "reorder")
-    require_fixed_bounds(tree, outer, "reorder")
-    require_exchangeable(tree, outer, inner)
-    inside = replace(outer, body=inner.body)
-    return exchange(kernel, outer, replace(inner, body=(inside,), kind=""))  # now of more accesses
-
-
-def require_own_bounds(outer: For, inner: For) -> None:
-    """Refuses a loop whose bounds depend on the loop around it."""
-    for bound in (inner.start, inner.stop):
-        if any(part is outer.variable for part in expressions(bound)):
-            name = inner.variable.name
-            message = (
-                f"expected bounds of `{name}` that do not depend on `{outer.variable.name}`, "
-                f"found `{bound}`"
+    outer = min((tree.loop(name) for name in loops), key=lambda loop: len(tree.ancestors[loop]))
+    for _ in range(end):
+        inner = only_loop_in(outer)
+        name = inner.variable.name
+        if name not in loops:
+            raise refusal(
+                "E1116",
+                f"`{name}` is between the loops, but is not named",
+                ("between", inner),
+                help=f'name all loops of the nest, including "{name}"',
             )
-            help = f"iterate over all of `{name}`, with an `if` inside"
-            raise refusal("E1117", message, ("outer loop", outer), ("inner loop", inner), help=help)
+        if loops.index(outer.variable.name) > loops.index(name):
+            kernel = derived(_interchanged(kernel, outer, inner), kernel)
+            outer = loop_tree(kernel).loop(outer.variable.name)
+        else:
+            outer = inner
+    return kernel
 
 
-def require_exchangeable(tree: LoopTree, outer: For, inner: For) -> None:
-    """Refuses accesses whose order the exchange would change."""
+def _interchanged(kernel: Kernel, outer: For, inner: For) -> Kernel:
+    tree = loop_tree(kernel)
+    refuse_dependent_bounds(outer, inner)
+    for loop in (outer, inner):
+        refuse_jumps(loop)
+        refuse_varying_bounds(tree, loop, outer)
+    _refuse_dependences(tree, outer, inner)
+    # Lanes of a vector loop are independent in one iteration of the outer loop only.
+    new = replace(inner, kind="", body=(replace(outer, body=inner.body),))
+    return exchange(kernel, outer, new)
+
+
+def _refuse_dependences(tree: LoopTree, outer: For, inner: For) -> None:
     accesses = tree.accesses(inner.body)
+    sums = accumulated(accesses)
 
-    def exchanged(one: Access, other: Access) -> bool:
-        """Whether the second access may be later in one loop and earlier in the other."""
-        return meets_later(tree, one, other, outer) and meets_later(
-            tree, other, one, inner, (outer,)
+    def changes_order(first: Access, second: Access) -> bool:
+        """Whether the second may follow the first by the outer loop and precede by the inner."""
+        return meets_later(tree, first, second, outer) and meets_later(
+            tree, second, first, inner, free=(outer,)
         )
 
-    ordered = accumulated(accesses)
-    for one, other in conflicts(accesses, accesses, exchanged, ordered.__contains__):
-        if not (is_private(tree, one.memory, inner) and is_private(tree, one.memory, outer)):
-            raise dependence(tree, outer, one, other, "reorder")
+    pairs = conflicts(
+        accesses,
+        accesses,
+        changes_order,
+        lambda memory: memory in sums or is_private(tree, memory, inner.body, outer),
+    )
+    pair = next(pairs, None)
+    if pair is not None:
+        names = f"`{outer.variable.name}` and `{inner.variable.name}`"
+        raise dependence(
+            f"iterations of {names} depend on each other",
+            pair,
+            help="keep this order, or write the results to an array that is not read here",
+        )
+
+
+reorder.example(
+    """
+@I.kernel
+def total(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("m",), "float32")):
+    n = T.int64()
+    m = T.int64()
+    for j in range(m):
+        for i in range(n):
+            out[j] = out[j] + x[i, j]
+""",
+    "i",
+    "j",
+)

@@ -1,46 +1,70 @@
-"""Writes out the iterations of a short loop."""
+"""Writes out the iterations of a loop of few iterations."""
 
 from __future__ import annotations
 
-from structir.ir import dims
-from structir.ir.kernel import For, Kernel
-from structir.loops.edits import calculate, duplicate, exchange, integer, with_values
-from structir.loops.legality import require_no_jump
-from structir.loops.loop_tree import loop_tree
-from structir.loops.primitive import Example, primitive
+from structir.ir.kernel import For, Kernel, KernelStatement
+from structir.loops.edits import Names, calculate, exchange, fresh_copy, integer
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import refuse_jumps
+from structir.loops.primitive import positive, primitive
 from structir.loops.refusal import refusal
 
-EXAMPLE = Example(
-    'x: R.Tensor(("n", 3), "float32"), out: R.Tensor(("n",), "float32")',
+
+@primitive
+def unroll(kernel: Kernel, loop: str, limit: int = 16) -> Kernel:
+    """Replaces a loop by the statements of its iterations; their number must be a constant of at
+    most `limit`.
+
+    Loops inside get variables of their own in each iteration: `j`, `j_1`, ...
     """
-for i in range(n):
-    for j in range(3):
-        out[i] += x[i, j]
-""",
-    ("j",),
-)
+    tree = loop_tree(kernel)
+    old = tree.loop(loop)
+    positive(limit, "limit")
+    refuse_jumps(old, also_continue=True)
+    iterations = _iterations(tree, old)
+    if iterations is None:
+        raise refusal(
+            "E1116",
+            f"expected a constant number of iterations, found `{loop}` from {old.start} to "
+            f"{old.stop}",
+            old,
+            help=f'split off blocks of constant length: `split("{loop}", 4, "peel")`',
+        )
+    if len(iterations) > limit:
+        raise refusal(
+            "E1116",
+            f"expected at most {limit} iterations, found {len(iterations)}",
+            old,
+            help=f'split off a short loop, `split("{loop}", 4)`, or pass `limit={len(iterations)}`',
+        )
+    names = Names(tree)
+    statements: list[KernelStatement] = []
+    for position, distance in enumerate(iterations):
+        values = {old.variable: calculate("add", old.start, integer(distance))}
+        copied = names if position else None
+        statements += [fresh_copy(copied, statement, values) for statement in old.body]
+    return exchange(kernel, old, *statements)
 
 
-@primitive(example=EXAMPLE)
-def unroll(kernel: Kernel, loop: For, most: int = 16) -> Kernel:
-    """Replaces a loop of a constant number of iterations, at most `most`, by its iterations."""
-    tree, name = loop_tree(kernel), loop.variable.name
+def _iterations(tree: LoopTree, loop: For) -> range | None:
+    """Returns the distances of the iterations from the first one; None if sizes decide them."""
     start, stop = tree.index(loop.start), tree.index(loop.stop)
-    distance = None if start is None or stop is None else stop - start
-    if not isinstance(distance, int):
-        found = "a number that depends on data" if distance is None else dims.text(distance)
-        message = f"expected a constant number of iterations of `{name}`, found {found}"
-        help = f"split it first: `split({name!r}, 4, 'peel')`, and unroll the inner loop"
-        raise refusal("E1117", message, loop, help=help)
-    offsets = range(0, distance, loop.step)
-    if len(offsets) > most:
-        message = f"expected at most {most} iterations of `{name}`, found {len(offsets)}"
-        raise refusal("E1117", message, loop, help=f"unroll({name!r}, {len(offsets)})")
-    require_no_jump(loop, "unroll")
-    taken: set[str] = set()
-    first = with_values(loop.body, {loop.variable: loop.start}) if offsets else ()
-    iterations = [
-        duplicate(tree, loop.body, taken, {loop.variable: calculate("add", loop.start, by)})
-        for by in map(integer, offsets[1:])
-    ]
-    return exchange(kernel, loop, *first, *[s for body in iterations for s in body])
+    if start is None or stop is None:
+        return None
+    distance = stop - start
+    return range(0, distance, loop.step) if isinstance(distance, int) else None
+
+
+unroll.example(
+    """
+@I.kernel
+def pairs(x: R.Tensor(("n", 2), "float32"), out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    for i in range(n):
+        total = T.float32(0.0)
+        for k in range(2):
+            total = total + x[i, k]
+        out[i] = total
+""",
+    "k",
+)

@@ -1,31 +1,75 @@
-"""Marks a loop whose iterations may run in any order, several at a time."""
+"""Runs the iterations of a loop in lanes of vectors."""
 
 from __future__ import annotations
 
-from structir.ir.kernel import For, Kernel
+from structir.ir.kernel import VECTOR, For, Kernel, Local
 from structir.ir.node import replace
 from structir.loops.edits import exchange
-from structir.loops.legality import require_no_jump, require_order_free
-from structir.loops.loop_tree import loop_tree
-from structir.loops.primitive import Example, primitive
-from structir.printer.syntax import VECTORIZED
+from structir.loops.initialisation import Memory
+from structir.loops.legality import accumulated, conflicts, is_private, meets_later
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import dependence, refuse_jumps
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
 
-EXAMPLE = Example(
-    'x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")',
+
+@primitive
+def vectorise(kernel: Kernel, loop: str) -> Kernel:
+    """Marks a loop whose iterations may run in lanes of vectors: `for i in T.vectorized(n)`.
+
+    The last, incomplete vector is computed with masks if the CPU has them. Refused if two
+    iterations access one element and one of them writes. Sums are permitted if their terms may be
+    added in any order (`add_to`, or integers).
     """
-for i in range(n):
-    out[i] = x[i] * 2.0
+    tree = loop_tree(kernel)
+    old = tree.loop(loop)
+    refuse_jumps(old, also_continue=True)
+    inner = next((s for s in tree.within(old.body) if isinstance(s, For)), None)
+    if inner is not None:
+        raise refusal(
+            "E1116",
+            f"expected a loop without loops inside, found `{inner.variable.name}` in `{loop}`",
+            ("loop", old),
+            ("inside", inner),
+            help=f'vectorise the innermost loop: `vectorise("{inner.variable.name}")`',
+        )
+    _refuse_dependences(tree, old)
+    return exchange(kernel, old, replace(old, kind=VECTOR))
+
+
+def _refuse_dependences(tree: LoopTree, loop: For) -> None:
+    accesses = tree.accesses(loop.body)
+    sums = accumulated(accesses)
+
+    def is_independent(memory: Memory) -> bool:
+        # Lanes share the elements of arrays, but each has scalars of its own.
+        scalar = isinstance(memory, Local)
+        return memory in sums or (scalar and is_private(tree, memory, loop.body, loop))
+
+    pairs = conflicts(
+        accesses,
+        accesses,
+        lambda one, other: meets_later(tree, one, other, loop),
+        is_independent,
+    )
+    pair = next(pairs, None)
+    if pair is None:
+        return
+    name = pair[0].memory.name
+    total = any(access.mention.element is None and access.is_write for access in pair)
+    help = f'mark the sum as one in any order: `reassociate("{loop.variable.name}")`'
+    if not total:
+        help = f"vectorise a loop whose iterations write different elements of `{name}`"
+    raise dependence(f"iterations of `{loop.variable.name}` depend on each other", pair, help)
+
+
+vectorise.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    for i in range(n):
+        out[i] = 2.0 * x[i]
 """,
-    ("i",),
+    "i",
 )
-
-
-@primitive(example=EXAMPLE)
-def vectorise(kernel: Kernel, loop: For) -> Kernel:
-    """Marks a loop to be run in vectors; LLVM masks the last one where that is faster.
-
-    Iterations must not depend on each other. Sums of floats are marked by `reassociate` before.
-    """
-    require_no_jump(loop, "vectorise")
-    require_order_free(loop_tree(kernel), loop, "vectorise")
-    return exchange(kernel, loop, replace(loop, kind=VECTORIZED))

@@ -10,7 +10,7 @@ from typing import Any
 from structir.errors import Diagnostic, ParseError, Span
 from structir.ir.dims import Poly
 from structir.ir.expr import Var
-from structir.ir.kernel import Local, LoopVariable, Scalar
+from structir.ir.kernel import Local, Scalar
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.static_values import static_test
@@ -130,22 +130,12 @@ class KernelScope:
     def bind(self, node: ast.Name, dtype: str) -> Local:
         """Binds a scalar name, which has one dtype in the whole kernel."""
         local = self.locals.get(node.id)
-        if local is None or (isinstance(local, LoopVariable) and dtype == local.dtype):
+        if local is None:
             local = self.locals[node.id] = Local(node.id, dtype, self.span(node))
         if local.dtype != dtype:
             message = f"`{node.id}`: expected {local.dtype}, found {dtype}"
             hint = f"convert the value: `T.{local.dtype}(...)`, or use another name"
             raise self.wrong(node, message, hint, code="E0130")
-        self.mark_bound(node.id)
-        return local
-
-    def bind_loop(self, node: ast.Name) -> Local:
-        """Binds the variable of a loop; a name that is assigned before stays the same scalar."""
-        local = self.locals.get(node.id)
-        if local is not None and not isinstance(local, LoopVariable):
-            return self.bind(node, "int64")
-        if local is None:
-            local = self.locals[node.id] = LoopVariable(node.id, "int64", self.span(node))
         self.mark_bound(node.id)
         return local
 

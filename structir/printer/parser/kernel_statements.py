@@ -10,6 +10,7 @@ from structir.errors import DiagnosticError
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
+    VECTOR,
     Assign,
     Branch,
     Break,
@@ -58,7 +59,6 @@ HINTS: dict[type[ast.AST], str] = {
     ast.Expr: "assign the value: `y = ...`, or remove the statement",
 }
 MAX_LOOPS = 16
-LOOP_KINDS = {"range": "", f"T.{VECTORIZED}": VECTORIZED}
 PLAIN = "use assignments, `for i in range(n)`, `while`, `if`, `break` and `continue`"
 
 
@@ -288,8 +288,9 @@ def _sync(scope: KernelScope, node: ast.Expr) -> Sync:
 
 def _for(scope: KernelScope, node: ast.For) -> For:
     call, target = node.iter, node.target
-    kind = LOOP_KINDS.get(path_of(call.func) or "") if isinstance(call, ast.Call) else None
-    if kind is None or not isinstance(target, ast.Name) or node.orelse:
+    function = path_of(call.func) if isinstance(call, ast.Call) else None
+    ranged = function == "range" or (function == VECTORIZED and not scope.has_threads)
+    if not ranged or not isinstance(target, ast.Name) or node.orelse:
         hint = "`for i in range(n):`, `range(start, stop)` or `range(start, stop, 2)`"
         message = f"expected a loop over `range`, found {ast.unparse(node.iter)}"
         raise scope.wrong(node.iter, message, hint)
@@ -299,11 +300,12 @@ def _for(scope: KernelScope, node: ast.For) -> For:
         raise scope.wrong(target, message, f"rename it: `{target.id}_1`", code="E0133")
     scope.may_bind(target)
     before = scope.bound
-    variable = scope.bind_loop(target)
+    variable = scope.bind(target, "int64")
     scope.loop_vars.append(target.id)
     body = _body(scope, node.body)
     scope.loop_vars.pop()
     scope.bound = before
+    kind = VECTOR if function == VECTORIZED else ""
     return For(variable, start, stop, step, body, scope.span(node), kind)
 
 

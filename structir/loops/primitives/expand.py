@@ -1,0 +1,142 @@
+"""Gives each iteration of a loop memory of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    VECTOR,
+    Element,
+    For,
+    Kernel,
+    KernelStatement,
+    LibraryCall,
+    Local,
+    Scratch,
+)
+from structir.ir.struct_info import TensorStructInfo
+from structir.loops.edits import Names, calculate, exchange_all, substitute
+from structir.loops.initialisation import Memory, first_uninitialised_read
+from structir.loops.legality import read_after
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import refuse_varying_bounds
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+
+
+@primitive
+def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
+    """Replaces a scalar or a local array by an array with an element or a part for each iteration
+    of a loop, which `fission` and `reorder` may then separate.
+
+    Refused if an iteration reads what another one wrote, or a statement after the loop reads it.
+    """
+    tree = loop_tree(kernel)
+    old = tree.loop(loop)
+    target: Memory = tree.scalar(memory) if memory in tree.scalars else tree.array(memory).array
+    refuse_varying_bounds(tree, old)
+    _require_private(tree, target, old)
+    _refuse_lanes(tree, target, old)
+    extent = _extent(tree, old)
+    info: Any = getattr(target, "struct_info", None)
+    shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
+    dtype = target.dtype if isinstance(target, Local) else info.dtype
+    wider = Var(Names(tree).fresh(f"{memory}_{loop}"), TensorStructInfo((extent, *shape), dtype))
+    position = calculate("sub", old.variable, old.start)
+
+    def change(part: Any) -> Any:
+        if part is target and isinstance(part, Local):
+            return Element(wider, (position,), part.dtype, part.span)
+        if isinstance(part, Element) and part.array is target:
+            inner = [substitute(index, change) for index in part.indices]
+            return Element(wider, (position, *inner), part.dtype, part.span)
+        return None
+
+    exchanges: dict[KernelStatement, tuple[KernelStatement, ...]] = {
+        old: (substitute(old, change),)
+    }
+    inside = len([a for a in tree.accesses((old,)) if a.memory is target])
+    uses = [a for a in tree.accesses(kernel.body) if a.memory is target]
+    if isinstance(uses[0].statement, Scratch) and len(uses) == inside + 1:
+        exchanges[uses[0].statement] = ()
+    new = exchange_all(kernel, exchanges)
+    return attrs.evolve(new, body=(Scratch(wider, zeros=False), *new.body))
+
+
+def _require_private(tree: LoopTree, memory: Memory, loop: For) -> None:
+    whole = (a for a in tree.accesses((loop,)) if a.memory is memory)
+    used = next((a for a in whole), None)
+    if used is None:
+        message = f"expected `{memory.name}` in `{loop.variable.name}`, found no access of it"
+        raise refusal("E1116", message, loop, help="name a loop that contains its accesses")
+    read = first_uninitialised_read(tree, memory, loop.body) or read_after(tree, memory, loop)
+    if read is not None:
+        raise refusal(
+            "E1119",
+            f"`{memory.name}` is not private to each iteration of `{loop.variable.name}`",
+            ("read of another iteration", read),
+            ("loop", loop),
+            help=f"assign `{memory.name}` in the loop before this statement reads it",
+        )
+    for access in tree.accesses((loop,)):
+        flat = access.mention.element is not None and access.mention.element.flat
+        kinds = LibraryCall | Scratch
+        if access.memory is memory and (flat or isinstance(access.statement, kinds)):
+            raise refusal(
+                "E1116",
+                f"`{memory.name}` is accessed as a whole",
+                ("access", access.statement),
+                ("loop", loop),
+                help="expand an array that is accessed by elements `x[i, j]`",
+            )
+
+
+def _refuse_lanes(tree: LoopTree, memory: Memory, loop: For) -> None:
+    """Refuses a scalar of which each lane of a vector loop inside has its own value."""
+    for access in tree.accesses(loop.body) if isinstance(memory, Local) else ():
+        lanes = next((outer for outer in access.loops if outer.kind == VECTOR), loop)
+        if access.memory is memory and lanes is not loop and not access.mention.order:
+            raise refusal(
+                "E1119",
+                f"each lane of the vector loop `{lanes.variable.name}` has its own `{memory.name}`",
+                ("vector loop", lanes),
+                ("access", access.statement),
+                help=f"expand over `{lanes.variable.name}` too, or vectorise afterwards",
+            )
+
+
+def _extent(tree: LoopTree, loop: For) -> Dim:
+    """Returns a bound of the number of iterations that holds for the whole kernel."""
+    start = tree.index(loop.start)
+    for high in tree.highs(loop) if start is not None and loop.step == 1 else ():
+        extent = high - start  # type: ignore[operator]
+        if tree.is_size(extent) and dims.at_least(extent, 0):
+            return extent
+    name = loop.variable.name
+    raise refusal(
+        "E1116",
+        f"expected a loop whose number of iterations has a bound, found {loop.start} to "
+        f"{loop.stop} in steps of {loop.step}",
+        loop,
+        help=f'split it first, `split("{name}", 64)`, and expand over `{name}`',
+    )
+
+
+expand.example(
+    """
+@I.kernel
+def centre(x: R.Tensor(("n", 8), "float32"), out: R.Tensor(("n", 8), "float32")):
+    n = T.int64()
+    for i in range(n):
+        first = x[i, 0]
+        for j in range(8):
+            out[i, j] = x[i, j] - first
+""",
+    "first",
+    "i",
+)

@@ -1,0 +1,131 @@
+"""Moves an assignment whose value is the same in all iterations before the loop."""
+
+from __future__ import annotations
+
+from structir.ir import dims
+from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Literal, Local
+from structir.ir.node import replace
+from structir.loops.accesses import expressions
+from structir.loops.bounds import extremes
+from structir.loops.edits import exchange
+from structir.loops.initialisation import first_uninitialised_read
+from structir.loops.legality import read_after
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import depends_on, refuse_jumps, refuse_varying_bounds
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+
+DIVISIONS = frozenset({"floordiv", "mod"})
+
+
+@primitive
+def hoist(kernel: Kernel, memory: str, loop: str) -> Kernel:
+    """Moves the assignment of a scalar before a loop, if its value is the same in all iterations.
+
+    Refused if the loop writes what the value reads. If the loop may have no iteration, the value
+    must not fail there: its elements are in range for all sizes.
+    """
+    tree = loop_tree(kernel)
+    target, old = tree.scalar(memory), tree.loop(loop)
+    refuse_jumps(old, also_continue=True)
+    refuse_varying_bounds(tree, old)
+    assign = _assignment(tree, target, old)
+    _require_invariant(tree, assign, old)
+    _require_safe(tree, assign, old)
+    body = tuple([statement for statement in old.body if statement is not assign])
+    return exchange(kernel, old, assign, replace(old, body=body))
+
+
+def _assignment(tree: LoopTree, target: Local, loop: For) -> Assign:
+    """Returns the only assignment of a scalar in a loop, which precedes its reads there."""
+    writes = [a.statement for a in tree.accesses(loop.body) if a.memory is target and a.is_write]
+    first = next((w for w in writes if any(w is s for s in loop.body)), None)
+    read = first_uninitialised_read(tree, target, loop.body)
+    if len(writes) != 1 or not isinstance(first, Assign) or read is not None:
+        locations = [*writes[:2], *([read] if read is not None else [])] or [loop]
+        raise refusal(
+            "E1116",
+            f"expected one assignment of `{target.name}` in the body of `{loop.variable.name}`, "
+            f"before its reads; found {len(writes)}",
+            *locations,
+            help="give each assigned value a name of its own",
+        )
+    return first
+
+
+def _require_invariant(tree: LoopTree, assign: Assign, loop: For) -> None:
+    name = loop.variable.name
+    if depends_on(assign.value, loop.variable):
+        raise refusal(
+            "E1117",
+            f"the value depends on `{name}`",
+            ("assignment", assign),
+            ("loop", loop),
+            help=f"hoist a value that does not mention `{name}`",
+        )
+    operands = {m.memory for m in tree.mentions(assign) if not m.is_write}
+    writes = (a for a in tree.accesses(loop.body) if a.is_write and a.memory in operands)
+    write = next(writes, None)
+    if write is not None:
+        raise refusal(
+            "E1117",
+            f"`{name}` writes `{write.memory.name}`, which the value reads",
+            ("read", assign),
+            ("write", write.statement),
+            help="hoist a value whose operands the loop does not write",
+        )
+
+
+def _require_safe(tree: LoopTree, assign: Assign, loop: For) -> None:
+    """Refuses a value that may fail, or be read, where the loop has no iteration."""
+    if tree.runs(loop):
+        return
+    assert isinstance(assign.target, Local)
+    read = read_after(tree, assign.target, loop)
+    if read is None and all(_is_safe(tree, part, loop) for part in expressions(assign.value)):
+        return
+    raise refusal(
+        "E1119",
+        f"`{loop.variable.name}` may have no iteration, and then must not change "
+        f"`{assign.target.name}` or evaluate it",
+        ("assignment", assign),
+        ("loop", loop) if read is None else ("read after the loop", read),
+        help="hoist from a loop of at least one iteration for all sizes",
+    )
+
+
+def _is_safe(tree: LoopTree, part: object, loop: For) -> bool:
+    if isinstance(part, Apply) and part.fn in DIVISIONS:
+        divisor = part.args[1]
+        return isinstance(divisor, Literal) and divisor.value != 0
+    return not isinstance(part, Element) or _is_in_range(tree, part, loop)
+
+
+def _is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
+    info = element.array.struct_info
+    around = [outer for outer in tree.loops_around(loop)]
+    for index, size in zip(tree.indices(element), info.dims, strict=False):  # type: ignore[attr-defined]
+        if index is None or element.flat:
+            return False
+        lows = extremes(tree, index, around, False)
+        highs = extremes(tree, index, around, True)
+        is_low = any(dims.at_least(low, 0) for low in lows)
+        if not is_low or not any(dims.at_least(size - 1, high) for high in highs):
+            return False
+    return True
+
+
+hoist.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n", 8), "float32"), b: R.Tensor(("n",), "float32"),
+          out: R.Tensor(("n", 8), "float32")):
+    n = T.int64()
+    for i in range(n):
+        for j in range(8):
+            factor = T.sqrt(b[i])
+            out[i, j] = factor * x[i, j]
+""",
+    "factor",
+    "j",
+)

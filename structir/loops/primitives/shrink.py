@@ -1,0 +1,117 @@
+"""Replaces a local array by a scalar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Assign,
+    Element,
+    For,
+    Kernel,
+    KernelStatement,
+    Local,
+    LoopVariable,
+    Scratch,
+    computed_in,
+)
+from structir.loops.accesses import Access, expressions, is_same
+from structir.loops.edits import Names, exchange_all, substitute
+from structir.loops.initialisation import first_uninitialised_read
+from structir.loops.legality import read_after
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+
+
+@primitive
+def shrink(kernel: Kernel, memory: str) -> Kernel:
+    """Replaces a local array by a scalar, if each iteration of a loop writes and reads only one
+    element, and no other iteration reads it.
+
+    After `fuse` joins the loop that writes an array with the one that reads it, the array is not
+    needed.
+    """
+    tree = loop_tree(kernel)
+    array = tree.array(memory).array
+    dtype = str(array.struct_info.dtype)  # type: ignore[attr-defined]
+    uses = [a for a in tree.accesses(kernel.body) if a.memory is array]
+    scratches = {a.statement for a in uses if isinstance(a.statement, Scratch)}
+    uses = [access for access in uses if access.statement not in scratches]
+    loop = _common_loop(tree, array, uses, dtype)
+    _require_private(tree, array, uses, loop)
+    scalar = Local(Names(tree).fresh(f"{memory}_element"), dtype)
+
+    def change(part: Any) -> Any:
+        return scalar if isinstance(part, Element) and part.array is array else None
+
+    exchanges: dict[KernelStatement, tuple[KernelStatement, ...]] = {s: () for s in scratches}
+    return exchange_all(kernel, exchanges | {loop: (substitute(loop, change),)})
+
+
+def _common_loop(tree: LoopTree, array: Var, uses: list[Access], dtype: str) -> For:
+    """Returns the innermost loop on whose variable the one element depends."""
+    elements = [access.mention.element for access in uses]
+    first = elements[0] if elements else None
+    name = array.name
+    if first is None or computed_in(dtype) != dtype or _depends_on_data(first):
+        raise refusal(
+            "E1116",
+            f"expected accesses `{name}[i]` at indices of loops, and a dtype other than a 16-bit "
+            "float",
+            *[access.statement for access in uses[:1]] or [tree.array(name)],
+            help="shrink an array whose elements are written and read in the same loop",
+        )
+    for access, element in zip(uses, elements, strict=True):
+        same = element is not None and element.flat == first.flat and len(element.indices)
+        if not same or not all(map(is_same, first.indices, element.indices)):  # type: ignore[union-attr]
+            raise refusal(
+                "E1117",
+                f"expected one element of `{name}` in each iteration, found two",
+                ("one", uses[0].statement),
+                ("another", access.statement),
+                help="fuse the loops that write and read the array, so that their indices agree",
+            )
+    variables = {p for i in first.indices for p in expressions(i) if isinstance(p, LoopVariable)}
+    return max(
+        (loop for loop in uses[0].loops if loop.variable in variables),
+        key=lambda loop: len(tree.ancestors[loop]),
+    )
+
+
+def _depends_on_data(element: Element) -> bool:
+    parts = [part for index in element.indices for part in expressions(index)]
+    is_data = any(
+        isinstance(p, Element) or (isinstance(p, Local) and not isinstance(p, LoopVariable))
+        for p in parts
+    )
+    return is_data or not any(isinstance(part, LoopVariable) for part in parts)
+
+
+def _require_private(tree: LoopTree, array: Var, uses: list[Access], loop: For) -> None:
+    first = uses[0].statement
+    read = first_uninitialised_read(tree, array, loop.body) or read_after(tree, array, loop)
+    is_direct = isinstance(first, Assign) and tree.ancestors[first][-1] is loop
+    if read is not None or not is_direct:
+        raise refusal(
+            "E1119",
+            f"expected each iteration of `{loop.variable.name}` to write `{array.name}` first",
+            ("access", read or first),
+            ("loop", loop),
+            help=f"assign the element of `{array.name}` at the beginning of the loop",
+        )
+
+
+shrink.example(
+    """
+@I.kernel
+def chain(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    row = T.empty((n,), "float32")
+    for i in range(n):
+        row[i] = 2.0 * x[i]
+        out[i] = row[i] + row[i]
+""",
+    "row",
+)

@@ -1,0 +1,27 @@
+"""Dims as scalar expressions of kernels."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Monomial
+from structir.ir.kernel import Apply, Literal, Scalar, Size
+
+
+def size(dim: Dim) -> Scalar:
+    """Returns a dim as an index: a sum of products of sizes, as its source is parsed."""
+    if isinstance(dim, int):
+        return Literal(dim, "int64")
+    terms = [_term(monomial, factor) for monomial, factor in dim.terms.items()]
+    total = reduce(lambda one, other: Apply("add", (one, other), "int64"), terms)
+    if dim.constant:
+        total = Apply("add", (total, Literal(dim.constant, "int64")), "int64")
+    return total
+
+
+def _term(monomial: Monomial, factor: int) -> Scalar:
+    scalars: list[Scalar] = [Size(dims.as_dim(atom)) for atom in monomial]
+    if factor != 1:
+        scalars.insert(0, Literal(factor, "int64"))
+    return reduce(lambda one, other: Apply("mul", (one, other), "int64"), scalars)

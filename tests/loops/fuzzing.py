@@ -1,0 +1,276 @@
+"""Random primitives on random kernels, compared with the interpreter: `python -m
+tests.loops.fuzzing COUNT [FIRST]`."""
+
+import sys
+from collections import Counter
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import structir
+from structir.ir import dims
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo
+from structir.loops.loop_tree import loop_tree, prepared
+from structir.loops.primitives import find_primitive, primitive_names
+from structir.loops.refusal import ScheduleError
+from structir.passes import Lower
+from structir.tools.kernels import KernelGenerator
+from tests.loops.running import arguments, parsed, run
+
+STEPS = 12
+EXPRESSIONS = [
+    *(
+        "R.nn.softmax(x, axis=-1)",
+        "R.add(R.multiply(x, y), b)",
+        "R.nn.layer_norm(x, b, b, axes=[-1])",
+    ),
+    *("R.sum(R.multiply(x, y), axis=[1])", "R.matmul(x, w)", "R.nn.relu(R.add(R.matmul(x, w), v))"),
+    *("R.nn.softmax(R.matmul(x, w), axis=-1)", "R.max(x, axis=[0])", "R.cumsum(x, axis=1)"),
+    *("R.subtract(x, R.mean(x, axis=[1], keepdims=True))", "R.sum(R.multiply(x, x), axis=[0, 1])"),
+    *("R.permute_dims(R.add(x, y), [1, 0])", "R.matmul(R.permute_dims(x, [1, 0]), y)"),
+    *("R.nn.pad(x, [1, 1, 0, 2])", "R.argmax(x, axis=1)", "R.concat((x, y), axis=0)"),
+]
+SIGNATURE = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")'
+
+
+def lowered_kernel(rng: Random) -> Kernel:
+    """Returns a naive kernel of ops."""
+    signature = (
+        SIGNATURE.replace('"n"', "3").replace('"m"', "5") if rng.random() < 0.3 else SIGNATURE
+    )
+    m = "5" if signature != SIGNATURE else '"m"'
+    params = f'{signature}, w: R.Tensor(({m}, 5), "float32"), b: R.Tensor(({m},), "float32")'
+    source = f"""
+from structir.script import I, R, T
+
+@I.ir_module
+class M:
+    @R.function
+    def main({params}, v: R.Tensor((5,), "float32")):
+        r = {rng.choice(EXPRESSIONS)}
+        return r
+"""
+    functions = Lower()(structir.parse(source)).functions.values()
+    return rng.choice([f for f in functions if isinstance(f, Kernel)])
+
+
+class DependentLoops:
+    """Generates kernels whose iterations depend on each other; all indices are in range."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng, self.count = rng, 0
+        self.scalars = [f"t{k}" for k in range(rng.choice([0, 1, 2]))]
+        self.locals = rng.sample(["row", "col"], rng.choice([0, 1, 2]))
+
+    def kernel(self) -> Kernel:
+        """Returns a kernel of one to three nests of loops."""
+        shapes = {"row": "m", "col": "n"}
+        kind = self.rng.choice(["zeros", "zeros", "empty"])
+        lines = [f'{a} = T.{kind}(({shapes[a]},), "float32")' for a in self.locals]
+        lines += [f"{t} = T.float32({k}.5)" for k, t in enumerate(self.scalars)]
+        for _ in range(self.rng.choice([1, 1, 2, 3])):
+            stem = self.rng.choice(["i", "i", "j"])
+            lines += self.nest(stem, self.rng.choice([1, 2, 2]), {})
+        matrix = 'R.Tensor(("n", "m"), "float32")'
+        head = f"def kernel({SIGNATURE}, out: {matrix}, two: {matrix}):"
+        if not any(line.strip().startswith("two[") for line in lines):
+            lines.append("two[0, 0] = x[0, 0] + out[0, 0]")
+        body = "\n".join(f"    {line}" for line in lines)
+        return parsed(f"@I.kernel\n{head}\n{body}")
+
+    def nest(self, stem: str, depth: int, scope: dict[str, str]) -> list[str]:
+        """Returns a loop; `i` loops count over rows, `j` loops over columns."""
+        self.count += 1
+        name = f"{stem}{self.count}"
+        bounds = self.rng.choice(
+            ["{0}"] * 4 + ["1, {0} - 1", "1, {0}", "0, {0}, 2", "{0} - 1, -1, -1"]
+        )
+        scope = {**scope, stem: name, f"bounds_{stem}": bounds}
+        body: list[str] = []
+        for _ in range(self.rng.choice([1, 1, 2, 3])):
+            if depth > 1 and self.rng.random() < 0.7:
+                body += self.nest("j" if stem == "i" else "i", 1, scope)
+            else:
+                body.append(self.statement(scope))
+        size = "n" if stem == "i" else "m"
+        return [f"for {name} in range({bounds.format(size)}):", *[f"    {line}" for line in body]]
+
+    def statement(self, scope: dict[str, str]) -> str:
+        """Returns an assignment."""
+        if self.scalars and self.rng.random() < 0.3:
+            target = self.rng.choice(self.scalars)
+        else:
+            target = self.element(self.rng.choice(["out", "out", "two", *self.locals]), scope)
+        terms = [self.term(scope) for _ in range(2)]
+        if self.rng.random() < 0.2:
+            terms[0] = target
+        line = f"{target} = {terms[0]} + {terms[1]}"
+        if self.rng.random() < 0.15:
+            line = f"{target} = T.add_to({target}, {terms[1]})"
+        return line
+
+    def term(self, scope: dict[str, str]) -> str:
+        """Returns an operand."""
+        if self.scalars and self.rng.random() < 0.3:
+            return self.rng.choice(self.scalars)
+        return self.element(self.rng.choice(["x", "y", "out", "two", *self.locals]), scope)
+
+    def element(self, array: str, scope: dict[str, str]) -> str:
+        """Returns an element of an array."""
+        i, j = self.index("i", "n", scope), self.index("j", "m", scope)
+        return (
+            f"{array}[{j}]"
+            if array == "row"
+            else f"{array}[{i}]"
+            if array == "col"
+            else f"{array}[{i}, {j}]"
+        )
+
+    def index(self, stem: str, size: str, scope: dict[str, str]) -> str:
+        """Returns an index that is in range."""
+        name = scope.get(stem)
+        if name is None:
+            return self.rng.choice(["0", f"{size} - 1"])
+        choices = [name] * 5 + [f"{size} - 1 - {name}", f"({name} * 2) % {size}", "0"]
+        choices += [f"({name} + 1) % {size}"]
+        if scope["bounds_" + stem] == "1, {0} - 1":
+            choices += [f"{name} - 1", f"{name} + 1"] * 2
+        if scope["bounds_" + stem] == "1, {0}":
+            choices += [f"{name} - 1"] * 3
+        return self.rng.choice(choices)
+
+
+def random_kernel(rng: Random) -> Kernel:
+    """Returns a kernel of ops, one with dependent iterations, or one of any statements."""
+    kind = rng.random()
+    if kind < 0.3:
+        return lowered_kernel(rng)
+    if kind < 0.8:
+        return DependentLoops(rng).kernel()
+    n, m = dims.sym("n"), dims.sym("m")
+    infos = [TensorStructInfo((n, m), "float32"), TensorStructInfo((m,), "int32")]
+    return KernelGenerator(rng, "kernel").generate(infos)[0]
+
+
+def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
+    """Returns a primitive and arguments, often of loops that suit each other."""
+    name = rng.choice(primitive_names())
+    tree = loop_tree(kernel)
+    loops, memory = list(tree.loops) or ["none"], [*tree.scalars, *tree.arrays] or ["none"]
+    at = rng.randrange(len(loops))
+    if name == "reorder":
+        nest = loops[at : at + rng.choice([2, 2, 3])]
+        return name, tuple(nest[::-1])
+    if name == "fuse":
+        return name, (loops[at], rng.choice(loops[at + 1 : at + 4] or loops))
+    values = {
+        "loop": loops[at],
+        "memory": rng.choice(memory),
+        "factor": rng.choice([1, 2, 3, 4]),
+        "tail": rng.choice(["guard", "guard", "peel", "exact"]),
+        "at": rng.choice([1, 1, 2]),
+        "limit": 16,
+    }
+    parameters = find_primitive(name).parameter_names()
+    return name, tuple([values[parameter] for parameter in parameters])
+
+
+class Run:
+    """One kernel and the primitives that were applied to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.kernel = self.naive = prepared(random_kernel(self.rng))
+        infos: list[Any] = [param.struct_info for param in self.naive.params]
+        symbols = sorted(
+            {s for i in infos for d in getattr(i, "dims", ()) for s in dims.syms(d)}, key=str
+        )
+        self.sizes = [{s: self.rng.choice([2, 3, 5, 7]) for s in symbols} for _ in range(2)]
+        self.arrays = [arguments(self.naive, sizes, seed) for sizes in self.sizes]
+        self.expected = [
+            run(self.naive, a, s) for a, s in zip(self.arrays, self.sizes, strict=True)
+        ]
+        self.exact = "add_to" not in self.naive.script()
+        self.log: list[tuple[str, tuple[Any, ...]]] = []
+        self.counts: Counter[str] = Counter()
+
+    def go(self, compiles: bool) -> None:
+        """Applies primitives; raises AssertionError where results differ."""
+        for _ in range(STEPS):
+            name, args = random_step(self.kernel, self.rng)
+            primitive = find_primitive(name)
+            try:
+                self.kernel = primitive(self.kernel, *args)
+            except ScheduleError as error:
+                assert all(d.hint and d.code for d in error.diagnostics), error
+                self.counts[f"refused {error.diagnostics[0].code}"] += 1
+                continue
+            rounds = primitive.changes_rounding and name != "parallel"
+            self.exact = self.exact and not rounds
+            self.counts[name] += 1
+            self.log.append((name, args))
+            self.check(
+                [
+                    run(self.kernel, a, s, self.rng)
+                    for a, s in zip(self.arrays, self.sizes, strict=True)
+                ]
+            )
+        self.check_text()
+        if compiles and not any(np.isnan(a).any() for arrays in self.expected for a in arrays):
+            self.check_compiled()
+
+    def check(self, results: Any, tolerance: float = 0.0) -> None:
+        """Compares results with those of the naive kernel."""
+        for arrays, expected in zip(results, self.expected, strict=True):
+            for array, other in zip(arrays, expected, strict=True):
+                if self.exact and not tolerance:
+                    same = np.array_equal(array, other, equal_nan=array.dtype.kind == "f")
+                else:
+                    same = np.allclose(array, other, 1e-3, 1e-3, equal_nan=True)
+                assert same, f"{self.log}\n{self.naive}\n{self.kernel}\n{array}\n{other}"
+
+    def check_text(self) -> None:
+        """Compares the kernel with the one that its source parses to."""
+        again = parsed(str(self.kernel))
+        assert structir.structural_equal(again, self.kernel), f"{self.log}\n{self.kernel}\n{again}"
+
+    def check_compiled(self) -> None:
+        """Compares results of the compiled kernel."""
+        call = structir.compile(IRModule({self.kernel.name: self.kernel}))[self.kernel.name]
+        results = []
+        for arrays in self.arrays:
+            values = [array.copy() for array in arrays]
+            call(
+                *[
+                    v if v.ndim or i >= len(self.kernel.operands) else v.item()
+                    for i, v in enumerate(values)
+                ]
+            )
+            results.append(values[len(self.kernel.operands) :])
+        self.check(results, 1e-3)
+
+
+def main(count: int, first: int) -> None:
+    """Runs seeds and prints what was applied, refused and wrong."""
+    counts: Counter[str] = Counter()
+    wrong = []
+    for seed in range(first, first + count):
+        try:
+            one = Run(seed)
+            one.go(compiles=seed % 20 == 0)
+            counts += one.counts
+        except Exception as error:
+            wrong.append(seed)
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+    applied = sum(n for name, n in counts.items() if not name.startswith("refused"))
+    refused = sum(n for name, n in counts.items() if name.startswith("refused"))
+    print(
+        f"{count} kernels, {applied} applied, {refused} refused, {len(wrong)} wrong", dict(counts)
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

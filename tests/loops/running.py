@@ -1,0 +1,132 @@
+"""Runs kernels by the interpreter in the least favourable way: parts and lanes of vectors in random
+order, and NaN in memory that is not initialised."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import structir
+from structir.interpret import kernels as interpreter
+from structir.interpret.scope import Activation
+from structir.ir import dims
+from structir.ir.dtype import numpy_dtype
+from structir.ir.kernel import VECTOR, Assign, For, Kernel, Local, Part, Scratch
+from structir.loops.accesses import accumulation
+from structir.loops.loop_tree import LoopTree, NodeFacts
+
+LANES = 3
+Arrays = list[np.ndarray]
+
+
+def parsed(source: str) -> Kernel:
+    """Returns the kernel of this source; sizes need no declaration."""
+    lines = "\n".join(f"    {line}" for line in source.strip().splitlines())
+    head = "from structir.script import I, R, T\n\n@I.ir_module\nclass M:\n"
+    (kernel,) = structir.parse(head + lines).functions.values()
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def arguments(kernel: Kernel, sizes: dict[Any, int], seed: int) -> Arrays:
+    """Returns random operands, and results full of ones."""
+    rng, arrays = np.random.default_rng(seed), []
+    for param in kernel.params:
+        info: Any = param.struct_info
+        shape = [dims.evaluate(dim, sizes) for dim in getattr(info, "dims", ())]
+        values = np.array(rng.integers(-8, 9, shape) / 4)
+        arrays.append(values.astype(numpy_dtype(info.dtype)))
+    return arrays
+
+
+def run(kernel: Kernel, arrays: Arrays, sizes: dict[Any, int], rng: Random | None = None) -> Arrays:
+    """Returns the results of a kernel by the interpreter; with `rng`, in random order."""
+    values = [array.copy() for array in arrays]
+    results = values[len(kernel.operands) :]
+    for result in results:
+        result[...] = _garbage(result.dtype) if kernel.part is not None else 0
+    with _patched(rng or Random(0), rng is not None), np.errstate(all="ignore"):
+        step = interpreter.block(kernel, kernel.body)
+        for part in _parts(kernel, sizes, rng):
+            _PART[:] = part
+            bindings = dict(zip(kernel.params, values, strict=True))
+            step(interpreter.KernelFrame(bindings, Activation({}, dict(sizes))))
+    return results
+
+
+_PART = [0, 0]
+
+
+def _garbage(dtype: Any) -> Any:
+    return np.nan if np.issubdtype(dtype, np.floating) else np.ones((), dtype) * 77
+
+
+def _parts(kernel: Kernel, sizes: dict[Any, int], rng: Random | None) -> list[tuple[int, int]]:
+    if kernel.part is None:
+        return [(0, 0)]
+    extent = dims.evaluate(kernel.part.extent, sizes)
+    cuts = sorted({0, extent, *[rng.randint(0, extent) for _ in range(2)]} if rng else {0, extent})
+    parts = list(pairwise(cuts))
+    if rng:
+        rng.shuffle(parts)
+    return parts
+
+
+@contextmanager
+def _patched(rng: Random, shuffles: bool) -> Iterator[None]:
+    table = dict(interpreter._STATEMENTS)
+
+    def bind(kernel: Kernel, part: Part) -> Any:
+        def step(frame: Any) -> None:
+            frame.values[part.low], frame.values[part.high] = map(np.int64, _PART)
+
+        return step
+
+    def allocate(kernel: Kernel, scratch: Scratch) -> Any:
+        info: Any = scratch.array.struct_info
+        dtype = numpy_dtype(info.dtype)
+
+        def step(frame: Any) -> None:
+            shape = [frame.scope.size(dim) for dim in info.dims]
+            value = 0 if scratch.zeros else _garbage(dtype)
+            frame.values[scratch.array] = np.full(shape, value, dtype)
+
+        return step
+
+    def loop(kernel: Kernel, node: For) -> Any:
+        usual = table[For](kernel, node)
+        return _lanes(kernel, node, rng) if node.kind == VECTOR and shuffles else usual
+
+    interpreter._STATEMENTS.update({Part: bind, Scratch: allocate, For: loop})
+    try:
+        yield
+    finally:
+        interpreter._STATEMENTS.update(table)
+
+
+def _lanes(kernel: Kernel, loop: For, rng: Random) -> Any:
+    """A loop in vectors of lanes in random order: each statement runs for all lanes before the next
+    one, and each lane has scalars of its own, but for sums."""
+    start, stop = (interpreter.evaluator(kernel, end) for end in (loop.start, loop.stop))
+    steps = [interpreter.block(kernel, (statement,)) for statement in loop.body]
+    inside = list(LoopTree(kernel, NodeFacts()).within(loop.body))
+    assigns = [s for s in inside if isinstance(s, Assign) and isinstance(s.target, Local)]
+    scalars = {s.target for s in assigns if not accumulation(s)}
+
+    def step(frame: Any) -> None:
+        iterations = list(range(int(start(frame)), int(stop(frame)), loop.step))
+        rng.shuffle(iterations)
+        for first in range(0, len(iterations), LANES):
+            lanes: list[dict[Any, Any]] = [
+                {loop.variable: np.int64(i)} for i in iterations[first : first + LANES]
+            ]
+            for each in steps:
+                for lane in lanes:
+                    frame.values.update(lane)
+                    each(frame)
+                    lane |= {s: frame.values[s] for s in scalars if s in frame.values}
+
+    return step
