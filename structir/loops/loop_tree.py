@@ -25,6 +25,7 @@ from structir.ir.kernel import (
     Scalar,
     Scratch,
     While,
+    nodes_of,
 )
 from structir.loops.accesses import Access, Mention, mentions_of
 from structir.loops.distinct import names_of_signature, with_distinct_loops
@@ -231,9 +232,25 @@ def prepared(kernel: Kernel) -> Kernel:
     """Returns a kernel that primitives accept: its loops and names are distinct."""
     if _KEPT in kernel.__dict__:
         return kernel
+    _refuse_assigned_ends(kernel)
     distinct = with_distinct_loops(kernel)
     loop_tree(distinct)
     return distinct
+
+
+def _refuse_assigned_ends(kernel: Kernel) -> None:
+    """Refuses a kernel that assigns to the ends of its part, which proofs treat as constants."""
+    ends = {end for node in kernel.body if isinstance(node, Part) for end in (node.low, node.high)}
+    assigns = (n for n in nodes_of(kernel) if isinstance(n, Assign)) if ends else ()
+    for assign in assigns:
+        if assign.target in ends:
+            name = assign.target.name  # type: ignore[union-attr]
+            raise refusal(
+                "E1116",
+                f"expected constant ends of the part, found an assignment of `{name}`",
+                assign,
+                help="assign to a name of its own",
+            )
 
 
 def derived(new: Kernel, old: Kernel) -> Kernel:

@@ -56,6 +56,7 @@ CHAPTERS = {
     "E08": "Importers",
     "E09": "Projections and sharding",
     "E10": "Compiler and command line",
+    "E11": "Traced functions and schedules",
 }
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 import structir
 from structir.ir import dims
-from structir.ir.kernel import Kernel
+from structir.ir.kernel import For, Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.loop_tree import loop_tree, prepared
+from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
 from structir.passes import Lower
@@ -157,18 +157,30 @@ def random_kernel(rng: Random) -> Kernel:
 
 def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
     """Returns a primitive and arguments, often of loops that suit each other."""
-    name = rng.choice(primitive_names())
     tree = loop_tree(kernel)
-    loops, memory = list(tree.loops) or ["none"], [*tree.scalars, *tree.arrays] or ["none"]
+    nested = [n for n, loop in tree.loops.items() if [type(s) for s in loop.body] == [For]]
+    candidates = {
+        "collapse": nested,
+        "reorder": nested,
+        "fission": [name for name, loop in tree.loops.items() if len(loop.body) > 1],
+    }
+    name = rng.choice(primitive_names())
+    loops = candidates.get(name) or list(tree.loops) or ["none"]
+    arrays, scalars = list(tree.arrays), list(tree.scalars)
+    memory = {"hoist": scalars, "shrink": arrays, "inline": arrays}.get(name) or arrays + scalars
+    if "memory" in find_primitive(name).parameter_names() and not memory:
+        name = "split"
+    if not tree.loops:
+        name = "unroll"
     at = rng.randrange(len(loops))
     if name == "reorder":
-        nest = loops[at : at + rng.choice([2, 2, 3])]
-        return name, tuple(nest[::-1])
+        inside = [s.variable.name for s in tree.within([tree.loops[loops[at]]]) if type(s) is For]
+        return name, tuple(inside[: rng.choice([2, 2, 3])][::-1])
     if name == "fuse":
-        return name, (loops[at], rng.choice(loops[at + 1 : at + 4] or loops))
+        return name, _neighbours(tree, loops[at])
     values = {
         "loop": loops[at],
-        "memory": rng.choice(memory),
+        "memory": rng.choice(memory or ["none"]),
         "factor": rng.choice([1, 2, 3, 4]),
         "tail": rng.choice(["guard", "guard", "peel", "exact"]),
         "at": rng.choice([1, 1, 2]),
@@ -176,6 +188,13 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
     }
     parameters = find_primitive(name).parameter_names()
     return name, tuple([values[parameter] for parameter in parameters])
+
+
+def _neighbours(tree: LoopTree, name: str) -> tuple[str, str]:
+    """Returns a loop and the next one of its block."""
+    block = [s for s in tree.block_of(tree.loops[name]) if isinstance(s, For)]
+    position = next(k for k, s in enumerate(block) if s.variable.name == name)
+    return name, block[min(position + 1, len(block) - 1)].variable.name
 
 
 class Run:

@@ -473,6 +473,18 @@ for j in range(m):
         code="E1119",
     ),
     Case(
+        "an array of zeros in each iteration",
+        """
+for j in range(m):
+    row = T.zeros((m,), "float32")
+    row[j] = row[j] + x[0, j]
+    out[0, j] = row[j]
+""",
+        ("shrink", "row"),
+        {"primitives.shrink._require_private": nothing},
+        code="E1119",
+    ),
+    Case(
         "an array of 16-bit floats, which rounds",
         """
 row = T.zeros((m,), "float16")

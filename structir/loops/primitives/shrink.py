@@ -93,7 +93,9 @@ def _require_private(tree: LoopTree, array: Var, uses: list[Access], loop: For) 
     first = uses[0].statement
     read = first_uninitialised_read(tree, array, loop.body) or read_after(tree, array, loop)
     is_direct = isinstance(first, Assign) and tree.ancestors[first][-1] is loop
-    if read is not None or not is_direct:
+    inside = (s for s in tree.within(loop.body) if isinstance(s, Scratch) and s.array is array)
+    read = read or next(inside, None)  # each iteration would begin with zeros
+    if read is not None or not is_direct or not uses[0].is_write:
         raise refusal(
             "E1119",
             f"expected each iteration of `{loop.variable.name}` to write `{array.name}` first",
