@@ -91,8 +91,11 @@ class _Change:
 collapse.example(
     """
 @I.kernel
-def scale(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32"),
-          out: R.Tensor(("n", "m"), "float32")):
+def scale(
+    x: R.Tensor(("n", "m"), "float32"),
+    b: R.Tensor(("m",), "float32"),
+    out: R.Tensor(("n", "m"), "float32"),
+):
     n = T.int64()
     m = T.int64()
     for i in range(n):

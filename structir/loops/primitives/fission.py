@@ -44,8 +44,9 @@ def fission(kernel: Kernel, loop: str, at: int = 1) -> Kernel:
 fission.example(
     """
 @I.kernel
-def two(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
-        out: R.Tensor(("n",), "float32")):
+def two(
+    x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")
+):
     n = T.int64()
     for i in range(n):
         y[i] = 2.0 * x[i]

@@ -118,8 +118,9 @@ def _refuse_dependences(tree: LoopTree, joined: For, length: int) -> None:
 fuse.example(
     """
 @I.kernel
-def chain(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
-          out: R.Tensor(("n",), "float32")):
+def chain(
+    x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")
+):
     n = T.int64()
     for i in range(n):
         y[i] = 2.0 * x[i]

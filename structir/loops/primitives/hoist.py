@@ -118,8 +118,11 @@ def _is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
 hoist.example(
     """
 @I.kernel
-def scale(x: R.Tensor(("n", 8), "float32"), b: R.Tensor(("n",), "float32"),
-          out: R.Tensor(("n", 8), "float32")):
+def scale(
+    x: R.Tensor(("n", 8), "float32"),
+    b: R.Tensor(("n",), "float32"),
+    out: R.Tensor(("n", 8), "float32"),
+):
     n = T.int64()
     for i in range(n):
         for j in range(8):
