@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
     Branch,
@@ -17,6 +18,7 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Scalar,
+    Scratch,
 )
 from structir.ir.node import rebuild, replace
 from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
@@ -88,14 +90,21 @@ class Names:
         return name
 
 
-def fresh_copy(names: Names | None, node: Any, values: Mapping[Any, Any] | None = None) -> Any:
-    """Returns a copy of a statement with nodes of its own, and variables of its own for the loops
-    in it (unless `names` is None); `values` replace scalars and loop variables."""
-    new_values = dict(values or {})
+def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = None) -> Any:
+    """Returns a copy of a statement with nodes of its own, and new variables and names for the
+    loops and local arrays in it (unless `names` is None).
+
+    `values` replace scalars and variables. The new variables and arrays are added to them, for
+    copies of later statements of the same block.
+    """
+    new_values = {} if values is None else values
 
     def copy(part: Any) -> Any:
-        if isinstance(part, Local):
+        if isinstance(part, Local | Var):
             return new_values.get(part, part)
+        if isinstance(part, Scratch) and names is not None:
+            array = part.array
+            new_values[array] = Var(names.fresh(array.name), array.struct_info, array.span)
         if isinstance(part, For) and names is not None:
             old = part.variable
             new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
