@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from structir.ir.dtype import is_float
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
@@ -22,8 +24,20 @@ from structir.ir.kernel import (
 )
 from structir.ir.node import rebuild, replace
 from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
-from structir.projections.kernels.affine_scalars import DIM_FUNCTIONS
 
+# Source has no operators of two literals: the parser takes their dtypes from other operands.
+OF_LITERALS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+}
 Exchanges = Mapping[KernelStatement, Sequence[KernelStatement]]
 
 
@@ -118,7 +132,11 @@ def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = N
 
 
 def simplified(apply: Apply) -> Scalar:
-    """Returns integer arithmetic of an index simplified, other expressions as they are."""
+    """Returns arithmetic of an index simplified, and a converted literal as it is parsed."""
+    match apply:
+        case Apply("cast", (Literal(value, "int64"),), dtype) if dtype != "bool":
+            literal = Literal(value, dtype if is_float(dtype) or abs(value) < 128 else "int64")
+            return Apply("cast", (literal,), dtype, apply.span)
     is_index = apply.dtype == "int64" and len(apply.args) == 2
     folded = _fold(apply.fn, *apply.args) if is_index else None
     return apply if folded is None else folded
@@ -142,9 +160,9 @@ def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
             return first
         case ("add", Literal(0), _) | ("mul", Literal(1), _):
             return second
-        case "add" | "sub" | "mul", Literal(left), Literal(right):
-            value = DIM_FUNCTIONS[fn](left, right)
+        case "floordiv" | "mod", _, Literal(divisor) if divisor <= 0:
+            return None
+        case _, Literal(left), Literal(right) if fn in OF_LITERALS:
+            value = OF_LITERALS[fn](left, right)
             return integer(value) if abs(value) < 2**63 else None
-        case "floordiv", Literal(left), Literal(right) if right > 0:
-            return integer(int(left // right))
     return None

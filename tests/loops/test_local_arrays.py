@@ -1,4 +1,4 @@
-"""Copies of statements have local arrays of their own."""
+"""Copies of statements: local arrays of their own, and literals in place of variables."""
 
 from random import Random
 
@@ -37,3 +37,17 @@ def test_copied_statements_have_local_arrays_of_their_own(
         arrays = arguments(naive, sizes, 1)
         (expected,), (result,) = run(naive, arrays, sizes), run(kernel, arrays, sizes, Random(0))
         assert result.tolist() == expected.tolist()
+
+
+def test_operators_of_literals_are_folded() -> None:
+    source = """
+@I.kernel
+def f(x: R.Tensor((3,), "float32"), out: R.Tensor((3,), "float32")):
+    for i in range(3):
+        out[i] = x[i] + T.float32(i & 1) + T.float32(i % 2) * T.float32(max(i, 1))
+"""
+    naive = prepared(parsed(source))
+    kernel = find_primitive("unroll")(naive, "i")
+    assert structural_equal(parsed(str(kernel)), kernel)
+    arrays = arguments(naive, {}, 1)
+    assert run(kernel, arrays, {})[0].tolist() == run(naive, arrays, {})[0].tolist()
