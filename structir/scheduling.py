@@ -55,7 +55,7 @@ class Schedule:
         if not name and len(self._handles) == 1:
             return next(iter(self._handles.values()))
         names = {**self._kernel_names(), **{n: n for n in self._handles}}
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             raise _unknown("kernel or value", name, list(names))
         return self._handles[names[name]]
 
@@ -76,7 +76,7 @@ class Schedule:
         """Returns the scheduled program: a kernel for a kernel, else a module."""
         if self._lone:
             return self.kernel().node
-        kernels = {name: handle.node for name, handle in self._handles.items()}
+        kernels = {name: h.node for name, h in self._handles.items() if h.is_changed()}
         return self._module.with_functions({**self._module.functions, **kernels})
 
     def __str__(self) -> str:
@@ -106,7 +106,8 @@ class KernelHandle:
         primitive = find_primitive(name)
 
         def apply(*args: Any, **options: Any) -> KernelHandle:
-            new = primitive(self.node, *args, exact=self._owner.exact, **options)
+            options.setdefault("exact", self._owner.exact)
+            new = primitive(self.node, *args, **options)
             self._history.append(self.node)
             self.node = new
             return self
@@ -117,6 +118,10 @@ class KernelHandle:
     def __getitem__(self, loop: str) -> LoopHandle:
         loop_tree(self.node).loop(loop)
         return LoopHandle(self, loop)
+
+    def is_changed(self) -> bool:
+        """Whether a primitive was applied."""
+        return bool(self._history)
 
     def undo(self) -> KernelHandle:
         """Takes the last primitive back, if there is one."""
@@ -164,7 +169,7 @@ def _names(module: IRModule, kind: type) -> list[str]:
 
 
 def _unknown(kind: str, name: str, names: list[str]) -> ScheduleError:
-    close = difflib.get_close_matches(name, names, 1)
+    close = difflib.get_close_matches(str(name), names, 1)
     known = ", ".join(f"`{n}`" for n in names) or "none"
     help = f"did you mean `{close[0]}`?" if close else f"the program has these: {known}"
     message = f"structir.schedule: expected the name of a {kind}, found `{name}`"

@@ -7,7 +7,7 @@ import structir
 from structir.ir import structural_equal
 from structir.ir.kernel import Kernel
 from structir.loops.primitive import primitive
-from structir.loops.primitives import _ADDED, add_primitive
+from structir.loops.primitives import _ADDED, add_primitive, find_primitive
 from structir.loops.refusal import ScheduleError
 from structir.script import I, R, T
 from tests.loops.running import parsed
@@ -71,6 +71,7 @@ def test_names_are_completed() -> None:
     handle = s.kernel("y")
     assert s._ipython_key_completions_() == ["add_softmax", "matmul", "y", "z"]
     assert handle._ipython_key_completions_() == handle.loops()
+    assert not hasattr(handle, "shape") and hasattr(handle, "split")
     assert {"split", "reorder", "undo"} <= {*dir(handle)}
     assert "split" in dir(handle[handle.loops()[0]])
     assert handle.split.__doc__ and "blocks" in handle.split.__doc__
@@ -98,6 +99,10 @@ def test_a_primitive_of_ones_own_is_a_method() -> None:
         (lambda: structir.schedule(Attention).kernel(), "`y`, `z`"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().spilt("i", 4), "did you mean `split`"),
         (lambda: structir.schedule(parsed(SCALE)).kernel()["q"], "these: `i`, `j`"),
+        (lambda: structir.schedule(parsed(SCALE)).kernel()[0], "found `0`"),
+        (lambda: structir.schedule(Attention).kernel(["y"]), "`y`, `z`"),
+        (lambda: find_primitive("split")(Attention, "i", 2), "expected a kernel"),
+        (lambda: structir.schedule(parsed(SCALE)).kernel().parallel("i", exact=True), "E1118"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i"), "split\\(loop, factor"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i", 0), "positive integer"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i", 2, "x"), '"guard"'),

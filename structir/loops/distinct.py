@@ -22,6 +22,7 @@ from structir.ir.kernel import (
     nodes_of,
 )
 from structir.ir.node import rebuild, replace
+from structir.ir.struct_info import PrimStructInfo
 from structir.loops.sizes import size
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
 
@@ -43,6 +44,7 @@ def names_of_signature(kernel: Kernel) -> set[str]:
     """Returns the names that no variable of a kernel may have."""
     infos: list[Any] = [param.struct_info for param in kernel.params]
     sizes = [dim for info in infos for dim in getattr(info, "dims", None) or ()]
+    sizes += [i.value for i in infos if isinstance(i, PrimStructInfo) and i.value is not None]
     symbols = {symbol.name for dim in sizes for symbol in dims.syms(dim)}
     return {p.name for p in kernel.params} | symbols | KERNEL_NAMES | RESERVED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -30,7 +31,7 @@ from structir.ir.kernel import (
 from structir.loops.accesses import Access, Mention, mentions_of
 from structir.loops.distinct import names_of_signature, with_distinct_loops
 from structir.loops.refusal import refusal
-from structir.projections.kernels.affine_scalars import as_index
+from structir.projections.kernels.affine_scalars import INDEX_DTYPE, as_index
 
 Block = tuple[KernelStatement, ...]
 _KEPT = "_loop_tree"
@@ -39,14 +40,14 @@ _KEPT = "_loop_tree"
 class NodeFacts:
     """What is known of nodes, whatever kernel they are in; derived kernels share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, symbols: dict[Local, Sym] | None = None) -> None:
         self.mentions: dict[KernelStatement, tuple[Mention, ...]] = {}
-        self.symbols: dict[Local, Sym] = {}
+        self.symbols: dict[Local, Sym] = {} if symbols is None else symbols
         self.indices: dict[Element, tuple[Dim | None, ...]] = {}
         self.values: dict[Local, Dim | None] = {}  # those that `indices` are computed with
 
     def agree_with(self, values: dict[Local, Dim | None]) -> bool:
-        """Whether loop variables have the same values in all kernels that share the facts."""
+        """Whether variables have the same values in all kernels that share the facts."""
         return all(self.values.get(local, value) == value for local, value in values.items())
 
 
@@ -63,10 +64,11 @@ class LoopTree:
         self.arrays: dict[str, Scratch] = {}
         self.scalars: dict[str, Local] = {}  # assigned, without the variables of loops
         self.names = names_of_signature(kernel)
-        self.values: dict[Local, Dim | None] = {}  # of loop variables and of the ends of a part
+        self.values: dict[Local, Dim | None] = {}  # of loop variables, ends of a part, and indices
+        self.assignments = Counter(_assigned_indices(kernel.body))
         self._visit(kernel.body, ())
         if not facts.agree_with(self.values):
-            self.facts = NodeFacts()
+            self.facts = NodeFacts(facts.symbols)
         self.facts.values.update(self.values)
 
     def _visit(self, block: Sequence[KernelStatement], around: tuple[KernelStatement, ...]) -> None:
@@ -91,9 +93,9 @@ class LoopTree:
         return self._named("scalar", name, self.scalars)  # type: ignore[no-any-return]
 
     def _named(self, kind: str, name: str, table: dict[str, Any]) -> Any:
-        if name in table:
+        if isinstance(name, str) and name in table:
             return table[name]
-        close = difflib.get_close_matches(name, table, 1)
+        close = difflib.get_close_matches(str(name), table, 1)
         names = ", ".join(f"`{n}`" for n in table) or "none"
         help = f"did you mean `{close[0]}`?" if close else f"the kernel has these: {names}"
         raise refusal("E1115", f"expected the name of a {kind}, found `{name}`", help=help)
@@ -244,7 +246,7 @@ def _refuse_assigned_ends(kernel: Kernel) -> None:
     assigns = (n for n in nodes_of(kernel) if isinstance(n, Assign)) if ends else ()
     for assign in assigns:
         if assign.target in ends:
-            name = assign.target.name  # type: ignore[union-attr]
+            name = assign.target.name
             raise refusal(
                 "E1116",
                 f"expected constant ends of the part, found an assignment of `{name}`",
@@ -298,6 +300,29 @@ def _enter_assign(tree: LoopTree, assign: Assign) -> None:
     if isinstance(assign.target, Local):
         tree.scalars[assign.target.name] = assign.target
         tree.names.add(assign.target.name)
+        if assign.target in tree.assignments:
+            tree.values[assign.target] = _assigned_value(tree, assign)
+
+
+def _assigned_value(tree: LoopTree, assign: Assign) -> Dim | None:
+    """Returns the value of an index that is assigned once, from loop variables and sizes.
+
+    Every read is in the same iteration of the loops around the assignment, and after it: otherwise
+    the name would not be bound on every path.
+    """
+    is_only = tree.assignments[assign.target] == 1 and not assign.symbol  # type: ignore[index]
+    return as_index(assign.value, tree.values) if is_only else None
+
+
+def _assigned_indices(block: Sequence[KernelStatement]) -> Iterator[Local]:
+    """Yields the integer scalar of each assignment in a block and in the blocks inside."""
+    for statement in block:
+        if isinstance(statement, Assign):
+            if isinstance(statement.target, Local) and statement.target.dtype == INDEX_DTYPE:
+                yield statement.target
+        else:
+            for body in blocks_of(statement):
+                yield from _assigned_indices(body)
 
 
 def _enter_scratch(tree: LoopTree, scratch: Scratch) -> None:

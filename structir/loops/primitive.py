@@ -37,6 +37,10 @@ class Primitive:
 
     def __call__(self, kernel: Kernel, *args: Any, exact: bool = False, **options: Any) -> Kernel:
         """Returns the transformed kernel; `exact` refuses primitives that change rounding."""
+        if not isinstance(kernel, Kernel):
+            message = f"expected a kernel, found {type(kernel).__name__}"
+            help = 'pass an `@I.kernel` function, or use `structir.schedule(module).kernel("y")`'
+            raise ScheduleError(Diagnostic(message, None, self.name, hint=help, code="E1115"))
         try:
             inspect.signature(self.transform).bind(kernel, *args, **options)
         except TypeError as error:

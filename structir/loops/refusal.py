@@ -14,6 +14,12 @@ class ScheduleError(DiagnosticError):
     code = "E1117"
 
 
+class UnknownPrimitiveError(ScheduleError, AttributeError):
+    """A primitive of this name does not exist: handles have no such method."""
+
+    code = "E1115"
+
+
 def refusal(code: str, message: str, *locations: Location, help: str) -> ScheduleError:
     """Returns the error of a refused primitive, whose name is added where it is called.
 

@@ -16,7 +16,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
-from structir.passes import Lower
+from structir.passes import Lower, Schedule
 from structir.tools.kernels import KernelGenerator
 from tests.loops.running import arguments, parsed, run
 
@@ -37,7 +37,7 @@ SIGNATURE = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float3
 
 
 def lowered_kernel(rng: Random) -> Kernel:
-    """Returns a naive kernel of ops."""
+    """Returns a naive kernel of ops, or one that the compiler scheduled."""
     signature = (
         SIGNATURE.replace('"n"', "3").replace('"m"', "5") if rng.random() < 0.3 else SIGNATURE
     )
@@ -53,7 +53,8 @@ class M:
         r = {rng.choice(EXPRESSIONS)}
         return r
 """
-    functions = Lower()(structir.parse(source)).functions.values()
+    lower = Schedule() if rng.random() < 0.15 else Lower()
+    functions = lower(structir.parse(source)).functions.values()
     return rng.choice([f for f in functions if isinstance(f, Kernel)])
 
 
@@ -90,6 +91,9 @@ class DependentLoops:
         )
         scope = {**scope, stem: name, f"bounds_{stem}": bounds}
         body: list[str] = []
+        if self.rng.random() < 0.25:  # an index that is assigned, from loops or from data
+            body.append(self.position(stem, scope))
+            scope |= {stem: f"p{self.count}", f"bounds_{stem}": "{0}"}
         for _ in range(self.rng.choice([1, 1, 2, 3])):
             if depth > 1 and self.rng.random() < 0.7:
                 body += self.nest("j" if stem == "i" else "i", 1, scope)
@@ -97,6 +101,14 @@ class DependentLoops:
                 body.append(self.statement(scope))
         size = "n" if stem == "i" else "m"
         return [f"for {name} in range({bounds.format(size)}):", *[f"    {line}" for line in body]]
+
+    def position(self, stem: str, scope: dict[str, str]) -> str:
+        """Returns the assignment of an index that is in range."""
+        size = "n" if stem == "i" else "m"
+        value = self.index(stem, size, scope)
+        if self.rng.random() < 0.3:
+            value = f"T.int64({self.element('x', scope)} + 9.0) % {size}"
+        return f"p{self.count} = {value}"
 
     def statement(self, scope: dict[str, str]) -> str:
         """Returns an assignment."""

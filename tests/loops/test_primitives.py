@@ -53,16 +53,26 @@ def softmax(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float
     assert min(times) < 1e-3, "the index of loops and accesses is kept with the kernel"
 
 
-def test_an_assigned_number_is_no_index() -> None:
-    kernel = parsed(
-        """
+INDEXED = """
 @I.kernel
 def f(at: R.Tensor(("n",), "int64"), x: R.Tensor(("n",), "float32"),
       out: R.Tensor(("m",), "float32")):
     for i in range(n):
-        t = at[i]
+        t = VALUE
         out[i + t] = x[i]
 """
-    )
+
+
+@pytest.mark.parametrize("value", ["at[i]", "T.int64(x[0])", "t0 * 2"])
+def test_an_assigned_number_is_no_index(value: str) -> None:
+    source = INDEXED.replace("VALUE", value)
+    if "t0" in value:  # another value in each iteration
+        source = source.replace("    for", "    t0 = T.int64(0)\n    for") + "        t0 = t0 - 1\n"
     with pytest.raises(DiagnosticError, match="depend on each other"):
-        find_primitive("vectorise")(kernel, "i")
+        find_primitive("vectorise")(parsed(source), "i")
+
+
+@pytest.mark.parametrize("value", ["i * 3 + 1", "n", "2"])
+def test_a_number_assigned_once_from_loops_and_sizes_is_an_index(value: str) -> None:
+    kernel = parsed(INDEXED.replace("VALUE", value))
+    assert "T.vectorized(n)" in str(find_primitive("vectorise")(kernel, "i"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from structir.errors import Diagnostic
 from structir.lazy import import_completely
 from structir.loops.primitive import Primitive
-from structir.loops.refusal import ScheduleError
+from structir.loops.refusal import UnknownPrimitiveError
 
 _FILES = sorted(file.stem for file in Path(__file__).parent.glob("*.py") if file.stem[0] != "_")
 _ADDED: dict[str, Primitive] = {}
@@ -26,7 +26,7 @@ def add_primitive(primitive: Primitive) -> Primitive:
 
 
 def find_primitive(name: str) -> Primitive:
-    """Returns the primitive of this name; raises ScheduleError if there is none."""
+    """Returns the primitive of this name; raises UnknownPrimitiveError if there is none."""
     if name in _ADDED:
         return _ADDED[name]
     if name in _FILES:
@@ -35,4 +35,4 @@ def find_primitive(name: str) -> Primitive:
     close = difflib.get_close_matches(name, primitive_names(), 1)
     names = ", ".join(primitive_names())
     help = f"did you mean `{close[0]}`?" if close else f"the primitives are: {names}"
-    raise ScheduleError(Diagnostic(f"unknown primitive `{name}`", code="E1115", hint=help))
+    raise UnknownPrimitiveError(Diagnostic(f"unknown primitive `{name}`", code="E1115", hint=help))

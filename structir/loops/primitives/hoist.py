@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from structir.ir import dims
-from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Literal, Local
+from structir.ir.kernel import Assign, Element, For, Kernel, Local
 from structir.ir.node import replace
 from structir.loops.accesses import expressions
 from structir.loops.bounds import extremes
@@ -14,8 +14,6 @@ from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.nests import depends_on, refuse_jumps, refuse_varying_bounds
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
-
-DIVISIONS = frozenset({"floordiv", "mod"})
 
 
 @primitive
@@ -95,15 +93,12 @@ def _require_safe(tree: LoopTree, assign: Assign, loop: For) -> None:
 
 
 def _is_safe(tree: LoopTree, part: object, loop: For) -> bool:
-    if isinstance(part, Apply) and part.fn in DIVISIONS:
-        divisor = part.args[1]
-        return isinstance(divisor, Literal) and divisor.value != 0
     return not isinstance(part, Element) or _is_in_range(tree, part, loop)
 
 
 def _is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
     info = element.array.struct_info
-    around = [outer for outer in tree.loops_around(loop)]
+    around = tree.loops_around(loop)
     for index, size in zip(tree.indices(element), info.dims, strict=False):  # type: ignore[attr-defined]
         if index is None or element.flat:
             return False

@@ -45,7 +45,7 @@ def inline(kernel: Kernel, memory: str) -> Kernel:
     later = block[following(block, nest) + 1 :]
     _require_reads_after(tree, array, uses, (nest, *later))
     _refuse_changes(tree, store, uses, later)
-    variables = [index for index in store.target.indices]  # type: ignore[union-attr]
+    variables = store.target.indices  # type: ignore[union-attr]
 
     def read(part: Any) -> Any:
         if not isinstance(part, Element) or part.array is not array:
