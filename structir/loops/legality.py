@@ -10,7 +10,7 @@ Both are answered for all sizes. An unknown index may be any index.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from functools import cache
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -113,20 +113,15 @@ def conflicts(
     meets: Callable[[Access, Access], bool],
     ignored: Callable[[Memory], bool] = lambda memory: False,
 ) -> Iterator[Pair]:
-    """Yields pairs of accesses of the same memory, one of which writes, that may meet.
-
-    `ignored` is asked once for each memory that is written.
-    """
-    by_memory: dict[Memory, tuple[list[Access], list[Access]]] = {}
-    for side, accesses in enumerate((first, second)):
-        for access in accesses:
-            by_memory.setdefault(access.memory, ([], []))[side].append(access)
-    for memory, sides in by_memory.items():
-        writes = any(access.is_write for side in sides for access in side)
-        if not (sides[0] and sides[1] and writes) or ignored(memory):
-            continue
-        for one, other in product(*sides):
-            if (one.is_write or other.is_write) and meets(one, other):
+    """Yields pairs of accesses of the same memory, one of which writes, that may meet."""
+    by_memory: dict[Memory, list[Access]] = {}
+    for access in second:
+        by_memory.setdefault(access.memory, []).append(access)
+    is_ignored = cache(ignored)
+    for one in first:
+        for other in by_memory.get(one.memory, ()):
+            writes = one.is_write or other.is_write
+            if writes and not is_ignored(one.memory) and meets(one, other):
                 yield one, other
 
 

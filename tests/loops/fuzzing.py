@@ -53,9 +53,10 @@ class M:
         r = {rng.choice(EXPRESSIONS)}
         return r
 """
-    lower = Schedule() if rng.random() < 0.15 else Lower()
-    functions = lower(structir.parse(source)).functions.values()
-    return rng.choice([f for f in functions if isinstance(f, Kernel)])
+    module = structir.parse(source)
+    passes = [Schedule(), Lower()] if rng.random() < 0.15 else [Lower()]
+    lowered = [f for lower in passes for f in lower(module).functions.values()]
+    return rng.choice([f for f in lowered if isinstance(f, Kernel)])
 
 
 class DependentLoops:
