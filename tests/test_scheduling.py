@@ -6,6 +6,7 @@ import pytest
 import structir
 from structir.ir import structural_equal
 from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
 from structir.loops.primitive import primitive
 from structir.loops.primitives import _ADDED, add_primitive, find_primitive
 from structir.loops.refusal import ScheduleError
@@ -126,3 +127,26 @@ def test_kernels_of_gpu_threads_are_refused() -> None:
 
     with pytest.raises(ScheduleError, match="GPU threads"):
         structir.schedule(M).kernel().split("i", 2)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 37, 64])
+def test_vector_loops_compute_whole_vectors_and_the_rest(length: int) -> None:
+    kernel = parsed(
+        """
+@I.kernel
+def f(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float32")):
+    for i in range(n):
+        total = T.float32(0.0)
+        for k in range(m):
+            total = total + x[i, k]
+        for j in range(m):
+            t = x[i, j] * 2.0
+            out[i, j] = t + total
+"""
+    )
+    handle = structir.schedule(kernel).kernel()
+    handle.reassociate("k").vectorise("k").vectorise("j")
+    x = np.random.default_rng(length).integers(-9, 9, (3, length)).astype("float32")
+    out = np.full_like(x, np.nan)
+    structir.compile(IRModule({"f": handle.node}))["f"](x, out)
+    np.testing.assert_array_equal(out, x * 2 + x.sum(1, keepdims=True))

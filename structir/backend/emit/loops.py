@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.masked_loops import gains_from_masks
+from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
@@ -24,9 +24,10 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
     stream = streaming_loop(emitter, loop)
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
+    elif _has_masked_remainder(loop, low, high):
+        _vectors_and_remainder(emitter, loop, low, high)
     elif abs(loop.step) == 1:
-        is_masked = _is_masked(loop) or _gains_from_masks(loop, low, high)
-        mark = emitter.asm.masked_loop() if is_masked else ""
+        mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -40,14 +41,29 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     emitter.block(loop.body)
 
 
-def _is_masked(loop: For) -> bool:
-    """Whether a loop is marked, and its last vector is computed with masks."""
-    return loop.kind == VECTOR and "avx512vl" in cpu_features()
-
-
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:
     is_known = loop.step == 1 and low.isdecimal() and high.isdecimal()
     return is_known and gains_from_masks(max(int(high) - int(low), 0))
+
+
+def _has_masked_remainder(loop: For, low: str, high: str) -> bool:
+    """Whether a vector loop may have a last vector that is not full, and the CPU has masks."""
+    if loop.kind != VECTOR or loop.step != 1 or "avx512vl" not in cpu_features():
+        return False
+    is_known = low.isdecimal() and high.isdecimal()
+    return not is_known or (int(high) - int(low) > LANES and (int(high) - int(low)) % LANES != 0)
+
+
+def _vectors_and_remainder(emitter: Emitter, loop: For, low: str, high: str) -> None:
+    """A loop over whole vectors, then one over the lanes that remain, computed with masks: masks in
+    all iterations would cost more than they gain in the last."""
+    asm, body = emitter.asm, partial(round_of, emitter, loop)
+    distance = asm.integer("sub", high, low)
+    count = asm.select(asm.compare("sgt", distance, "0"), "i64", distance, "0")
+    rest = asm.integer("and", count, str(LANES - 1))
+    middle = asm.integer("add", low, asm.integer("sub", count, rest))
+    asm.count(low, middle, 1, body)
+    asm.count(middle, asm.integer("add", middle, rest), 1, body, asm.masked_loop())
 
 
 def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
