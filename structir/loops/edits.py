@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from structir.ir.dtype import is_float
+from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
     Branch,
@@ -17,11 +20,24 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Scalar,
+    Scratch,
 )
 from structir.ir.node import rebuild, replace
 from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
-from structir.projections.kernels.affine_scalars import DIM_FUNCTIONS
 
+# Source has no operators of two literals: the parser takes their dtypes from other operands.
+OF_LITERALS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+}
 Exchanges = Mapping[KernelStatement, Sequence[KernelStatement]]
 
 
@@ -88,14 +104,21 @@ class Names:
         return name
 
 
-def fresh_copy(names: Names | None, node: Any, values: Mapping[Any, Any] | None = None) -> Any:
-    """Returns a copy of a statement with nodes of its own, and variables of its own for the loops
-    in it (unless `names` is None); `values` replace scalars and loop variables."""
-    new_values = dict(values or {})
+def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = None) -> Any:
+    """Returns a copy of a statement with nodes of its own, and new variables and names for the
+    loops and local arrays in it (unless `names` is None).
+
+    `values` replace scalars and variables. The new variables and arrays are added to them, for
+    copies of later statements of the same block.
+    """
+    new_values = {} if values is None else values
 
     def copy(part: Any) -> Any:
-        if isinstance(part, Local):
+        if isinstance(part, Local | Var):
             return new_values.get(part, part)
+        if isinstance(part, Scratch) and names is not None:
+            array = part.array
+            new_values[array] = Var(names.fresh(array.name), array.struct_info, array.span)
         if isinstance(part, For) and names is not None:
             old = part.variable
             new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
@@ -109,7 +132,11 @@ def fresh_copy(names: Names | None, node: Any, values: Mapping[Any, Any] | None 
 
 
 def simplified(apply: Apply) -> Scalar:
-    """Returns integer arithmetic of an index simplified, other expressions as they are."""
+    """Returns arithmetic of an index simplified, and a converted literal as it is parsed."""
+    match apply:
+        case Apply("cast", (Literal(value, "int64"),), dtype) if dtype != "bool":
+            literal = Literal(value, dtype if is_float(dtype) or abs(value) < 128 else "int64")
+            return Apply("cast", (literal,), dtype, apply.span)
     is_index = apply.dtype == "int64" and len(apply.args) == 2
     folded = _fold(apply.fn, *apply.args) if is_index else None
     return apply if folded is None else folded
@@ -133,9 +160,9 @@ def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
             return first
         case ("add", Literal(0), _) | ("mul", Literal(1), _):
             return second
-        case "add" | "sub" | "mul", Literal(left), Literal(right):
-            value = DIM_FUNCTIONS[fn](left, right)
+        case "floordiv" | "mod", _, Literal(divisor) if divisor <= 0:
+            return None
+        case _, Literal(left), Literal(right) if fn in OF_LITERALS:
+            value = OF_LITERALS[fn](left, right)
             return integer(value) if abs(value) < 2**63 else None
-        case "floordiv", Literal(left), Literal(right) if right > 0:
-            return integer(int(left // right))
     return None

@@ -120,7 +120,8 @@ def _renumber(
         var = type(binding.var)(binding.var.name, info, binding.var.span)
         results[binding.var] = var, indices
         callee = GlobalVar(name, changed[name].struct_info)
-        of_call = _selected_info(value.struct_info, indices)
+        known = value.struct_info
+        of_call = None if known is None else _selected_info(known, indices)
         return [replace(binding, var=var, value=replace(value, op=callee, struct_info=of_call))]
 
     module = replace_functions(module, changed, call)

@@ -198,6 +198,8 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "tail": rng.choice(["guard", "guard", "peel", "exact"]),
         "at": rng.choice([1, 1, 2]),
         "limit": 16,
+        "size": rng.choice(["n", "m"]),
+        "value": rng.choice([1, 3, 4]),
     }
     parameters = find_primitive(name).parameter_names()
     return name, tuple([values[parameter] for parameter in parameters])

@@ -1,0 +1,101 @@
+"""Replaces divisions by a value that a loop leaves unchanged by products with its reciprocal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.dtype import is_float
+from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Literal, Local, Scalar
+from structir.ir.node import replace
+from structir.loops.accesses import expressions, is_same
+from structir.loops.edits import Names, exchange, substitute
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+
+
+@primitive(changes_rounding=True)
+def reciprocal(kernel: Kernel, loop: str) -> Kernel:
+    """Replaces the divisions of a loop by a scalar that it leaves unchanged by products: the
+    reciprocal is computed once, before the loop.
+
+    A divisor that reads an array is not replaced: the element may be out of range if the loop has
+    no iteration. Assign it to a scalar before the loop.
+    """
+    tree = loop_tree(kernel)
+    old = tree.loop(loop)
+    names, found = Names(tree), list[tuple[Scalar, Local]]()
+
+    def factor(divisor: Scalar) -> Local:
+        known = [scalar for other, scalar in found if is_same(other, divisor)]
+        if not known:
+            known = [Local(names.fresh(f"reciprocal_{loop}"), divisor.dtype)]
+            found.append((divisor, known[0]))
+        return known[0]
+
+    def change(part: Any) -> Any:
+        match part:
+            case Apply("div", (dividend, divisor), dtype) if _is_invariant(tree, divisor, old):
+                product = (substitute(dividend, change), factor(divisor))
+                return Apply("mul", product, dtype, part.span)
+            case Assign(symbol="/", value=divisor) if _is_invariant(tree, divisor, old):
+                return replace(part, symbol="*", value=factor(divisor))
+        return None
+
+    new = substitute(old, change)
+    if not found:
+        raise _nothing_to_replace(tree, old)
+    one = [Literal(1.0, divisor.dtype) for divisor, _ in found]
+    assigns = [
+        Assign(scalar, Apply("div", (number, divisor), scalar.dtype))
+        for number, (divisor, scalar) in zip(one, found, strict=True)
+    ]
+    return exchange(kernel, old, *assigns, new)
+
+
+def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
+    """Whether a loop leaves a float unchanged, and it can be computed before the loop."""
+    inside = [loop.variable, *[s.variable for s in tree.within(loop.body) if isinstance(s, For)]]
+    written = [a.memory for a in tree.accesses(loop.body) if a.is_write]
+    parts = list(expressions(divisor))
+    changes = any(part is other for part in parts for other in (*inside, *written))
+    is_element = any(isinstance(part, Element) for part in parts)
+    return is_float(divisor.dtype) and not changes and not is_element
+
+
+def _nothing_to_replace(tree: LoopTree, loop: For) -> Exception:
+    divisions = [
+        (statement, part)
+        for statement in tree.within(loop.body)
+        for part in expressions(statement)
+        if isinstance(part, Apply) and part.fn == "div"
+    ]
+    name = loop.variable.name
+    if not divisions:
+        message = f"expected a division of floats in `{name}`, found none"
+        return refusal("E1116", message, loop, help="name a loop that contains a division")
+    statement, division = divisions[0]
+    return refusal(
+        "E1117",
+        f"expected a divisor that `{name}` leaves unchanged, found `{division.args[1]}`",
+        ("division", statement),
+        ("loop", loop),
+        help=f"assign the divisor to a scalar before `{name}`: `d = {division.args[1]}`",
+    )
+
+
+reciprocal.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    for i in range(n):
+        total = T.float32(0.0)
+        for k in range(m):
+            total = total + x[i, k]
+        for j in range(m):
+            out[i, j] = x[i, j] / total
+""",
+    "j",
+)

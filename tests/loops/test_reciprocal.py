@@ -1,0 +1,54 @@
+"""Reciprocals of divisors that a loop leaves unchanged."""
+
+import numpy as np
+import pytest
+
+from structir.loops.loop_tree import prepared
+from structir.loops.primitives import find_primitive
+from structir.loops.refusal import ScheduleError
+from tests.loops.running import arguments, parsed, run
+from tests.loops.test_refusals import HEAD, always, computes, dims_of
+
+VARYING = {
+    "an assigned divisor": "d = T.float32(2.0)\nfor i in range(n):\n    for j in range(m):\n"
+    "        out[i, j] = x[i, j] / d\n        d = d + 1.0",
+    "an index": "for i in range(n):\n    for j in range(m):\n"
+    "        out[i, j] = x[i, j] / T.float32(j + 1)",
+}
+
+
+@pytest.mark.parametrize("body", VARYING.values(), ids=VARYING)
+def test_divisors_that_change_keep_their_division(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    naive = prepared(parsed(HEAD + lines))
+    reciprocal = find_primitive("reciprocal")
+    with pytest.raises(ScheduleError) as caught:
+        reciprocal(naive, "j")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E1117" and len(diagnostic.notes) == 2 and diagnostic.hint
+    monkeypatch.setattr("structir.loops.primitives.reciprocal._is_invariant", always)
+    wrong = reciprocal(naive, "j")
+    sizes = dict(zip(dims_of(naive), (3, 4), strict=True))
+    arrays = arguments(naive, sizes, 1)
+    (expected,) = run(naive, arrays, sizes)
+    assert not computes(wrong, expected, arrays, sizes, 1)
+
+
+def test_one_reciprocal_replaces_equal_divisors_and_augmented_divisions() -> None:
+    source = """
+    for i in range(n):
+        d = T.float32(4.0)
+        for j in range(m):
+            out[i, j] = x[i, j] / d + 1.0 / d
+            out[i, j] /= d
+"""
+    naive = prepared(parsed(HEAD + source.strip("\n")))
+    after = find_primitive("reciprocal")(naive, "j")
+    assert str(after).count("/") == 1
+    sizes = dict(zip(dims_of(naive), (3, 4), strict=True))
+    arrays = arguments(naive, sizes, 1)
+    assert np.array_equal(run(after, arrays, sizes)[0], run(naive, arrays, sizes)[0])
+    with pytest.raises(ScheduleError, match="E1118"):
+        find_primitive("reciprocal")(naive, "j", exact=True)
