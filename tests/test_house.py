@@ -49,6 +49,7 @@ FLOORS = (
     "passes",
     "scheduling",
     "backend",
+    "scalars",
     "frontend",
     "tracing",
     "tree",
@@ -85,6 +86,7 @@ OTHER_WORDS = {
     "ones": "more than one thing",
     "outer": "not inner",
     "pad": "of a window: how far it hangs over",
+    "power": "of a number",
     "repeat": "to say again",
     "size": "of an axis",
     "split": "to divide",
@@ -312,7 +314,7 @@ def op_names() -> set[str]:
 OTHER_VOCABULARIES = {
     "solve",  # of constraints and linear sizes
     *FUNCTIONS,
-    *(function.numpy for function in FUNCTIONS.values()),
+    *(f.numpy for f in FUNCTIONS.values() if isinstance(f.numpy, str)),
     *MONOIDS,
     *dir(builtins),
     *dir(math),

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from structir.ir.scalar_functions import declared
+
 STATEMENT = 0.3  # ns of a scalar statement
 LANE = 0.02  # ns of a statement in an innermost loop, which LLVM vectorizes: one element
 TERM = 0.02  # ns of a product and a sum in a matrix product,
@@ -173,11 +175,9 @@ class _Estimate:
         return total
 
 
-MATH = re.compile(r"(.*_)?(exp|expm1|log|log1p|tanh|sinh?|cosh?|tan|erf|pow|sigmoid)(_.*)?$")
-
-
 def _is_math(name: str) -> bool:
-    return MATH.match(name) is not None
+    function = declared().get(name.rpartition("_float")[0] or name)
+    return function is not None and function.form("float32") is not None
 
 
 def _is_light(body: Sequence[ast.stmt]) -> bool:

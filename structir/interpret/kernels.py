@@ -42,6 +42,7 @@ from structir.ir.kernel import (
     assigned_value,
 )
 from structir.ir.kernel_functions import LIBRARY, OF_LANES, OF_THREADS
+from structir.ir.scalar_functions import declared
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 
@@ -216,12 +217,16 @@ def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
     if apply.fn == "cast":
         return _cast(args[0], apply.args[0].dtype, apply.dtype)
     kind = number_type(apply.dtype)
-    function = _OPERATORS.get(apply.fn) or ufunc(FUNCTIONS[apply.fn].numpy)
+    function = _OPERATORS.get(apply.fn) or _numpy_function(apply.fn)
     if len(args) == 1:
         only = args[0]
         return lambda frame: kind(function(only(frame)))
     lhs, rhs = args
     return lambda frame: kind(function(lhs(frame), rhs(frame)))
+
+
+def _numpy_function(name: str) -> Callable[..., Any]:
+    return ufunc((declared().get(name) or FUNCTIONS[name]).numpy)
 
 
 def _and(args: list[Evaluate]) -> Evaluate:
@@ -265,7 +270,6 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "minimum": np.minimum,
     "add_to": operator.add,
     "multiply_to": operator.mul,
-    "erf_plus_one": lambda x: ufunc(FUNCTIONS["erf"].numpy)(x) + 1,
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,

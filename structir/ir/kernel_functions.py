@@ -6,42 +6,9 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import is_float, is_int
+from structir.ir.scalar_functions import FunctionTable, ScalarFunction
 
 WEAK = {"int": "int64", "float": "float32"}  # the dtype of a literal without a typed operand
-
-
-@attrs.frozen
-class ScalarFunction:
-    """A scalar function of kernels.
-
-    `kind` is that of its operands: "float", "int", "number", "bits", "bool" or "any". `count` is
-    the number of operands (-1: two or more), and `test` whether the result is a bool. An operator
-    has a `symbol` and a binding strength.
-    """
-
-    name: str
-    kind: str
-    count: int
-    test: bool = False
-    symbol: str = ""
-    strength: int = 0
-
-    def takes(self, dtype: str) -> bool:
-        """Whether operands may have this dtype."""
-        floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
-        match self.kind:
-            case "float":
-                return floating
-            case "int":
-                return whole
-            case "number":
-                return floating or whole
-            case "bits":
-                return whole or dtype == "bool"
-            case "bool":
-                return dtype == "bool"
-        return True
 
 
 KIND_NAMES = {
@@ -88,17 +55,11 @@ _PLAIN = (
     ScalarFunction("max", "number", -1),
     ScalarFunction("abs", "number", 1),
 )
-_ELEMENTARY = (
-    "acos acosh asin asinh atan atanh ceil cos cosh erf exp expm1 floor log log1p round "
-    "rsqrt sigmoid sin sinh sqrt tan tanh trunc"
-)
 _OF_T = (
-    *[ScalarFunction(name, "float", 1) for name in _ELEMENTARY.split()],
-    ScalarFunction("atan2", "float", 2),
+    *[ScalarFunction(name, "float", 1) for name in ("ceil", "floor", "round", "trunc")],
     *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
-    # NaN if an operand is NaN; sums (their terms may be reordered) and products; erf(x) + 1
+    # NaN if an operand is NaN; sums (their terms may be reordered) and products
     *[ScalarFunction(name, "float", 2) for name in ("maximum", "minimum", "add_to", "multiply_to")],
-    ScalarFunction("erf_plus_one", "float", 1),
 )
 
 
@@ -154,9 +115,14 @@ OF_LANES = tuple(
     [ScalarFunction(f"shuffle_{n}", "number", 2) for n in ("xor", "up", "down", "from")]
 )
 
-SCALAR_FUNCTIONS = {row.name: row for row in (*_OPERATORS, *_PLAIN, *_OF_T, *OF_THREADS, *OF_LANES)}
+
+def _with_declared(*rows: ScalarFunction) -> FunctionTable:
+    return FunctionTable({row.name: row for row in rows}, lambda function: function.kind)
+
+
+SCALAR_FUNCTIONS = _with_declared(*_OPERATORS, *_PLAIN, *_OF_T, *OF_THREADS, *OF_LANES)
 OF_PYTHON = {row.name: row for row in _PLAIN}  # written min(a, b)
-OF_T = {row.name: row for row in (*_OF_T, *OF_THREADS, *OF_LANES)}  # written T.exp(a)
+OF_T = _with_declared(*_OF_T, *OF_THREADS, *OF_LANES)  # written T.exp(a)
 UNARY = {row.symbol.strip(): row for row in _OPERATORS if row.count == 1}
 BINARY = {row.symbol: row for row in _OPERATORS if row.count == 2}
 CONVERSIONS = frozenset(

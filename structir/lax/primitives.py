@@ -25,6 +25,7 @@ from structir.numpy import (
 from structir.numpy.elementwise import (
     abs,
     add,
+    apply,
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -67,6 +68,7 @@ from structir.numpy.reals import (
     tanh,
 )
 from structir.numpy.sorting import top_k
+from structir.script import R
 from structir.tracing import dtypes
 from structir.tracing.array import TracedArray, cast, emit, expression, operand, promoted
 from structir.tracing.context import session, traced
@@ -156,8 +158,8 @@ def erf_inv(x: Any) -> TracedArray:
 
 @traced
 def erfc(x: Any) -> TracedArray:
-    """Returns 1 - erf(x)."""
-    return 1 - erf(real(x))
+    """Returns 1 - erf(x), accurate for large x."""
+    return apply(R.erfc, real(x))
 
 
 @traced

@@ -17,7 +17,6 @@ from structir.opdef.index_expr import AttributeRef, ElementRef, IndexExpr, Index
 from structir.opdef.notation import AxisIndex, SideCondition
 from structir.projections.injectivity import distinguishes
 from structir.projections.scalar_expr import (
-    FUNCTIONS,
     LoopIndex,
     OperandElement,
     ScalarExpr,
@@ -185,7 +184,11 @@ def _function(name: str) -> Callable[..., ScalarExpr]:
     return build
 
 
-SCALAR_FUNCTIONS: Mapping[str, Callable[..., ScalarExpr]] = {
-    **{name: _function(name) for name in FUNCTIONS},
-    "select": lambda condition, a, b: select(condition, a, b),
-}
+class _Builders(dict[str, Callable[..., ScalarExpr]]):
+    """Builders of scalar expressions by function, made on first use."""
+
+    def __missing__(self, name: str) -> Callable[..., ScalarExpr]:
+        return _function(name)
+
+
+SCALAR_FUNCTIONS = _Builders(select=lambda condition, a, b: select(condition, a, b))

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from functools import cache
 
+from structir.ir.scalar_functions import declared
 from structir.lazy import lazy_names
 
 __getattr__, __dir__ = lazy_names(  # the functions of `jax.ops`
@@ -17,6 +18,7 @@ __getattr__, __dir__ = lazy_names(  # the functions of `jax.ops`
 
 @cache
 def load() -> None:
-    """Imports every family, which registers its ops."""
+    """Imports every family, which registers its ops; some are beside their scalar functions."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
+    declared()

@@ -11,7 +11,7 @@ from typing import Any
 
 from structir.lazy import lazy_module
 from structir.projections.scalar_expr import LoopIndex, OperandElement, ScalarExpr, ScalarOp, walk
-from structir.projections.values import OWN_FUNCTIONS, EvaluationPoint, evaluate
+from structir.projections.values import EvaluationPoint, evaluate, is_own
 
 np = lazy_module("numpy")
 
@@ -44,7 +44,7 @@ def evaluate_in_blocks(expr: ScalarExpr, at: EvaluationPoint) -> Array:
 def _cost(expr: ScalarExpr) -> int:
     """Returns the number of arrays that an evaluation creates."""
     functions = [node.fn for node in walk(expr) if isinstance(node, ScalarOp)]
-    return sum([OWN_COST if fn in OWN_FUNCTIONS else 1 for fn in functions])
+    return sum([OWN_COST if is_own(fn) else 1 for fn in functions])
 
 
 def _arrays_in(expr: ScalarExpr, at: EvaluationPoint) -> list[Array]:

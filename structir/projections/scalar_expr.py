@@ -15,17 +15,18 @@ values.
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dims import text as dim_text
+from structir.ir.scalar_functions import FunctionTable, ScalarFunction
 
 Scalar = int | float | bool
+T = TypeVar("T")
 
 
 class ScalarExpr:
@@ -70,10 +71,10 @@ class ScalarExpr:
         return mod(other, self)
 
     def __pow__(self, other: Operandish) -> ScalarExpr:
-        return pow(self, other)
+        return ScalarOp("pow", (self, as_scalar_expr(other)))
 
     def __rpow__(self, other: Operandish) -> ScalarExpr:
-        return pow(other, self)
+        return ScalarOp("pow", (as_scalar_expr(other), self))
 
     def __lshift__(self, other: Operandish) -> ScalarExpr:
         return shl(self, other)
@@ -195,38 +196,29 @@ def as_scalar_expr(value: Operandish) -> ScalarExpr:
 
 
 Build = Callable[..., "ScalarExpr"]  # from scalar expressions and numbers to a scalar expression
-Derivative = Callable[..., Any]  # from the arguments to a scalar expression; None if it is zero
+_operators: dict[str, ScalarFunction] = {}
+FUNCTIONS = FunctionTable(_operators, lambda function: function.rule)
 
 
-@attrs.frozen
-class ElementFunction:
-    """One entry of the function table: an elementwise function.
-
-    `numpy` is the name of the NumPy function, or of one in `projections.values`. `rule` is the
-    dtype rule: promotion of all arguments (`same`; `quotient`, with booleans as floats), promotion
-    to a float (`float`), bool (`compare`, `logic`, `test`), promotion of the second and third
-    (`select`), or the requested dtype (`cast`). `slopes` holds the derivative by each argument, a
-    function of all of them; an empty tuple means zero everywhere.
-    """
-
-    name: str
-    numpy: str
-    rule: str
-    slopes: tuple[Derivative, ...] = ()
-
-
-FUNCTIONS: dict[str, ElementFunction] = {}
-
-
-def _elementwise(name: str, numpy: str, rule: str, *slopes: Derivative) -> Build:
-    FUNCTIONS[name] = ElementFunction(name, numpy, rule, slopes)
-
+def _builder(name: str) -> Build:
     def build(*args: Operandish) -> ScalarExpr:
         return ScalarOp(name, tuple([as_scalar_expr(a) for a in args]))
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"`{name}` at one point."
     return build
+
+
+def _elementwise(name: str, numpy: str, rule: str, *slopes: Callable[..., Any]) -> Build:
+    _operators[name] = ScalarFunction(name, numpy=numpy, rule=rule, slopes=slopes, cost=1)
+    return _builder(name)
+
+
+def __getattr__(name: str) -> Build:
+    """Returns the builder of a declared function: `scalar_expr.exp`."""
+    if name.startswith("__") or name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _builder(name)
 
 
 def _zero(*_: ScalarExpr) -> None:
@@ -242,9 +234,6 @@ quotient: Build = _elementwise(  # of integers, rounded toward zero
 )
 floordiv: Build = _elementwise("floordiv", "floor_divide", "same")
 mod: Build = _elementwise("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
-pow: Build = _elementwise(
-    "pow", "power", "same", lambda x, y: y * pow(x, y - 1), lambda x, y: pow(x, y) * log(x)
-)
 neg: Build = _elementwise("neg", "negative", "same", lambda x: -1)
 abs: Build = _elementwise("abs", "absolute", "same", lambda x: sign(x))
 sign: Build = _elementwise("sign", "sign", "same")
@@ -265,31 +254,6 @@ max: Build = _elementwise(
     "same",
     lambda x, y: _tie_share(x, y, x > y),
     lambda x, y: _tie_share(x, y, y > x),
-)
-exp: Build = _elementwise("exp", "exp", "float", lambda x: exp(x))
-expm1: Build = _elementwise("expm1", "expm1", "float", lambda x: exp(x))
-log: Build = _elementwise("log", "log", "float", lambda x: 1 / x)
-log1p: Build = _elementwise("log1p", "log1p", "float", lambda x: 1 / (1 + x))
-sqrt: Build = _elementwise("sqrt", "sqrt", "float", lambda x: 0.5 / sqrt(x))
-rsqrt: Build = _elementwise("rsqrt", "rsqrt", "float", lambda x: -0.5 * rsqrt(x) / x)
-sin: Build = _elementwise("sin", "sin", "float", lambda x: cos(x))
-cos: Build = _elementwise("cos", "cos", "float", lambda x: -sin(x))
-tan: Build = _elementwise("tan", "tan", "float", lambda x: 1 + tan(x) * tan(x))
-sinh: Build = _elementwise("sinh", "sinh", "float", lambda x: cosh(x))
-cosh: Build = _elementwise("cosh", "cosh", "float", lambda x: sinh(x))
-tanh: Build = _elementwise("tanh", "tanh", "float", lambda x: 1 - tanh(x) * tanh(x))
-asin: Build = _elementwise("asin", "arcsin", "float", lambda x: rsqrt(1 - x * x))
-acos: Build = _elementwise("acos", "arccos", "float", lambda x: -rsqrt(1 - x * x))
-atan: Build = _elementwise("atan", "arctan", "float", lambda x: 1 / (1 + x * x))
-asinh: Build = _elementwise("asinh", "arcsinh", "float", lambda x: rsqrt(x * x + 1))
-acosh: Build = _elementwise("acosh", "arccosh", "float", lambda x: rsqrt(x * x - 1))
-atanh: Build = _elementwise("atanh", "arctanh", "float", lambda x: 1 / (1 - x * x))
-erf: Build = _elementwise("erf", "erf", "float", lambda x: 2 / math.sqrt(math.pi) * exp(-x * x))
-sigmoid: Build = _elementwise(
-    "sigmoid", "sigmoid", "float", lambda x: sigmoid(x) * (1 - sigmoid(x))
-)
-atan2: Build = _elementwise(
-    "atan2", "arctan2", "float", lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)
 )
 lt: Build = _elementwise("lt", "less", "compare")
 le: Build = _elementwise("le", "less_equal", "compare")
@@ -320,7 +284,7 @@ _select: Build = _elementwise(
 )
 _cast: Build = _elementwise("cast", "cast", "cast", lambda x: 1)
 
-maximum, minimum, power = max, min, pow
+maximum, minimum = max, min
 
 
 def select(condition: ScalarExpr, then: Operandish, otherwise: Operandish) -> ScalarExpr:
@@ -367,3 +331,20 @@ def substitute(expr: ScalarExpr, replacements: Mapping[ScalarExpr, ScalarExpr]) 
         return expr
     args = tuple([substitute(a, replacements) for a in expr.args])
     return expr if args == expr.args else ScalarOp(expr.fn, args, expr.dtype)
+
+
+def fold(
+    expr: ScalarExpr,
+    operands: Mapping[str, T],
+    literal: Callable[[float], T],
+    apply: Callable[[str, list[T]], T],
+) -> T:
+    """Returns the value of a tree of floats by functions on its literals and its applications."""
+    match expr:
+        case OperandElement(name):
+            return operands[name]
+        case ScalarLiteral(value):
+            return literal(float(value))
+        case ScalarOp(fn, args):
+            return apply(fn, [fold(a, operands, literal, apply) for a in args])
+    raise TypeError(f"expected operands, numbers and functions, found {expr!r}")

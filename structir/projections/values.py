@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     pass
 
 np = lazy_module("numpy")
-special = lazy_module("scipy.special")
 
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 
@@ -211,8 +210,10 @@ def as_kind(value: Array, kind: str) -> Array:
 
 
 @cache
-def ufunc(name: str) -> Callable[..., Array]:
-    """Returns the NumPy function of a table entry, or the one defined here."""
+def ufunc(name: str | Callable[..., Array]) -> Callable[..., Array]:
+    """Returns the NumPy function of a table entry, or the one defined here or in a declaration."""
+    if not isinstance(name, str):
+        return name
     function = OWN_FUNCTIONS.get(name)
     result: Callable[..., Array] = function if function is not None else getattr(np, name)
     return result
@@ -264,13 +265,6 @@ ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
 BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot", "min", "max"})
 
 
-def _power(x: Array, y: Array) -> Array:
-    if is_float(dtype_name(x.dtype)) or y.dtype.kind == "u":
-        return np.power(x, y)
-    inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
-    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
-
-
 def _quotient(x: Array, y: Array) -> Array:
     if is_float(dtype_name(x.dtype)):
         return np.divide(x, y)
@@ -295,31 +289,18 @@ def _floor_divide(x: Array, y: Array) -> Array:
     return _in_bytes(np.floor_divide, x, y)
 
 
-def _sigmoid(x: Array) -> Array:
-    """Computes the logistic function, which is exp(x) where exp(-x) overflows."""
-    value = np.asarray(np.exp(np.negative(x)))
-    value += 1
-    np.reciprocal(value, out=value)
-    small = x < LEAST_LOGIT[x.dtype.itemsize]
-    return np.where(small, np.exp(x), value) if small.any() else value
-
-
-LEAST_LOGIT = {4: -80.0, 8: -700.0}  # by bytes: -log of a large number
-
-
-def _rsqrt(x: Array) -> Array:
-    return np.reciprocal(np.sqrt(x))
-
-
 OWN_FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "erf": lambda x: special.erf(x),
-    "sigmoid": _sigmoid,
-    "rsqrt": _rsqrt,
-    "power": _power,
     "quotient": _quotient,
     "floor_divide": _floor_divide,
     "mod": lambda x, y: _in_bytes(np.mod, x, y),
 }
+
+
+def is_own(fn: str) -> bool:
+    """Whether NumPy lacks a scalar function."""
+    function = FUNCTIONS[fn].numpy
+    return not isinstance(function, str) or function in OWN_FUNCTIONS
+
 
 ZERO, ONE = ScalarLiteral(0), ScalarLiteral(1)
 
@@ -346,7 +327,10 @@ def _apply_chain_rule(
     total: ScalarExpr = ZERO
     if expr.dtype is not None and not is_float(expr.dtype):
         return total
-    for argument, slope in zip(expr.args, FUNCTIONS[expr.fn].slopes, strict=False):
+    function = FUNCTIONS[expr.fn]
+    if function.body is not None and not function.slopes:
+        return _derivative(function.body(*expr.args), operand, memo)
+    for argument, slope in zip(expr.args, function.slopes, strict=False):
         inner = _derivative(argument, operand, memo)
         outer = slope(*expr.args) if inner != ZERO else None
         if outer is not None:

@@ -624,6 +624,8 @@ def algebra():
     case("linalg.solve", torch.linalg.solve(t, torch.from_numpy(b)), definite, b)
     case("linalg.cholesky", torch.linalg.cholesky(t), definite)
     case("linalg.qr", tuple(torch.linalg.qr(torch.from_numpy(b))), b)
+    x = np.linspace(-4, 9, 40, dtype="float32")
+    case("erfc", torch.special.erfc(torch.from_numpy(x)), x)
 
 
 def main():

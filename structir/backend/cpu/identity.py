@@ -19,7 +19,11 @@ from structir.lazy import lazy_module
 structir = lazy_module("structir")
 
 ROOM = Path(__file__).resolve().parent
-SOURCES = (ROOM, ROOM.parent / "math")  # what kernels call by name is compiled into them
+SOURCES = (
+    ROOM,
+    ROOM.parent / "math",
+    ROOM.parents[1] / "scalars",
+)  # what kernels call by name is compiled into them
 
 COMPILER_OPTIONS = ("CPU_NAME", "CPU_FEATURES", "OPT", "ENABLE_AVX", "LOOP_VECTORIZE")
 

@@ -20,10 +20,10 @@ from structir.backend.cpu.library import PART
 from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated_c
-from structir.backend.loops.scalar_text import LIBRARY, OF_TWO
 from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
+from structir.ir.scalar_functions import ScalarFunction, declared
 
 FLOATS = ("float32", "float64")
 ENTRY = "@kernel"  # the name of a kernel in its LLVM IR until it has a symbol
@@ -97,16 +97,21 @@ def _transpose(
             out[i * out_row + j] = source[j * source_row + i]
 
 
-@cache
 def _functions() -> dict[str, PreparedFunction]:
     """The functions by the names that the emitter calls."""
+    return _of_declared(tuple(declared().values()))
+
+
+@cache
+def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, PreparedFunction]:
     functions = dict[str, PreparedFunction]()
-    for name, function in helpers().items():
-        stem, _, dtype = name.rpartition("_")
-        if stem in (*LIBRARY, "erf_plus_one") and dtype in FLOATS:
-            kind, wrap = getattr(types, dtype), _of_two if stem in OF_TWO else _of_one
-            signature = kind(kind, kind) if stem in OF_TWO else kind(kind)
-            functions[name] = PreparedFunction(wrap(function), signature)
+    for row in declarations:
+        for dtype in FLOATS:
+            if row.form(dtype) is not None:
+                kind, wrap = getattr(types, dtype), _of_two if row.count == 2 else _of_one
+                name = row.symbol_of(dtype)
+                signature = kind(*[kind] * row.count)
+                functions[name] = PreparedFunction(wrap(helpers()[name]), signature)
     for dtype in sorted(INTS & KERNEL_DTYPES):
         kind = getattr(types, dtype)
         power = PreparedFunction(_of_two(helpers()["whole_power"]), kind(kind, kind))

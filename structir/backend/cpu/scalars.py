@@ -2,76 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from structir.backend.cpu.eighths import eighth_helpers
-from structir.backend.loops.scalar_text import OF_TWO
-from structir.backend.math import (
-    error_function,
-    exponential,
-    logarithm,
-    remainder,
-    trigonometric,
-)
+from structir.backend.math import remainder
 from structir.backend.math.bits import bits_of_single, single_of_bits
 from structir.backend.math.options import Number, vectorisable
-
-SINGLE: dict[str, Any] = {
-    "acos": trigonometric.acos,
-    "acosh": logarithm.acosh,
-    "asin": trigonometric.asin,
-    "asinh": logarithm.asinh,
-    "atan": trigonometric.atan,
-    "atan2": trigonometric.atan2,
-    "atanh": logarithm.atanh,
-    "cos": trigonometric.cos,
-    "cosh": exponential.cosh,
-    "erf": error_function.erf,
-    "exp": exponential.exp,
-    "expm1": exponential.expm1,
-    "log": logarithm.log,
-    "log1p": logarithm.log1p,
-    "pow": logarithm.pow,
-    "sigmoid": exponential.sigmoid,
-    "sin": trigonometric.sin,
-    "sinh": exponential.sinh,
-    "tan": trigonometric.tan,
-    "tanh": exponential.tanh,
-}
-
-DOUBLE_FROM_NUMPY: dict[str, Any] = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "atanh": np.arctanh,
-    "cos": np.cos,
-    "cosh": np.cosh,
-    "erf": math.erf,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log1p": np.log1p,
-    "pow": np.power,
-    "sin": np.sin,
-    "sinh": np.sinh,
-    "tan": np.tan,
-    "tanh": np.tanh,
-}
+from structir.ir.scalar_functions import ScalarFunction, declared
 
 
-def _double_from_numpy(function: Callable[..., Number], arity: int) -> Any:
+def _compiled(form: Any, arity: int) -> Any:
+    """A vector form; that of a function in Python or NumPy is compiled here."""
+    if hasattr(form, "py_func"):
+        return form
+    if isinstance(form, FunctionType):
+        return vectorisable(form)
     if arity == 2:
-        return vectorisable(lambda x, y: function(x, y))
-    return vectorisable(lambda x: function(x))
+        return vectorisable(lambda x, y: form(x, y))
+    return vectorisable(lambda x: form(x))
 
 
 @vectorisable
@@ -84,13 +37,6 @@ def floor_quotient(x: Number, y: Number) -> Number:
 def floor_remainder(x: Number, y: Number) -> Number:
     """What floor division of doubles leaves."""
     return x % y
-
-
-@vectorisable
-def sigmoid_double(x: Number) -> Number:
-    """1 / (1 + exp(-x)), never by way of an overflow."""
-    e = np.exp(-abs(x))
-    return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
 @vectorisable
@@ -157,23 +103,26 @@ def whole_remainder(x: Number, y: Number) -> Number:
     return x - x if y == 0 or y == -1 else x % y
 
 
-@cache
 def helpers() -> dict[str, Any]:
     """The functions that kernel texts call, under the names that they use."""
-    doubles = {
-        f"{name}_float64": _double_from_numpy(function, 2 if name in OF_TWO else 1)
-        for name, function in DOUBLE_FROM_NUMPY.items()
+    return _helpers(tuple(declared().values()))
+
+
+@cache
+def _helpers(functions: tuple[ScalarFunction, ...]) -> dict[str, Any]:
+    forms = {
+        function.symbol_of(dtype): _compiled(form(), function.count)
+        for function in functions
+        for dtype in ("float32", "float64")
+        if (form := function.form(dtype)) is not None
     }
     return {
-        **{f"{name}_float32": function for name, function in SINGLE.items()},
-        **doubles,
+        **forms,
         **eighth_helpers(),
-        "erf_plus_one_float32": error_function.erf_plus_one,
         "floor_quotient_float32": remainder.floor_quotient,
         "floor_quotient_float64": floor_quotient,
         "remainder_float32": remainder.remainder,
         "remainder_float64": floor_remainder,
-        "sigmoid_float64": sigmoid_double,
         "sign_of": sign_of,
         "whole_power": whole_power,
         "odd_single": odd_single,

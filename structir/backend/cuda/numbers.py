@@ -12,7 +12,8 @@ import numpy as np
 
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
-from structir.backend.loops.scalar_text import LIBRARY, accumulation_text, number_text
+from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.ir.scalar_functions import with_double
 from structir.projections.monoid import MONOIDS
 
 Number = Any  # a number of one dtype, as compiled code sees it
@@ -138,7 +139,7 @@ def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:
 @cache
 def _taken_over() -> dict[str, Any]:
     """The functions by which the CPU computes what is the same everywhere."""
-    own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in LIBRARY}
+    own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in with_double()}
     own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
     functions = own | routine_helpers()
     return {name: function.py_func for name, function in functions.items()}

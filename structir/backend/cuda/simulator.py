@@ -16,8 +16,9 @@ from structir.backend.cuda import simulated_fragments
 from structir.backend.cuda.device import DeviceMemory, KernelPointer, Launch
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, shared_names
-from structir.backend.loops.scalar_text import LIBRARY, STORED_AS
+from structir.backend.loops.scalar_text import STORED_AS
 from structir.backend.loops.writer import MissingCodeError
+from structir.ir.scalar_functions import with_double
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 
@@ -76,7 +77,7 @@ def _names() -> dict[str, Any]:
         "power_of_two": np.exp2,
         "unrolled": range,
     }
-    for name in LIBRARY:
+    for name in with_double():
         own |= {f"{name}_{dtype}": _library(name) for dtype in ("float32", "float64")}
     return {**own, **shared_names(own, lambda function: function)}
 

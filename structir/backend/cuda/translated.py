@@ -26,8 +26,9 @@ from structir.backend.cuda.device_text import SIDE, DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, inside, sigmoid
 from structir.backend.cuda.threads import CUDA, UNROLLED, WRITTEN, InlinedFunction
 from structir.backend.cuda.translation import DeviceOperations, DeviceTranslation
-from structir.backend.loops.scalar_text import LIBRARY, OF_TWO, STORED_AS
+from structir.backend.loops.scalar_text import STORED_AS
 from structir.backend.math.bits import declared
+from structir.ir.scalar_functions import with_double
 
 rewritten: Any = fastmathpass.rewrite_module
 fast: Any = FastMathOptions
@@ -144,8 +145,8 @@ def names_of_threads(older: bool = False) -> dict[str, Any]:
     names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
     names |= {**WRITTEN, **fragments.NAMES, "tile_side": SIDE}
     names["unrolled"] = UNROLLED
-    for name in LIBRARY:
-        made = _of_library(name, 2 if name in OF_TWO else 1)
+    for name, function in with_double().items():
+        made = _of_library(name, function.count)
         names |= {f"{name}_{dtype}": made for dtype in ("float32", "float64")}
     for dtype in ("float32", "float64"):
         taken = plain(sigmoid)

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from structir.backend.emit.assembly import Assembly
 from structir.backend.emit.types import TYPES, bits_of, constant, is_signed
 from structir.ir.dtype import is_float
+from structir.ir.scalar_functions import ScalarFunction, declared
+from structir.projections.scalar_expr import OperandElement, fold
 
 Row = Callable[[Assembly, str, Sequence[str]], str]
-EXPENSIVE = frozenset({"div", "floordiv", "mod", "sqrt", "rsqrt"})  # of those with a row
+EXPENSIVE = frozenset({"div", "floordiv", "mod"})  # of those with a row
 
 
 def applied(asm: Assembly, fn: str, dtype: str, args: Sequence[str]) -> str:
@@ -18,8 +20,24 @@ def applied(asm: Assembly, fn: str, dtype: str, args: Sequence[str]) -> str:
     row = _table(dtype).get(fn)
     if row is not None:
         return row(asm, dtype, args)
-    kind = TYPES[dtype]
-    return asm.call_prepared(f"{fn}_{dtype}", kind, [(kind, a) for a in args])
+    function, kind = declared()[fn], TYPES[dtype]
+    if is_float(dtype) and function.form(dtype) is None:
+        return _without_form(asm, function, dtype, args)
+    return asm.call_prepared(function.symbol_of(dtype), kind, [(kind, a) for a in args])
+
+
+def _without_form(asm: Assembly, function: ScalarFunction, dtype: str, args: Sequence[str]) -> str:
+    """A function by its intrinsic, or by other functions."""
+    if function.intrinsic:
+        return _intrinsic(function.intrinsic)(asm, dtype, args)
+    assert function.body is not None
+    operands = {f"x{k}": arg for k, arg in enumerate(args)}
+    tree = function.body(*map(OperandElement, operands))
+
+    def write(fn: str, inner: list[str]) -> str:
+        return applied(asm, fn, dtype, inner)
+
+    return fold(tree, operands, lambda value: constant(value, dtype), write)
 
 
 def is_cheap(fn: str, dtype: str) -> bool:
@@ -70,10 +88,6 @@ def _extreme(comparison: str) -> Row:
         return best
 
     return choose
-
-
-def _reciprocal_root(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
-    return FLOATS["div"](asm, dtype, (constant(1.0, dtype), FLOATS["sqrt"](asm, dtype, args)))
 
 
 def _absolute(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
@@ -144,13 +158,6 @@ def _complement(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
     return asm.value(f"xor {TYPES[dtype]} {args[0]}, -1")
 
 
-def _erf_plus_one(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
-    """A function of its own for float32, where the sum would lose digits."""
-    if dtype == "float32":
-        return asm.call_prepared(f"erf_plus_one_{dtype}", "float", [("float", args[0])])
-    return FLOATS["add"](asm, dtype, (applied(asm, "erf", dtype, args), constant(1.0, dtype)))
-
-
 COMPARISONS: dict[str, Row] = {
     "lt": _compared("olt", "ult"),
     "le": _compared("ole", "ule"),
@@ -173,8 +180,6 @@ FLOATS: dict[str, Row] = {
     "multiply_to": _arithmetic("fmul"),
     "neg": _plain("fneg"),
     "abs": _intrinsic("fabs"),
-    "sqrt": _intrinsic("sqrt"),
-    "rsqrt": _reciprocal_root,
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
     "trunc": _intrinsic("trunc"),
@@ -187,7 +192,6 @@ FLOATS: dict[str, Row] = {
     "isnan": lambda asm, dtype, args: FLOATS["ne"](asm, dtype, (args[0], args[0])),
     "isinf": _magnitude("eq"),
     "isfinite": _magnitude("lt"),
-    "erf_plus_one": _erf_plus_one,
 }
 INTS: dict[str, Row] = {
     **COMPARISONS,

@@ -23,6 +23,8 @@ from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom
 from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, KernelStatement, Literal, Local, Scalar, Size
 from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
+from structir.ir.scalar_functions import declared
+from structir.projections.scalar_expr import OperandElement, ScalarExpr, fold
 
 DEEPEST = 6  # operations within one another, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
@@ -200,8 +202,9 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
         if all(isinstance(side, Literal) for side in sides):
             sides = [stated(sides[0]), sides[1]]
         return Apply("select", (test, *sides), dtype)
-    if fn == "erf_plus_one":
-        return applied("add", [applied("erf", args, dtype), literal(1.0, dtype)], dtype)
+    function = declared().get(fn)
+    if function is not None and not function.rule and function.body is not None:
+        return _expanded(function.body, args, dtype)
     if operand == "bool":
         fn = ON_TRUTH.get(fn, fn)
     if all(isinstance(arg, Literal) for arg in args):
@@ -212,6 +215,17 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     if row is None or not row.takes(operand):
         raise NotShown(f"{fn} of {operand}")
     return Apply(fn, tuple(args), "bool" if row.test else dtype)
+
+
+def _expanded(body: Callable[..., ScalarExpr], args: list[Scalar], dtype: str) -> Scalar:
+    """The body of a function that no program says."""
+    operands = {f"x{k}": arg for k, arg in enumerate(args)}
+    tree = body(*map(OperandElement, operands))
+
+    def write(fn: str, inner: list[Scalar]) -> Scalar:
+        return applied(fn, inner, dtype)
+
+    return fold(tree, operands, lambda value: literal(value, dtype), write)
 
 
 def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:

@@ -4,17 +4,12 @@ dtype. What the names in these texts stand for is each backend's own."""
 from __future__ import annotations
 
 from structir.ir.dtype import INTS, is_float, is_int
+from structir.ir.scalar_functions import declared
+from structir.projections.scalar_expr import OperandElement, fold
 
 EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
 STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
-OF_TWO = ("atan2", "pow")
-# Functions of the math library, each by its name and dtype: `exp_float32(x)`.
-LIBRARY = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp"),
-    *("expm1", "log", "log1p", "pow", "sigmoid", "sin", "sinh", "tan", "tanh"),
-)
-
 ALL_KINDS = {
     "lt": "{0} < {1}",
     "le": "{0} <= {1}",
@@ -42,8 +37,6 @@ FLOATS = {
     "max": "greater({0}, {1})",
     "accumulate_min": "minimum({0}, {1})",  # of a reduction, which may lose the sign of a zero
     "accumulate_max": "maximum({0}, {1})",
-    "sqrt": "square_root({0})",
-    "rsqrt": "{dtype}(1) / square_root({0})",
     "isnan": "{0} != {0}",
     "isinf": "abs({0}) == inf",
     "isfinite": "abs({0}) < inf",
@@ -51,8 +44,6 @@ FLOATS = {
     "round_to_float16": "half_value(half_bits({0}))",
     "round_to_bfloat16": "brain_value(brain_bits({0}))",
     **{f"round_to_{eighth}": f"{eighth}_value({eighth}_code({{0}}))" for eighth in EIGHTHS},
-    **{name: f"{name}_{{dtype}}({{0}})" for name in (*LIBRARY, "erf_plus_one")},
-    **{name: f"{name}_{{dtype}}({{0}}, {{1}})" for name in OF_TWO},
 }
 WHOLE = {
     "add": "{dtype}({0} + {1})",
@@ -113,13 +104,13 @@ TRUTH = {
 }
 
 # Roughly: additions. What is cheaper than this to compute again is not kept between loops.
-COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6, "sqrt": 6, "rsqrt": 10, "pow": 30}
-COSTS |= {name: 16 for name in LIBRARY} | {"exp": 10, "sigmoid": 14, "pow": 30, "erf_plus_one": 16}
+COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6}
 
 
 def cost_of(fn: str) -> float:
     """How much a scalar function costs, an addition being 1."""
-    return COSTS.get(fn, 1)
+    function = declared().get(fn)
+    return COSTS.get(fn, 1) if function is None else function.cost
 
 
 def _table(dtype: str) -> dict[str, str]:
@@ -131,14 +122,39 @@ def _table(dtype: str) -> dict[str, str]:
 
 def is_written(fn: str, operand_dtype: str) -> bool:
     """Whether kernels know this function on this dtype."""
-    return fn == "cast" or fn in ALL_KINDS or fn in _table(operand_dtype)
+    return (
+        fn == "cast"
+        or fn in ALL_KINDS
+        or fn in _table(operand_dtype)
+        or (is_float(operand_dtype) and fn in declared())
+    )
+
+
+def _declared_text(fn: str, dtype: str, args: list[str]) -> str:
+    """A declared function: its own text, a call of its vector form, or the text of its body."""
+    function = declared()[fn]
+    if not is_float(dtype):
+        raise KeyError(fn)
+    if function.source:
+        return function.source.format(*args, dtype=dtype)
+    if function.body is None or function.single is not None:
+        return f"{function.symbol_of(dtype)}({', '.join(args)})"
+    operands = {f"x{k}": arg for k, arg in enumerate(args)}
+    tree = function.body(*map(OperandElement, operands))
+
+    def write(name: str, inner: list[str]) -> str:
+        return f"({application_text(name, dtype, dtype, inner)})"
+
+    return fold(tree, operands, lambda value: number_text(value, dtype), write)
 
 
 def application_text(fn: str, dtype: str, operand_dtype: str, args: list[str]) -> str:
     """A function applied to the texts of its arguments, all names or literals."""
     if fn == "cast":
         return _cast_text(args[0], operand_dtype, dtype)
-    template = ALL_KINDS.get(fn) or _table(operand_dtype)[fn]
+    template = ALL_KINDS.get(fn) or _table(operand_dtype).get(fn)
+    if template is None:
+        return _declared_text(fn, operand_dtype, args)
     bits = operand_dtype.lstrip("uint") if is_int(operand_dtype) else ""
     return template.format(*args, dtype=dtype, bits=bits)
 

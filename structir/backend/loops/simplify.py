@@ -6,6 +6,8 @@ from typing import TypeGuard
 
 from structir.backend.loops.expression import Expression, Number, Operation, apply, number
 from structir.ir.dtype import is_float
+from structir.ir.scalar_functions import declared
+from structir.projections.scalar_expr import OperandElement, fold
 
 
 def simplified(expression: Expression) -> Expression:
@@ -36,19 +38,19 @@ def _rewritten(node: Operation) -> Expression:
 
 
 def _sum(node: Operation, left: Expression, right: Expression) -> Expression:
-    """1 + tanh(u) is 2 / (1 + exp(-2u)): one exponential and no polynomial beside it; 1 + erf(u)
-    needs no digits of erf(u) below those of 1."""
-    if not (isinstance(right, Number) and right.value == 1):
+    """A sum of 1 and a function, in the form that its declaration has for it."""
+    if not (isinstance(right, Number) and right.value == 1 and isinstance(left, Operation)):
         return node
-    dtype = node.dtype
-    if _calls(left, "tanh"):
-        doubled = _rewritten(apply("mul", (left.args[0], number(-2.0, dtype)), dtype))
-        power = apply("exp", (doubled,), dtype)
-        under = apply("add", (power, number(1.0, dtype)), dtype)
-        return apply("div", (number(2.0, dtype), under), dtype)
-    if _calls(left, "erf") and dtype == "float32":
-        return apply("erf_plus_one", left.args, dtype)
-    return node
+    function, dtype = declared().get(left.fn), node.dtype
+    rule = None if function is None else function.plus_one
+    tree = None if rule is None else rule(OperandElement("x"), dtype)
+    if tree is None:
+        return node
+
+    def build(fn: str, args: list[Expression]) -> Expression:
+        return _rewritten(apply(fn, tuple(args), dtype))
+
+    return fold(tree, {"x": left.args[0]}, lambda value: number(value, dtype), build)
 
 
 def _product(node: Operation, left: Expression, right: Expression) -> Expression:

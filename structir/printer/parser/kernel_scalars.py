@@ -30,8 +30,8 @@ from structir.ir.kernel_functions import (
     SCALAR_FUNCTIONS,
     UNARY,
     WEAK,
-    ScalarFunction,
 )
+from structir.ir.scalar_functions import ScalarFunction
 from structir.ir.struct_info import PrimStructInfo
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, KernelScope
 from structir.printer.parser.values import path_of

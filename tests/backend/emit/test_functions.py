@@ -61,7 +61,7 @@ def test_every_function_at_the_ends(dtype: str) -> None:
         KernelValue(kernel, run)(x, y, len(x), *outs)
         runs.append(outs)
     for name, expected, found in zip(names, *runs, strict=True):
-        if not is_float(dtype) or (name in FLOATS and name != "erf_plus_one"):
+        if not is_float(dtype) or name in FLOATS or name in ("sqrt", "rsqrt"):
             np.testing.assert_array_equal(found, expected, name)
         else:  # of the math library; the interpreter adds 1 to erf(x), which loses digits
             least = 1e-6 if name == "erf_plus_one" else 1e-37

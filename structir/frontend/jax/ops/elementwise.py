@@ -32,6 +32,7 @@ direct(
         "cosh": R.cosh,
         "eq": R.equal,
         "erf": R.erf,
+        "erfc": R.erfc,
         "exp": R.exp,
         "floor": R.floor,
         "ge": R.greater_equal,
@@ -221,13 +222,6 @@ def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
 jax_primitive("erf_inv")(_in_double(functions.inverse_error_function))
 jax_primitive("lgamma")(_in_double(functions.log_gamma))
 jax_primitive("digamma")(_in_double(functions.digamma))
-
-
-@jax_primitive("erfc")
-def error_function_complement(equation: Equation) -> Expr:
-    x = R.astype(equation.args[0], "float64")
-    result: Expr = R.astype(R.subtract(number(1.0, "float64"), R.erf(x)), equation.dtype())
-    return result
 
 
 @jax_primitive("round")

@@ -1,0 +1,135 @@
+"""Scalar functions: one declaration for each, and the tables that every layer reads."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from structir.ir.dtype import is_float, is_int
+from structir.lazy import lazy_module
+
+families = lazy_module("structir.scalars")  # higher layers declare functions; loaded on first use
+
+
+@attrs.frozen(eq=False)
+class ScalarFunction:
+    """A scalar function: an operator of the language, or a declared function of floats.
+
+    In kernels, `kind` is that of its operands: "float", "int", "number", "bits", "bool" or "any"
+    ("" if kernels cannot call it), `count` the number of operands (-1: two or more), and `test`
+    whether the result is a bool. An operator has a `symbol` and a binding strength.
+
+    In bodies of ops, `rule` is the dtype rule: promotion of all arguments (`same`; `quotient`, with
+    booleans as floats), promotion to a float (`float`), bool (`compare`, `logic`, `test`),
+    promotion of the second and third (`select`), or the requested dtype (`cast`). A function
+    without a rule is one that only rewrites and kernels call. `numpy` is the name of the NumPy
+    function, or a function of arrays. `slopes` holds the derivative by each argument, a function of
+    all of them; an empty tuple means zero everywhere.
+
+    Vector forms: `single` and `double` load the function that is compiled for float32 and float64.
+    Without them a function has its `intrinsic` in LLVM, or a `body` of other functions, and a
+    template of its `source` in kernels. `plus_one` is a cheaper form of 1 + f(x), or None, by
+    dtype. `cost` is in additions. `domain` is the interval where the first argument has a real
+    result, `parity` is "odd" or "even", and `monotone` "increasing" or "decreasing".
+    """
+
+    name: str
+    kind: str = ""
+    count: int = 1
+    test: bool = False
+    symbol: str = ""
+    strength: int = 0
+    rule: str = ""
+    numpy: str | Callable[..., Any] = ""
+    slopes: tuple[Callable[..., Any], ...] = ()
+    single: Callable[[], Any] | None = None
+    double: Callable[[], Any] | None = None
+    intrinsic: str = ""
+    body: Callable[..., Any] | None = None
+    source: str = ""
+    plus_one: Callable[[Any, str], Any] | None = None
+    cost: float = 16
+    domain: tuple[float, float] = (-math.inf, math.inf)
+    parity: str = ""
+    monotone: str = ""
+
+    def takes(self, dtype: str) -> bool:
+        """Whether operands may have this dtype."""
+        floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
+        match self.kind:
+            case "float":
+                return floating
+            case "int":
+                return whole
+            case "number":
+                return floating or whole
+            case "bits":
+                return whole or dtype == "bool"
+            case "bool":
+                return dtype == "bool"
+        return True
+
+    def form(self, dtype: str) -> Callable[[], Any] | None:
+        """Returns the vector form for a dtype."""
+        return {"float32": self.single, "float64": self.double}.get(dtype)
+
+    def symbol_of(self, dtype: str) -> str:
+        """Returns the name of the vector form in kernels.
+
+        Compiled code is cached by the names in it. The name of a form from outside of the package
+        has a hash of its code, which may change between two runs.
+        """
+        form = self.form(dtype)
+        if form is None or form.__module__.startswith("structir."):
+            return f"{self.name}_{dtype}"
+        code = marshal.dumps(getattr(form(), "__code__", None))
+        return f"{self.name}_{hashlib.sha256(code).hexdigest()[:12]}_{dtype}"
+
+
+_declared: dict[str, ScalarFunction] = {}
+
+
+def declare(name: str, kind: str = "float", rule: str = "float", **fields: Any) -> ScalarFunction:
+    """Declares a function under its name, after which every layer has it."""
+    function = _declared[name] = ScalarFunction(name, kind, rule=rule, **fields)
+    return function
+
+
+def declared() -> Mapping[str, ScalarFunction]:
+    """Returns the declared functions by name."""
+    families.load()
+    return _declared
+
+
+def with_double() -> Mapping[str, ScalarFunction]:
+    """Returns the functions that have a float64 form; GPUs have a library function for each."""
+    return {name: row for name, row in declared().items() if row.double is not None}
+
+
+class FunctionTable(Mapping[str, ScalarFunction]):
+    """The operators of a layer, and the declared functions that it has."""
+
+    def __init__(
+        self, operators: dict[str, ScalarFunction], has: Callable[[ScalarFunction], object]
+    ) -> None:
+        self.operators, self.has = operators, has
+
+    def __getitem__(self, name: str) -> ScalarFunction:
+        function = self.operators.get(name)
+        if function is None:
+            function = declared()[name]
+            if not self.has(function):
+                raise KeyError(name)
+        return function
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.operators
+        yield from [n for n, f in declared().items() if n not in self.operators and self.has(f)]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,69 @@
+"""Exponential functions and logarithms."""
+
+import math
+from typing import Any
+
+from structir.ir.scalar_functions import declare
+from structir.lazy import lazy_module
+from structir.projections import scalar_expr as e
+
+np = lazy_module("numpy")
+vector = lazy_module("structir.backend.math.exponential")
+logarithm = lazy_module("structir.backend.math.logarithm")
+
+LEAST_LOGIT = {4: -80.0, 8: -700.0}  # by bytes: -log of a large number
+
+
+def _sigmoid(x: Any) -> Any:
+    """Computes the logistic function, which is exp(x) where exp(-x) overflows."""
+    value = np.asarray(np.exp(np.negative(x)))
+    value += 1
+    np.reciprocal(value, out=value)
+    small = x < LEAST_LOGIT[x.dtype.itemsize]
+    return np.where(small, np.exp(x), value) if small.any() else value
+
+
+declare(
+    "exp",
+    numpy="exp",
+    slopes=(lambda x: e.exp(x),),
+    single=lambda: vector.exp,
+    double=lambda: np.exp,
+    cost=10,
+    monotone="increasing",
+)
+declare(
+    "expm1",
+    numpy="expm1",
+    slopes=(lambda x: e.exp(x),),
+    single=lambda: vector.expm1,
+    double=lambda: np.expm1,
+    monotone="increasing",
+)
+declare(
+    "sigmoid",
+    numpy=_sigmoid,
+    slopes=(lambda x: e.sigmoid(x) * (1 - e.sigmoid(x)),),
+    single=lambda: vector.sigmoid,
+    double=lambda: vector.sigmoid_double,
+    cost=14,
+    monotone="increasing",
+)
+declare(
+    "log",
+    numpy="log",
+    slopes=(lambda x: 1 / x,),
+    single=lambda: logarithm.log,
+    double=lambda: np.log,
+    domain=(0, math.inf),
+    monotone="increasing",
+)
+declare(
+    "log1p",
+    numpy="log1p",
+    slopes=(lambda x: 1 / (1 + x),),
+    single=lambda: logarithm.log1p,
+    double=lambda: np.log1p,
+    domain=(-1, math.inf),
+    monotone="increasing",
+)

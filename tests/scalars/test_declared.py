@@ -1,0 +1,111 @@
+"""A function that is declared once works in every layer; the facts of declarations hold."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.ir.dtype import numpy_dtype
+from structir.ir.scalar_functions import declare, declared
+from structir.opdef.define import op
+from structir.projections import scalar_expr
+from structir.projections.scalar_expr import OperandElement, ScalarExpr
+from structir.projections.values import EvaluationPoint, derivative, evaluate, ufunc
+
+declare(
+    "softplus_of_test",
+    numpy=lambda x: np.log1p(np.exp(x)),
+    body=lambda x: scalar_expr.log1p(scalar_expr.exp(x)),
+)
+
+
+def cubed(x):
+    return x * x * x
+
+
+declare(
+    "cube_of_test",
+    numpy=cubed,
+    single=lambda: cubed,
+    double=lambda: cubed,
+    slopes=(lambda x: 3 * x * x,),
+)
+
+
+@op("x[*s] @ F -> y[*s] @ F")
+def soft_cube_of_test(x: ScalarExpr) -> ScalarExpr:
+    """Computes a softplus of a cube."""
+    return scalar_expr.softplus_of_test(scalar_expr.cube_of_test(x))
+
+
+TEXT = """
+@R.function
+def main(x: R.Tensor(("n",), "{dtype}")):
+    return R.soft_cube_of_test(x)
+"""
+
+
+def soft_cube(x):
+    return np.log1p(np.exp(x * x * x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_in_an_op_by_text(dtype: str) -> None:
+    module = structir.parse(TEXT.format(dtype=dtype))
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    x = np.linspace(-1.5, 1.5, 37).astype(dtype)
+    tolerance = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}[dtype]
+    expected = soft_cube(x.astype("float64"))
+    for result in (structir.interpret(module, "main", x), structir.compile(module)["main"](x)):
+        assert result.dtype == numpy_dtype(dtype)
+        np.testing.assert_allclose(result.astype("float64"), expected, tolerance, tolerance)
+
+
+def test_derivatives_by_slopes_and_by_bodies() -> None:
+    x = np.linspace(-1.5, 1.5, 37)
+    tree = scalar_expr.softplus_of_test(scalar_expr.cube_of_test(OperandElement("x")))
+    slope = evaluate(derivative(tree, "x"), EvaluationPoint({"x": x}))
+    rise = (soft_cube(x + 1e-6) - soft_cube(x - 1e-6)) / 2e-6
+    np.testing.assert_allclose(slope, rise, 1e-6, 1e-8)
+
+
+KERNEL = """
+@I.ir_module
+class Module:
+    @I.kernel
+    def k(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        for i in range(n):
+            y[i] = T.softplus_of_test(T.cube_of_test(x[i]))
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return R.call_kernel(k, (x,), out_sinfo=R.Tensor((n,), "float32"))
+"""
+
+
+def test_in_a_kernel_by_text() -> None:
+    module = structir.parse(KERNEL)
+    assert "T.softplus_of_test(T.cube_of_test(x[i]))" in module.script()
+    x = np.linspace(-1.5, 1.5, 37).astype("float32")
+    for result in (structir.interpret(module, "main", x), structir.compile(module)["main"](x)):
+        np.testing.assert_allclose(result, soft_cube(x), 1e-6)
+
+
+ONE = [f for f in declared().values() if f.count == 1 and not f.name.endswith("of_test")]
+
+
+@pytest.mark.parametrize("function", ONE, ids=lambda f: f.name)
+def test_facts_of_domain_order_and_symmetry(function) -> None:
+    low, high = np.clip(function.domain, -6, 6)
+    inside = np.linspace(low, high, 101)[1:-1]
+    outside = [v for v in (low - 0.5, high + 0.5) if abs(v) < 6]
+    compute = ufunc(function.numpy)
+    with np.errstate(all="ignore"):
+        values = compute(inside)
+        assert np.isfinite(values).all()
+        assert np.isnan(compute(np.array(outside, "float64"))).all()
+        steps = np.diff(values)
+        if function.monotone:
+            assert (steps >= 0 if function.monotone == "increasing" else steps <= 0).all()
+        if function.parity:
+            sign = 1 if function.parity == "even" else -1
+            np.testing.assert_array_equal(compute(-inside), sign * values)
