@@ -11,15 +11,17 @@ from structir.analysis.purity import is_pure_call
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation
 from structir.ir.expr import Call, Expr, ExternFunc, If
+from structir.passes.manager.decisions import DecisionRecord
 
 
 @attrs.frozen(eq=False)
 class EffectRecorder(Interpreter):
     """An interpreter that records each call with an effect, as the function and the arguments,
-    and the outcomes of conditionals."""
+    and the outcomes of conditionals and decisions."""
 
     effects: list[tuple[Any, ...]] = attrs.field(factory=list, init=False)
     branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
+    decisions: DecisionRecord | None = attrs.field(default=None, kw_only=True)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):
@@ -27,6 +29,8 @@ class EffectRecorder(Interpreter):
             self.effects.append((expr.op.global_symbol, *args))
         elif type(expr) is If:
             self.branches.add((id(expr), bool(np.any(self.value(expr.cond, scope)))))
+        if self.decisions is not None and id(expr) in self.decisions.calls:
+            self.decisions.record(expr, [self.value(arg, scope) for arg in expr.args])  # type: ignore[arg-type, attr-defined]
         return Interpreter.evaluate(self, expr, scope)
 
     def observed(self, result: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
+from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sizes import Sizes
 from structir.passes.manager.perturbation import leaves
@@ -53,9 +54,11 @@ class InputSample:
         return attrs.evolve(self, wide=InputSample(self.sizes, arguments, None))
 
 
-def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
-    """Returns the result of a function, or the error that it raises."""
-    return outcome_of(EffectRecorder(module), name, arguments)
+def outcome(
+    module: IRModule, name: str, arguments: list[Any], decisions: DecisionRecord | None = None
+) -> Any:
+    """Returns the result of a function, or the error that it raises; records its decisions."""
+    return outcome_of(EffectRecorder(module, decisions=decisions), name, arguments)
 
 
 def outcome_of(interpreter: EffectRecorder, name: str, arguments: list[Any]) -> Any:

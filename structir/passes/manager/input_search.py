@@ -17,6 +17,7 @@ from structir.ir.dims import Dim, evaluate, syms
 from structir.ir.dtype import is_int
 from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
+from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.edge_plan import dtypes_of
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sample import (
@@ -64,6 +65,7 @@ class InputSearch:
     tried: list[Sizes] = attrs.field(factory=list, init=False)  # accepted
     indexed: dict[str, Dim] = attrs.field(init=False)  # the axes of parameters of indices
     mentioned: Mentions = attrs.field(init=False)
+    decisions: DecisionRecord | None = attrs.field(default=None, init=False)
     loops: bool = attrs.field(init=False)  # whether a value may be the trip count of a loop
 
     def __attrs_post_init__(self) -> None:
@@ -119,9 +121,9 @@ class InputSearch:
 
     def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
-        interpreter = EffectRecorder(self.module)
+        interpreter = EffectRecorder(self.module, decisions=self.decisions)
         if integer_params(self.function.params):
-            interpreter = IndexChecker(self.module, bounds=self.bounds)
+            interpreter = IndexChecker(self.module, bounds=self.bounds, decisions=self.decisions)
         result = outcome_of(interpreter, self.name, arguments)
         self.branches |= interpreter.branches
         return result

@@ -215,6 +215,17 @@ def _times(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     return _finite(_signed(rng, shape, "float64", scale), dtype)
 
 
+def _ascending(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values in ascending order."""
+    values = np.sort(_signed(rng, shape, "float64", scale).reshape(-1))
+    return values.reshape(shape).astype(numpy_dtype(dtype))
+
+
+def _descending(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values in descending order."""
+    return np.array(_ascending(rng, shape, dtype, scale).reshape(-1)[::-1]).reshape(shape)
+
+
 def _offset(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns values that differ little from one another, whose differences cancel."""
     return (OFFSET + 0.1 * _signed(rng, shape, "float64", scale)).astype(numpy_dtype(dtype))
@@ -232,7 +243,7 @@ def _near_numbers(
     rng: Any, shape: tuple[int, ...], dtype: str, numbers: tuple[float, ...]
 ) -> Array:
     """Returns numbers of the program with both signs, exact and nearby, and values whose product
-    with a number is halfway between integers."""
+    or quotient with a number is halfway between integers."""
     array = np.array(_signed(rng, shape, "float64", 1.0))
     flat = array.reshape(-1)
     if numbers and flat.size:
@@ -240,8 +251,9 @@ def _near_numbers(
         chosen = chosen * rng.choice((1, 1, -1), chosen.shape)
         flat[::2] = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), chosen.shape))
         halves = rng.integers(-5, 5, flat[1::2].shape) + 0.5
-        divisors = rng.choice(np.array(numbers, np.float64), halves.shape)
-        flat[1::2] = halves / np.where(divisors == 0, 1.0, divisors)
+        factors = rng.choice(np.array(numbers, np.float64), halves.shape)
+        nonzero = np.where(factors == 0, 1.0, factors)
+        flat[1::2] = np.where(rng.random(halves.shape) < 0.5, halves / nonzero, halves * nonzero)
     return _finite(array, dtype)
 
 
@@ -293,6 +305,8 @@ FLOATS = {
     "times": _times,
     "ties": _ties,
     "offset": _offset,
+    "ascending": _ascending,
+    "descending": _descending,
     "definite": _definite,
     "constant": _constant,
     "zeros": _zeros,
@@ -327,7 +341,8 @@ def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: Input
     if not shape and among:  # one after the other
         among = [among[values.seed % len(among)]]
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
-    return rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
+    array = rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
+    return ORDERS[values.integers](array) if values.integers in ORDERS and shape else array
 
 
 def _few(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
@@ -362,7 +377,22 @@ def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterab
     return (0,)
 
 
+def _increasing(array: Array) -> Array:
+    return np.sort(array.reshape(-1)).reshape(array.shape)
+
+
+def _decreasing(array: Array) -> Array:
+    return np.array(np.sort(array.reshape(-1))[::-1]).reshape(array.shape)
+
+
+def _near_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    return range(-20, 20)
+
+
+ORDERS = {"ascending": _increasing, "descending": _decreasing}
 INTEGERS = {
+    "ascending": _near_zero,
+    "descending": _near_zero,
     "few": _few,
     "clusters": _clusters,
     "extreme": _extreme,

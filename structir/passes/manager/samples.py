@@ -18,6 +18,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.edge_plan import (
     NON_FINITE,
     WIDE_DOMAINS,
+    dtypes_of,
     edges,
     has_unknown_dtype,
     has_unknown_rank,
@@ -30,7 +31,7 @@ from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kerne
 from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
 from structir.passes.manager.mentions import Mentions
 from structir.passes.manager.rejections import wrong_arguments
-from structir.passes.manager.size_cover import covering_sizes, violating_sizes
+from structir.passes.manager.size_cover import covering_sizes, varied_sizes, violating_sizes
 
 MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
 VECTOR = 16  # elements; a larger size has a remainder
@@ -51,6 +52,7 @@ RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
+MOST_VARIED = 16  # samples of sizes of several kinds, where a program mentions others
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
 BRANCH_SAMPLES = 6  # further samples of a program with conditionals
@@ -210,12 +212,19 @@ class Sampler(InputSearch):
                 other = attrs.evolve(values, dtype=dtype, integers=integers)
                 yield from self._tried(sizes, other)
 
-    def _cover(self, exprs: Any, numbers: Any, most: int, only_mentioned: bool = False) -> Any:
-        """Returns sizes that compare otherwise than those of the samples so far."""
+    def _cover(self, exprs: Any, numbers: Any, most: int, related: list[Dim] | None = None) -> Any:
+        """Returns sizes that compare otherwise than those of the samples so far; with `related`,
+        only comparisons with what a rewritten program mentions."""
         if self.fixed or not self.space.names:
             return ()
         return covering_sizes(
-            self.space, exprs, numbers, self.tried, most, only_mentioned=only_mentioned
+            self.space,
+            exprs,
+            numbers,
+            self.tried,
+            most,
+            only_mentioned=related is not None,
+            related=related or (),
         )
 
     def _decisions(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
@@ -284,15 +293,28 @@ class Sampler(InputSearch):
     def directed(self, mentioned: Mentions) -> Iterator[InputSample]:
         """Yields samples for the sizes and numbers that a rewritten program mentions, also such
         that the function rejects."""
+        for sample in self._directed(mentioned):
+            yield sample.widened(self.wide)
+        if self.start is not None and not self.heavy and not self.fixed:
+            sample, values = self.start
+            for sizes in varied_sizes(self.space, sample.sizes, MOST_VARIED):
+                yield from self._any(sizes, values)
+
+    def _directed(self, mentioned: Mentions) -> Iterator[InputSample]:
         if self.start is None or self.heavy:
             return
         sample, values = self.start
         new = numbers_of(mentioned)
         both = (*new, *numbers_of(self.mentioned))
         values = attrs.evolve(values, numbers=new)
-        exprs = [*mentioned.sizes.values(), *self._related(mentioned.integers)]
-        for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, True):
-            yield from self._any(sizes, values)
+        exprs, related = mentioned.sizes.values(), self._related(mentioned.integers)
+        kinds = ("all", "clusters", "extreme") if self._has_integers() else ("all",)
+        for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, related):
+            for integers in kinds:
+                yield from self._any(sizes, attrs.evolve(values, integers=integers))
+        for name in self._float_params()[:MOST_DIMS]:
+            for domain in ("large", "tiny"):
+                yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))
         if values.numbers:
             other = attrs.evolve(values, domain="numbers", integers="numbers")
             yield from self._any(sample.sizes, attrs.evolve(other, alike=True))
@@ -337,15 +359,24 @@ class Sampler(InputSearch):
 
     def _special_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which one parameter alone is not finite."""
+        for name in self._float_params()[:MOST_DIMS]:
+            for domain in ("infinite", "nan"):
+                yield from self._tried(sizes, attrs.evolve(values, special=(name, domain)))
+
+    def _float_params(self) -> list[str]:
+        """Returns the tensors of floats among the parameters, if there are several."""
         floats = [
             param.name
             for param in self.space.params
             if isinstance(param.struct_info, TensorStructInfo)
             and is_float(param.struct_info.dtype or "float32")
         ]
-        for name in floats[:MOST_DIMS] if len(floats) > 1 else ():
-            for domain in ("infinite", "nan"):
-                yield from self._tried(sizes, attrs.evolve(values, special=(name, domain)))
+        return floats if len(floats) > 1 else []
+
+    def _has_integers(self) -> bool:
+        """Whether some tensors of the parameters have integers or booleans."""
+        dtypes = [dtype for param in self.space.params for dtype in dtypes_of(param.struct_info)]
+        return not all(map(is_float, dtypes))
 
     def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields sizes with each dim set to 1, to 0, and increased by one; and with all dims set to

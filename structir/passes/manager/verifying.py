@@ -28,6 +28,9 @@ from structir.passes.manager.constant_results import (
     has_no_elements,
     with_variation,
 )
+from structir.passes.manager.decision_search import DecisionSearch
+from structir.passes.manager.decisions import DecisionRecord, changed_decisions
+from structir.passes.manager.edge_plan import numbers_of
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.input_sample import InputSample, outcome
 from structir.passes.manager.input_sizes import Sizes, has_kernels
@@ -113,6 +116,7 @@ class VerifyResults(Instrument):
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
     _samplers: dict[str, Sampler] = attrs.field(factory=dict, init=False)
     _wide: dict[int, tuple[IRModule, IRModule | None]] = attrs.field(factory=dict, init=False)
+    _decisions: DecisionRecord | None = attrs.field(default=None, init=False)
 
     def end(self, step: PassRun) -> None:
         if not step.changed or step.after is None:
@@ -157,23 +161,42 @@ class VerifyResults(Instrument):
         """Compares one function; returns an error if no input is accepted, which is raised unless
         another function was compared or is unchanged."""
         samples = self._samples_of(step.before, name)
+        self._decisions = self._changed_decisions(step, name) if self.edges else None
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
-        for sample in self._directed(step, name) if self.edges else ():
+        for sample in self._directed(step, name, samples) if self.edges else ():
             error, _ = self._compare(step, name, sample)
             self._count(name, sample, error)
             self.functions[name].inputs += 1
         is_exact = self._compare_exactly(step, name, samples)
         return None if is_exact else self._nothing(step, name)
 
-    def _directed(self, step: PassRun, name: str) -> Iterator[InputSample]:
-        """Yields samples for the sizes and numbers that only the rewritten program mentions."""
+    def _changed_decisions(self, step: PassRun, name: str) -> DecisionRecord | None:
+        """Returns a record of the decisions that only one program makes; None if runs are slow."""
         assert step.after is not None
         sampler = self._samplers[name]
-        mentioned = mentions(step.after).without(mentions(step.before))
-        if mentioned:
-            yield from sampler.of(step.before).directed(mentioned)
+        if sampler.heavy or sampler.few:
+            return None
+        record = changed_decisions(step.before, step.after, name)
+        return record if record.calls else None
+
+    def _directed(
+        self, step: PassRun, name: str, samples: list[InputSample]
+    ) -> Iterator[InputSample]:
+        """Yields samples for the sizes and numbers that only one program mentions, and for the
+        decisions that only one makes."""
+        assert step.after is not None
+        sampler = self._samplers[name].of(step.before)
+        if sampler.heavy:
+            return
+        before, after = mentions(step.before), mentions(step.after)
+        if mentioned := after.without(before):
+            yield from sampler.directed(mentioned)
+        if self._decisions is not None:
+            numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
+            search = DecisionSearch(sampler, self._decisions, tuple(numbers))
+            yield from search.samples(samples)
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
         """Returns the error for a function that accepts no input; raises PassError for one whose
@@ -240,7 +263,9 @@ class VerifyResults(Instrument):
         if following.wide is not None and sample.only_wide:
             return wide_error, following
         assert step.after is not None
-        actual = outcome(step.after, name, sample.arguments)
+        if self._decisions is not None:
+            self._decisions.sample = sample
+        actual = outcome(step.after, name, sample.arguments, self._decisions)
         error = _error(step, name, sample, actual)
         if error is None:
             raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
