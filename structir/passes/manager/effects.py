@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -22,6 +23,15 @@ class EffectRecorder(Interpreter):
     effects: list[tuple[Any, ...]] = attrs.field(factory=list, init=False)
     branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
     decisions: DecisionRecord | None = attrs.field(default=None, kw_only=True)
+
+    def renewed(self, decisions: DecisionRecord | None = None) -> Self:
+        """Returns an interpreter of the same module without records; both share what they
+        memoize."""
+        other = copy(self)
+        object.__setattr__(other, "effects", [])
+        object.__setattr__(other, "branches", set())
+        object.__setattr__(other, "decisions", decisions)
+        return other
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):

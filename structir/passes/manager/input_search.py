@@ -56,7 +56,7 @@ class InputSearch:
         factory=dict, init=False
     )  # arrays shared by several samples
     wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
-    bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
+    interpreter: EffectRecorder | None = attrs.field(default=None, init=False)
     branches: set[Any] = attrs.field(factory=set, init=False)  # outcomes of conditionals
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
@@ -121,9 +121,13 @@ class InputSearch:
 
     def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
-        interpreter = EffectRecorder(self.module, decisions=self.decisions)
-        if integer_params(self.function.params):
-            interpreter = IndexChecker(self.module, bounds=self.bounds, decisions=self.decisions)
+        if self.interpreter is None:
+            self.interpreter = (
+                IndexChecker(self.module)
+                if integer_params(self.function.params)
+                else EffectRecorder(self.module)
+            )
+        interpreter = self.interpreter.renewed(self.decisions)
         result = outcome_of(interpreter, self.name, arguments)
         self.branches |= interpreter.branches
         return result

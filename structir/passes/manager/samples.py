@@ -295,7 +295,7 @@ class Sampler(InputSearch):
         that the function rejects."""
         for sample in self._directed(mentioned):
             yield sample.widened(self.wide)
-        if self.start is not None and not self.heavy and not self.fixed:
+        if self.start is not None and not (self.heavy or self.few or self.fixed):
             sample, values = self.start
             for sizes in varied_sizes(self.space, sample.sizes, MOST_VARIED):
                 yield from self._any(sizes, values)

@@ -65,7 +65,9 @@ def covering_sizes(
     candidates = [*tried, *_candidates(space, bounds, tried[0], most_work)]
     outcomes = _outcomes(_table(terms, candidates), pairs)
     if only_mentioned:
-        candidates += _solutions(space, terms, pairs, outcomes, tried[0], most_work)
+        primary = [k for k, (_, b) in enumerate(pairs) if b < count]
+        stated = [pairs[k] for k in primary]
+        candidates += _solutions(space, terms, stated, outcomes[:, primary], tried[0], most_work)
         outcomes = _outcomes(_table(terms, candidates), pairs)
     weights = np.array([(3, 6, 3) if b < count else (1, 1, 1) for _, b in pairs])
     covered = np.zeros((len(pairs), 3), bool)
@@ -98,25 +100,29 @@ def _solutions(
     unseen.sort(key=lambda each: (each[1] != 1, type(terms[each[0][1]]) is not int, sum(each[0])))
     for pair, wanted in unseen[:MOST_SOLVED]:
         both = [terms[k] for k in pair]
-        for sizes in _sweep(space, start, most_work):
+        for sizes in _sweep(space, start, both):
             first, second = (_value(term, sizes) for term in both)
-            if np.sign(first - second) + 1 == wanted and (wanted != 1 or first > 1):
+            is_wanted = np.sign(first - second) + 1 == wanted and (wanted != 1 or first > 1)
+            if is_wanted and space.allows(sizes) and space.work(sizes) <= most_work:
                 solutions.append(sizes)
                 break
     return solutions
 
 
-def _sweep(space: SizeSpace, start: Sizes, most_work: int) -> Iterator[Sizes]:
-    """Yields sizes with each dim varied, the others small or as they are."""
-    firsts = {sym.name: first.name for sym, first in space.classes.items()}
+def _sweep(space: SizeSpace, start: Sizes, terms: Sequence[Any]) -> Iterator[Sizes]:
+    """Yields sizes with each dim of the terms varied, the others small or as they are."""
+    names = dict.fromkeys(name for term in terms for name in _names(term))
     low = {name: min(size, SMALL[2]) for name, size in start.items()}
     for others in (low, start):
-        for name in others:
+        for name in names:
+            first = next((v for s, v in space.classes.items() if s.name == name), None)
+            alike = [sym.name for sym, each in space.classes.items() if each is first]
             for size in range(1, MOST_SWEPT):
-                proposal = {**others, name: size}
-                sizes = {each: proposal[firsts.get(each, each)] for each in proposal}
-                if space.allows(sizes) and space.work(sizes) <= most_work:
-                    yield sizes
+                yield {**others, **dict.fromkeys(alike, size)}
+
+
+def _names(term: Any) -> list[str]:
+    return [term] if type(term) is str else sorted(sym.name for sym in syms(term))
 
 
 def varied_sizes(space: SizeSpace, start: Sizes, most: int) -> list[Sizes]:

@@ -31,8 +31,9 @@ from structir.passes.manager.constant_results import (
 from structir.passes.manager.decision_search import DecisionSearch
 from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import numbers_of
+from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
-from structir.passes.manager.input_sample import InputSample, outcome
+from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
 from structir.passes.manager.samples import Sampler, samples_of
@@ -116,6 +117,9 @@ class VerifyResults(Instrument):
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
     _samplers: dict[str, Sampler] = attrs.field(factory=dict, init=False)
     _wide: dict[int, tuple[IRModule, IRModule | None]] = attrs.field(factory=dict, init=False)
+    _interpreters: dict[int, tuple[IRModule, EffectRecorder]] = attrs.field(
+        factory=dict, init=False
+    )
     _decisions: DecisionRecord | None = attrs.field(default=None, init=False)
 
     def end(self, step: PassRun) -> None:
@@ -124,6 +128,7 @@ class VerifyResults(Instrument):
         if step.applied.comparable:
             self._prepare(step.before, has_kernels(step.before) or has_kernels(step.after))
             self._wide = {id(m): (m, w) for m, w in self._wide.values() if m is step.before}
+            self._interpreters = {}
             both = [name for name in _public(step.before) if name in _public(step.after)]
             nothing = [self._function(step, name) for name in both if _changes(step, name)]
             if len(nothing) == len(both) > 0 and nothing[0] is not None and None not in nothing:
@@ -265,12 +270,24 @@ class VerifyResults(Instrument):
         assert step.after is not None
         if self._decisions is not None:
             self._decisions.sample = sample
-        actual = outcome(step.after, name, sample.arguments, self._decisions)
+        actual = self._outcome(step.after, name, sample.arguments, self._decisions)
         error = _error(step, name, sample, actual)
         if error is None:
             raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
         result = actual if sample.accepted else sample.expected
         return max(error, wide_error), following.after(result)
+
+    def _outcome(
+        self,
+        module: IRModule,
+        name: str,
+        arguments: list[Any],
+        decisions: DecisionRecord | None = None,
+    ) -> Any:
+        if id(module) not in self._interpreters:
+            self._interpreters[id(module)] = module, EffectRecorder(module)
+        interpreter = self._interpreters[id(module)][1].renewed(decisions)
+        return outcome_of(interpreter, name, arguments)
 
     def _widened(self, module: IRModule) -> IRModule | None:
         if id(module) not in self._wide:
@@ -287,8 +304,8 @@ class VerifyResults(Instrument):
         if before is None or after is None:
             return 0.0, attrs.evolve(sample, wide=None)
         if wide.expected is None:
-            wide = wide.after(outcome(before, name, wide.arguments))
-        actual = outcome(after, name, wide.arguments)
+            wide = wide.after(self._outcome(before, name, wide.arguments))
+        actual = self._outcome(after, name, wide.arguments)
         if not wide.accepted or isinstance(actual, StructIRError):
             return 0.0, attrs.evolve(sample, wide=None)
         error = difference(wide.expected, actual, DOUBLE)
