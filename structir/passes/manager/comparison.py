@@ -81,9 +81,10 @@ def within_rounding(
     actual: Any,
     tolerance: float,
     relative: Mapping[str, float] = PERTURBATIONS,
+    constants: bool = False,
 ) -> bool:
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
-    rounding or be discontinuous.
+    rounding or be discontinuous; with `constants`, only constants are perturbed.
 
     Results that are both not finite, or nearly too large, are equal: another order of operations
     may overflow elsewhere, or subtract infinities.
@@ -93,7 +94,7 @@ def within_rounding(
         map(_alike, expected_leaves, actual_leaves)
     ):
         return False
-    slack = _sensitivity(module, name, arguments, expected_leaves, relative)
+    slack = _sensitivity(module, name, arguments, expected_leaves, relative, constants)
     if slack is None:
         return True
     signed = _determines_signs(arguments)
@@ -102,7 +103,7 @@ def within_rounding(
         for k, (a, b, moved) in enumerate(zip(expected_leaves, actual_leaves, slack, strict=True))
         if _is_number(a) and not _near(a, b, moved, tolerance, signed)
     ]
-    if not differ or not all(_is_integer(expected_leaves[k]) for k in differ):
+    if not differ or constants or not all(_is_integer(expected_leaves[k]) for k in differ):
         return not differ
     # a composite op of integers rounds only inside, where perturbed runs change nothing
     parts = decompose.transform(module)
@@ -122,6 +123,7 @@ def _sensitivity(
     arguments: list[Any],
     expected: list[Any],
     relative: Mapping[str, float],
+    constants: bool = False,
 ) -> list[Any] | None:
     """Returns how far perturbed runs change each number of a result; None if all fail or have
     results of other sizes."""
@@ -129,12 +131,18 @@ def _sensitivity(
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         interpreter = PerturbedInterpreter(
-            module, numbers=numbers, wide=relative, among=FLOATS, exact=True
+            module,
+            numbers=numbers,
+            wide=relative,
+            among=FLOATS,
+            exact=not constants,
+            constants=constants,
         )
         try:
             with np.errstate(all="ignore"):
+                among = () if constants else relative
                 inputs = [
-                    perturb(argument, numbers, relative, relative, exact=True)
+                    perturb(argument, numbers, relative, among, exact=True)
                     for argument in arguments
                 ]
                 function = interpreter.global_function(name)

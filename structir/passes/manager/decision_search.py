@@ -14,29 +14,45 @@ from structir.passes.manager.input_sample import InputSample, outcome
 from structir.passes.manager.samples import SMALL_SIZES, Sampler
 
 MOST_KNOWN = 16  # samples on which the decisions of the first program are recorded
+MOST_RUNS = 260  # of one search
+MOST_TARGET_RUNS = 40  # for one outcome
 MOST_TARGETS = 10  # outcomes that are searched one by one
-MOST_COORDINATES = 4  # elements of inputs that are changed in turn
-SECANTS = 5
-STEPS = (1.0, -1.0, 16.0, -16.0, 0.125)
-NEAR = 1e-3
+MOST_COORDINATES = 3  # elements of inputs that are changed in turn
+MOST_SCALARS = 3
+PARTNERS = ("fractions", "times", "fractions", "positive")  # domains of further ones
+MOST_PARTNERS = 3  # samples that are combined with the scalars of another one
+ITERATIONS = 7  # of a search along one element
 BISECTIONS = 9
+GROWTH = 16  # of a step over the one before
+NEAR = 1e-3
 SEED = 3000
+FLOAT_STEPS = (1.0, -1.0, 16.0, -16.0)
+INTEGER_STEPS = (1.0, 512.0, -1.0, -512.0)
+FLOAT_DIVISOR, INTEGER_DIVISOR = 1 << 10, 1 << 14
+WIDE_RANGE = 1e6  # beyond which a step is no longer tried
 CANDIDATES = (  # a domain of floats, a distribution of integers, whether parameters are alike
     ("numbers", "numbers", False),
     ("ties", "few", False),
     ("integral", "few", True),
     ("ascending", "ascending", False),
-    ("signed", "numbers", True),
+    ("signed", "scales", True),
     ("descending", "descending", False),
     ("zeros", "few", False),
     ("numbers", "few", True),
     ("constant", "zeros", True),
     ("negative", "numbers", False),
-    ("times", "all", False),
+    ("times", "scales", False),
     ("positive", "clusters", False),
 )
 TURNS = 3  # seeds and sizes of each candidate
-WIDE_RANGE = 1e6  # beyond which a step is no longer tried
+
+
+@attrs.frozen
+class Element:
+    """An element of an argument."""
+
+    argument: int
+    index: int
 
 
 @attrs.define(eq=False)
@@ -49,26 +65,35 @@ class DecisionSearch:
     sampler: Sampler
     record: DecisionRecord
     numbers: tuple[float, ...]
+    runs: int = attrs.field(default=0, init=False)
+    limit: int = attrs.field(default=MOST_RUNS, init=False)  # of runs for the present target
 
     def samples(self, known: Sequence[InputSample]) -> Iterator[InputSample]:
         """Yields samples with new outcomes, and those on the way to them."""
         if not self.record.calls or self.sampler.start is None:
             return
-        for sample in [each for each in known if each.accepted][:MOST_KNOWN]:
+        accepted = [each for each in known if each.accepted]
+        for sample in accepted[:MOST_KNOWN]:
             self.record.sample = sample
             outcome(self.sampler.module, self.sampler.name, sample.arguments, self.record)
         self.sampler.decisions = self.record
         yield from self._random()
-        targets = sorted(self.record.missing(), key=lambda target: target[1] == 0)
-        for key, sign in targets[:MOST_TARGETS]:
+        yield from self._recombined(accepted)
+        missing = self.record.missing()
+        zeros = [target for target in self.record.outcomes() if not target[1]]
+        zeros.sort(key=lambda target: target not in missing)
+        for key, sign in [*zeros[:MOST_TARGETS], *missing[:MOST_TARGETS]]:
+            self.limit = min(self.runs + MOST_TARGET_RUNS, MOST_RUNS)
             if sign not in self.record.seen.get(key, ()):
                 yield from self._toward(key, sign)
+            elif not sign:
+                for start in self.record.starts.get(key, ()):
+                    yield from self._along_first(key, 0, start, 1)
 
     def _random(self) -> Iterator[InputSample]:
         """Yields samples of many kinds of values, while outcomes are missing."""
         assert self.sampler.start is not None
         start, values = self.sampler.start
-        values = attrs.evolve(values, numbers=self.numbers)
         for turn in range(TURNS):
             for number, (domain, integers, alike) in enumerate(CANDIDATES):
                 if not self.record.missing():
@@ -79,6 +104,7 @@ class DecisionSearch:
                     domain=domain,
                     integers=integers,
                     alike=alike,
+                    numbers=self.numbers,
                     seed=SEED + turn * len(CANDIDATES) + number,
                     scale=10.0 ** (number % 3),
                 )
@@ -100,21 +126,93 @@ class DecisionSearch:
         self.record.sample = sample
         return sample.widened(self.sampler.wide)
 
+    def _run(self, sample: InputSample, arguments: list[Any]) -> Iterator[InputSample]:
+        """Yields a sample with other arguments of the same sizes, if the program accepts it."""
+        self.record.latest.clear()
+        if self.runs < self.limit:
+            self.runs += 1
+            changed = self.sampler.run(sample.sizes, arguments)
+            if changed is not None and changed.accepted:
+                yield self._chosen(changed)
+
     def _toward(self, key: Key, sign: int) -> Iterator[InputSample]:
         """Yields samples that change one element of an input, so that a margin gets a sign."""
-        best = self.record.closest.get(key)
-        if best is None or best.sample is None:
-            return
         if not sign:
             yield from self._between(key)
-        for position in _positions(best.sample.arguments, best)[:MOST_COORDINATES]:
-            for step in STEPS:
-                effect = [0.0]
-                yield from self._steps(key, sign, best, position, step, effect)
-                if sign in self.record.seen.get(key, ()):
+        closest = self.record.closest.get(key)
+        starts = [*self.record.starts.get(key, ())[:2], *([] if closest is None else [closest])]
+        for start in starts:
+            if start.sample is not None and sign not in self.record.seen.get(key, ()):
+                yield from self._along_first(key, sign, start, MOST_COORDINATES)
+
+    def _along_first(self, key: Key, sign: int, start: Closest, most: int) -> Iterator[InputSample]:
+        """Yields samples along the first elements that have an effect on a margin."""
+        for element in _elements(start)[:most]:
+            array = start.sample.arguments[element.argument]
+            steps = FLOAT_STEPS if is_float(dtype_of(np.asarray(array))) else INTEGER_STEPS
+            for step in steps[:1] if array.dtype == bool else steps:
+                line = Line(start, element, step)
+                yield from self._along(key, sign, line)
+                if line.solved:
                     return
-                if effect[0] * (sign - best.value) > 0:
+                if line.effect * (sign - start.value) > 0:
                     break  # the step was in the right direction
+                if not line.effect and step == steps[0]:
+                    start = yield from self._shrunk(key, start, element)
+
+    def _shrunk(self, key: Key, start: Closest, element: Element) -> Any:
+        """Yields a sample with a smaller value of an element, out of the range of a saturation;
+        returns that start, or the same one if the margin is equal."""
+        line = Line(start, element, 0.0)
+        divisor = FLOAT_DIVISOR if line.array.dtype.kind not in "biu" else INTEGER_DIVISOR
+        value = line.points[0][0]
+        x = None if line.array.dtype == bool else _moved(line.array, value, value / divisor - value)
+        if x is None or x == value:
+            return start
+        sample = None
+        for changed in self._run(start.sample, line.arguments(x)):
+            sample = changed
+            yield changed
+        margin = self._margin(key, start)
+        if sample is None or margin is None or margin == start.value:
+            return start
+        return Closest(margin, start.index, start.count, sample)
+
+    def _along(self, key: Key, sign: int, line: Line) -> Iterator[InputSample]:
+        """Yields samples of a search along one element, then along several at once."""
+        start, sample = line.start, line.start.sample
+        line.target = sign * max(1.0, abs(start.value) / 2)
+        for _ in range(ITERATIONS):
+            x = line.next()
+            if x is None:
+                break
+            yield from self._run(sample, line.arguments(x))
+            margin = self._margin(key, start)
+            if margin is None:
+                return
+            line.add(x, margin)
+            if np.sign(margin) == sign:
+                line.solved = True
+                for near in line.both_sides(x):
+                    yield from self._run(sample, line.arguments(near))
+                return
+        count, margin = 0, start.value
+        while line.effect and (line.target - margin) / line.effect > 0 and count < line.size:
+            wanted = max(1, round((line.target - margin) / line.effect))
+            count = min(count + wanted, line.size)
+            yield from self._run(sample, line.arguments(line.points[1][0], count))
+            latest = self._margin(key, start)
+            if latest is None or latest == margin or self.runs >= self.limit:
+                return
+            margin = latest
+            line.solved = bool(np.sign(margin) == sign)
+
+    def _margin(self, key: Key, start: Closest) -> float | None:
+        """Returns the margin of the latest run at an element; None if it has no such element."""
+        latest = self.record.latest.get(key)
+        if latest is None or latest.size != start.count or not np.isfinite(latest[start.index]):
+            return None
+        return float(latest[start.index])
 
     def _between(self, key: Key) -> Iterator[InputSample]:
         """Yields mixtures of an input with a negative margin and one with a positive margin, by
@@ -125,126 +223,121 @@ class DecisionSearch:
         samples, low, high = pairs[-1], 0.0, 1.0
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            mixed = _mixture(samples[-1].arguments, samples[1].arguments, middle)
-            self.record.latest.clear()
-            sample = self.sampler.run(samples[1].sizes, mixed)
-            if sample is None or not sample.accepted:
-                return
-            yield self._chosen(sample)
+            mixed = _mixture(samples[-1][1].arguments, samples[1][1].arguments, middle)
+            yield from self._run(samples[1][1], mixed)
             margin = self.record.latest.get(key)
             if margin is None or margin.size != 1 or 0 in self.record.seen.get(key, ()):
                 return
             low, high = (middle, high) if margin[0] < 0 else (low, middle)
 
-    def _steps(
-        self,
-        key: Key,
-        sign: int,
-        best: Closest,
-        position: tuple[int, int],
-        step: float,
-        effect: list[float],
-    ) -> Iterator[InputSample]:
-        """Yields samples of a secant method along one element, then along several at once.
+    def _recombined(self, known: Sequence[InputSample]) -> Iterator[InputSample]:
+        """Yields samples with the scalars of one with an outcome, and the arrays of others: a case
+        that scalars select may agree for some arrays."""
+        for by_sizes in list(self.record.single.values()):
+            for sizes, signs in list(by_sizes.items()):
+                partners = [each for each in known if tuple(each.sizes.items()) == sizes][1:]
+                partners = [*partners[:MOST_PARTNERS], *self._partners(dict(sizes))]
+                for _, sample in list(signs.values()):
+                    for partner in partners:
+                        for mixed in _with_scalars(sample.arguments, partner.arguments):
+                            yield from self._run(sample, mixed)
+                break  # at the first sizes
 
-        Adds the effect of the first step on the margin to `effect`.
-        """
-        array = best.sample.arguments[position[0]]
-        first = float(array.reshape(-1)[position[1]])
-        target = sign * max(1.0, abs(best.value) / 2)
-        points = [(first, best.value)]
-        x = _moved(array, first, step)
-        for _ in range(SECANTS):
-            if x is None or x in [known for known, _ in points]:
-                break
-            yield from self._run(best.sample, position, x, 1)
-            margin = self._margin(key, best)
-            if margin is None:
-                return
-            if sign in self.record.seen.get(key, ()):
-                yield from self._both_sides(best, position, x)
-                return
-            points.append((x, margin))
-            change = points[-1][1] - points[-2][1]
-            effect[0] = effect[0] or change
-            if not change:
-                break
-            slope = change / (points[-1][0] - points[-2][0])
-            x = _moved(array, x, (target - margin) / slope)
-        if effect[0]:
-            yield from self._several(key, sign, best, position, points[1][0], effect[0], target)
+    def _partners(self, sizes: dict[str, int]) -> Iterator[InputSample]:
+        assert self.sampler.start is not None
+        for number, domain in enumerate(PARTNERS):
+            values = attrs.evolve(
+                self.sampler.start[1], domain=domain, seed=SEED - 1 - number, scale=3.0
+            )
+            sample = self.sampler.attempt(sizes, values)
+            if sample is not None and sample.accepted:
+                yield sample
 
-    def _both_sides(
-        self, best: Closest, position: tuple[int, int], x: float
-    ) -> Iterator[InputSample]:
-        """Yields samples with an element just below a value and just above it."""
-        array = best.sample.arguments[position[0]]
-        for share in (1 - NEAR, 1 + NEAR):
-            near = _moved(array, x, x * share - x)
-            if near is not None and array.dtype != bool:
-                yield from self._run(best.sample, position, near, 1)
 
-    def _several(
-        self,
-        key: Key,
-        sign: int,
-        best: Closest,
-        position: tuple[int, int],
-        value: float,
-        change: float,
-        target: float,
-    ) -> Iterator[InputSample]:
-        """Yields samples with one value for several elements, whose effects add up, as in a count
-        of elements."""
-        margin: float | None = best.value
-        count, size = 0, best.sample.arguments[position[0]].size
-        for _ in range(SECANTS):
-            if margin is None or (target - margin) / change <= 0:
-                return
-            count = min(count + max(1, round((target - margin) / change)), size)
-            yield from self._run(best.sample, (position[0], 0), value, count)
-            margin = self._margin(key, best)
-            if sign in self.record.seen.get(key, ()) or count == size:
-                return
+@attrs.define(eq=False)
+class Line:
+    """The values of one element of an input, and the margins at them."""
 
-    def _margin(self, key: Key, best: Closest) -> float | None:
-        """Returns the margin of the latest run at an element; None if it has no such element."""
-        latest = self.record.latest.get(key)
-        if latest is None or latest.size != best.count or not np.isfinite(latest[best.index]):
+    start: Closest
+    element: Element
+    step: float
+    target: float = 0.0
+    points: list[tuple[float, float]] = attrs.Factory(list)
+    solved: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.points.append((float(self.array.reshape(-1)[self.element.index]), self.start.value))
+
+    @property
+    def array(self) -> Any:
+        """The argument with the element."""
+        return self.start.sample.arguments[self.element.argument]
+
+    @property
+    def size(self) -> int:
+        return int(self.array.size)
+
+    @property
+    def effect(self) -> float:
+        """The effect of the first step."""
+        return self.points[1][1] - self.points[0][1] if len(self.points) > 1 else 0.0
+
+    def add(self, x: float, margin: float) -> None:
+        self.points.append((x, margin))
+
+    def next(self) -> float | None:
+        """Returns the next value: within a bracket if there is one, else by a secant."""
+        first = self.points[0][0]
+        if len(self.points) == 1:
+            return _moved(self.array, first, self.step)
+        if self.array.dtype == bool or not self.effect:
             return None
-        return float(latest[best.index])
+        (x0, m0), (x1, m1) = self.points[-2:]
+        below = [point for point in self.points if point[1] < self.target]
+        above = [point for point in self.points if point[1] > self.target]
+        if below and above and len(self.points) > 2:
+            (x0, m0), (x1, m1) = below[-1], above[-1]
+            share = 0.5 if len(self.points) % 2 else (self.target - m0) / (m1 - m0)
+            x = _moved(self.array, x0, share * (x1 - x0))
+        elif m1 != m0:
+            secant = (self.target - m1) * (x1 - x0) / (m1 - m0)
+            limit = GROWTH * max(abs(x1 - x0), 1.0) * len(self.points)
+            limit = max(limit, abs(self.target - m1) * 2)
+            x = _moved(self.array, x1, float(np.clip(secant, -limit, limit)))
+        else:
+            return None
+        return None if x is None or x in [known for known, _ in self.points] else x
 
-    def _run(
-        self, sample: InputSample, position: tuple[int, int], value: float, count: int
-    ) -> Iterator[InputSample]:
-        """Yields a sample with a value for some consecutive elements of an argument."""
-        arguments = list(sample.arguments)
-        array = np.array(arguments[position[0]])
-        array.reshape(-1)[position[1] : position[1] + count] = value
-        arguments[position[0]] = array
-        self.record.latest.clear()
-        changed = self.sampler.run(sample.sizes, arguments)
-        if changed is not None and changed.accepted:
-            yield self._chosen(changed)
+    def both_sides(self, x: float) -> list[float]:
+        """Returns the values just below and just above one."""
+        if self.array.dtype == bool:
+            return []
+        near = [_moved(self.array, x, sign * NEAR * abs(x)) for sign in (-1, 1)]
+        return [each for each in near if each is not None]
+
+    def arguments(self, x: float, count: int = 0) -> list[Any]:
+        """Returns the arguments with a value for the element, or for the first `count` ones."""
+        arguments = list(self.start.sample.arguments)
+        array = np.array(self.array)
+        where = slice(0, count) if count else self.element.index
+        array.reshape(-1)[where] = x
+        arguments[self.element.argument] = array
+        return arguments
 
 
-def _positions(arguments: list[Any], best: Closest) -> list[tuple[int, int]]:
-    """Returns elements of the arguments that may determine an element of a margin: in arguments of
-    the same size first."""
+def _elements(start: Closest) -> list[Element]:
+    """Returns elements of the arguments that may determine an element of a margin: scalars, those
+    of arguments of the same size, and others."""
     arrays = [
         (k, argument)
-        for k, argument in enumerate(arguments)
+        for k, argument in enumerate(start.sample.arguments)
         if isinstance(argument, np.ndarray | np.generic) and argument.size and _is_number(argument)
     ]
-    alike = [(k, best.index) for k, array in arrays if array.size == best.count]
-    others = [(k, best.index * array.size // best.count) for k, array in arrays]
-    spread = [
-        (k, index)
-        for part in (0, 1, 2)
-        for k, array in arrays
-        for index in [part * array.size // 3]
-    ]
-    return list(dict.fromkeys([*alike, *others, *spread]))
+    scalars = [Element(k, 0) for k, array in arrays if array.size == 1]
+    alike = [Element(k, start.index) for k, array in arrays if array.size == start.count]
+    others = [Element(k, start.index * array.size // start.count) for k, array in arrays]
+    spread = [Element(k, part * array.size // 3) for part in (0, 1, 2) for k, array in arrays]
+    return list(dict.fromkeys([*scalars, *alike, *others, *spread]))
 
 
 def _mixture(first: list[Any], second: list[Any], share: float) -> list[Any]:
@@ -263,6 +356,15 @@ def _mixture(first: list[Any], second: list[Any], share: float) -> list[Any]:
         array.reshape(-1)[:count] = np.reshape(b, -1)[:count]
         mixed.append(array)
     return mixed
+
+
+def _with_scalars(first: list[Any], second: list[Any]) -> Iterator[list[Any]]:
+    """Yields the second arguments with the scalars of the first ones, and with one of them."""
+    scalars = [k for k, each in enumerate(first) if np.size(each) == 1]
+    several = [scalars] if 1 < len(scalars) < len(first) else []
+    for chosen in [*several, *([k] for k in scalars[:MOST_SCALARS])]:
+        if len(first) > 1:
+            yield [first[k] if k in chosen else each for k, each in enumerate(second)]
 
 
 def _is_number(array: Any) -> bool:

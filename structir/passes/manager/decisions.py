@@ -28,6 +28,8 @@ Array = Any
 Key = tuple[int, int]  # the value number of a call, and the margin among those of the call
 
 HALF = 0.5
+MOST_STARTS = 6
+FAR = 1e4  # from another outcome
 
 
 @attrs.frozen
@@ -86,22 +88,28 @@ def _only_second(a: Array, b: Array) -> Array:
     return _only_first(b, a)
 
 
+def _neither(a: Array, b: Array) -> Array:
+    return HALF - np.asarray(np.logical_or(a, b), np.float64)
+
+
 def _remainder(a: Array, b: Array) -> Array:
-    with np.errstate(all="ignore"):
-        wide = np.asarray(b, np.float64)
-        return np.mod(np.asarray(a, np.float64), np.where(wide == 0, 1.0, wide))
+    """Returns the distances to the nearest multiples, with their signs."""
+    divisor = np.abs(np.asarray(b, np.float64))
+    divisor = np.where(divisor == 0, 1.0, divisor)
+    rest = np.mod(np.asarray(a, np.float64), divisor)
+    return np.where(rest > divisor / 2, rest - divisor, rest)
 
 
 ALL, TRUTH = (-1, 0, 1), (-1, 1)
 COMPARISON = ((_difference, ALL),)
-COMBINATION = ((_both, TRUTH), (_only_first, TRUTH), (_only_second, TRUTH))
+COMBINATION = ((_both, TRUTH), (_only_first, TRUTH), (_only_second, TRUTH), (_neither, TRUTH))
 ROUNDING = ((_to_integer, ALL), (_itself, ALL))
 MARGINS: Mapping[str, tuple[tuple[Callable[..., Array], tuple[int, ...]], ...]] = {
     **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne", "min", "max"), COMPARISON),
     **dict.fromkeys(("and", "or", "xor"), COMBINATION),
     **dict.fromkeys(("floor", "ceil", "trunc"), ROUNDING),
     **dict.fromkeys(("abs", "sign"), ((_itself, ALL),)),
-    **dict.fromkeys(("mod", "floordiv"), ((_remainder, (0, 1)), (_itself, ALL))),
+    **dict.fromkeys(("mod", "floordiv"), ((_remainder, ALL), (_itself, ALL))),
     "round": ((_to_half, ALL),),
     "select": ((_truth, TRUTH),),
 }
@@ -175,10 +183,11 @@ class DecisionRecord:
     calls: dict[int, tuple[Call, int, tuple[Margin, ...]]]  # by id: the call, its value number
     seen: dict[Key, set[int]] = attrs.Factory(dict)
     closest: dict[Key, Closest] = attrs.Factory(dict)
+    starts: dict[Key, list[Closest]] = attrs.Factory(dict)  # an element of each of the first runs
     latest: dict[Key, Array] = attrs.Factory(dict)  # flat margins
-    single: dict[Key, dict[tuple[Any, ...], dict[int, Any]]] = attrs.Factory(
+    single: dict[Key, dict[tuple[Any, ...], dict[int, tuple[float, Any]]]] = attrs.Factory(
         dict
-    )  # inputs of margins of one element, by sizes and sign
+    )  # the greatest margins of one element with their inputs, by sizes and sign
     sample: Any = None  # the input of the run that records
 
     def record(self, call: Call, args: list[Any]) -> None:
@@ -191,13 +200,23 @@ class DecisionRecord:
     def _record(self, key: Key, values: Array, outcomes: tuple[int, ...]) -> None:
         self.latest[key] = values
         seen = self.seen.setdefault(key, set())
+        starts = self.starts.setdefault(key, [])
+        is_new = not starts or starts[-1].sample is not self.sample
+        if len(starts) < MOST_STARTS and self.sample is not None and is_new:
+            index = (7 * len(starts) + 1) % values.size
+            known = [start.value for start in starts]
+            if values[index] and np.isfinite(values[index]) and values[index] not in known:
+                starts.append(Closest(float(values[index]), index, values.size, self.sample))
         if len(seen) == len(outcomes):
             return
         seen.update([sign for sign in outcomes if np.any(np.sign(values) == sign)])
         if values.size == 1 and self.sample is not None:
             by_sizes = self.single.setdefault(key, {})
             signs = by_sizes.setdefault(tuple(self.sample.sizes.items()), {})
-            signs.setdefault(int(np.sign(values[0])) if values[0] == values[0] else 0, self.sample)
+            value = float(values[0])
+            best = signs.get(int(np.sign(value))) if np.isfinite(value) else (np.inf, None)
+            if best is None or best[0] < abs(value) < FAR:
+                signs[int(np.sign(value))] = abs(value), self.sample
         distance = np.abs(values)
         distance[~(distance > 0)] = np.inf
         index = int(np.argmin(distance))
@@ -206,19 +225,18 @@ class DecisionRecord:
             value = float(values[index])
             self.closest[key] = Closest(value, index, values.size, self.sample)
 
-    def missing(self) -> list[tuple[Key, int]]:
-        """Returns the outcomes that no run had."""
+    def outcomes(self) -> list[tuple[Key, int]]:
+        """Returns the outcomes that make a difference."""
         keys = {
             (number, k): margin.outcomes
             for _, number, margins in self.calls.values()
             for k, margin in enumerate(margins)
         }
-        return [
-            (key, sign)
-            for key, outcomes in keys.items()
-            for sign in outcomes
-            if sign not in self.seen.get(key, ())
-        ]
+        return [(key, sign) for key, outcomes in keys.items() for sign in outcomes]
+
+    def missing(self) -> list[tuple[Key, int]]:
+        """Returns the outcomes that no run had."""
+        return [(key, sign) for key, sign in self.outcomes() if sign not in self.seen.get(key, ())]
 
 
 def changed_decisions(before: IRModule, after: IRModule, name: str) -> DecisionRecord:

@@ -28,6 +28,7 @@ SCALAR: Range = (-9, 9)  # of the trip count of a loop, and of half of the other
 FEW: Range = (-2, 3)
 MOST_TRIPS = 64
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
+SCALE_COUNT = 64
 TINY = 1e-6
 OFFSET = 300.0
 DEFAULT_DTYPE = "float32"  # of tensors of unknown dtype
@@ -179,8 +180,14 @@ def _tiny(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
 def _scaled(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns values of both signs, of which the largest is just below the scale."""
     array = rng.uniform(-0.95, 0.95, shape) * scale
-    array.reshape(-1)[:1] = 0.96 * scale
+    if array.size > 1:
+        array.reshape(-1)[:1] = 0.96 * scale
     return _finite(array, dtype)
+
+
+def _scaled_positive(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns positive values below the scale, mostly well below."""
+    return _finite(rng.uniform(0.02, 0.98, shape) ** 2 * scale, dtype)
 
 
 def _scaled_negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
@@ -301,6 +308,7 @@ FLOATS = {
     "tiny": _tiny,
     "scaled": _scaled,
     "scaled_negative": _scaled_negative,
+    "scaled_positive": _scaled_positive,
     "scaled_above": _scaled_above,
     "times": _times,
     "ties": _ties,
@@ -312,7 +320,7 @@ FLOATS = {
     "zeros": _zeros,
 }
 SCALED = ("scaled", "scaled_negative", "scaled_above")  # by a number of the program
-WITH_SCALE = (*SCALED, "times")
+WITH_SCALE = (*SCALED, "scaled_positive", "times")
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
@@ -385,12 +393,19 @@ def _decreasing(array: Array) -> Array:
     return np.array(np.sort(array.reshape(-1))[::-1]).reshape(array.shape)
 
 
+def _scales(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns integers of both signs and of all magnitudes."""
+    exponents = rng.uniform(0, np.log2(float(limits[1])), SCALE_COUNT)
+    return [int(sign * 2**exponent) for exponent in exponents for sign in (1, -1)]
+
+
 def _near_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
     return range(-20, 20)
 
 
 ORDERS = {"ascending": _increasing, "descending": _decreasing}
 INTEGERS = {
+    "scales": _scales,
     "ascending": _near_zero,
     "descending": _near_zero,
     "few": _few,

@@ -1,7 +1,7 @@
 """Finds the sizes and numbers that a program mentions, at which it may compute otherwise.
 
-A narrow dtype mentions the numbers from which it does not represent all integers, and how many
-narrower elements have a sum that it does not represent.
+A narrow dtype mentions the numbers from which it does not represent all integers, those from which
+integers wrap around to 0, and how many narrower elements have a sum that it does not represent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from structir.ir.requirements import conditions_of
 
 MOST_ELEMENTS = 16  # of a constant whose elements are mentioned
 DTYPE_LIMITS = {
-    "int8": (128,),
-    "uint8": (256,),
-    "int16": (1 << 15, 259),
+    "int8": (1 << 7, 1 << 8),
+    "uint8": (1 << 8,),
+    "int16": (1 << 15, 1 << 16, 259),
     "uint16": (1 << 16, 258),
     "int32": (1 << 31,),
-    "bfloat16": (256,),
+    "bfloat16": (1 << 8,),
     "float16": (1 << 11,),
     "float32": (1 << 24,),
 }

@@ -53,6 +53,7 @@ OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
 MOST_VARIED = 16  # samples of sizes of several kinds, where a program mentions others
+FLOAT_TURNS, DISCRETE_TURNS = 1, 4
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
 BRANCH_SAMPLES = 6  # further samples of a program with conditionals
@@ -298,7 +299,8 @@ class Sampler(InputSearch):
         if self.start is not None and not (self.heavy or self.few or self.fixed):
             sample, values = self.start
             for sizes in varied_sizes(self.space, sample.sizes, MOST_VARIED):
-                yield from self._any(sizes, values)
+                for varied in self._any(sizes, values):
+                    yield varied.widened(self.wide)
 
     def _directed(self, mentioned: Mentions) -> Iterator[InputSample]:
         if self.start is None or self.heavy:
@@ -326,6 +328,12 @@ class Sampler(InputSearch):
             for domain in SCALED:
                 for integers in ("all", "few") if integer_params(self.function.params) else "-":
                     other = attrs.evolve(values, domain=domain, scale=scale, integers=integers)
+                    yield from self._any(sample.sizes, other)
+            turns = DISCRETE_TURNS if self._is_discrete() else FLOAT_TURNS
+            for name in self._float_params()[:MOST_DIMS]:
+                for number, domain in enumerate(("fractions", "signed", "fractions") * turns):
+                    other = attrs.evolve(values, domain=domain, special=(name, "scaled_positive"))
+                    other = attrs.evolve(other, scale=scale, seed=values.seed + number)
                     yield from self._any(sample.sizes, other)
 
     def _related(self, numbers: Sequence[int]) -> list[Dim]:
@@ -372,6 +380,10 @@ class Sampler(InputSearch):
             and is_float(param.struct_info.dtype or "float32")
         ]
         return floats if len(floats) > 1 else []
+
+    def _is_discrete(self) -> bool:
+        """Whether the results are integers and booleans, which hide small differences."""
+        return not any(map(is_float, dtypes_of(self.function.ret_struct_info)))
 
     def _has_integers(self) -> bool:
         """Whether some tensors of the parameters have integers or booleans."""

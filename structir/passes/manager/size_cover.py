@@ -156,7 +156,8 @@ def _features(names: Sequence[str], sizes: Sizes) -> set[Any]:
         (i, j, k, *[(a > b) - (a < b) for a, b in ((x, y), (y, z), (x, z))])
         for (i, x), (j, y), (k, z) in combinations(enumerate(values), 3)
     ]
-    return {*orders, *combinations(enumerate(kinds), 2)}
+    equal = [(i, j) for (i, x), (j, y) in combinations(enumerate(values), 2) if x == y > 1]
+    return {*orders, *equal, *combinations(enumerate(kinds), 2)}
 
 
 def violating_sizes(space: SizeSpace, start: Sizes) -> Iterator[Sizes]:

@@ -18,7 +18,6 @@ from structir.passes.base import Instrument, Pass, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import (
     DOUBLE,
-    PERTURBATIONS,
     difference,
     within_rounding,
 )
@@ -356,11 +355,14 @@ def _within_wide_rounding(
     the pass added, to whose dtype it rounded an attribute."""
     before, after = programs
     args, expected = wide.arguments, wide.expected
-    folded = 2 * folded_rounding(step.before, step.after)  # type: ignore[arg-type]
-    rounding = {WIDE: max(PERTURBATIONS[WIDE], folded)}
-    if within_rounding(before, name, args, expected, actual, DOUBLE, rounding):
+    if within_rounding(before, name, args, expected, actual, DOUBLE):
         return True
-    return folded > 0 and within_rounding(after, name, args, actual, expected, DOUBLE, rounding)
+    folded = 2 * folded_rounding(step.before, step.after)  # type: ignore[arg-type]
+    rounding = {WIDE: folded}
+    return folded > 0 and (
+        within_rounding(before, name, args, expected, actual, DOUBLE, rounding, constants=True)
+        or within_rounding(after, name, args, actual, expected, DOUBLE, rounding, constants=True)
+    )
 
 
 def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float | None:
