@@ -91,12 +91,13 @@ class DecisionSearch:
                     yield from self._along_first(key, 0, start, 1)
 
     def _random(self) -> Iterator[InputSample]:
-        """Yields samples of many kinds of values, while outcomes are missing."""
+        """Yields samples of many kinds of values, while outcomes are missing; all if the results
+        are discrete, which hide differences."""
         assert self.sampler.start is not None
         start, values = self.sampler.start
         for turn in range(TURNS):
             for number, (domain, integers, alike) in enumerate(CANDIDATES):
-                if not self.record.missing():
+                if not (self.record.missing() or self.sampler.is_discrete()):
                     return
                 sizes = self._sizes(start, turn, number)
                 other = attrs.evolve(

@@ -329,7 +329,7 @@ class Sampler(InputSearch):
                 for integers in ("all", "few") if integer_params(self.function.params) else "-":
                     other = attrs.evolve(values, domain=domain, scale=scale, integers=integers)
                     yield from self._any(sample.sizes, other)
-            turns = DISCRETE_TURNS if self._is_discrete() else FLOAT_TURNS
+            turns = DISCRETE_TURNS if self.is_discrete() else FLOAT_TURNS
             for name in self._float_params()[:MOST_DIMS]:
                 for number, domain in enumerate(("fractions", "signed", "fractions") * turns):
                     other = attrs.evolve(values, domain=domain, special=(name, "scaled_positive"))
@@ -381,7 +381,7 @@ class Sampler(InputSearch):
         ]
         return floats if len(floats) > 1 else []
 
-    def _is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:
         """Whether the results are integers and booleans, which hide small differences."""
         return not any(map(is_float, dtypes_of(self.function.ret_struct_info)))
 
