@@ -24,6 +24,8 @@ MOST_PARTNERS = 3  # samples that are combined with the scalars of another one
 ITERATIONS = 7  # of a search along one element
 BISECTIONS = 9
 GROWTH = 16  # of a step over the one before
+LONG = 600  # iterations
+MOST_LONG_WORK = 1 << 22
 NEAR = 1e-3
 SEED = 3000
 FLOAT_STEPS = (1.0, -1.0, 16.0, -16.0)
@@ -78,6 +80,7 @@ class DecisionSearch:
             outcome(self.sampler.module, self.sampler.name, sample.arguments, self.record)
         self.sampler.decisions = self.record
         yield from self._random()
+        yield from self._long()
         yield from self._recombined(accepted)
         missing = self.record.missing()
         zeros = [target for target in self.record.outcomes() if not target[1]]
@@ -112,6 +115,21 @@ class DecisionSearch:
                 sample = self.sampler.attempt(sizes, other)
                 if sample is not None and sample.accepted:
                     yield self._chosen(sample)
+
+    def _long(self) -> Iterator[InputSample]:
+        """Yields samples with many iterations of loops, if a decision in them lacks an outcome."""
+        assert self.sampler.start is not None
+        start, values = self.sampler.start
+        is_called = self.sampler.calls_functions() and self.record.missing()
+        for name in start.sizes if is_called else ():
+            sizes = {**start.sizes, name: LONG}
+            is_short = self.sampler.space.work(sizes) <= MOST_LONG_WORK
+            for param in ("", *self.sampler.float_params()[-2:]):
+                other = attrs.evolve(values, domain="signed", special=(param, "zeros"))
+                if name not in self.sampler.fixed and is_short:
+                    sample = self.sampler.attempt(sizes, other)
+                    if sample is not None and sample.accepted:
+                        yield self._chosen(sample)
 
     def _sizes(self, start: InputSample, turn: int, number: int) -> dict[str, int]:
         if turn == 0:

@@ -79,6 +79,17 @@ def finite_share(sample: InputSample) -> float:
     return sample.elements / total if total else 1.0
 
 
+def is_varied(result: Any) -> bool:
+    """Whether each array with several elements has different ones, and each float is not 0."""
+    arrays = [np.asarray(leaf) for leaf in leaves(result) if isinstance(leaf, np.ndarray)]
+    return all(
+        array.dtype.kind in "OSU" or array.size == 0 or bool(np.any(array != array.flat[0]))
+        if array.size != 1
+        else array.dtype.kind in "biuOSU" or bool(np.all(array != 0))
+        for array in arrays
+    )
+
+
 def all_have_elements(arguments: list[Any]) -> bool:
     return all(np.size(leaf) for leaf in leaves(tuple(arguments)) if isinstance(leaf, np.ndarray))
 

@@ -12,7 +12,7 @@ from structir.analysis.purity import is_pure
 from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Function, If, MatchCast
+from structir.ir.expr import Call, Function, GlobalVar, If, MatchCast
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.edge_plan import (
@@ -25,7 +25,7 @@ from structir.passes.manager.edge_plan import (
     numbers_of,
     scales_of,
 )
-from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.input_sample import InputSample, is_varied
 from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
 from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
 from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
@@ -51,8 +51,11 @@ RANK_SAMPLES = 8  # of functions with parameters of unknown rank
 RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
-MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
+MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
 MOST_VARIED = 16  # samples of sizes of several kinds, where a program mentions others
+SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of a rewritten program
+INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
+ZERO_TURNS = 4
 FLOAT_TURNS, DISCRETE_TURNS = 1, 4
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
@@ -298,8 +301,9 @@ class Sampler(InputSearch):
             yield sample.widened(self.wide)
         if self.start is not None and not (self.heavy or self.few or self.fixed):
             sample, values = self.start
-            for sizes in varied_sizes(self.space, sample.sizes, MOST_VARIED):
-                for varied in self._any(sizes, values):
+            most = MOST_VARIED * max(1, len(set(self.space.classes.values())) - 1)
+            for sizes in varied_sizes(self.space, sample.sizes, min(most, 2 * MOST_VARIED)):
+                for varied in self._informative(sizes, values):
                     yield varied.widened(self.wide)
 
     def _directed(self, mentioned: Mentions) -> Iterator[InputSample]:
@@ -310,13 +314,17 @@ class Sampler(InputSearch):
         both = (*new, *numbers_of(self.mentioned))
         values = attrs.evolve(values, numbers=new)
         exprs, related = mentioned.sizes.values(), self._related(mentioned.integers)
-        kinds = ("all", "clusters", "extreme") if self._has_integers() else ("all",)
+        kinds = SIZE_INTEGERS if self._has_integers() else SIZE_INTEGERS[:1]
         for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, related):
             for integers in kinds:
-                yield from self._any(sizes, attrs.evolve(values, integers=integers))
-        for name in self._float_params()[:MOST_DIMS]:
+                yield from self._informative(sizes, attrs.evolve(values, integers=integers))
+        for name in self.float_params()[:MOST_DIMS]:
             for domain in ("large", "tiny"):
                 yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))
+            for number in range(ZERO_TURNS):  # times 0
+                sizes = self.roomy if number % 2 else sample.sizes
+                other = attrs.evolve(values, domain="ties", special=(name, "nan"))
+                yield from self._any(sizes, attrs.evolve(other, seed=values.seed + number))
         if values.numbers:
             other = attrs.evolve(values, domain="numbers", integers="numbers")
             yield from self._any(sample.sizes, attrs.evolve(other, alike=True))
@@ -330,7 +338,7 @@ class Sampler(InputSearch):
                     other = attrs.evolve(values, domain=domain, scale=scale, integers=integers)
                     yield from self._any(sample.sizes, other)
             turns = DISCRETE_TURNS if self.is_discrete() else FLOAT_TURNS
-            for name in self._float_params()[:MOST_DIMS]:
+            for name in self.float_params()[:MOST_DIMS]:
                 for number, domain in enumerate(("fractions", "signed", "fractions") * turns):
                     other = attrs.evolve(values, domain=domain, special=(name, "scaled_positive"))
                     other = attrs.evolve(other, scale=scale, seed=values.seed + number)
@@ -342,6 +350,17 @@ class Sampler(InputSearch):
         symbols = list(self.space.classes) if len(self.space.classes) > 1 else []
         dims = [Poly({(symbol,): 1}, 0) for symbol in symbols]
         return [each for dim in dims for k in small for each in (dim * k, dim + k)]
+
+    def _informative(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields a sample whose results differ between elements, if some values give one, and those
+        tried before."""
+        for number, domain in enumerate(("", *INFORMATIVE)):
+            other = attrs.evolve(values, domain=domain or values.domain, seed=values.seed + number)
+            sample = self.attempt(sizes, other)
+            if sample is not None:
+                yield sample
+            if sample is None or not sample.accepted or is_varied(sample.expected):
+                return
 
     def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values)
@@ -367,11 +386,12 @@ class Sampler(InputSearch):
 
     def _special_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which one parameter alone is not finite."""
-        for name in self._float_params()[:MOST_DIMS]:
-            for domain in ("infinite", "nan"):
-                yield from self._tried(sizes, attrs.evolve(values, special=(name, domain)))
+        for name in self.float_params()[:MOST_DIMS]:
+            for domain, others in (("infinite", values.domain), ("nan", "ties")):
+                special = attrs.evolve(values, domain=others, special=(name, domain))
+                yield from self._tried(sizes, special)
 
-    def _float_params(self) -> list[str]:
+    def float_params(self) -> list[str]:
         """Returns the tensors of floats among the parameters, if there are several."""
         floats = [
             param.name
@@ -380,6 +400,10 @@ class Sampler(InputSearch):
             and is_float(param.struct_info.dtype or "float32")
         ]
         return floats if len(floats) > 1 else []
+
+    def calls_functions(self) -> bool:
+        """Whether the function refers to others, which a loop may run."""
+        return any(type(node) is GlobalVar for node in walk_values(self.function))
 
     def is_discrete(self) -> bool:
         """Whether the results are integers and booleans, which hide small differences."""

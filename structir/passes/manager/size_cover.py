@@ -7,7 +7,7 @@ mentions: a dim, an expression such as `n * m`, or a number such as that of a ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -28,8 +28,10 @@ MOST_MENTIONED_WORK = 1 << 27  # the same, where a rewritten program mentions si
 FAR = 100
 MOST_SOLVED = 32  # comparisons for which sizes are searched
 MOST_SWEPT = 130
-VARIED = 160  # random candidates
-VARIED_SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 16, 17, 18, 19, 20, 33)
+MOST_PAIRED = 24
+MOST_NAMES = 3
+VARIED = 320  # random candidates
+VARIED_SIZES = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 17, 18, 19, 20, 33)
 EQUAL_SHARE = 0.3  # of those candidates in which two dims are equal
 UNKNOWN = np.nan
 
@@ -71,7 +73,7 @@ def covering_sizes(
         outcomes = _outcomes(_table(terms, candidates), pairs)
     weights = np.array([(3, 6, 3) if b < count else (1, 1, 1) for _, b in pairs])
     covered = np.zeros((len(pairs), 3), bool)
-    for row in outcomes[: len(tried)]:
+    for row in outcomes[: 0 if only_mentioned else len(tried)]:  # others had fewer values
         _cover(covered, row)
     for _ in range(most):
         chosen = _best(covered, outcomes, weights)
@@ -89,7 +91,7 @@ def _solutions(
     start: Sizes,
     most_work: int,
 ) -> list[Sizes]:
-    """Returns sizes for comparisons with outcomes that no candidate has, by varying one dim."""
+    """Returns sizes for comparisons with outcomes that no candidate has, by varying a few dims."""
     solutions: list[Sizes] = []
     unseen = [
         (pair, wanted)
@@ -100,7 +102,7 @@ def _solutions(
     unseen.sort(key=lambda each: (each[1] != 1, type(terms[each[0][1]]) is not int, sum(each[0])))
     for pair, wanted in unseen[:MOST_SOLVED]:
         both = [terms[k] for k in pair]
-        for sizes in _sweep(space, start, both):
+        for sizes in _sweep(space, start, both, wanted == 1):
             first, second = (_value(term, sizes) for term in both)
             is_wanted = np.sign(first - second) + 1 == wanted and (wanted != 1 or first > 1)
             if is_wanted and space.allows(sizes) and space.work(sizes) <= most_work:
@@ -109,16 +111,24 @@ def _solutions(
     return solutions
 
 
-def _sweep(space: SizeSpace, start: Sizes, terms: Sequence[Any]) -> Iterator[Sizes]:
-    """Yields sizes with each dim of the terms varied, the others small or as they are."""
-    names = dict.fromkeys(name for term in terms for name in _names(term))
+def _sweep(space: SizeSpace, start: Sizes, terms: Sequence[Any], two: bool) -> Iterator[Sizes]:
+    """Yields sizes with each dim of the terms varied, the others small or as they are; with `two`,
+    also with two dims varied."""
+    alike = {name: _alike(space, name) for term in terms for name in _names(term)}
     low = {name: min(size, SMALL[2]) for name, size in start.items()}
     for others in (low, start):
-        for name in names:
-            first = next((v for s, v in space.classes.items() if s.name == name), None)
-            alike = [sym.name for sym, each in space.classes.items() if each is first]
+        for names in alike.values():
             for size in range(1, MOST_SWEPT):
-                yield {**others, **dict.fromkeys(alike, size)}
+                yield {**others, **dict.fromkeys(names, size)}
+    for first, second in combinations(alike, 2) if two and len(alike) <= MOST_NAMES else ():
+        for a, b in product(range(2, MOST_PAIRED), repeat=2):
+            yield {**low, **dict.fromkeys(alike[first], a), **dict.fromkeys(alike[second], b)}
+
+
+def _alike(space: SizeSpace, name: str) -> list[str]:
+    """Returns the dims that must be equal to one."""
+    first = next((v for s, v in space.classes.items() if s.name == name), None)
+    return [sym.name for sym, each in space.classes.items() if each is first]
 
 
 def _names(term: Any) -> list[str]:
@@ -151,13 +161,15 @@ def varied_sizes(space: SizeSpace, start: Sizes, most: int) -> list[Sizes]:
 
 def _features(names: Sequence[str], sizes: Sizes) -> set[Any]:
     values = [sizes[name] for name in names]
-    kinds = [value if value < 4 else (value > 16, value % 2) for value in values]
+    kinds = [value if value < 4 else 4 + (value > 16) for value in values]
+    odd = [(name, value % 2) for name, value in zip(names, values, strict=True)]
     orders = [
         (i, j, k, *[(a > b) - (a < b) for a, b in ((x, y), (y, z), (x, z))])
         for (i, x), (j, y), (k, z) in combinations(enumerate(values), 3)
     ]
     equal = [(i, j) for (i, x), (j, y) in combinations(enumerate(values), 2) if x == y > 1]
-    return {*orders, *equal, *combinations(enumerate(kinds), 2)}
+    pairs = combinations(enumerate(kinds), 2)
+    return {*orders, *equal, *pairs, *((k, each) for k in kinds for each in odd)}
 
 
 def violating_sizes(space: SizeSpace, start: Sizes) -> Iterator[Sizes]:
