@@ -52,7 +52,7 @@ RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
-MOST_VARIED = 16  # samples of sizes of several kinds, where a program mentions others
+MOST_VARIED = 8  # samples of sizes of several kinds, by dim, where a program mentions others
 SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of a rewritten program
 INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 ZERO_TURNS = 4
@@ -301,8 +301,8 @@ class Sampler(InputSearch):
             yield sample.widened(self.wide)
         if self.start is not None and not (self.heavy or self.few or self.fixed):
             sample, values = self.start
-            most = MOST_VARIED * max(1, len(set(self.space.classes.values())) - 1)
-            for sizes in varied_sizes(self.space, sample.sizes, min(most, 2 * MOST_VARIED)):
+            most = MOST_VARIED * len(set(self.space.classes.values()))
+            for sizes in varied_sizes(self.space, sample.sizes, min(most, 4 * MOST_VARIED)):
                 for varied in self._informative(sizes, values):
                     yield varied.widened(self.wide)
 

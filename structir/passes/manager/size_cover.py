@@ -30,7 +30,7 @@ MOST_SOLVED = 32  # comparisons for which sizes are searched
 MOST_SWEPT = 130
 MOST_PAIRED = 24
 MOST_NAMES = 3
-VARIED = 320  # random candidates
+VARIED = 160  # random candidates
 VARIED_SIZES = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 17, 18, 19, 20, 33)
 EQUAL_SHARE = 0.3  # of those candidates in which two dims are equal
 UNKNOWN = np.nan
@@ -141,21 +141,22 @@ def varied_sizes(space: SizeSpace, start: Sizes, most: int) -> list[Sizes]:
     firsts = {sym.name: first.name for sym, first in space.classes.items()}
     names = list(dict.fromkeys(firsts.values()))
     rng, seen, chosen = Random(len(start)), set[Any](), list[Sizes]()
-    candidates: list[Sizes] = []
+    candidates: list[tuple[Sizes, set[Any]]] = []
     for _ in range(VARIED if len(names) > 1 else 0):
         proposal = {name: rng.choice(VARIED_SIZES) for name in names}
         if rng.random() < EQUAL_SHARE:
             first, second = rng.sample(names, 2)
             proposal[second] = proposal[first]
         sizes = {**start, **{each: proposal[first] for each, first in firsts.items()}}
-        work = space.work(sizes) <= MOST_COVER_WORK and not space.is_costly(sizes)
-        if work and space.allows(sizes):
-            candidates.append(sizes)
+        candidates.append((sizes, _features(names, sizes)))
     while candidates and len(chosen) < most:
-        new = [len(_features(names, sizes) - seen) for sizes in candidates]
-        best = candidates.pop(new.index(max(new)))
-        seen |= _features(names, best)
-        chosen.append(best)
+        new = [len(features - seen) for _, features in candidates]
+        sizes, features = candidates.pop(new.index(max(new)))
+        if not space.allows(sizes) or space.is_costly(sizes):
+            continue
+        if space.work(sizes) <= MOST_COVER_WORK:
+            seen |= features
+            chosen.append(sizes)
     return chosen
 
 
