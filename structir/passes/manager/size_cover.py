@@ -168,7 +168,12 @@ def _features(names: Sequence[str], sizes: Sizes) -> set[Any]:
         (i, j, k, *[(a > b) - (a < b) for a, b in ((x, y), (y, z), (x, z))])
         for (i, x), (j, y), (k, z) in combinations(enumerate(values), 3)
     ]
-    equal = [(i, j) for (i, x), (j, y) in combinations(enumerate(values), 2) if x == y > 1]
+    equal = [
+        (i, j, k, values[k] % 2)
+        for (i, x), (j, y) in combinations(enumerate(values), 2)
+        if x == y > 1
+        for k in range(len(values))
+    ]
     pairs = combinations(enumerate(kinds), 2)
     return {*orders, *equal, *pairs, *((k, each) for k in kinds for each in odd)}
 
