@@ -175,8 +175,9 @@ def _at_least_typical(slack: Any, expected: Any) -> Any:
     counted = np.isfinite(size) & (size > 0)
     if not counted.any():
         return slack
-    typical = np.quantile(slack[counted] / size[counted], 0.5)
-    return np.fmax(slack, typical * np.where(counted, size, 0.0))
+    with np.errstate(all="ignore"):
+        typical = np.quantile(slack[counted] / size[counted], 0.5)
+        return np.fmax(slack, typical * np.where(counted, size, 0.0))
 
 
 def _determines_signs(arguments: list[Any]) -> bool:

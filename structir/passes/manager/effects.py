@@ -23,6 +23,7 @@ class EffectRecorder(Interpreter):
     effects: list[tuple[Any, ...]] = attrs.field(factory=list, init=False)
     branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
     decisions: DecisionRecord | None = attrs.field(default=None, kw_only=True)
+    steps: list[int] = attrs.field(factory=lambda: [0], init=False)  # the evaluated expressions
 
     def renewed(self, decisions: DecisionRecord | None = None) -> Self:
         """Returns an interpreter of the same module without records; both share what they
@@ -34,6 +35,7 @@ class EffectRecorder(Interpreter):
         return other
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
+        self.steps[0] += 1
         if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):
             args = [self.value(arg, scope) for arg in expr.args]
             self.effects.append((expr.op.global_symbol, *args))

@@ -119,6 +119,11 @@ class InputSearch:
                 ranges[param] = (0, max(size - 1, 0))
         return attrs.evolve(values, ranges=ranges)
 
+    @property
+    def steps(self) -> int:
+        """The number of expressions that runs evaluated so far."""
+        return 0 if self.interpreter is None else self.interpreter.steps[0]
+
     def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
         if self.interpreter is None:

@@ -34,7 +34,6 @@ MOST_KERNEL_WORK = 1 << 15  # operations of interpreted kernels, beyond those at
 ROW_ELEMENTS = 32  # of the axes of a row variable, about
 ALL_EQUAL = 8  # the number of the candidate in which all sizes are equal
 ALL_CASTS = 1  # the number of the candidate that satisfies all casts, if they equate sizes
-LARGEST_SIZE = 1 << 62
 MOST_PASSES = 32  # operations for each element where no op accumulates products
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
@@ -78,13 +77,21 @@ class SizeSpace:
         values = {sym: sizes[sym.name] for sym in self.classes}
         return sum(prod(_known(dim, values) for dim in _sizes(param)) for param in self.params)
 
-    def work(self, sizes: Sizes, other: int = 1) -> int:
+    def work(self, sizes: Sizes, other: int = 1, most: int | None = None) -> int:
         """Returns a bound for the operations of a run: the elements of each variable, times its
-        longest axis, along which an op may accumulate products. Other sizes count as `other`."""
+        longest axis, along which an op may accumulate, or `most`. Other sizes count as `other`."""
         values = {sym: sizes[sym.name] for sym in self.classes}
         shapes = [[_known(dim, values, other) for dim in shape] for shape in self.shapes]
-        most = LARGEST_SIZE if self.contracts else MOST_PASSES
-        return sum(prod(shape) * min(max(shape, default=1), most) for shape in shapes)
+        longest = [max(shape, default=1) for shape in shapes]
+        return sum(
+            prod(shape) * (axis if most is None else min(axis, most))
+            for shape, axis in zip(shapes, longest, strict=True)
+        )
+
+    def operations(self, sizes: Sizes) -> int:
+        """Returns a closer bound for the operations of a run: few for each element, where no op
+        accumulates products."""
+        return self.work(sizes, most=None if self.contracts else MOST_PASSES)
 
     def is_costly(self, sizes: Sizes) -> bool:
         """Whether a run at these sizes would take long, or much memory."""

@@ -105,7 +105,7 @@ def _solutions(
         for sizes in _sweep(space, start, both, wanted == 1):
             first, second = (_value(term, sizes) for term in both)
             is_wanted = np.sign(first - second) + 1 == wanted and (wanted != 1 or first > 1)
-            if is_wanted and space.allows(sizes) and space.work(sizes) <= most_work:
+            if is_wanted and space.allows(sizes) and space.operations(sizes) <= most_work:
                 solutions.append(sizes)
                 break
     return solutions
@@ -219,9 +219,10 @@ def _candidates(
 ) -> Iterator[Sizes]:
     """Yields possible sizes that the program may accept and that do not take long."""
     firsts = {sym.name: first.name for sym, first in space.classes.items()}
+    operations = space.operations if most_work > MOST_COVER_WORK else space.work
     for proposal in _proposals(space, numbers, start):
         sizes = {name: proposal[firsts.get(name, name)] for name in proposal}
-        if space.allows(sizes) and space.work(sizes) <= most_work and not space.is_costly(sizes):
+        if space.allows(sizes) and operations(sizes) <= most_work and not space.is_costly(sizes):
             yield sizes
 
 

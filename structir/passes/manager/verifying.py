@@ -42,6 +42,7 @@ from structir.passes.manager.widening import (
     widened_module,
 )
 
+MOST_STEPS = 20_000  # expressions that the runs of directed samples evaluate
 SHOWN = 300  # characters of a value in a message
 MOST_EXACT = 1 << 13  # elements of the inputs that are also compared over finite fields
 OTHER_SIZES = "give other sizes: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
@@ -196,11 +197,11 @@ class VerifyResults(Instrument):
             return
         before, after = mentions(step.before), mentions(step.after)
         if mentioned := after.without(before):
-            yield from sampler.directed(mentioned)
+            yield from _limited(sampler, sampler.directed(mentioned))
         if self._decisions is not None:
             numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
-            yield from search.samples(samples)
+            yield from _limited(sampler, search.samples(samples))
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
         """Returns the error for a function that accepts no input; raises PassError for one whose
@@ -325,6 +326,15 @@ class VerifyResults(Instrument):
         compared.elements += sample.elements
         compared.largest = max(compared.largest, error)
         return sample.elements
+
+
+def _limited(sampler: Sampler, samples: Iterator[InputSample]) -> Iterator[InputSample]:
+    """Yields samples until their runs have evaluated many expressions, as loops do."""
+    start = sampler.steps
+    for sample in samples:
+        yield sample
+        if sampler.steps - start > MOST_STEPS:
+            return
 
 
 def _format_count(number: int, noun: str) -> str:
