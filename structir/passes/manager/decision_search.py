@@ -362,12 +362,13 @@ def _elements(start: Closest) -> list[Element]:
 def _mixture(first: list[Any], second: list[Any], share: float) -> list[Any]:
     """Returns arguments whose first elements are those of the second ones, and whose scalar floats
     are between both."""
-    mixed = []
+    mixed: list[Any] = []
     for a, b in zip(first, second, strict=True):
         if not isinstance(a, np.ndarray | np.generic) or np.shape(a) != np.shape(b):
             mixed.append(a)
             continue
         if np.ndim(a) == 0 and _is_number(a) and a.dtype != bool:
+            a, b = np.asarray(a), np.asarray(b)
             mixed.append(np.asarray(a * (1.0 - share) + b * share).astype(a.dtype))
             continue
         array = np.array(a)

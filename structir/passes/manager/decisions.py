@@ -210,13 +210,8 @@ class DecisionRecord:
         if len(seen) == len(outcomes):
             return
         seen.update([sign for sign in outcomes if np.any(np.sign(values) == sign)])
-        if values.size == 1 and self.sample is not None:
-            by_sizes = self.single.setdefault(key, {})
-            signs = by_sizes.setdefault(tuple(self.sample.sizes.items()), {})
-            value = float(values[0])
-            best = signs.get(int(np.sign(value))) if np.isfinite(value) else (np.inf, None)
-            if best is None or best[0] < abs(value) < FAR:
-                signs[int(np.sign(value))] = abs(value), self.sample
+        if values.size == 1 and self.sample is not None and np.isfinite(values[0]):
+            self._record_single(key, float(values[0]))
         distance = np.abs(values)
         distance[~(distance > 0)] = np.inf
         index = int(np.argmin(distance))
@@ -224,6 +219,12 @@ class DecisionRecord:
         if distance[index] < (np.inf if best is None else abs(best.value)):
             value = float(values[index])
             self.closest[key] = Closest(value, index, values.size, self.sample)
+
+    def _record_single(self, key: Key, value: float) -> None:
+        signs = self.single.setdefault(key, {}).setdefault(tuple(self.sample.sizes.items()), {})
+        farthest, _ = signs.get(int(np.sign(value)), (-1.0, None))
+        if farthest < abs(value) < FAR:
+            signs[int(np.sign(value))] = abs(value), self.sample
 
     def outcomes(self) -> list[tuple[Key, int]]:
         """Returns the outcomes that make a difference."""
