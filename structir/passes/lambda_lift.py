@@ -62,7 +62,7 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
     function = _without_aliases(function, bindings)
     more = True
     while more:  # moves may end the other uses of a closure
-        uses = _Uses.of(function)
+        uses = _ClosureUses.of(function)
         moves, more = _next_moves(uses)
         callees: dict[Var, _Callee] = {}
         for var, closure, captured, sizes, is_recursive in moves:
@@ -87,7 +87,7 @@ class _Move(NamedTuple):
     is_recursive: bool
 
 
-def _next_moves(uses: _Uses) -> tuple[list[_Move], bool]:
+def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
     """Returns closures that may move now, and whether others remain.
 
     Outer ones precede inner ones, which move later, as do those that capture closures of the list.
@@ -118,11 +118,11 @@ class _Callee(NamedTuple):
 
 
 def _called_in(
-    caller: Function, callees: Mapping[Var, _Callee], uses: _Uses | None = None
+    caller: Function, callees: Mapping[Var, _Callee], uses: _ClosureUses | None = None
 ) -> Function:
     """Returns a function that uses functions of the module in place of closures, whose bindings it
     does not contain. `uses` are those of the caller, if they are known."""
-    uses = uses or _Uses.of(caller, callees)
+    uses = uses or _ClosureUses.of(caller, callees)
     substitution = Substitution({var: callee.function for var, callee in callees.items()})
 
     def called(binding: Binding) -> Iterable[Binding]:
@@ -157,7 +157,7 @@ def _without_aliases(function: Function, bindings: Iterable[Binding]) -> Functio
 
 
 @attrs.define(eq=False)
-class _Uses:
+class _ClosureUses:
     """The closures of a function, their uses, and the dims that they may depend on."""
 
     closures: dict[Var, Function] = attrs.Factory(dict)
@@ -168,7 +168,7 @@ class _Uses:
     results: set[Var] = attrs.Factory(set)  # closures in the results of sequences
 
     @classmethod
-    def of(cls, function: Function, among: Collection[Var] = ()) -> _Uses:
+    def of(cls, function: Function, among: Collection[Var] = ()) -> _ClosureUses:
         """Returns those of all closures in a function, or of `among` as well."""
         bindings = list(bindings_of(function))
         uses = cls({b.var: b.value for b in bindings if type(b.value) is Function})

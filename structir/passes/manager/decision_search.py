@@ -50,7 +50,7 @@ TURNS = 3  # seeds and sizes of each candidate
 
 
 @attrs.frozen
-class Element:
+class InputElement:
     """An element of an argument."""
 
     argument: int
@@ -179,7 +179,7 @@ class DecisionSearch:
                 if not line.effect and step == steps[0]:
                     start = yield from self._shrunk(key, start, element)
 
-    def _shrunk(self, key: Key, start: Closest, element: Element) -> Any:
+    def _shrunk(self, key: Key, start: Closest, element: InputElement) -> Any:
         """Yields a sample with a smaller value of an element, out of the range of a saturation;
         returns that start, or the same one if the margin is equal."""
         line = Line(start, element, 0.0)
@@ -278,7 +278,7 @@ class Line:
     """The values of one element of an input, and the margins at them."""
 
     start: Closest
-    element: Element
+    element: InputElement
     step: float
     target: float = 0.0
     points: list[tuple[float, float]] = attrs.Factory(list)
@@ -344,7 +344,7 @@ class Line:
         return arguments
 
 
-def _elements(start: Closest) -> list[Element]:
+def _elements(start: Closest) -> list[InputElement]:
     """Returns elements of the arguments that may determine an element of a margin: scalars, those
     of arguments of the same size, and others."""
     arrays = [
@@ -352,10 +352,10 @@ def _elements(start: Closest) -> list[Element]:
         for k, argument in enumerate(start.sample.arguments)
         if isinstance(argument, np.ndarray | np.generic) and argument.size and _is_number(argument)
     ]
-    scalars = [Element(k, 0) for k, array in arrays if array.size == 1]
-    alike = [Element(k, start.index) for k, array in arrays if array.size == start.count]
-    others = [Element(k, start.index * array.size // start.count) for k, array in arrays]
-    spread = [Element(k, part * array.size // 3) for part in (0, 1, 2) for k, array in arrays]
+    scalars = [InputElement(k, 0) for k, array in arrays if array.size == 1]
+    alike = [InputElement(k, start.index) for k, array in arrays if array.size == start.count]
+    others = [InputElement(k, start.index * array.size // start.count) for k, array in arrays]
+    spread = [InputElement(k, part * array.size // 3) for part in (0, 1, 2) for k, array in arrays]
     return list(dict.fromkeys([*scalars, *alike, *others, *spread]))
 
 

@@ -259,8 +259,8 @@ def _near_numbers(
         flat[::2] = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), chosen.shape))
         halves = rng.integers(-5, 5, flat[1::2].shape) + 0.5
         factors = rng.choice(np.array(numbers, np.float64), halves.shape)
-        nonzero = np.where(factors == 0, 1.0, factors)
-        flat[1::2] = np.where(rng.random(halves.shape) < 0.5, halves / nonzero, halves * nonzero)
+        divisors = np.where(factors == 0, 1.0, factors)
+        flat[1::2] = np.where(rng.random(halves.shape) < 0.5, halves / divisors, halves * divisors)
     return _finite(array, dtype)
 
 
