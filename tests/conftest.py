@@ -16,6 +16,7 @@ has a temporary cache. `make clean` removes the cache.
 import collections
 import gc
 import hashlib
+import os
 import sys
 from pathlib import Path
 
@@ -27,6 +28,9 @@ from structir.backend.private_files import check_folder
 # A time limit per example fails on a busy machine.
 hypothesis.settings.register_profile("structir", deadline=None)
 hypothesis.settings.load_profile("structir")
+
+# JAX is compared with in hundreds of small programs: compiling them takes longer than running them.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 

@@ -146,7 +146,7 @@ def compile(
     if lowered is not None:
         check_well_formed(module)
         again = partial(compile, target=target, num_threads=num_threads, **options)
-        return ragged_executable.compile_ragged(lowered, again)
+        return ragged_executable.compile_ragged(lowered, again, rows_together=target == "cpu")
     if target == "cpu" and options.pop("eager_first", False):
         check_well_formed(module)
         return eager.EagerExecutable(

@@ -232,11 +232,16 @@ class RaggedExecutable:
         return getattr(self.executable, name)
 
 
-def compile_ragged(lowered: IRModule, compile_tuples: Callable[[IRModule], Any]) -> Any:
-    """Compiles a lowered module with ragged tensors."""
+def compile_ragged(
+    lowered: IRModule, compile_tuples: Callable[[IRModule], Any], *, rows_together: bool
+) -> Any:
+    """Compiles a lowered module with ragged tensors.
+
+    With `rows_together`, ops on the same rows become one loop over rows, which the CPU has.
+    """
     tuples = tuple_module(lowered)
-    grouped = with_row_groups(tuples.module, has_kernel)
-    return RaggedExecutable(tuples, compile_tuples(grouped))
+    module = with_row_groups(tuples.module, has_kernel) if rows_together else tuples.module
+    return RaggedExecutable(tuples, compile_tuples(module))
 
 
 def tuple_module(lowered: IRModule) -> TupleModule:

@@ -219,6 +219,8 @@ class RegionLowering:
         return self.constants[key]
 
     def _kernel_call(self, call: Call, kernel: Kernel, memo: dict[int, Lowered]) -> Lowered:
+        if kernel.part is not None and self.routine_of is not host_routine:
+            raise NoKernelError("a kernel with `T.part` is for the CPU")
         pairs = zip(kernel.operands, call.args, strict=True)
         operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in pairs]
         infos: list[Any] = [info for info in call.sinfo_args]

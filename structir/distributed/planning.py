@@ -74,7 +74,8 @@ def prepared(module: IRModule, name: str) -> IRModule:
 
     Raises StructIRError if there is no such function.
     """
-    module = inline_calls(lambda_lift(expanded(module)))
+    # Closures of called functions are lifted where the calls are: there their sizes are known.
+    module = inline_calls(lambda_lift(inline_calls(expanded(module))))
     function = module.functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")

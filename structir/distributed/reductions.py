@@ -9,6 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
+from structir.ir.dtype import is_float
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.loop_nests import numbered
 from structir.projections.position_sets import PositionSet
@@ -16,7 +17,7 @@ from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.regions import Dependence
 from structir.projections.restriction import Range
-from structir.projections.spec import Statement
+from structir.projections.spec import IndexSpec, Statement
 
 COMBINE = {  # functions of NumPy, by monoid
     "sum": "add",
@@ -88,6 +89,12 @@ class Reduction:
         return {**required_regions(before, required), output: region(*block)}
 
 
+def rounds_to_integers(spec: IndexSpec) -> bool:
+    """Returns whether an integer result rounds a total of floats: partial totals would differ."""
+    floats = [o for o in spec.operands if o.dtype is not None and is_float(o.dtype)]
+    return bool(floats) and any([r.dtype is not None and "int" in r.dtype for r in spec.results])
+
+
 def find_reduction(program: Program, key: Hashable) -> Reduction:
     """Returns the reduction that computes a result, to be split along its longest loop index.
 
@@ -97,7 +104,8 @@ def find_reduction(program: Program, key: Hashable) -> Reduction:
     statement, monoid = None, "sum"
     if isinstance(origin, CallOrigin) and origin.spec is not None and origin.spec.computes:
         reducing = [c for c in origin.spec.statements if c.reduce]
-        statement = reducing[0] if len(reducing) == len(origin.spec.statements) == 1 else None
+        only = len(reducing) == len(origin.spec.statements) == 1
+        statement = reducing[0] if only and not rounds_to_integers(origin.spec) else None
         monoid = (statement and statement.monoid) or "sum"
     if step is None or statement is None or origin is None or monoid not in COMBINE:
         call = origin.call if isinstance(origin, CallOrigin) else None

@@ -16,7 +16,7 @@ from structir.distributed.layouts import (
     split_block,
     states,
 )
-from structir.distributed.reductions import COMBINE, narrowed_step
+from structir.distributed.reductions import COMBINE, narrowed_step, rounds_to_integers
 from structir.distributed.work_units import Key, WorkUnit
 from structir.ir.dims import Sym
 from structir.projections.axis_kinds import PARALLEL, axis_kinds
@@ -145,7 +145,9 @@ def reducing_statement(unit: WorkUnit) -> Statement | None:
         return None
     (statement,) = spec.statements
     splits = statement.reduce and (statement.monoid or "sum") in COMBINE and spec.base is None
-    return statement if splits and not statement.conditions else None
+    return (
+        statement if splits and not statement.conditions and not rounds_to_integers(spec) else None
+    )
 
 
 def computed_layout(cut: UnitCut) -> Layout:

@@ -78,6 +78,11 @@ def depends_on_ranks(call: Call) -> bool:
     return isinstance(definition, SignatureOpDefinition) and callable(definition.index_signature)
 
 
+def depends_on_sizes(call: Call) -> bool:
+    """Returns whether the index signature of a call depends on sizes, such as a number of axes."""
+    return depends_on_ranks(call) and call.op.definition.reads_sizes  # type: ignore[attr-defined]
+
+
 def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:
     """Returns the scheme of a call for these StructInfos; None for an op without a signature.
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L1, base_check
 from structir.analysis.variables import variables_in, walk_values
 from structir.errors import StructIRError
-from structir.ir.bodies import with_bindings
+from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
@@ -44,19 +45,21 @@ def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
     and of dataflow blocks remain bound. A call whose reference raises an error remains: it fails at
     run time.
     """
+    kept: set[Var] = set()
     while True:  # a constant outside of a branch or a closure is known inside of it afterwards
-        changed = _fold_calls(function, max_bytes)
+        changed = _fold_calls(function, max_bytes, kept)
         if changed is function:
             return function
         function = changed
 
 
-def _fold_calls(function: Function, max_bytes: int) -> Function:
+def _fold_calls(function: Function, max_bytes: int, kept: set[Var]) -> Function:
+    """Folds the calls whose operands are known; adds to `kept` the bindings that must remain."""
     constants: dict[Var, Expr] = {}
     folded: set[Var] = set()
 
     def fold(binding: Binding) -> Iterable[Binding]:
-        if not isinstance(binding, VarBinding):
+        if not isinstance(binding, VarBinding) or binding.var in kept:
             return (binding,)
         value = binding.value
         new = _fold(value, constants, max_bytes)
@@ -69,14 +72,20 @@ def _fold_calls(function: Function, max_bytes: int) -> Function:
         folded.add(binding.var)
         return (VarBinding(binding.var, new, binding.span),)
 
-    function = with_bindings(function, fold)
-    return _without_bindings(function, folded, constants) if folded else function
+    changed = with_bindings(function, fold)
+    if not folded:
+        return function
+    operands = {var: constants[var] for var in folded if type(constants.get(var)) is Constant}
+    rejected = _rejected(changed, operands)
+    kept |= rejected
+    if rejected:
+        return _fold_calls(function, max_bytes, kept)
+    return _without_bindings(changed, folded, operands)
 
 
-def _without_bindings(function: Function, folded: set[Var], constants: dict[Var, Expr]) -> Function:
+def _without_bindings(function: Function, folded: set[Var], operands: dict[Var, Expr]) -> Function:
     """Returns a function whose op calls use folded constants themselves, without the bindings of
     constants that are not used otherwise."""
-    operands = {var: constants[var] for var in folded if type(constants.get(var)) is Constant}
 
     def with_constants(binding: Binding) -> Iterable[Binding]:
         value = binding.value
@@ -91,6 +100,25 @@ def _without_bindings(function: Function, folded: set[Var], constants: dict[Var,
     uses = Counter(item for item in walk_values(function) if isinstance(item, Var))
     unused = {var for var in folded if uses[var] == 1}  # its binding
     return with_bindings(function, lambda b: () if b.var in unused else (b,))
+
+
+def _rejected(function: Function, operands: Mapping[Var, Expr]) -> set[Var]:
+    """Returns the variables whose constants are not valid where they are used.
+
+    The StructInfo of a variable may be coarser than that of its constant; the call fails at run
+    time.
+    """
+    coarser = {v: c for v, c in operands.items() if v.struct_info != c.struct_info}
+    rejected: set[Var] = set()
+    for binding in bindings_of(function) if coarser else ():
+        value = binding.value
+        used = coarser.keys() & set(variables_in(value)) if type(value) is Call else ()
+        if used:
+            try:
+                deduce(replace(value, args=tuple([_operand(arg, coarser) for arg in value.args])))  # type: ignore[attr-defined]
+            except StructIRError:
+                rejected |= used
+    return rejected
 
 
 def _operand(argument: Expr, constants: Mapping[Var, Expr]) -> Expr:

@@ -56,7 +56,6 @@ def _with_fields(function: Function, indices: list[int]) -> Function | None:
     whole = result if binding is None else binding.value
     if not isinstance(whole, Tuple) or isinstance(binding, MatchCast):
         return None
-    assert isinstance(info, TupleStructInfo)
     stated = _selected_info(info, indices)
     fields = [whole.fields[k] for k in indices]
     names = getattr(stated, "names", None)
@@ -73,7 +72,9 @@ def _with_fields(function: Function, indices: list[int]) -> Function | None:
     return with_bindings(function, lambda b: [b] * (b is not binding))
 
 
-def _selected_info(info: TupleStructInfo, indices: list[int]) -> StructInfo:
+def _selected_info(info: StructInfo, indices: list[int]) -> StructInfo:
+    if not isinstance(info, TupleStructInfo):  # nothing is known of the fields
+        return info
     fields = tuple([info.fields[k] for k in indices])
     names = tuple([info.names[k] for k in indices]) if info.names else None
     return fields[0] if len(fields) == 1 else TupleStructInfo(fields, names)
@@ -114,13 +115,13 @@ def _renumber(
     def call(binding: Binding, name: str) -> list[Binding]:
         value = binding.value
         assert isinstance(value, Call)
-        old = binding.var.struct_info
-        assert isinstance(old, TupleStructInfo)
-        info = _selected_info(old, fields_used[name])
+        indices = fields_used[name]
+        info = _selected_info(binding.var.struct_info, indices)
         var = type(binding.var)(binding.var.name, info, binding.var.span)
-        results[binding.var] = var, fields_used[name]
+        results[binding.var] = var, indices
         callee = GlobalVar(name, changed[name].struct_info)
-        return [replace(binding, var=var, value=replace(value, op=callee, struct_info=info))]
+        of_call = _selected_info(value.struct_info, indices)
+        return [replace(binding, var=var, value=replace(value, op=callee, struct_info=of_call))]
 
     module = replace_functions(module, changed, call)
 

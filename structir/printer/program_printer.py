@@ -267,9 +267,10 @@ class ProgramPrinter(ExprPrinter):
 
 def result_variable(side: SeqExpr) -> Var | None:
     """Returns the last variable of a branch if it is the result and its binding is one line."""
-    if not side.blocks or type(side.blocks[-1]) is not BindingBlock:
+    blocks = [block for block in side.blocks if block.bindings]
+    if not blocks or type(blocks[-1]) is not BindingBlock:
         return None
-    last = side.blocks[-1].bindings[-1]
+    last = blocks[-1].bindings[-1]
     plain = type(last) is VarBinding and (type(last.value) in ATOMS or type(last.value) is Tuple)
     return last.var if last.var is side.body and not plain else None
 

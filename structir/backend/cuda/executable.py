@@ -108,8 +108,8 @@ class DeviceExecutable:
             elif name not in self.direct:
                 functions[name] = self._compiled(name, function)
         program = self.module.with_functions(functions)
-        machine = DeviceMachine(program, device=self.device, direct=self.direct)
         ranks = {n: partial(self._at_rank, f) for n, f in self._every_form.items()}
+        machine = DeviceMachine(program, device=self.device, direct={**self.direct, **ranks})
         self._functions = {n: ranks.get(n) or self._entry(n, machine) for n in own}
 
     def _entry(self, name: str, machine: DeviceMachine) -> Callable[..., Value]:

@@ -18,7 +18,6 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import STORED_AS, number_text
 from structir.backend.loops.stage import KernelCall
 from structir.backend.loops.writer import Writer, indented
-from structir.errors import StructIRError
 from structir.ir.dims import Dim
 
 
@@ -30,8 +29,6 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
         return None
     if isinstance(routine, KernelCall):
         return _called_kernel(routine, stage.origin)
-    if routine.parted:
-        raise StructIRError(f"{stage.origin}: kernels that run in parts are for the CPU")
     arrays, sizes = routine.own_names
     # by its text a kernel is known: two that only call different functions must not look alike
     assert routine.function is not None
@@ -54,8 +51,6 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
 def _called_kernel(call: KernelCall, origin: str) -> DeviceText | tuple[DeviceText, ...]:
     """The text of a kernel of the program, after zeros in what its threads write."""
     kernel, origins = call.kernel, (origin,) if origin else ()
-    if kernel.part is not None:
-        raise StructIRError(f"{origin}: kernels that run in parts are for the CPU")
     code = lines_of(kernel)
     buffers = tuple([call.memory(array, code.shapes[array]) for array in code.arrays])
     work: Dim = 1

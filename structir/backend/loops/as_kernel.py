@@ -37,6 +37,7 @@ from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.projections.monoid import MONOIDS
 
 PICKING = {"argmax": "gt", "argmin": "lt"}
+ORDERED = {"bool": "uint8"}  # the dtype in which values are compared: kernels do not order booleans
 
 
 @attrs.frozen(eq=False)
@@ -239,9 +240,10 @@ class _KernelNodeWriter:
     def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local]:
         """The total of no terms; and the index of a term, or the number of terms."""
         picks, monoid = stage.monoid in PICKING, MONOIDS[stage.monoid or ""]
-        dtype = stage.body.dtype if picks else computed_in(stage.out.dtype)
+        of = stage.body.dtype if picks else computed_in(stage.out.dtype)
+        dtype = ORDERED.get(of, of) if picks else of
         total = number = self.scalars.local("total", dtype)
-        into.append(Assign(total, stated(literal(monoid.identity(dtype), dtype))))
+        into.append(Assign(total, stated(literal(monoid.identity(of), dtype))))
         if picks or stage.monoid == "mean":
             number = self.scalars.local("at" if picks else "count", "int64")
             into.append(Assign(number, stated(literal(0, "int64"))))
@@ -251,6 +253,8 @@ class _KernelNodeWriter:
         """One more term of a total."""
         value, monoid = self.scalars.value(simplified(stage.body), into), stage.monoid or ""
         if monoid in PICKING:
+            if value.dtype != total.dtype:
+                value = applied("cast", [value], total.dtype)
             better: Scalar = Apply(PICKING[monoid], (value, total), "bool")
             if is_float(value.dtype):
                 fresh = [Apply("ne", (value, value), "bool"), Apply("eq", (total, total), "bool")]

@@ -62,7 +62,6 @@ from structir.solver.program.value_trees import (
     Tree,
     aligned,
     common_row,
-    has_all_sizes,
     leaves,
     open_sizes,
     operands_of,
@@ -355,7 +354,7 @@ class ConstraintGenerator:
             raise self.solver.store.conflict(error.message) from None
         if op_scheme is None or len(op_scheme.scheme.results) != len(use.results):
             return False
-        if use.reads_ranks and any(not has_all_sizes(info) for info in infos if info is not None):
+        if use.reads_ranks and any(not use.is_known(info) for info in infos if info is not None):
             self.pending.append(use)
         if op_scheme.index_signature == use.signature:
             return True
@@ -369,8 +368,11 @@ class ConstraintGenerator:
 
     def _infos(self, use: OpUse) -> list[StructInfo | None]:
         """Returns the inferred StructInfos of the operands of a call."""
-        pairs = zip(use.call.args, use.operands, strict=True)
-        return [self._refine(arg.struct_info, tree) for arg, tree in pairs]
+        infos = [arg.struct_info for arg in use.call.args]
+        return [
+            info if info is None or use.is_known(info) else refine_info(self.solver, info, tree)
+            for info, tree in zip(infos, use.operands, strict=True)
+        ]
 
     def _only_case(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Any:
         """Returns the scheme of a call if it is the same for all ranks of its operands, or None."""
@@ -425,12 +427,6 @@ class ConstraintGenerator:
         }
         most = greatest_rank(self.solver, use.results[0]) if use.results else None
         return rank_case_schemes(use.call, infos, ranks, len(use.results), most)
-
-    def _refine(self, info: StructInfo | None, tree: Tree) -> StructInfo | None:
-        """Returns the StructInfo of an operand with the rank and sizes that are solved."""
-        if info is None or has_all_sizes(info):
-            return info
-        return refine_info(self.solver, info, tree)
 
     def apply_scheme(
         self, var: Var, call: Call, args: Sequence[Expr], scheme: Scheme, origin: Origin

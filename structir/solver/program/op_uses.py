@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.ir.expr import Call
+from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.solver.domains.reasons import Origin
-from structir.solver.program.value_trees import Tree
+from structir.solver.program.value_trees import Tree, has_all_sizes, has_numbers
 from structir.solver.solver import Value
 
 schemes = lazy_module("structir.opdef.constraint_schemes")
@@ -26,6 +27,10 @@ class OpUse:
         self.origin = origin
         self.signature: Any = None
         self.reads_ranks: bool = schemes.depends_on_ranks(call)
+        # whether all that the index signature depends on is known in a StructInfo
+        self.is_known: Callable[[StructInfo], bool] = (
+            has_numbers if schemes.depends_on_sizes(call) else has_all_sizes
+        )
         self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
 
 

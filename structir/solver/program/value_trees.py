@@ -97,6 +97,12 @@ def has_all_sizes(info: StructInfo) -> bool:
     return all(type(part.dims) is tuple for part in tensors(info))
 
 
+def has_numbers(info: StructInfo) -> bool:
+    """Returns whether all sizes of a StructInfo are numbers."""
+    sizes = [part.dims for part in tensors(info)]
+    return all(type(dims) is tuple and all([type(d) is int for d in dims]) for dims in sizes)
+
+
 def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> StructInfo:
     """Returns a StructInfo with the solver's sizes and rows."""
     if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
