@@ -79,8 +79,8 @@ class DecisionSearch:
             self.record.sample = sample
             outcome(self.sampler.module, self.sampler.name, sample.arguments, self.record)
         self.sampler.decisions = self.record
-        yield from self._random()
         yield from self._long()
+        yield from self._random()
         yield from self._recombined(accepted)
         missing = self.record.missing()
         zeros = [target for target in self.record.outcomes() if not target[1]]
@@ -124,7 +124,7 @@ class DecisionSearch:
         for name in start.sizes if is_called else ():
             sizes = {**start.sizes, name: LONG}
             is_short = self.sampler.space.work(sizes) <= MOST_LONG_WORK
-            for param in ("", *self.sampler.float_params()[-2:]):
+            for param in self.sampler.float_params()[-2:] or [""]:
                 other = attrs.evolve(values, domain="signed", special=(param, "zeros"))
                 if name not in self.sampler.fixed and is_short:
                     sample = self.sampler.attempt(sizes, other)

@@ -42,7 +42,7 @@ from structir.passes.manager.widening import (
     widened_module,
 )
 
-MOST_STEPS = 20_000  # expressions that the runs of directed samples evaluate
+MOST_STEPS = 30_000  # expressions that the runs of directed samples evaluate
 SHOWN = 300  # characters of a value in a message
 MOST_EXACT = 1 << 13  # elements of the inputs that are also compared over finite fields
 OTHER_SIZES = "give other sizes: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
