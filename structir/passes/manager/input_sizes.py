@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import prod
 from random import Random
 from typing import Any
@@ -54,7 +55,12 @@ class SizeSpace:
     values: tuple[tuple[Dim, ...], ...]  # the shapes that a run computes, also in callees
     cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
     kernels: bool  # whether a run interprets kernels
-    contracts: bool  # whether an op may accumulate products, or a function is called
+    function: Function
+
+    @cached_property
+    def contracts(self) -> bool:
+        """Whether an op may accumulate products, or a function is called."""
+        return any(map(_contracts, walk_values(self.function)))
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
         """Yields candidate sizes, each once; those that meet all known conditions come first.
@@ -175,7 +181,7 @@ def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -
         tuple(_computed_shapes(module, function)),
         _equated(param_dims, equal),
         kernels,
-        any(map(_contracts, walk_values(function))),
+        function,
     )
 
 

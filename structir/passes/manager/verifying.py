@@ -192,9 +192,9 @@ class VerifyResults(Instrument):
         """Yields samples for the sizes and numbers that only one program mentions, and for the
         decisions that only one makes."""
         assert step.after is not None
-        sampler = self._samplers[name].of(step.before)
-        if sampler.heavy:
+        if self._samplers[name].heavy:
             return
+        sampler = self._samplers[name].of(step.before)
         before, after = mentions(step.before), mentions(step.after)
         if mentioned := after.without(before):
             yield from _limited(sampler, sampler.directed(mentioned))
