@@ -52,6 +52,15 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     those with branches or effects when called in a dataflow block; and those whose parameters
     mutually depend on each other's sizes.
     """
+    while True:  # without an unused value that is wrong for its caller, a function can be inlined
+        inlined = _round(module, largest, functions)
+        if inlined is module:
+            return module
+        module = inlined
+
+
+def _round(module: IRModule, largest: int, functions: str) -> IRModule:
+    """Returns the module after inlining and removing what this leaves unused."""
     inlined = inline_calls(module, largest=largest, functions=functions)
     if inlined is module:
         return module

@@ -138,3 +138,33 @@ def test_panels_hold_the_matrix_and_zeros(columns):
     assert made.ctypes.data % 64 == 0 and made.size % 5 == 0
     assert np.isclose(np.abs(made).sum(), np.abs(matrix).sum(), rtol=1e-5)
     assert (made.reshape(-1)[:1] == matrix[0, :1]).all()
+
+
+SLICED = """
+from structir.script import I, R, T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(
+        x: R.Tensor((2, 3, 5), "float32"),
+        y: R.Tensor((2, 3, 1), "float32"),
+        w: R.Tensor((2, "m", 6), "float32"),
+    ):
+        m = T.int64()
+        rows = R.divide(x, y)
+        columns = R.strided_slice(rows, axes=[2], begin=[BEGIN], end=[END], strides=[STEP])
+        known = R.match_cast(columns, R.Tensor((2, 3, m), "float32"))
+        return R.matmul(known, w)
+"""
+
+
+@pytest.mark.parametrize(("begin", "end", "step"), [(0, 3, 1), (2, 5, 1), (1, 5, 2), (3, 0, -1)])
+def test_a_product_of_some_columns_of_a_block(begin, end, step):
+    text = SLICED.replace("BEGIN", str(begin)).replace("END", str(end)).replace("STEP", str(step))
+    module, width = structir.parse(text), len(range(begin, end, step))
+    random = np.random.default_rng(0)
+    shapes = [(2, 3, 5), (2, 3, 1), (2, width, 6)]
+    x, y, w = (random.uniform(1, 2, shape).astype("float32") for shape in shapes)
+    expected = (x / y)[..., begin:end:step] @ w
+    np.testing.assert_allclose(structir.compile(module)["main"](x, y, w), expected, rtol=1e-5)

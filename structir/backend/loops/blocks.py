@@ -271,12 +271,12 @@ class BlockSchedule:
         moved = self.writer.moved.get(found.left.buffer)
         pointer = self.writer.pointer(found.left.buffer if moved is None else moved.place)
         if moved is not None:
-            address = address_of(
-                *self.writer.located(found.left.buffer, found.left.entries), self.axes
-            )
+            located = self.writer.located(found.left.buffer, found.left.entries)
+            address = address_of(*located, (*self.axes, self.start))
             row = moved.place.strides[0]
+            first = self.writer.size(address.rest)  # a slice of the block begins at a later column
             return (
-                pointer,
+                pointer if address.rest == 0 else f"offset_by({pointer}, {first})",
                 self.writer.size(row),
                 self.writer.size(address.coefficient(found.k[-1])),
             )
