@@ -54,6 +54,7 @@ MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
 MOST_VARIED = 8  # samples of sizes of several kinds, by dim, where a program mentions others
 SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of a rewritten program
+SIZE_SEEDS = 3  # where all parameters are floats
 INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 ZERO_TURNS = 4
 FLOAT_TURNS, DISCRETE_TURNS = 1, 4
@@ -314,10 +315,11 @@ class Sampler(InputSearch):
         both = (*new, *numbers_of(self.mentioned))
         values = attrs.evolve(values, numbers=new)
         exprs, related = mentioned.sizes.values(), self._related(mentioned.integers)
-        kinds = SIZE_INTEGERS if self._has_integers() else SIZE_INTEGERS[:1]
+        kinds = SIZE_INTEGERS if self._has_integers() else SIZE_INTEGERS[:1] * SIZE_SEEDS
         for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, related):
-            for integers in kinds:
-                yield from self._informative(sizes, attrs.evolve(values, integers=integers))
+            for number, integers in enumerate(kinds):
+                other = attrs.evolve(values, integers=integers, seed=values.seed + number)
+                yield from self._informative(sizes, other)
         for name in self.float_params()[:MOST_DIMS]:
             for domain in ("large", "tiny"):
                 yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))
