@@ -343,7 +343,9 @@ def _unsupported(
     if not ragged:  # coarse annotations hide which operand is ragged
         message = f"expected an operand with a ragged axis, found {call.args[0].struct_info}"
         hint = f"remove the annotation that is less precise than {call.struct_info}"
-        return StructInfoError(Diagnostic(message, call.span, call.op.name, hint=hint, code="E0219"))  # type: ignore[attr-defined]
+        return StructInfoError(
+            Diagnostic(message, call.span, call.op.name, hint=hint, code="E0219")
+        )  # type: ignore[attr-defined]
     path, parts = next(iter(ragged.items()))
     names = definition.argument_names
     name = names[path[0]] if path[0] < len(names) else "operand"

@@ -113,6 +113,11 @@ class ConstraintSolver:
         for symbol in symbols:
             preference[symbol] = max(level, preference.get(symbol, 0))
 
+    def allow_zero(self, symbols: Iterable[Sym]) -> None:
+        """Sets the lower bound of new size variables to 0."""
+        for symbol in symbols:
+            self.store.set(self.store.lows, symbol, 0)
+
     def prefer_open(self, values: Iterable[Value]) -> dict[Sym, int]:
         """Prefers the open sizes of these values to all others; returns their previous levels."""
         symbols = [symbol_of(size) for value in values for size in sizes(self.shape(value))]

@@ -279,11 +279,15 @@ class ConstraintGenerator:
         return None
 
     def annotate(self, tree: Tree, info: StructInfo, origin: Origin) -> None:
-        """Asserts that a value has this StructInfo."""
+        """Asserts that a value has this StructInfo; sizes that it does not state may be 0."""
         self._prefer(info)
         for leaf, part in pairs(tree, info):
-            if part.dims is not None or part.ndim is not None or part.axes is not None:
+            if part.dims is not None or part.axes is not None:
                 self.assert_shape(leaf, part, origin)
+            elif part.ndim is not None:
+                row = self._unknown_row(part.ndim)
+                self.solver.allow_zero([s for axis in row for s in variables(axis)])  # type: ignore[arg-type]
+                self._assert_row(leaf, row, origin)
 
     def assert_shape(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
         """Asserts that a value has the axes of this StructInfo."""
