@@ -11,7 +11,7 @@ from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.ir.axes import AnySize, Labelled, size_in
 from structir.ir.dims import sym
-from structir.ir.expr import Expr, Function, ShapeExpr, Var
+from structir.ir.expr import Function, ShapeExpr, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
@@ -20,12 +20,14 @@ def with_captured(
     function: Function, captured: Sequence[Var], sizes: Sequence[ShapeExpr]
 ) -> Function:
     """Returns a function with more parameters, for captured variables and unbound dims."""
-    params: dict[Var, Expr] = dict(params_for(captured))
+    params = params_for(captured)
+    changed = {v: p for v, p in params.items() if p.struct_info is not v.struct_info}
     shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
-    substituted = Substitution(params).function(function)
+    substituted = Substitution(changed).function(function) if changed else function
+    more = [changed.get(v, v) for v in captured]  # the copy below renames variables
     extended = replace(
         substituted,
-        params=(*substituted.params, *params.values(), *shapes),
+        params=(*substituted.params, *more, *shapes),
         attrs={**function.attrs, PRIVATE: True},
     )
     return Substitution(fresh=True).function(extended)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
     Binding,
     Call,
+    Constant,
     Expr,
     Function,
     GlobalVar,
@@ -40,12 +41,11 @@ def lambda_lift(module: IRModule) -> IRModule:
     """
     functions: dict[str, Node] = dict(module.functions)
     worklist = list(functions)
-    while worklist:  # a lifted function may contain functions
-        name = worklist.pop(0)
+    for name in worklist:  # which grows: a lifted function may contain functions
         function, count = functions[name], len(functions)
         if isinstance(function, Function):
             functions[name] = _lift(function, name, functions)
-            worklist += list(functions)[count:]
+            worklist += list(functions)[count:] if len(functions) > count else ()
     same = all(functions[name] is value for name, value in module.functions.items())
     return module if same else module.with_functions(functions)
 
@@ -56,19 +56,24 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
     An outer closure moves together with the closures in it. Closures that do not capture each other
     move at once.
     """
-    if not any([type(binding.value) is Function for binding in bindings_of(function)]):
+    bindings = list(bindings_of(function))
+    if not any([type(binding.value) is Function for binding in bindings]):
         return function
-    function = _without_aliases(function)
-    while moves := _next_moves(function):  # they may end the other uses of a closure
+    function = _without_aliases(function, bindings)
+    more = True
+    while more:  # moves may end the other uses of a closure
+        uses = _ClosureUses.of(function)
+        moves, more = _next_moves(uses)
         callees: dict[Var, _Callee] = {}
-        for var, closure, captured, sizes in moves:
+        for var, closure, captured, sizes, is_recursive in moves:
             global_name = _fresh(f"{name}_{var.name}", functions)
-            info = with_captured(closure, captured, sizes).struct_info
-            callee = _Callee(var, GlobalVar(global_name, info), (*captured, *sizes))
-            itself = _called_in(closure, {var: callee})
-            functions[global_name] = with_captured(itself, captured, sizes)
+            moved = with_captured(closure, captured, sizes)
+            callee = _Callee(GlobalVar(global_name, moved.struct_info), (*captured, *sizes))
+            if is_recursive:
+                moved = with_captured(_called_in(closure, {var: callee}), captured, sizes)
+            functions[global_name] = moved
             callees[var] = callee
-        function = _called_in(_without(function, callees), callees)
+        function = _called_in(function, callees, uses) if moves else function
     return function
 
 
@@ -79,92 +84,124 @@ class _Move(NamedTuple):
     closure: Function
     captured: list[Var]
     sizes: list[ShapeExpr]
+    is_recursive: bool
 
 
-def _next_moves(function: Function) -> list[_Move]:
-    """Returns closures that may move now; outer ones precede inner ones, which move later, as do
-    those that capture closures of the list."""
-    surroundings = _Surroundings.of(function)
+def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
+    """Returns closures that may move now, and whether others remain.
+
+    Outer ones precede inner ones, which move later, as do those that capture closures of the list.
+    """
     moves: dict[Var, _Move] = {}
-    inside: set[Binding] = set()  # bindings of the closures that move
-    for binding in bindings_of(function):
-        var, closure = binding.var, binding.value
-        if not isinstance(closure, Function) or binding in inside:
+    inside: set[Var] = set()  # variables of the closures that move
+    for var, closure in uses.closures.items():
+        if var in inside:
             continue
-        captured = [v for v in free_vars(closure) if v is not var]
+        free = free_vars(closure)
+        captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
-        dims = surroundings.open_dims(var, closure, captured)
-        if var not in surroundings.values or not (captured or dims):
+        dims = uses.open_dims(var, closure, captured)
+        if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
-            moves[var] = _Move(var, closure, captured, sizes)
-            inside.update(bindings_of(closure))
-    return list(moves.values())
+            moves[var] = _Move(var, closure, captured, sizes, len(captured) < len(free))
+            inside.update([binding.var for binding in bindings_of(closure)])
+    remaining = uses.closures.keys() - moves.keys() - inside
+    return list(moves.values()), bool(moves and remaining)
 
 
 class _Callee(NamedTuple):
-    """The function of a module that a closure becomes, with the arguments of each of its calls."""
+    """The function of a module that a closure becomes, with the further arguments of its calls."""
 
-    var: Var
     function: GlobalVar
     more: tuple[Expr, ...]
 
 
-def _called_in(caller: Function, callees: Mapping[Var, _Callee]) -> Function:
-    """Returns a function that uses functions of the module in place of closures."""
+def _called_in(
+    caller: Function, callees: Mapping[Var, _Callee], uses: _ClosureUses | None = None
+) -> Function:
+    """Returns a function that uses functions of the module in place of closures, whose bindings it
+    does not contain. `uses` are those of the caller, if they are known."""
+    uses = uses or _ClosureUses.of(caller, callees)
+    substitution = Substitution({var: callee.function for var, callee in callees.items()})
 
     def called(binding: Binding) -> Iterable[Binding]:
+        if binding.var in callees:
+            return ()
+        if binding.var not in uses.users:
+            return (binding,)
         value = binding.value
-        if not isinstance(value, Call) or not isinstance(value.op, Var):
-            return (binding,)
-        callee = callees.get(value.op)
-        if callee is None or not callee.more:
-            return (binding,)
-        return (replace(binding, value=replace(value, args=(*value.args, *callee.more))),)
+        callee = callees.get(value.op) if isinstance(value, Call) else None  # type: ignore[call-overload]
+        if callee is not None:
+            value = replace(value, args=(*value.args, *callee.more))  # type: ignore[attr-defined]
+        return (replace(binding, value=substitution.part(value)),)
 
     caller = with_bindings(caller, called)
-    return Substitution({var: each.function for var, each in callees.items()}).function(caller)
+    return caller if uses.results.isdisjoint(callees) else substitution.function(caller)
 
 
-def _without(function: Function, variables: Collection[Var]) -> Function:
-    return with_bindings(function, lambda b: () if b.var in variables else (b,))
-
-
-def _without_aliases(function: Function) -> Function:
+def _without_aliases(function: Function, bindings: Iterable[Binding]) -> Function:
     """Returns a function that uses closures under one name: `g = f` is removed."""
     closures: dict[Var, Var] = {}
-    for binding in bindings_of(function):
+    for binding in bindings:
         value = binding.value
-        if isinstance(value, Function):
+        if type(value) is Function:
             closures[binding.var] = binding.var
-        elif isinstance(binding, VarBinding) and isinstance(value, Var) and value in closures:
+        elif isinstance(value, Var) and type(binding) is VarBinding and value in closures:
             closures[binding.var] = closures[value]
     aliases = {var: closure for var, closure in closures.items() if var is not closure}
-    return Substitution(aliases).function(_without(function, aliases)) if aliases else function
+    if not aliases:
+        return function
+    without = with_bindings(function, lambda b: () if b.var in aliases else (b,))
+    return Substitution(aliases).function(without)
 
 
-@attrs.frozen(eq=False)
-class _Surroundings:
-    """What closures of a function may depend on: the dims that are bound, and the uses."""
+@attrs.define(eq=False)
+class _ClosureUses:
+    """The closures of a function, their uses, and the dims that they may depend on."""
 
-    binders: Counter[Any]  # the number of parameters and casts that bind a dim
-    calls: Mapping[Expr, list[Call]]  # by callee
-    values: set[Var]  # closures used other than as the callee of a call
+    closures: dict[Var, Function] = attrs.Factory(dict)
+    binders: Counter[Any] = attrs.Factory(Counter)  # how many parameters and casts bind a dim
+    calls: dict[Expr, list[Call]] = attrs.Factory(dict)  # by callee
+    users: set[Var] = attrs.Factory(set)  # the variables of the bindings that use closures
+    values: set[Var] = attrs.Factory(set)  # closures used other than as the callee of a call
+    results: set[Var] = attrs.Factory(set)  # closures in the results of sequences
 
     @classmethod
-    def of(cls, function: Function) -> _Surroundings:
-        """Returns those of all closures in a function."""
-        calls: dict[Expr, list[Call]] = defaultdict(list)
-        for binding in bindings_of(function):
-            if isinstance(binding.value, Call) and isinstance(binding.value.op, Var):
-                calls[binding.value.op].append(binding.value)
-        return cls(_binders(function), calls, _used_as_values(function))
+    def of(cls, function: Function, among: Collection[Var] = ()) -> _ClosureUses:
+        """Returns those of all closures in a function, or of `among` as well."""
+        bindings = list(bindings_of(function))
+        uses = cls({b.var: b.value for b in bindings if type(b.value) is Function})
+        uses.binders = _binders(function, bindings)
+        names = {*uses.closures, *among}
+        results: list[Expr] = [function.body.body]
+        for binding in bindings:
+            value = binding.value
+            kind = type(value)
+            if kind is Function:
+                results.append(value.body.body)  # type: ignore[attr-defined]
+                continue
+            operands: tuple[Expr, ...] = (value,)
+            if isinstance(value, Call):
+                operands = value.args
+                if value.op in names:
+                    uses.users.add(binding.var)
+                    uses.calls.setdefault(value.op, []).append(value)
+            elif isinstance(value, If):
+                operands = (value.cond,)
+                results += (value.true_branch.body, value.false_branch.body)
+            if used := _closures_in(operands, names):
+                uses.users.add(binding.var)
+                uses.values |= used
+        uses.results = _closures_in(results, names)
+        uses.values |= uses.results
+        return uses
 
     def open_dims(self, var: Var, closure: Function, captured: list[Var]) -> list[Sym]:
         """Returns the dims of the enclosing functions that the captured variables do not determine,
         nor the parameters if every call proves their sizes."""
         used = symbols_in((closure, tuple(captured)))
-        inner = _binders(closure) if used else self.binders
+        inner = _binders(closure, bindings_of(closure)) if used else self.binders
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
             return []
@@ -174,13 +211,25 @@ class _Surroundings:
         return [sym for sym in used if sym in enclosing and sym not in determined]
 
 
-def _binders(function: Function) -> Counter[Any]:
+def _closures_in(operands: Iterable[Expr], closures: Collection[Var]) -> set[Var]:
+    """Returns the closures that operands mention."""
+    used: set[Var] = set()
+    for operand in operands:
+        if isinstance(operand, Var):
+            if operand in closures:
+                used.add(operand)
+        elif type(operand) is not Constant:
+            used.update([var for var in free_vars(operand) if var in closures])
+    return used
+
+
+def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
     """Returns how many parameters and casts of a function, and of those in it, bind each dim."""
     infos = [param.struct_info for param in function.params]
-    for binding in bindings_of(function):
-        if isinstance(binding, MatchCast):
+    for binding in bindings:
+        if type(binding) is MatchCast:
             infos.append(binding.struct_info)
-        elif isinstance(binding.value, Function):
+        elif type(binding.value) is Function:
             infos += [param.struct_info for param in binding.value.params]
     return Counter(sym for info in infos for sym in bound_dims([info]))
 
@@ -193,39 +242,6 @@ def _checks_dims(call: Call, closure: Function, dims: Set[Sym]) -> bool:
         not dims.isdisjoint(symbols_in(param)) and base_check(param.struct_info, info) is not PASS
         for param, info in pairs
     )
-
-
-def _used_as_values(function: Function) -> set[Var]:
-    """Returns the closures used other than as the callee of a call."""
-    used: set[Var] = set(_result_vars(function))
-    closures = {b.var for b in bindings_of(function) if isinstance(b.value, Function)}
-    for binding in bindings_of(function):
-        used.update([var for part in _operands(binding.value) for var in free_vars(part)])
-    return used & closures
-
-
-def _operands(value: Expr) -> tuple[Expr, ...]:
-    """Returns the operands of a bound value, without those of the bindings in it."""
-    match value:
-        case Call(args=args):
-            return tuple(args)
-        case If(cond=cond):
-            return (cond,)
-        case Function():
-            return ()
-    return (value,)
-
-
-def _result_vars(function: Function) -> list[Var]:
-    """Returns the variables in the results of a function and of all nested sequences."""
-    results = [function.body.body]
-    for binding in bindings_of(function):
-        value = binding.value
-        for part in ("body", "true_branch", "false_branch"):
-            inner = getattr(value, part, None)
-            if inner is not None:
-                results.append(inner.body)
-    return [var for result in results for var in free_vars(result)]
 
 
 def _fresh(name: str, functions: dict[str, Node]) -> str:

@@ -121,3 +121,21 @@ def test_a_capturing_closure_that_is_a_result_stays_and_any_other_result_is_the_
     assert binding.var.name == "f"
     references = {item.name for item in walk_values(lifted["main"]) if type(item) is GlobalVar}
     assert references == {"main_g"}
+
+
+def test_bindings_that_use_no_closure_are_the_same_objects():
+    body = """        @R.function
+        def f(y: R.Tensor((n,), "float32")):
+            return R.add(y, x)
+        a = R.exp(x)
+        b = f(a)
+        c = R.exp(b)
+        d = R.add(c, a)
+        return d
+"""
+    module = structir.parse(HEADER + body)
+    before, after = [
+        {binding.var.name: binding for binding in each["main"].bindings()}
+        for each in (module, passes.LambdaLift()(module))
+    ]
+    assert [name for name in after if after[name] is before[name]] == ["a", "c", "d"]

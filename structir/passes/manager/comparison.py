@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
-from structir.ir.dtype import FLOATS
+from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
 from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, perturb
@@ -18,6 +18,7 @@ RUNS = 4  # perturbed runs of a program whose results differ
 SLACK = 16  # times the largest change of a perturbed run
 DOUBLE = 1e-9  # relative difference of float64 that is accepted without perturbed runs
 PERTURBATIONS = {"float32": 2.0**-22, "float64": 2.0**-51}
+MOST_ORDINARY = 1e4
 TINY = 1e-150  # float64 below this is 0
 
 
@@ -80,9 +81,10 @@ def within_rounding(
     actual: Any,
     tolerance: float,
     relative: Mapping[str, float] = PERTURBATIONS,
+    constants: bool = False,
 ) -> bool:
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
-    rounding or be discontinuous.
+    rounding or be discontinuous; with `constants`, only constants are perturbed.
 
     Results that are both not finite, or nearly too large, are equal: another order of operations
     may overflow elsewhere, or subtract infinities.
@@ -92,15 +94,16 @@ def within_rounding(
         map(_alike, expected_leaves, actual_leaves)
     ):
         return False
-    slack = _sensitivity(module, name, arguments, expected_leaves, relative)
+    slack = _sensitivity(module, name, arguments, expected_leaves, relative, constants)
     if slack is None:
         return True
+    signed = _determines_signs(arguments)
     differ = [
         k
         for k, (a, b, moved) in enumerate(zip(expected_leaves, actual_leaves, slack, strict=True))
-        if _is_number(a) and not _near(a, b, moved, tolerance)
+        if _is_number(a) and not _near(a, b, moved, tolerance, signed)
     ]
-    if not differ or not all(_is_integer(expected_leaves[k]) for k in differ):
+    if not differ or constants or not all(_is_integer(expected_leaves[k]) for k in differ):
         return not differ
     # a composite op of integers rounds only inside, where perturbed runs change nothing
     parts = decompose.transform(module)
@@ -120,6 +123,7 @@ def _sensitivity(
     arguments: list[Any],
     expected: list[Any],
     relative: Mapping[str, float],
+    constants: bool = False,
 ) -> list[Any] | None:
     """Returns how far perturbed runs change each number of a result; None if all fail or have
     results of other sizes."""
@@ -127,12 +131,18 @@ def _sensitivity(
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         interpreter = PerturbedInterpreter(
-            module, numbers=numbers, wide=relative, among=FLOATS, exact=True
+            module,
+            numbers=numbers,
+            wide=relative,
+            among=FLOATS,
+            exact=not constants,
+            constants=constants,
         )
         try:
             with np.errstate(all="ignore"):
+                among = () if constants else relative
                 inputs = [
-                    perturb(argument, numbers, relative, relative, exact=True)
+                    perturb(argument, numbers, relative, among, exact=True)
                     for argument in arguments
                 ]
                 function = interpreter.global_function(name)
@@ -165,11 +175,24 @@ def _at_least_typical(slack: Any, expected: Any) -> Any:
     counted = np.isfinite(size) & (size > 0)
     if not counted.any():
         return slack
-    typical = np.quantile(slack[counted] / size[counted], 0.5)
-    return np.fmax(slack, typical * np.where(counted, size, 0.0))
+    with np.errstate(all="ignore"):
+        typical = np.quantile(slack[counted] / size[counted], 0.5)
+        return np.fmax(slack, typical * np.where(counted, size, 0.0))
 
 
-def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:
+def _determines_signs(arguments: list[Any]) -> bool:
+    """Whether inputs have infinities, and no other numbers whose sums and products overflow: the
+    sign of an infinite result does not depend on the order of operations."""
+    floats = [
+        np.asarray(leaf, np.float64)
+        for leaf in leaves(tuple(arguments))
+        if isinstance(leaf, np.ndarray) and dtype_of(leaf) in FLOATS
+    ]
+    sizes = [np.abs(values[np.isfinite(values)]).max(initial=0.0) for values in floats]
+    return any(np.isinf(values).any() for values in floats) and max(sizes) < MOST_ORDINARY
+
+
+def _near(a: Any, b: Any, slack: Any, tolerance: float, signed: bool = False) -> bool:
     if np.asarray(a).dtype.kind in "OSU":
         return bool(np.array_equal(a, b))
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -179,6 +202,8 @@ def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:
         allowed = SLACK * slack + (0.0 if exact else tolerance * (np.abs(x) + size))
         close = (np.abs(x - y) <= allowed) & np.isfinite(x)
     overflow = _overflows(np.asarray(a), x) & _overflows(np.asarray(a), y)
+    if signed:
+        overflow &= ~(np.isinf(x) & np.isinf(y))
     return bool(np.all(close | (x == y) | overflow))
 
 

@@ -27,7 +27,7 @@ EDGES = (
     ("numbers", "numbers"),
     ("ties", "few"),
     ("offset", "clusters"),
-    ("constant", "extreme"),
+    ("constant", "scales"),
     ("zeros", "zeros"),
 )
 HEAVY_EDGES = (("large", "all"),)

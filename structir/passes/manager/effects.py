@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -11,22 +12,37 @@ from structir.analysis.purity import is_pure_call
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation
 from structir.ir.expr import Call, Expr, ExternFunc, If
+from structir.passes.manager.decisions import DecisionRecord
 
 
 @attrs.frozen(eq=False)
 class EffectRecorder(Interpreter):
     """An interpreter that records each call with an effect, as the function and the arguments,
-    and the outcomes of conditionals."""
+    and the outcomes of conditionals and decisions."""
 
     effects: list[tuple[Any, ...]] = attrs.field(factory=list, init=False)
     branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
+    decisions: DecisionRecord | None = attrs.field(default=None, kw_only=True)
+    steps: list[int] = attrs.field(factory=lambda: [0], init=False)  # the evaluated expressions
+
+    def renewed(self, decisions: DecisionRecord | None = None) -> Self:
+        """Returns an interpreter of the same module without records; both share what they
+        memoize."""
+        other = copy(self)
+        object.__setattr__(other, "effects", [])
+        object.__setattr__(other, "branches", set())
+        object.__setattr__(other, "decisions", decisions)
+        return other
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
+        self.steps[0] += 1
         if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):
             args = [self.value(arg, scope) for arg in expr.args]
             self.effects.append((expr.op.global_symbol, *args))
         elif type(expr) is If:
             self.branches.add((id(expr), bool(np.any(self.value(expr.cond, scope)))))
+        if self.decisions is not None and id(expr) in self.decisions.calls:
+            self.decisions.record(expr, [self.value(arg, scope) for arg in expr.args])  # type: ignore[arg-type, attr-defined]
         return Interpreter.evaluate(self, expr, scope)
 
     def observed(self, result: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
+from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sizes import Sizes
 from structir.passes.manager.perturbation import leaves
@@ -53,9 +54,11 @@ class InputSample:
         return attrs.evolve(self, wide=InputSample(self.sizes, arguments, None))
 
 
-def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
-    """Returns the result of a function, or the error that it raises."""
-    return outcome_of(EffectRecorder(module), name, arguments)
+def outcome(
+    module: IRModule, name: str, arguments: list[Any], decisions: DecisionRecord | None = None
+) -> Any:
+    """Returns the result of a function, or the error that it raises; records its decisions."""
+    return outcome_of(EffectRecorder(module, decisions=decisions), name, arguments)
 
 
 def outcome_of(interpreter: EffectRecorder, name: str, arguments: list[Any]) -> Any:
@@ -74,6 +77,17 @@ def finite_share(sample: InputSample) -> float:
         return -1.0
     total = sum(np.size(leaf) for leaf in leaves(sample.expected))
     return sample.elements / total if total else 1.0
+
+
+def is_varied(result: Any) -> bool:
+    """Whether each array with several elements has different ones, and each float is not 0."""
+    arrays = [np.asarray(leaf) for leaf in leaves(result) if isinstance(leaf, np.ndarray)]
+    return all(
+        array.dtype.kind in "OSU" or array.size == 0 or bool(np.any(array != array.flat[0]))
+        if array.size != 1
+        else array.dtype.kind in "biuOSU" or bool(np.all(array != 0))
+        for array in arrays
+    )
 
 
 def all_have_elements(arguments: list[Any]) -> bool:

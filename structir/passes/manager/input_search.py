@@ -17,6 +17,7 @@ from structir.ir.dims import Dim, evaluate, syms
 from structir.ir.dtype import is_int
 from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
+from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.edge_plan import dtypes_of
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sample import (
@@ -55,7 +56,7 @@ class InputSearch:
         factory=dict, init=False
     )  # arrays shared by several samples
     wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
-    bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
+    interpreter: EffectRecorder | None = attrs.field(default=None, init=False)
     branches: set[Any] = attrs.field(factory=set, init=False)  # outcomes of conditionals
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
@@ -64,6 +65,7 @@ class InputSearch:
     tried: list[Sizes] = attrs.field(factory=list, init=False)  # accepted
     indexed: dict[str, Dim] = attrs.field(init=False)  # the axes of parameters of indices
     mentioned: Mentions = attrs.field(init=False)
+    decisions: DecisionRecord | None = attrs.field(default=None, init=False)
     loops: bool = attrs.field(init=False)  # whether a value may be the trip count of a loop
 
     def __attrs_post_init__(self) -> None:
@@ -117,11 +119,20 @@ class InputSearch:
                 ranges[param] = (0, max(size - 1, 0))
         return attrs.evolve(values, ranges=ranges)
 
+    @property
+    def steps(self) -> int:
+        """The number of expressions that runs evaluated so far."""
+        return 0 if self.interpreter is None else self.interpreter.steps[0]
+
     def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
-        interpreter = EffectRecorder(self.module)
-        if integer_params(self.function.params):
-            interpreter = IndexChecker(self.module, bounds=self.bounds)
+        if self.interpreter is None:
+            self.interpreter = (
+                IndexChecker(self.module)
+                if integer_params(self.function.params)
+                else EffectRecorder(self.module)
+            )
+        interpreter = self.interpreter.renewed(self.decisions)
         result = outcome_of(interpreter, self.name, arguments)
         self.branches |= interpreter.branches
         return result

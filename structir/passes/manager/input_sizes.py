@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import prod
 from random import Random
 from typing import Any
@@ -34,6 +35,7 @@ MOST_KERNEL_WORK = 1 << 15  # operations of interpreted kernels, beyond those at
 ROW_ELEMENTS = 32  # of the axes of a row variable, about
 ALL_EQUAL = 8  # the number of the candidate in which all sizes are equal
 ALL_CASTS = 1  # the number of the candidate that satisfies all casts, if they equate sizes
+MOST_PASSES = 32  # operations for each element where no op accumulates products
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
@@ -53,6 +55,12 @@ class SizeSpace:
     values: tuple[tuple[Dim, ...], ...]  # the shapes that a run computes, also in callees
     cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
     kernels: bool  # whether a run interprets kernels
+    function: Function
+
+    @cached_property
+    def contracts(self) -> bool:
+        """Whether an op may accumulate products, or a function is called."""
+        return any(map(_contracts, walk_values(self.function)))
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
         """Yields candidate sizes, each once; those that meet all known conditions come first.
@@ -75,12 +83,21 @@ class SizeSpace:
         values = {sym: sizes[sym.name] for sym in self.classes}
         return sum(prod(_known(dim, values) for dim in _sizes(param)) for param in self.params)
 
-    def work(self, sizes: Sizes, other: int = 1) -> int:
+    def work(self, sizes: Sizes, other: int = 1, most: int | None = None) -> int:
         """Returns a bound for the operations of a run: the elements of each variable, times its
-        longest axis, along which an op may accumulate. Other sizes count as `other`."""
+        longest axis, along which an op may accumulate, or `most`. Other sizes count as `other`."""
         values = {sym: sizes[sym.name] for sym in self.classes}
         shapes = [[_known(dim, values, other) for dim in shape] for shape in self.shapes]
-        return sum(prod(shape) * max(shape, default=1) for shape in shapes)
+        longest = [max(shape, default=1) for shape in shapes]
+        return sum(
+            prod(shape) * (axis if most is None else min(axis, most))
+            for shape, axis in zip(shapes, longest, strict=True)
+        )
+
+    def operations(self, sizes: Sizes) -> int:
+        """Returns a closer bound for the operations of a run: few for each element, where no op
+        accumulates products."""
+        return self.work(sizes, most=None if self.contracts else MOST_PASSES)
 
     def is_costly(self, sizes: Sizes) -> bool:
         """Whether a run at these sizes would take long, or much memory."""
@@ -164,7 +181,20 @@ def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -
         tuple(_computed_shapes(module, function)),
         _equated(param_dims, equal),
         kernels,
+        function,
     )
+
+
+def _contracts(node: Any) -> bool:
+    """Whether a call may compute more than some values for each element of operands and results."""
+    if type(node) is not Call:
+        return False
+    index_spec = getattr(node.op.definition, "index_spec", None) if type(node.op) is Op else None
+    try:
+        spec = None if index_spec is None else index_spec(node)
+    except StructIRError:
+        return True
+    return spec is None or any(each.reduce and len(each.reads) > 1 for each in spec.statements)
 
 
 def has_kernels(module: IRModule) -> bool:

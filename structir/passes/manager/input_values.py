@@ -28,6 +28,7 @@ SCALAR: Range = (-9, 9)  # of the trip count of a loop, and of half of the other
 FEW: Range = (-2, 3)
 MOST_TRIPS = 64
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
+SCALE_COUNT = 64
 TINY = 1e-6
 OFFSET = 300.0
 DEFAULT_DTYPE = "float32"  # of tensors of unknown dtype
@@ -179,8 +180,14 @@ def _tiny(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
 def _scaled(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns values of both signs, of which the largest is just below the scale."""
     array = rng.uniform(-0.95, 0.95, shape) * scale
-    array.reshape(-1)[:1] = 0.96 * scale
+    if array.size > 1:
+        array.reshape(-1)[:1] = 0.96 * scale
     return _finite(array, dtype)
+
+
+def _scaled_positive(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns positive values below the scale, mostly well below."""
+    return _finite(rng.uniform(0.02, 0.98, shape) ** 2 * scale, dtype)
 
 
 def _scaled_negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
@@ -215,6 +222,17 @@ def _times(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     return _finite(_signed(rng, shape, "float64", scale), dtype)
 
 
+def _ascending(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values in ascending order."""
+    values = np.sort(_signed(rng, shape, "float64", scale).reshape(-1))
+    return values.reshape(shape).astype(numpy_dtype(dtype))
+
+
+def _descending(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values in descending order."""
+    return np.array(_ascending(rng, shape, dtype, scale).reshape(-1)[::-1]).reshape(shape)
+
+
 def _offset(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns values that differ little from one another, whose differences cancel."""
     return (OFFSET + 0.1 * _signed(rng, shape, "float64", scale)).astype(numpy_dtype(dtype))
@@ -232,7 +250,7 @@ def _near_numbers(
     rng: Any, shape: tuple[int, ...], dtype: str, numbers: tuple[float, ...]
 ) -> Array:
     """Returns numbers of the program with both signs, exact and nearby, and values whose product
-    with a number is halfway between integers."""
+    or quotient with a number is halfway between integers."""
     array = np.array(_signed(rng, shape, "float64", 1.0))
     flat = array.reshape(-1)
     if numbers and flat.size:
@@ -240,8 +258,9 @@ def _near_numbers(
         chosen = chosen * rng.choice((1, 1, -1), chosen.shape)
         flat[::2] = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), chosen.shape))
         halves = rng.integers(-5, 5, flat[1::2].shape) + 0.5
-        divisors = rng.choice(np.array(numbers, np.float64), halves.shape)
-        flat[1::2] = halves / np.where(divisors == 0, 1.0, divisors)
+        factors = rng.choice(np.array(numbers, np.float64), halves.shape)
+        divisors = np.where(factors == 0, 1.0, factors)
+        flat[1::2] = np.where(rng.random(halves.shape) < 0.5, halves / divisors, halves * divisors)
     return _finite(array, dtype)
 
 
@@ -289,16 +308,19 @@ FLOATS = {
     "tiny": _tiny,
     "scaled": _scaled,
     "scaled_negative": _scaled_negative,
+    "scaled_positive": _scaled_positive,
     "scaled_above": _scaled_above,
     "times": _times,
     "ties": _ties,
     "offset": _offset,
+    "ascending": _ascending,
+    "descending": _descending,
     "definite": _definite,
     "constant": _constant,
     "zeros": _zeros,
 }
 SCALED = ("scaled", "scaled_negative", "scaled_above")  # by a number of the program
-WITH_SCALE = (*SCALED, "times")
+WITH_SCALE = (*SCALED, "scaled_positive", "times")
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
@@ -327,7 +349,8 @@ def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: Input
     if not shape and among:  # one after the other
         among = [among[values.seed % len(among)]]
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
-    return rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
+    array = rng.choice(np.array(among or [0], kind), shape).astype(numpy_dtype(dtype))
+    return ORDERS[values.integers](array) if values.integers in ORDERS and shape else array
 
 
 def _few(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
@@ -362,7 +385,29 @@ def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterab
     return (0,)
 
 
+def _increasing(array: Array) -> Array:
+    return np.sort(array.reshape(-1)).reshape(array.shape)
+
+
+def _decreasing(array: Array) -> Array:
+    return np.array(np.sort(array.reshape(-1))[::-1]).reshape(array.shape)
+
+
+def _scales(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns integers of both signs and of all magnitudes."""
+    exponents = rng.uniform(0, np.log2(float(limits[1])), SCALE_COUNT)
+    return [int(sign * 2**exponent) for exponent in exponents for sign in (1, -1)]
+
+
+def _near_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    return range(-20, 20)
+
+
+ORDERS = {"ascending": _increasing, "descending": _decreasing}
 INTEGERS = {
+    "scales": _scales,
+    "ascending": _near_zero,
+    "descending": _near_zero,
     "few": _few,
     "clusters": _clusters,
     "extreme": _extreme,

@@ -1,6 +1,7 @@
 """Finds the sizes and numbers that a program mentions, at which it may compute otherwise.
 
-A narrow dtype mentions the numbers from which it does not represent all integers.
+A narrow dtype mentions the numbers from which it does not represent all integers, those from which
+integers wrap around to 0, and how many narrower elements have a sum that it does not represent.
 """
 
 from __future__ import annotations
@@ -14,20 +15,25 @@ import numpy as np
 from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Opaque, Poly
 from structir.ir.dtype import FLOATS, dtype_of
-from structir.ir.expr import Call, Constant, PrimValue, ShapeExpr
+from structir.ir.expr import Call, Constant, MatchCast, PrimValue, ShapeExpr, Tuple
 from structir.ir.module import IRModule
+from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
 
 MOST_ELEMENTS = 16  # of a constant whose elements are mentioned
 DTYPE_LIMITS = {
-    "int8": (128,),
-    "uint8": (256,),
-    "int16": (1 << 15,),
-    "uint16": (1 << 16,),
+    "int8": (1 << 7, 1 << 8),
+    "uint8": (1 << 8,),
+    "int16": (1 << 15, 1 << 16, 259),
+    "uint16": (1 << 16, 258),
     "int32": (1 << 31,),
-    "bfloat16": (256,),
+    "bfloat16": (1 << 8,),
     "float16": (1 << 11,),
     "float32": (1 << 24,),
 }
+
+
+Place = tuple[str, Any]  # the op that a value belongs to, and the value
 
 
 @attrs.frozen
@@ -37,13 +43,15 @@ class Mentions:
     sizes: Mapping[str, Dim]
     integers: tuple[int, ...]
     floats: tuple[float, ...]
+    places: frozenset[Place] = frozenset()  # sizes by their text
 
     def without(self, other: Mentions) -> Mentions:
-        """Returns those that another program does not mention."""
+        """Returns those that another program does not mention, or not as operands of the op."""
+        new = {value for op, value in self.places - other.places}
         return Mentions(
-            {text: dim for text, dim in self.sizes.items() if text not in other.sizes},
-            tuple([number for number in self.integers if number not in other.integers]),
-            tuple([number for number in self.floats if number not in other.floats]),
+            {text: dim for text, dim in self.sizes.items() if text in new},
+            tuple([number for number in self.integers if number in new]),
+            tuple([number for number in self.floats if number in new]),
         )
 
     def __bool__(self) -> bool:
@@ -51,24 +59,45 @@ class Mentions:
 
 
 def mentions(module: IRModule) -> Mentions:
-    """Returns the mentions of all functions: in shapes, attributes and small constants."""
+    """Returns the mentions of all functions: in shapes, attributes, casts and small constants."""
     values = list(_values(module))
-    sizes = {str(value): value for value in values if type(value) is Poly}
-    numbers = [value for value in values if type(value) is int]
-    floats = [value for value in values if type(value) is float and np.isfinite(value) and value]
-    return Mentions(sizes, tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(floats)))
+    sizes = {str(value): value for _, value in values if type(value) is Poly}
+    numbers = [value for _, value in values if type(value) is int]
+    floats = [value for _, value in values if type(value) is float and np.isfinite(value) and value]
+    places = [(op, str(value) if type(value) is Poly else value) for op, value in values]
+    return Mentions(
+        sizes, tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(floats)), frozenset(places)
+    )
 
 
-def _values(module: IRModule) -> Iterator[Any]:
+def _values(module: IRModule) -> Iterator[Place]:
     for node in walk_values(module):
-        if isinstance(node, ShapeExpr):
-            yield from _parts(node.dims)
-        elif isinstance(node, PrimValue):
-            yield from _parts(node.value)
-        elif isinstance(node, Constant) and node.data.size <= MOST_ELEMENTS:
-            yield from _elements(node.data)
-        elif isinstance(node, Call):
-            yield from _parts(tuple(node.attrs.values()))
+        if isinstance(node, Call):
+            op = node.op.name if isinstance(node.op, Op) else ""
+            for value in _parts(tuple(node.attrs.values())):
+                yield op, value
+            for arg in node.args:
+                for value in _operand(arg):
+                    yield op, value
+        elif isinstance(node, MatchCast):
+            conditions = conditions_of(node)
+            dims = getattr(node.struct_info, "dims", ()) if not conditions else ()
+            for value in _parts((*conditions, *(dims if isinstance(dims, tuple) else ()))):
+                yield "", value
+
+
+def _operand(value: Any) -> Iterator[Any]:
+    """Yields the numbers and size expressions of an operand."""
+    if isinstance(value, ShapeExpr):
+        yield from _parts(value.dims)
+    elif isinstance(value, PrimValue):
+        yield from _parts(value.value)
+    elif isinstance(value, Constant):
+        if value.data.size <= MOST_ELEMENTS:
+            yield from _elements(value.data)
+    elif isinstance(value, Tuple):
+        for field in value.fields:
+            yield from _operand(field)
 
 
 def _elements(data: Any) -> Iterator[int | float]:

@@ -32,8 +32,12 @@ class PerturbedInterpreter(EffectRecorder):
     exact: bool = attrs.field(
         kw_only=True, default=False
     )  # whether casts and integers are left unperturbed
+    constants: bool = attrs.field(kw_only=True, default=False)  # whether only those are perturbed
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
+        if self.constants:
+            EffectRecorder._bind(self, binding, value, scope)
+            return
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
         EffectRecorder._bind(self, binding, perturbed, scope)

@@ -12,25 +12,26 @@ from structir.analysis.purity import is_pure
 from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Function, If, MatchCast
+from structir.ir.expr import Call, Function, GlobalVar, If, MatchCast
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.edge_plan import (
     NON_FINITE,
     WIDE_DOMAINS,
+    dtypes_of,
     edges,
     has_unknown_dtype,
     has_unknown_rank,
     numbers_of,
     scales_of,
 )
-from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.input_sample import InputSample, is_varied
 from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
 from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
 from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
 from structir.passes.manager.mentions import Mentions
 from structir.passes.manager.rejections import wrong_arguments
-from structir.passes.manager.size_cover import covering_sizes, violating_sizes
+from structir.passes.manager.size_cover import covering_sizes, varied_sizes, violating_sizes
 
 MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
 VECTOR = 16  # elements; a larger size has a remainder
@@ -50,7 +51,13 @@ RANK_SAMPLES = 8  # of functions with parameters of unknown rank
 RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
-MOST_DIRECTED = 12  # the same, for what a rewritten program mentions
+MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
+MOST_VARIED = 8  # samples of sizes of several kinds, by dim, where a program mentions others
+SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of a rewritten program
+SIZE_SEEDS = 3  # where all parameters are floats
+INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
+ZERO_TURNS = 4
+FLOAT_TURNS, DISCRETE_TURNS = 1, 4
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
 BRANCH_SAMPLES = 6  # further samples of a program with conditionals
@@ -210,12 +217,19 @@ class Sampler(InputSearch):
                 other = attrs.evolve(values, dtype=dtype, integers=integers)
                 yield from self._tried(sizes, other)
 
-    def _cover(self, exprs: Any, numbers: Any, most: int, only_mentioned: bool = False) -> Any:
-        """Returns sizes that compare otherwise than those of the samples so far."""
+    def _cover(self, exprs: Any, numbers: Any, most: int, related: list[Dim] | None = None) -> Any:
+        """Returns sizes that compare otherwise than those of the samples so far; with `related`,
+        only comparisons with what a rewritten program mentions."""
         if self.fixed or not self.space.names:
             return ()
         return covering_sizes(
-            self.space, exprs, numbers, self.tried, most, only_mentioned=only_mentioned
+            self.space,
+            exprs,
+            numbers,
+            self.tried,
+            most,
+            only_mentioned=related is not None,
+            related=related or (),
         )
 
     def _decisions(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
@@ -284,15 +298,35 @@ class Sampler(InputSearch):
     def directed(self, mentioned: Mentions) -> Iterator[InputSample]:
         """Yields samples for the sizes and numbers that a rewritten program mentions, also such
         that the function rejects."""
+        for sample in self._directed(mentioned):
+            yield sample.widened(self.wide)
+        if self.start is not None and not (self.heavy or self.few or self.fixed):
+            sample, values = self.start
+            most = MOST_VARIED * len(set(self.space.classes.values()))
+            for sizes in varied_sizes(self.space, sample.sizes, min(most, 4 * MOST_VARIED)):
+                for varied in self._informative(sizes, values):
+                    yield varied.widened(self.wide)
+
+    def _directed(self, mentioned: Mentions) -> Iterator[InputSample]:
         if self.start is None or self.heavy:
             return
         sample, values = self.start
         new = numbers_of(mentioned)
         both = (*new, *numbers_of(self.mentioned))
         values = attrs.evolve(values, numbers=new)
-        exprs = [*mentioned.sizes.values(), *self._related(mentioned.integers)]
-        for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, True):
-            yield from self._any(sizes, values)
+        exprs, related = mentioned.sizes.values(), self._related(mentioned.integers)
+        kinds = SIZE_INTEGERS if self._has_integers() else SIZE_INTEGERS[:1] * SIZE_SEEDS
+        for sizes in self._cover(exprs, mentioned.integers, MOST_DIRECTED, related):
+            for number, integers in enumerate(kinds):
+                other = attrs.evolve(values, integers=integers, seed=values.seed + number)
+                yield from self._informative(sizes, other)
+        for name in self.float_params()[:MOST_DIMS]:
+            for domain in ("large", "tiny"):
+                yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))
+            for number in range(ZERO_TURNS):  # times 0
+                sizes = self.roomy if number % 2 else sample.sizes
+                other = attrs.evolve(values, domain="ties", special=(name, "nan"))
+                yield from self._any(sizes, attrs.evolve(other, seed=values.seed + number))
         if values.numbers:
             other = attrs.evolve(values, domain="numbers", integers="numbers")
             yield from self._any(sample.sizes, attrs.evolve(other, alike=True))
@@ -305,6 +339,12 @@ class Sampler(InputSearch):
                 for integers in ("all", "few") if integer_params(self.function.params) else "-":
                     other = attrs.evolve(values, domain=domain, scale=scale, integers=integers)
                     yield from self._any(sample.sizes, other)
+            turns = DISCRETE_TURNS if self.is_discrete() else FLOAT_TURNS
+            for name in self.float_params()[:MOST_DIMS]:
+                for number, domain in enumerate(("fractions", "signed", "fractions") * turns):
+                    other = attrs.evolve(values, domain=domain, special=(name, "scaled_positive"))
+                    other = attrs.evolve(other, scale=scale, seed=values.seed + number)
+                    yield from self._any(sample.sizes, other)
 
     def _related(self, numbers: Sequence[int]) -> list[Dim]:
         """Returns multiples of the dims and sums with them, by small numbers of a program."""
@@ -312,6 +352,17 @@ class Sampler(InputSearch):
         symbols = list(self.space.classes) if len(self.space.classes) > 1 else []
         dims = [Poly({(symbol,): 1}, 0) for symbol in symbols]
         return [each for dim in dims for k in small for each in (dim * k, dim + k)]
+
+    def _informative(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields a sample whose results differ between elements, if some values give one, and those
+        tried before."""
+        for number, domain in enumerate(("", *INFORMATIVE)):
+            other = attrs.evolve(values, domain=domain or values.domain, seed=values.seed + number)
+            sample = self.attempt(sizes, other)
+            if sample is not None:
+                yield sample
+            if sample is None or not sample.accepted or is_varied(sample.expected):
+                return
 
     def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values)
@@ -337,15 +388,33 @@ class Sampler(InputSearch):
 
     def _special_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which one parameter alone is not finite."""
+        for name in self.float_params()[:MOST_DIMS]:
+            for domain, others in (("infinite", values.domain), ("nan", "ties")):
+                special = attrs.evolve(values, domain=others, special=(name, domain))
+                yield from self._tried(sizes, special)
+
+    def float_params(self) -> list[str]:
+        """Returns the tensors of floats among the parameters, if there are several."""
         floats = [
             param.name
             for param in self.space.params
             if isinstance(param.struct_info, TensorStructInfo)
             and is_float(param.struct_info.dtype or "float32")
         ]
-        for name in floats[:MOST_DIMS] if len(floats) > 1 else ():
-            for domain in ("infinite", "nan"):
-                yield from self._tried(sizes, attrs.evolve(values, special=(name, domain)))
+        return floats if len(floats) > 1 else []
+
+    def calls_functions(self) -> bool:
+        """Whether the function refers to others, which a loop may run."""
+        return any(type(node) is GlobalVar for node in walk_values(self.function))
+
+    def is_discrete(self) -> bool:
+        """Whether the results are integers and booleans, which hide small differences."""
+        return not any(map(is_float, dtypes_of(self.function.ret_struct_info)))
+
+    def _has_integers(self) -> bool:
+        """Whether some tensors of the parameters have integers or booleans."""
+        dtypes = [dtype for param in self.space.params for dtype in dtypes_of(param.struct_info)]
+        return not all(map(is_float, dtypes))
 
     def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields sizes with each dim set to 1, to 0, and increased by one; and with all dims set to

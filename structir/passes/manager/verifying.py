@@ -18,7 +18,6 @@ from structir.passes.base import Instrument, Pass, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import (
     DOUBLE,
-    PERTURBATIONS,
     difference,
     within_rounding,
 )
@@ -28,8 +27,12 @@ from structir.passes.manager.constant_results import (
     has_no_elements,
     with_variation,
 )
+from structir.passes.manager.decision_search import DecisionSearch
+from structir.passes.manager.decisions import DecisionRecord, changed_decisions
+from structir.passes.manager.edge_plan import numbers_of
+from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
-from structir.passes.manager.input_sample import InputSample, outcome
+from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
 from structir.passes.manager.samples import Sampler, samples_of
@@ -39,6 +42,7 @@ from structir.passes.manager.widening import (
     widened_module,
 )
 
+MOST_STEPS = 30_000  # expressions that the runs of directed samples evaluate
 SHOWN = 300  # characters of a value in a message
 MOST_EXACT = 1 << 13  # elements of the inputs that are also compared over finite fields
 OTHER_SIZES = "give other sizes: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
@@ -113,6 +117,10 @@ class VerifyResults(Instrument):
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
     _samplers: dict[str, Sampler] = attrs.field(factory=dict, init=False)
     _wide: dict[int, tuple[IRModule, IRModule | None]] = attrs.field(factory=dict, init=False)
+    _interpreters: dict[int, tuple[IRModule, EffectRecorder]] = attrs.field(
+        factory=dict, init=False
+    )
+    _decisions: DecisionRecord | None = attrs.field(default=None, init=False)
 
     def end(self, step: PassRun) -> None:
         if not step.changed or step.after is None:
@@ -120,6 +128,7 @@ class VerifyResults(Instrument):
         if step.applied.comparable:
             self._prepare(step.before, has_kernels(step.before) or has_kernels(step.after))
             self._wide = {id(m): (m, w) for m, w in self._wide.values() if m is step.before}
+            self._interpreters = {}
             both = [name for name in _public(step.before) if name in _public(step.after)]
             nothing = [self._function(step, name) for name in both if _changes(step, name)]
             if len(nothing) == len(both) > 0 and nothing[0] is not None and None not in nothing:
@@ -157,23 +166,42 @@ class VerifyResults(Instrument):
         """Compares one function; returns an error if no input is accepted, which is raised unless
         another function was compared or is unchanged."""
         samples = self._samples_of(step.before, name)
+        self._decisions = self._changed_decisions(step, name) if self.edges else None
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
-        for sample in self._directed(step, name) if self.edges else ():
+        for sample in self._directed(step, name, samples) if self.edges else ():
             error, _ = self._compare(step, name, sample)
             self._count(name, sample, error)
             self.functions[name].inputs += 1
         is_exact = self._compare_exactly(step, name, samples)
         return None if is_exact else self._nothing(step, name)
 
-    def _directed(self, step: PassRun, name: str) -> Iterator[InputSample]:
-        """Yields samples for the sizes and numbers that only the rewritten program mentions."""
+    def _changed_decisions(self, step: PassRun, name: str) -> DecisionRecord | None:
+        """Returns a record of the decisions that only one program makes; None if runs are slow."""
         assert step.after is not None
         sampler = self._samplers[name]
-        mentioned = mentions(step.after).without(mentions(step.before))
-        if mentioned:
-            yield from sampler.of(step.before).directed(mentioned)
+        if sampler.heavy or sampler.few:
+            return None
+        record = changed_decisions(step.before, step.after, name)
+        return record if record.calls else None
+
+    def _directed(
+        self, step: PassRun, name: str, samples: list[InputSample]
+    ) -> Iterator[InputSample]:
+        """Yields samples for the sizes and numbers that only one program mentions, and for the
+        decisions that only one makes."""
+        assert step.after is not None
+        if self._samplers[name].heavy:
+            return
+        sampler = self._samplers[name].of(step.before)
+        before, after = mentions(step.before), mentions(step.after)
+        if mentioned := after.without(before):
+            yield from _limited(sampler, sampler.directed(mentioned))
+        if self._decisions is not None:
+            numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
+            search = DecisionSearch(sampler, self._decisions, tuple(numbers))
+            yield from _limited(sampler, search.samples(samples))
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
         """Returns the error for a function that accepts no input; raises PassError for one whose
@@ -240,12 +268,26 @@ class VerifyResults(Instrument):
         if following.wide is not None and sample.only_wide:
             return wide_error, following
         assert step.after is not None
-        actual = outcome(step.after, name, sample.arguments)
+        if self._decisions is not None:
+            self._decisions.sample = sample
+        actual = self._outcome(step.after, name, sample.arguments, self._decisions)
         error = _error(step, name, sample, actual)
         if error is None:
             raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
         result = actual if sample.accepted else sample.expected
         return max(error, wide_error), following.after(result)
+
+    def _outcome(
+        self,
+        module: IRModule,
+        name: str,
+        arguments: list[Any],
+        decisions: DecisionRecord | None = None,
+    ) -> Any:
+        if id(module) not in self._interpreters:
+            self._interpreters[id(module)] = module, EffectRecorder(module)
+        interpreter = self._interpreters[id(module)][1].renewed(decisions)
+        return outcome_of(interpreter, name, arguments)
 
     def _widened(self, module: IRModule) -> IRModule | None:
         if id(module) not in self._wide:
@@ -262,8 +304,8 @@ class VerifyResults(Instrument):
         if before is None or after is None:
             return 0.0, attrs.evolve(sample, wide=None)
         if wide.expected is None:
-            wide = wide.after(outcome(before, name, wide.arguments))
-        actual = outcome(after, name, wide.arguments)
+            wide = wide.after(self._outcome(before, name, wide.arguments))
+        actual = self._outcome(after, name, wide.arguments)
         if not wide.accepted or isinstance(actual, StructIRError):
             return 0.0, attrs.evolve(sample, wide=None)
         error = difference(wide.expected, actual, DOUBLE)
@@ -284,6 +326,15 @@ class VerifyResults(Instrument):
         compared.elements += sample.elements
         compared.largest = max(compared.largest, error)
         return sample.elements
+
+
+def _limited(sampler: Sampler, samples: Iterator[InputSample]) -> Iterator[InputSample]:
+    """Yields samples until their runs have evaluated many expressions, as loops do."""
+    start = sampler.steps
+    for sample in samples:
+        yield sample
+        if sampler.steps - start > MOST_STEPS:
+            return
 
 
 def _format_count(number: int, noun: str) -> str:
@@ -314,11 +365,14 @@ def _within_wide_rounding(
     the pass added, to whose dtype it rounded an attribute."""
     before, after = programs
     args, expected = wide.arguments, wide.expected
-    folded = 2 * folded_rounding(step.before, step.after)  # type: ignore[arg-type]
-    rounding = {WIDE: max(PERTURBATIONS[WIDE], folded)}
-    if within_rounding(before, name, args, expected, actual, DOUBLE, rounding):
+    if within_rounding(before, name, args, expected, actual, DOUBLE):
         return True
-    return folded > 0 and within_rounding(after, name, args, actual, expected, DOUBLE, rounding)
+    folded = 2 * folded_rounding(step.before, step.after)  # type: ignore[arg-type]
+    rounding = {WIDE: folded}
+    return folded > 0 and (
+        within_rounding(before, name, args, expected, actual, DOUBLE, rounding, constants=True)
+        or within_rounding(after, name, args, actual, expected, DOUBLE, rounding, constants=True)
+    )
 
 
 def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float | None:

@@ -107,11 +107,19 @@ def has_narrow_floats(values: Any) -> bool:
 
 
 def folded_rounding(before: IRModule, after: IRModule) -> float:
-    """Returns the relative rounding error of float constants that a pass added; 0 if none."""
+    """Returns the relative rounding error of float constants that a pass added; 0 if none, or if
+    these are numbers of few digits, which are not rounded."""
     known = {_key(constant) for constant in _float_constants(before)}
     added = [c.data for c in _float_constants(after) if _key(c) not in known]
+    added = [data for data in added if not _is_exact(data)]
     finfo: Any = ml_dtypes.finfo
     return max((float(finfo(data.dtype).eps) for data in added), default=0.0)
+
+
+def _is_exact(data: Any) -> bool:
+    """Whether all elements are multiples of 1/64 of at most 1,024."""
+    scaled = data.astype(np.float64) * 64
+    return bool(np.all(scaled == np.rint(scaled)) and np.abs(scaled).max(initial=0) <= 1 << 16)
 
 
 def _float_constants(module: IRModule) -> Iterator[Constant]:
