@@ -42,9 +42,12 @@ class DenseRows:
     def check(self, sizes: Mapping[Sym, int], blocks: Sequence[tuple[int, int]]) -> None:
         """Raises DiagnosticError unless each block of rows of the results requires the same block
         of the cut parameters, and equal regions of everything else."""
-        by_symbol: dict[Sym | str, int] = {**sizes, self.length: LENGTH}
+        by_symbol: dict[Sym | str, int] = {self.length: LENGTH}
+        by_symbol.update(sizes)
         program = program_of(self.function, by_symbol, parts=True)
-        cut = {(p, ()) for p, along in zip(self.function.params, self.sliced, strict=True) if along}
+        cut: set[Any] = {
+            (p, ()) for p, along in zip(self.function.params, self.sliced, strict=True) if along
+        }
         self._check_positions(program, cut)
         others: list[Mapping[Hashable, Region]] = []
         for start, stop in blocks:
@@ -69,7 +72,8 @@ class DenseRows:
             spec = origin.spec if isinstance(origin, CallOrigin) else None
             depends = any([affected.get(key) for key in step.outputs])
             for key in step.outputs:
-                named = isinstance(key[0], Var)  # not a part of a decomposition
+                owner: Any = key
+                named = isinstance(owner[0], Var)  # not a part of a decomposition
                 if depends and named and _first(info_of(key)) != self.rows:
                     raise self._error("all rows are reduced in", key)
             if depends and isinstance(origin, CallOrigin) and (spec is None or _uses_index(spec)):
@@ -115,7 +119,8 @@ def dense_rows(module: IRModule, function: Function) -> DenseRows:
     Raises DiagnosticError for functions that are no sequence of ops over one axis of rows.
     """
     ragged = [p for p in function.params if has_ragged_axis(p.struct_info)]
-    firsts = {as_sym(p.struct_info.axes[0]) for p in ragged}  # type: ignore[union-attr]
+    infos: list[Any] = [p.struct_info for p in ragged]
+    firsts = {as_sym(info.axes[0]) for info in infos}
     rows = firsts.pop()
     if firsts or rows is None:
         raise _unsupported("expected one symbolic number of rows of", ragged[0].span)

@@ -7,6 +7,7 @@ import structir
 from structir.distributed import shard
 from structir.distributed.ragged_rows import balanced_blocks
 from structir.errors import DiagnosticError
+from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
 
 RNG = np.random.default_rng(7)
@@ -15,7 +16,7 @@ PARAMS = """x: R.Tensor(("n", "*", 4), "float32"), d: R.Tensor(("n", 1, 4), "flo
 LENGTHS = (2, 0, 5, 1, 8, 1)
 
 
-def program(body: str) -> structir.IRModule:
+def program(body: str) -> IRModule:
     lines = "\n    ".join(body.split("; "))
     return structir.parse(f"@R.function\ndef main({PARAMS}):\n    {lines}\n    return y\n")
 
@@ -43,7 +44,8 @@ def test_shards_of_rows_equal_the_unsharded_function(body: str) -> None:
             structir.interpret(module, "main", *values),
             shard(module, workers=workers)(*values),
         )
-        pairs = [(actual, expected)] if not isinstance(expected, tuple) else zip(actual, expected)
+        wrapped = isinstance(expected, tuple)
+        pairs = zip(actual, expected, strict=True) if wrapped else [(actual, expected)]
         for a, b in pairs:
             if isinstance(b, RaggedArray):
                 np.testing.assert_array_equal(a.offsets, b.offsets)
