@@ -39,7 +39,7 @@ class DenseRows:
         """Whether each parameter has the axis of rows, and is cut along it."""
         return tuple([self.rows in symbols_in(p.struct_info) for p in self.function.params])
 
-    def check(self, sizes: Mapping[Sym, int], blocks: Sequence[tuple[int, int]]) -> None:
+    def check(self, sizes: Mapping[Any, int], blocks: Sequence[tuple[int, int]]) -> None:
         """Raises DiagnosticError unless each block of rows of the results requires the same block
         of the cut parameters, and equal regions of everything else."""
         by_symbol: dict[Sym | str, int] = {self.length: LENGTH}
@@ -58,8 +58,9 @@ class DenseRows:
                     raise self._error("the result requires other rows of", key)
             sources = {*_sources(program)} - cut
             others.append({key: regions[key] for key in sources if regions.get(key)})
-            for key in others[-1]:
-                if not others[-1][key].within(others[0].get(key, Region())):
+            for key in others[0].keys() | others[-1].keys():
+                first, last = (part.get(key, Region()) for part in (others[0], others[-1]))
+                if not (first.within(last) and last.within(first)):
                     raise self._error("the rows require different elements of", key)
 
     def _check_positions(self, program: Program, cut: set[Any]) -> None:
@@ -139,7 +140,7 @@ def dense_rows(module: IRModule, function: Function) -> DenseRows:
             if isinstance(own, Call):
                 own = replace(own, struct_info=None)
             try:
-                new = builder.emit(own, binding.var.name)
+                new = builder.emit(own, binding.var.name, span=binding.span)
             except (StructInfoError, StructIRError, TypeError) as error:
                 name = binding.var.name
                 raise _unsupported(f"no dense form of `{name}`", value.span) from error
