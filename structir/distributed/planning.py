@@ -74,17 +74,22 @@ def prepared(module: IRModule, name: str) -> IRModule:
 
     Raises StructIRError if there is no such function.
     """
-    # Closures of called functions are lifted where the calls are: there their sizes are known.
-    module = inline_calls(lambda_lift(inline_calls(expanded(module))))
+    module = with_inlined_calls(module)
     function = module.functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")
     for param in function.params:
         if is_ragged(param.struct_info):
-            message = f"shard: expected dense parameters, found {param.struct_info}"
-            hint = f"pad it: `{param.name}.to_padded()`, or shard a function of its values"
+            message = f"plan: expected dense parameters, found {param.struct_info}"
+            hint = f'cut it by rows: `shard(module, "{name}", workers=4)`'
             raise DiagnosticError(Diagnostic(message, param.span, hint=hint, code="E0220"))
     return replace(module, functions={**module.functions, name: with_distinct_names(function)})
+
+
+def with_inlined_calls(module: IRModule) -> IRModule:
+    """Inlines the calls of functions and closures."""
+    # Closures of called functions are lifted where the calls are: there their sizes are known.
+    return inline_calls(lambda_lift(inline_calls(expanded(module))))
 
 
 def make_planner(

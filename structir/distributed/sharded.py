@@ -22,7 +22,7 @@ from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.plan import Plan
 from structir.distributed.planning import plan as make_plan
-from structir.distributed.planning import prepared
+from structir.distributed.planning import prepared, with_inlined_calls
 from structir.distributed.worker import (
     ShardProgram,
     WorkerState,
@@ -39,8 +39,10 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
+from structir.ragged.module import is_ragged
 
 np = lazy_module("numpy")
+ragged_rows = lazy_module("structir.distributed.ragged_rows")
 dask_executor = lazy_module("structir.distributed.dask_executor")
 
 Value = Any
@@ -56,9 +58,17 @@ def shard(
     max_bytes: int | None = None,
     model: ClusterModel | None = None,
 ) -> Sharded:
-    """Returns a function of a module that runs in shards when called; options as in `plan`."""
+    """Returns a function of a module that runs in shards when called; options as in `plan`.
+
+    A function of ragged tensors is cut by rows, into shards with about equal numbers of elements.
+    """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
+    inlined = with_inlined_calls(module)
+    function = inlined.functions.get(name)
+    if isinstance(function, Function) and any([is_ragged(p.struct_info) for p in function.params]):
+        sharded: Sharded = ragged_rows.RowSharded(inlined, name, options)
+        return sharded
     return Sharded(prepared(module, name), name, options)
 
 

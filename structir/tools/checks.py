@@ -44,7 +44,6 @@ from structir.passes.manager.input_sample import InputSample, outcome
 from structir.passes.manager.samples import samples_of
 from structir.passes.manager.verifying import VerifyIR, answers
 from structir.printer.parser.parser import parse
-from structir.ragged.module import is_ragged
 from structir.solver.program.inference import infer
 from structir.tools.coarsening import coarsened_module
 from structir.tools.comparison import Disagreement, require_agreement, result
@@ -352,8 +351,6 @@ def _to_host(value: Any) -> Any:
 def shards(module: IRModule, seed: int) -> None:
     """Each function that can be split into shards returns the same result as unsplit."""
     for name, function in _functions(module).items():
-        if any([is_ragged(param.struct_info) for param in function.params]):
-            continue  # the lengths of rows are unknown before a call
         sharded = shard(module, name, workers=WORKERS[seed % len(WORKERS)])
         for arguments, expected in answers(module, name, function, 1, seed):
             try:
