@@ -81,8 +81,7 @@ class RowSharded(Sharded):
         return self._row_plan(self.arguments(args, names))
 
     def _row_plan(self, values: tuple[Value, ...]) -> RowPlan:
-        scope = Activation({}, {})
-        params = self.function.params
+        rows, scope, params = self.rows, Activation({}, {}), self.function.params
         match(
             [
                 (p.struct_info, v, f"{self.name}: parameter {p.name}")
@@ -93,7 +92,7 @@ class RowSharded(Sharded):
         sizes = {s: size for s, size in scope.sizes.items() if isinstance(s, Sym)}
         ragged = [v for v in values if isinstance(v, RaggedArray)]
         blocks = balanced_blocks(ragged, self.workers)
-        self.rows.check(sizes, blocks)
+        rows.check(sizes, blocks)
         return RowPlan(self.name, tuple([self._shard(k, b, values) for k, b in enumerate(blocks)]))
 
     def _shard(self, index: int, block: tuple[int, int], values: tuple[Value, ...]) -> RowShard:

@@ -21,6 +21,7 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.ops.ragged import check_ragged, has_ragged_axis
 from structir.projections.boxes import Region, region
 from structir.projections.program import CallOrigin, Program, info_of, leaves, program_of
+from structir.ragged.module import is_ragged
 
 LENGTH = 3  # of every row in the dense program whose regions are compared
 
@@ -120,6 +121,11 @@ def dense_rows(module: IRModule, function: Function) -> DenseRows:
     Raises DiagnosticError for functions that are no sequence of ops over one axis of rows.
     """
     ragged = [p for p in function.params if has_ragged_axis(p.struct_info)]
+    for param in function.params:
+        if is_ragged(param.struct_info) and param not in ragged:
+            raise _unsupported(
+                f"expected a ragged tensor, found the tuple `{param.name}`", param.span
+            )
     infos: list[Any] = [p.struct_info for p in ragged]
     firsts = {as_sym(info.axes[0]) for info in infos}
     rows = firsts.pop()

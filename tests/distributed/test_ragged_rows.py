@@ -72,6 +72,17 @@ def test_functions_across_rows_are_rejected(body: str) -> None:
         shard(module, workers=2)(*arguments(LENGTHS))
 
 
+def test_ragged_tensors_in_tuples_are_rejected() -> None:
+    module = structir.parse("""
+@R.function
+def main(p: R.Tuple(R.Tensor(("n", "*"), "float32"), R.Tensor(("n", "*"), "float32"))):
+    return R.exp(p[0])
+""")
+    x = RaggedArray(np.ones(3, "float32"), [0, 1, 3])
+    with pytest.raises(DiagnosticError, match="found the tuple `p`"):
+        shard(module, workers=2)((x, x))
+
+
 def test_blocks_balance_elements() -> None:
     lengths = [1] * 90 + [30, 30, 30]
     array = RaggedArray(np.zeros(180), np.concatenate([[0], np.cumsum(lengths)]))
