@@ -325,3 +325,17 @@ def test_an_operand_that_is_no_tensor_is_rejected(kind):
     for call in CALLS:
         with pytest.raises(StructInfoError, match=r"found.*R\.(Shape|Tuple|Prim)"):
             parsed(f"y = R.ragged.{call}\nreturn y", params)
+
+
+@pytest.mark.parametrize(
+    "call", ["R.concat((x, x))", "R.tile(x, (2, 1))", "R.take(x, i, axis=0)", "R.stack((x, x))"]
+)
+def test_other_rows_have_no_common_lengths(call: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "*:len"), "float32"), i: R.Tensor((3,), "int64")):
+    y = {call}
+    return y
+""")
+    assert '"*:len"' not in str(module["main"].ret_struct_info)
+    assert '"*"' in str(module["main"].ret_struct_info)

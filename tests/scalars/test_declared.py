@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import structir
+from structir.ir import op as op_registry
+from structir.ir import scalar_functions
 from structir.ir.dtype import numpy_dtype
 from structir.ir.scalar_functions import declare, declared
 from structir.opdef.define import op
@@ -11,30 +13,36 @@ from structir.projections import scalar_expr
 from structir.projections.scalar_expr import OperandElement, ScalarExpr
 from structir.projections.values import EvaluationPoint, derivative, evaluate, ufunc
 
-declare(
-    "softplus_of_test",
-    numpy=lambda x: np.log1p(np.exp(x)),
-    body=lambda x: scalar_expr.log1p(scalar_expr.exp(x)),
-)
-
 
 def cubed(x):
     return x * x * x
 
 
-declare(
-    "cube_of_test",
-    numpy=cubed,
-    single=lambda: cubed,
-    double=lambda: cubed,
-    slopes=(lambda x: 3 * x * x,),
-)
+@pytest.fixture(autouse=True, scope="module")
+def declarations():
+    """Two functions and an op, which other tests do not see."""
+    declare(
+        "softplus_of_test",
+        numpy=lambda x: np.log1p(np.exp(x)),
+        body=lambda x: scalar_expr.log1p(scalar_expr.exp(x)),
+    )
+    declare(
+        "cube_of_test",
+        numpy=cubed,
+        single=lambda: cubed,
+        double=lambda: cubed,
+        slopes=(lambda x: 3 * x * x,),
+    )
 
+    @op("x[*s] @ F -> y[*s] @ F")
+    def soft_cube_of_test(x: ScalarExpr) -> ScalarExpr:
+        """Computes a softplus of a cube."""
+        return scalar_expr.softplus_of_test(scalar_expr.cube_of_test(x))
 
-@op("x[*s] @ F -> y[*s] @ F")
-def soft_cube_of_test(x: ScalarExpr) -> ScalarExpr:
-    """Computes a softplus of a cube."""
-    return scalar_expr.softplus_of_test(scalar_expr.cube_of_test(x))
+    yield
+    del op_registry._ops["soft_cube_of_test"]
+    for name in ("softplus_of_test", "cube_of_test"):
+        del scalar_functions._declared[name]
 
 
 TEXT = """
@@ -90,7 +98,7 @@ def test_in_a_kernel_by_text() -> None:
         np.testing.assert_allclose(result, soft_cube(x), 1e-6)
 
 
-ONE = [f for f in declared().values() if f.count == 1 and not f.name.endswith("of_test")]
+ONE = [f for f in declared().values() if f.count == 1]
 
 
 @pytest.mark.parametrize("function", ONE, ids=lambda f: f.name)

@@ -60,6 +60,7 @@ DIRECT = {
     "acosh": "chlo.acosh",
     "atanh": "chlo.atanh",
     "erf": "chlo.erf",
+    "erfc": "chlo.erfc",
     "and": "and",
     "or": "or",
     "xor": "xor",
