@@ -209,10 +209,11 @@ def _with_known_rows(info: StructInfo, args: Iterable[Expr]) -> StructInfo:
     there: rows that are concatenated, repeated or selected have other lengths."""
     if isinstance(info, TupleStructInfo):
         return replace(info, fields=tuple([_with_known_rows(f, args) for f in info.fields]))
-    axes = getattr(info, "axes", None)
-    at = next((k for k, a in enumerate(axes or ()) if type(size_in(a)) is Ragged), None)
-    if at is None or not size_in(axes[at]).name:
+    axes: tuple[Any, ...] = getattr(info, "axes", None) or ()
+    named = [k for k, a in enumerate(axes) if isinstance(r := size_in(a), Ragged) and r.name]
+    if not named:
         return info
+    at = named[0]
     if any(part.axes and part.axes[: at + 1] == axes[: at + 1] for part in _tensors_of(args)):
         return info
     return replace(info, axes=(*axes[:at], Ragged(), *axes[at + 1 :]))
