@@ -9,7 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
-from structir.ir.dtype import is_float
+from structir.ir.dtype import is_float, is_int
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.loop_nests import numbered
 from structir.projections.position_sets import PositionSet
@@ -92,7 +92,7 @@ class Reduction:
 def rounds_to_integers(spec: IndexSpec) -> bool:
     """Returns whether an integer result rounds a total of floats: partial totals would differ."""
     floats = [o for o in spec.operands if o.dtype is not None and is_float(o.dtype)]
-    return bool(floats) and any([r.dtype is not None and "int" in r.dtype for r in spec.results])
+    return bool(floats) and any([r.dtype is not None and is_int(r.dtype) for r in spec.results])
 
 
 def find_reduction(program: Program, key: Hashable) -> Reduction:

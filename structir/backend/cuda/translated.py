@@ -146,8 +146,8 @@ def names_of_threads(older: bool = False) -> dict[str, Any]:
     names |= {**WRITTEN, **fragments.NAMES, "tile_side": SIDE}
     names["unrolled"] = UNROLLED
     for name, function in with_double().items():
-        made = _of_library(name, function.count)
-        names |= {f"{name}_{dtype}": made for dtype in ("float32", "float64")}
+        call = _of_library(name, function.count)
+        names |= {f"{name}_{dtype}": call for dtype in ("float32", "float64")}
     for dtype in ("float32", "float64"):
         taken = plain(sigmoid)
         assert taken is not None
