@@ -155,8 +155,8 @@ def cosine_similarity(node: FxNode) -> Expr:
 
 @torch_op("_cdist_forward", "cdist")
 def distances(node: FxNode) -> Expr:
-    rank = node.rank("x1")
-    lhs = R.expand_dims(node["x1"], [rank - 1])
-    rhs = R.expand_dims(node["x2"], [node.rank("x2") - 2])
+    lhs_rank, rhs_rank = node.rank("x1"), node.rank("x2")
+    lhs = R.expand_dims(node["x1"], [lhs_rank - 1])
+    rhs = R.expand_dims(node["x2"], [rhs_rank - 2])
     magnitude = node.emit(R.abs(R.subtract(lhs, rhs)))
-    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [rank])
+    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [max(lhs_rank, rhs_rank)])

@@ -185,9 +185,10 @@ def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
 
 @torch_op("masked_select")
 def masked_select(node: FxNode) -> Expr:
-    sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
-    mask = R.broadcast_to(node["mask"], sizes)
-    x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
+    x, mask = node["self"], node["mask"]
+    whole = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
+    mask = R.broadcast_to(mask, node.dims_of(whole))
+    x = node.emit(R.flatten(whole))
     value = _expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
     return R.take(x, value, axis=0)
 
@@ -195,12 +196,13 @@ def masked_select(node: FxNode) -> Expr:
 @torch_op("masked_scatter")
 def masked_scatter(node: FxNode) -> Expr:
     """Builds masked_scatter: replaces the masked elements by consecutive elements of the source."""
-    sizes = node.dims()
-    mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
+    sizes = node.out_dims()
+    x, mask = (R.flatten(R.broadcast_to(node[name], sizes)) for name in ("self", "mask"))
+    mask = node.emit(mask)
     source_index = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
     source = R.flatten(node["source"])
     clamped = R.maximum(source_index, number(0, "int64"))
-    result = R.where(mask, R.take(source, clamped, axis=0), R.flatten(node["self"]))
+    result = R.where(mask, R.take(source, clamped, axis=0), x)
     return reshape_to(result, sizes)
 
 
@@ -215,7 +217,7 @@ def nonzero_by_axis(node: FxNode) -> list[Any]:
     return list(_expand_masks(node, [node.operand(name, "bool")], node[name]))
 
 
-@torch_op("select.int", "select_copy.int")
+@torch_op("select.int")
 def select(node: FxNode) -> Expr:
     """Builds select: one slice along an axis, at a constant, symbolic or data-dependent index."""
     axis, position = node.axis(), node.arg("index")

@@ -19,8 +19,6 @@ from structir.script import R
     "view.default",
     "reshape",
     "_unsafe_view",
-    "_reshape_copy",
-    "view_copy.default",
     "flatten",
     "unflatten",
     "view_as",
@@ -33,12 +31,12 @@ def reshape(node: FxNode) -> Expr:
     return node["self"] if are_equal(sizes, node.dims()) else reshape_to(node["self"], sizes)
 
 
-@torch_op("unsqueeze", "unsqueeze_copy")
+@torch_op("unsqueeze")
 def unsqueeze(node: FxNode) -> Expr:
     return R.expand_dims(node["self"], [node.normalize_axis(node.plain("dim"), node.rank() + 1)])
 
 
-@torch_op("squeeze", "squeeze_copy")
+@torch_op("squeeze")
 def squeeze(node: FxNode) -> Expr:
     sizes = node.dims()
     axes = list(range(len(sizes))) if "dim" not in node.spec.args else node.axes()
@@ -46,7 +44,7 @@ def squeeze(node: FxNode) -> Expr:
     return R.squeeze(node["self"], ones) if ones else node["self"]
 
 
-@torch_op("permute", "permute_copy")
+@torch_op("permute")
 def permute(node: FxNode) -> Expr:
     rank = node.rank()
     return reorder_axes(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
@@ -61,16 +59,16 @@ def order_of(node: FxNode) -> list[int]:
     """Returns the axis permutation of a node that permutes axes."""
     rank = node.rank()
     order = list(range(rank))
-    op_name = node.spec.target.split(".")[1]
-    if op_name.startswith("permute"):
+    op_name = node.spec.target.split(".")[1].removesuffix("_copy")
+    if op_name == "permute":
         return [node.normalize_axis(a, rank) for a in node.ints("dims", ())]
-    if op_name.startswith("movedim") or op_name == "moveaxis":
+    if op_name in ("movedim", "moveaxis"):
         sources = [node.normalize_axis(a, rank) for a in node.ints("source")]
         destinations = [node.normalize_axis(a, rank) for a in node.ints("destination")]
         remaining = iter(a for a in order if a not in sources)
         source_of = dict(zip(destinations, sources, strict=True))
         return [source_of[k] if k in source_of else next(remaining) for k in order]
-    if op_name in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "mH", "adjoint"):
+    if op_name in ("t", "numpy_T", "matrix_H", "mT", "mH", "adjoint"):
         return [*order[:-2], *reversed(order[-2:])] if op_name != "numpy_T" else order[::-1]
     names = ("axis0", "axis1") if op_name == "swapaxes" else ("dim0", "dim1")
     if rank:
@@ -81,11 +79,9 @@ def order_of(node: FxNode) -> list[int]:
 
 @torch_op(
     "transpose.int",
-    "transpose_copy.int",
     "swapaxes",
     "swapdims",
     "t",
-    "t_copy",
     "numpy_T",
     "mT",
     "mH",
@@ -98,7 +94,7 @@ def reorder(node: FxNode) -> Expr:
     return reorder_axes(node["self"], order_of(node))
 
 
-@torch_op("expand", "expand_copy", "expand_as", "broadcast_to")
+@torch_op("expand", "expand_as", "broadcast_to")
 def expand(node: FxNode) -> Expr:
     sizes = node.out_dims()
     return node["self"] if are_equal(sizes, node.dims()) else R.broadcast_to(node["self"], sizes)
@@ -127,7 +123,7 @@ def repeat_each(node: FxNode) -> Expr:
 # ---- slicing and splitting
 
 
-@torch_op("slice.Tensor", "slice_copy.Tensor", "narrow.default", "narrow_copy")
+@torch_op("slice.Tensor", "narrow.default")
 def slice_axis(node: FxNode) -> Expr:
     if ".narrow" in node.spec.target:
         start = node.size("start")
@@ -154,7 +150,7 @@ def slice_between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: 
     return R.strided_slice(x, [axis], (start,), (end,), [step])
 
 
-@torch_op("unbind.int", "unbind_copy.int")
+@torch_op("unbind.int")
 def unbind(node: FxNode) -> list[Any]:
     axis = node.axis("dim", 0)
     count = len(names_of(node.spec.outputs))
@@ -174,8 +170,6 @@ def parts_of(node: FxNode) -> tuple[int, list[Dim]]:
 @torch_op(
     "split",
     "split_with_sizes",
-    "split_copy",
-    "split_with_sizes_copy",
     "chunk",
     "tensor_split",
     "unsafe_split",
@@ -191,7 +185,7 @@ def split(node: FxNode) -> list[Any]:
     return result
 
 
-@torch_op("diagonal", "diagonal_copy")
+@torch_op("diagonal")
 def diagonal(node: FxNode) -> Expr:
     first, second = node.axis("dim1", 0), node.axis("dim2", 1)
     return diagonal_of(node, first, second, node.plain("offset", 0))
