@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, index_range, is_number
@@ -143,7 +143,13 @@ def bilinear(node: FxNode) -> Expr:
 def cosine_similarity(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     lhs, rhs = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))
-    axis = node.normalize_axis(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
+    rank = max(node.rank("x1"), node.rank("x2"))
+    if not rank:
+        lhs, rhs, rank = R.reshape(lhs, (1,)), R.reshape(rhs, (1,)), 1
+    axis = node.normalize_axis(node.plain("dim", 1), rank)
+    if not are_equal(node.dims_of(lhs := node.emit(lhs)), node.dims_of(rhs := node.emit(rhs))):
+        sizes = node.dims_of(node.emit(R.multiply(lhs, rhs)))  # of the broadcast operands
+        lhs, rhs = (node.emit(R.broadcast_to(x, sizes)) for x in (lhs, rhs))
     epsilon = as_tensor(node.arg("eps", 1e-8), dtype)
 
     def length(x: Expr) -> Expr:

@@ -72,7 +72,7 @@ def _reflected_index(index: Expr, last: Expr) -> Expr:
 
 
 def _circular_index(index: Expr, last: Expr) -> Expr:
-    result: Expr = R.mod(index, R.add(last, number(1, "int64")))
+    result: Expr = R.floor_mod(index, R.add(last, number(1, "int64")))
     return result
 
 

@@ -227,6 +227,8 @@ def running_extreme(node: FxNode) -> list[Expr]:
 def running_log_sum_exp(node: FxNode) -> Expr:
     """Builds logcumsumexp; the maximum is subtracted first for stability."""
     x, axis = node["self"], node.axis()
+    if not node.rank():
+        return x
     maximum = node.emit(R.max(x, axis=[axis], keepdims=True))
     return R.add(R.log(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis)), maximum)
 

@@ -162,13 +162,27 @@ def unbind(node: FxNode) -> list[Any]:
 
 def parts_of(node: FxNode) -> tuple[int, list[Dim]]:
     """Returns the axis that a node splits, and the sizes of the parts."""
-    axis = node.axis("dim", 0)
+    axis = _split_axis(node)
     count = len(node.spec.outputs[0]) if isinstance(node.spec.outputs[0], tuple) else 1
     return axis, [node.out_dims(k)[axis] for k in range(count)]
 
 
+def _split_axis(node: FxNode) -> int:
+    match node.spec.target.split(".")[1]:
+        case "hsplit":
+            return min(node.rank() - 1, 1)
+        case "vsplit":
+            return 0
+        case "dsplit":
+            return 2
+    return node.axis("dim", 0)
+
+
 @torch_op(
     "split",
+    "hsplit",
+    "vsplit",
+    "dsplit",
     "split_with_sizes",
     "chunk",
     "tensor_split",
@@ -203,9 +217,9 @@ def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
     return reorder_axes(result, [*range(1, rank - 1), 0])
 
 
-@torch_op("as_strided")
+@torch_op("as_strided", "as_strided_scatter")
 def as_strided(node: FxNode) -> Expr:
-    """Builds as_strided as a gather from the elements in the order of memory."""
+    """Builds as_strided as a gather from the elements in the order of memory, or a scatter."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
     order = None if meta is None else memory_order(symbol, meta.sizes, meta.strides)
@@ -216,6 +230,17 @@ def as_strided(node: FxNode) -> Expr:
         )
     is_ordered = order == sorted(order)
     x = node["self"] if is_ordered else node.emit(reorder_axes(node["self"], order))
+    flat, indices = R.flatten(x), node.fold(_strided_indices(node))
+    if "src" not in node.spec.args:
+        return R.take(flat, indices, axis=0)
+    updates = R.reshape(node["src"], node.dims_of(node.emit(R.flatten(indices))))
+    result = R.scatter_elements(flat, R.flatten(indices), updates, axis=0, reduction="update")
+    result = reshape_to(result, node.dims_of(x))
+    return result if is_ordered else reorder_axes(result, [order.index(k) for k in order])
+
+
+def _strided_indices(node: FxNode) -> Expr:
+    """Returns the position in memory of each element of a strided view."""
     sizes, steps = node.sizes("size"), node.sizes("stride")
     storage_offset = node.arg("storage_offset", None)
     indices: Expr = as_tensor(0 if storage_offset is None else node.whole(storage_offset), "int64")
@@ -223,7 +248,7 @@ def as_strided(node: FxNode) -> Expr:
         trailing = [1] * (len(sizes) - 1 - axis)
         offsets = R.multiply(index_range(size), as_tensor(step, "int64"))
         indices = R.add(indices, reshape_to(offsets, (size, *trailing)))
-    return R.take(R.flatten(x), node.fold(indices), axis=0)
+    return indices
 
 
 def memory_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> list[int] | None:
