@@ -127,7 +127,7 @@ def diagonal_matrix(node: FxNode) -> Expr:
         zeros = R.full(
             ShapeExpr((abs(offset), 1)[:: 1 if offset > 0 else -1]), number(0, node.dtype())
         )
-        padded = R.concat([padded, zeros] if offset > 0 else [zeros, padded], axis=int(offset < 0))
+        padded = R.concat([padded, zeros], axis=int(offset < 0))
     return R.where(is_diagonal, padded, number(0, node.dtype()))
 
 

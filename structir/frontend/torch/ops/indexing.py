@@ -224,7 +224,37 @@ def masked_scatter(node: FxNode) -> Expr:
 
 @torch_op("nonzero", "argwhere")
 def nonzero(node: FxNode) -> Expr:
-    return R.permute_dims(R.nonzero(node["self"]), [1, 0])
+    if node.rank():
+        return R.permute_dims(R.nonzero(node["self"]), [1, 0])
+    positions = node.emit(R.permute_dims(R.nonzero(R.reshape(node["self"], (1,))), [1, 0]))
+    return R.strided_slice(positions, [1], [0], [0])  # a scalar has no coordinates
+
+
+@torch_op("nonzero_static")
+def nonzero_of_size(node: FxNode) -> Expr:
+    """Builds nonzero_static: the first coordinates, and then rows of the fill value.
+
+    Each element that is not 0 writes its coordinates to the row of its rank among them, or to one
+    row after the last.
+    """
+    size, rank = node.size("size"), node.rank()
+    flat = node.emit(R.flatten(node["self"]))
+    if not rank:
+        return R.full(ShapeExpr((size, 0)), number(0, "int64"))
+    is_nonzero = node.emit(cast(R.not_equal(flat, number(0, node.dtype())), "int64"))
+    row = R.subtract(R.cumsum(is_nonzero, axis=0), number(1, "int64"))
+    last = size_number(size)
+    row = R.where(cast(is_nonzero, "bool"), R.minimum(row, last), last)
+    position = index_range(node.dims_of(flat)[0])
+    fill = R.full(ShapeExpr((size + 1,)), number(node.plain("fill_value", -1), "int64"))
+    columns = []
+    row = node.emit(row)
+    for extent in reversed(node.dims()):
+        extent_number = size_number(extent)
+        coordinate = node.emit(R.floor_mod(position, extent_number))
+        position = node.emit(R.floor_divide(position, extent_number))
+        columns.insert(0, R.scatter_elements(fill, row, coordinate, axis=0, reduction="update"))
+    return R.strided_slice(node.emit(R.stack(columns, axis=1)), [0], [0], [size])
 
 
 @torch_op("nonzero_numpy", "where.default")

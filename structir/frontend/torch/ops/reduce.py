@@ -225,12 +225,20 @@ def running_extreme(node: FxNode) -> list[Expr]:
 
 @torch_op("logcumsumexp")
 def running_log_sum_exp(node: FxNode) -> Expr:
-    """Builds logcumsumexp; the maximum is subtracted first for stability."""
-    x, axis = node["self"], node.axis()
+    """Builds logcumsumexp in float64; the maximum is subtracted first for stability.
+
+    Where all exponentials so far underflow, the result is the largest element so far.
+    """
     if not node.rank():
-        return x
-    maximum = node.emit(R.max(x, axis=[axis], keepdims=True))
-    return R.add(R.log(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis)), maximum)
+        return node["self"]
+    x, axis = node.emit(cast(node["self"], "float64")), node.axis()
+    maximum = R.max(x, axis=[axis], keepdims=True)
+    maximum = node.emit(R.where(R.isfinite(maximum), maximum, number(0.0, "float64")))
+    total = node.emit(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis))
+    result = R.add(R.log(total), maximum)
+    largest = node.emit(R.cummax(x, axis=axis))
+    is_zero = R.equal(total, number(0.0, "float64"))
+    return cast(R.where(is_zero, largest[0], result), node.out_dtype())
 
 
 @torch_op("trace")

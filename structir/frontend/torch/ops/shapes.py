@@ -205,11 +205,17 @@ def diagonal(node: FxNode) -> Expr:
     return diagonal_of(node, first, second, node.plain("offset", 0))
 
 
-def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
-    """Returns the diagonal of two axes as the last axis."""
-    rank = node.rank()
+@torch_op("linalg_diagonal")
+def diagonal_of_matrices(node: FxNode) -> Expr:
+    first, second = node.axis("dim1", -2, of="A"), node.axis("dim2", -1, of="A")
+    return diagonal_of(node, first, second, node.plain("offset", 0), "A")
+
+
+def diagonal_of(node: FxNode, first: int, second: int, offset: int, name: str = "self") -> Expr:
+    """Returns the diagonal of two axes of an argument as the last axis."""
+    rank = node.rank(name)
     other_axes = [a for a in range(rank) if a not in (first, second)]
-    x = node.emit(reorder_axes(node["self"], [first, second, *other_axes]))
+    x = node.emit(reorder_axes(node[name], [first, second, *other_axes]))
     indices = index_range(node.out_dims()[-1])
     rows = R.add(indices, as_tensor(max(-offset, 0), "int64"))
     columns = R.add(indices, as_tensor(max(offset, 0), "int64"))
@@ -280,6 +286,8 @@ def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> boo
 @torch_op("unfold")
 def windows(node: FxNode) -> Expr:
     """Builds unfold: windows along an axis, with their elements along a new last axis."""
+    if not node.rank():
+        return reshape_to(node["self"], node.out_dims())
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
     positions, rank = node.out_dims()[axis], node.rank()
     starts = R.arange(R.prim_value(0), R.prim_value(positions), R.prim_value(1), dtype="int64")
