@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.closures import with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
+from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Sym, as_dim
@@ -30,6 +32,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
+from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
 
 
@@ -37,7 +40,8 @@ from structir.passes.base import module_pass
 def lambda_lift(module: IRModule) -> IRModule:
     """Moves nested functions to the module; captured variables become parameters.
 
-    A closure that captures variables and is used other than as a callee is not moved.
+    Not moved are closures that capture variables and are used other than as a callee, and those
+    with a call that cannot pass the checks of the function: it fails at run time, if it is reached.
     """
     functions: dict[str, Node] = dict(module.functions)
     worklist = list(functions)
@@ -104,8 +108,9 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
         dims = uses.open_dims(var, closure, captured)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
-            moves[var] = _Move(var, closure, captured, sizes, len(captured) < len(free))
-            inside.update([binding.var for binding in bindings_of(closure)])
+            if uses.permits_calls(var, closure, [*captured, *sizes]):
+                moves[var] = _Move(var, closure, captured, sizes, len(captured) < len(free))
+                inside.update([binding.var for binding in bindings_of(closure)])
     remaining = uses.closures.keys() - moves.keys() - inside
     return list(moves.values()), bool(moves and remaining)
 
@@ -209,6 +214,30 @@ class _ClosureUses:
         determining = captured if checked else [*closure.params, *captured]
         determined = bound_dims([each.struct_info for each in determining])
         return [sym for sym in used if sym in enclosing and sym not in determined]
+
+    def permits_calls(self, var: Var, closure: Function, captured: list[Any]) -> bool:
+        """Returns whether the function of the module accepts the arguments of every call.
+
+        A closure checks the dims of the enclosing function at run time. A function of the module
+        has these dims as its own, and rejects a call with others before the run.
+        """
+        infos = [param.struct_info for param in closure.params]
+        for call in self.calls.get(var, ()):
+            arguments = [arg.struct_info for arg in call.args]
+            if len(infos) == len(arguments) and all(map(_is_certain, infos, arguments)):
+                continue
+            more = [value.struct_info for value in captured]
+            function = replace(closure.struct_info, params=(*infos, *more))
+            try:
+                derive_call_ret_struct_info(function, [*arguments, *more])
+            except StructInfoError:
+                return False
+        return True
+
+
+def _is_certain(param: StructInfo, argument: StructInfo) -> bool:
+    """Returns whether every argument of this StructInfo is accepted."""
+    return argument is param or base_check(param, argument) is PASS
 
 
 def _closures_in(operands: Iterable[Expr], closures: Collection[Var]) -> set[Var]:
