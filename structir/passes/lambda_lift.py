@@ -50,8 +50,7 @@ def lambda_lift(module: IRModule) -> IRModule:
         if isinstance(function, Function):
             functions[name] = _lift(function, name, functions)
             worklist += list(functions)[count:] if len(functions) > count else ()
-    same = all(functions[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(functions)
+    return module.with_functions(functions)
 
 
 def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function:

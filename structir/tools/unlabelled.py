@@ -20,8 +20,7 @@ def without_labels(module: IRModule) -> IRModule:
         name: removal.function(function) if isinstance(function, Function) else function
         for name, function in module.functions.items()
     }
-    same = all(functions[name] is function for name, function in module.functions.items())
-    return module if same else module.with_functions(functions)
+    return module.with_functions(functions)
 
 
 class _LabelRemoval(Substitution):
