@@ -12,7 +12,7 @@ from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.closures import with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_in
+from structir.analysis.variables import free_vars, mentions_in, symbols_in
 from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
@@ -100,11 +100,12 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
     for var, closure in uses.closures.items():
         if var in inside:
             continue
-        free = free_vars(closure)
+        mentions = mentions_in(closure)
+        free = mentions.free
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
-        dims = uses.open_dims(var, closure, captured)
+        dims = uses.open_dims(var, closure, captured, mentions.symbols)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
@@ -201,10 +202,11 @@ class _ClosureUses:
         uses.values |= uses.results
         return uses
 
-    def open_dims(self, var: Var, closure: Function, captured: list[Var]) -> list[Sym]:
+    def open_dims(
+        self, var: Var, closure: Function, captured: list[Var], used: Collection[Sym]
+    ) -> list[Sym]:
         """Returns the dims of the enclosing functions that the captured variables do not determine,
         nor the parameters if every call proves their sizes."""
-        used = symbols_in((closure, tuple(captured)))
         inner = _binders(closure, bindings_of(closure)) if used else self.binders
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
@@ -265,10 +267,13 @@ def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
 def _checks_dims(call: Call, closure: Function, dims: Set[Sym]) -> bool:
     """Returns whether a call checks at run time that an argument has these dims of the enclosing
     function: a parameter does not bind them."""
-    pairs = zip(closure.params, [arg.struct_info for arg in call.args], strict=False)
+    pairs = zip(closure.params, call.args, strict=False)
     return any(
-        not dims.isdisjoint(symbols_in(param)) and base_check(param.struct_info, info) is not PASS
-        for param, info in pairs
+        [
+            not _is_certain(param.struct_info, arg.struct_info)
+            and not dims.isdisjoint(symbols_in(param))
+            for param, arg in pairs
+        ]
     )
 
 
