@@ -99,7 +99,7 @@ def symbols_in(program: Any) -> dict[Sym, None]:
     return symbols
 
 
-class Mentions(NamedTuple):
+class ProgramNames(NamedTuple):
     """The variables and symbolic variables that occur in a program, in order of occurrence, and the
     variables that it defines."""
 
@@ -113,7 +113,7 @@ class Mentions(NamedTuple):
         return [var for var in self.variables if var not in self.defined]
 
 
-def mentions_in(program: Any) -> Mentions:
+def names_in(program: Any) -> ProgramNames:
     """Returns the variables and symbolic variables of a program, in one traversal."""
     variables: dict[Var, None] = {}
     symbols: dict[Sym, None] = {}
@@ -146,7 +146,7 @@ def mentions_in(program: Any) -> Mentions:
                 todo += list(item.functions.values())[::-1]
                 continue
             todo += parts(item)[::-1]
-    return Mentions(variables, symbols, defined)
+    return ProgramNames(variables, symbols, defined)
 
 
 def _order(symbol: Sym) -> int:
@@ -226,7 +226,7 @@ def bound_vars(program: Node) -> list[Var]:
 @analysis
 def free_vars(program: Node) -> list[Var]:
     """Returns the variables that occur and are defined elsewhere."""
-    return mentions_in(program).free
+    return names_in(program).free
 
 
 @analysis

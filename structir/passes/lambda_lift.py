@@ -12,7 +12,7 @@ from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.closures import with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, mentions_in, symbols_in
+from structir.analysis.variables import free_vars, names_in, symbols_in
 from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
@@ -100,12 +100,12 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
     for var, closure in uses.closures.items():
         if var in inside:
             continue
-        mentions = mentions_in(closure)
-        free = mentions.free
+        names = names_in(closure)
+        free = names.free
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
-        dims = uses.open_dims(var, closure, captured, mentions.symbols)
+        dims = uses.open_dims(var, closure, captured, names.symbols)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
