@@ -76,7 +76,9 @@ def gather_elements_signature(call: CallView) -> str | ResolvedSignature:
     inside = call.index_condition(
         "indices", call.constants.get("indices"), "n", sizes[axis] if sizes else None
     )
-    return ResolvedSignature(f"{operands} -> {access_text('y', variables)}", inside)
+    checks = [f"n{k} >= {i}" for k, i in enumerate(variables) if k != axis]
+    signature = f"{operands} -> {access_text('y', variables)}"
+    return ResolvedSignature(signature, where_text(inside, checks))
 
 
 @op(gather_elements_signature, reads_indices=True)

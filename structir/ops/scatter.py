@@ -69,9 +69,9 @@ def scatter_elements_signature(call: CallView) -> ResolvedSignature:
     inside = call.index_condition(
         "indices", call.constants.get("indices"), f"n{axis}", sizes[axis] if sizes else None
     )
-    return _reduced_signature(
-        call, f"{', '.join(operands)} -> {access_text('y', out_indices)}", inside
-    )
+    checks = [f"n{k} >= {i}" for k, i in enumerate(variables) if k != axis]
+    signature = f"{', '.join(operands)} -> {access_text('y', out_indices)}"
+    return _reduced_signature(call, signature, where_text(inside, checks))
 
 
 @op(scatter_elements_signature, base="data", reduce="monoid", reads_indices=True)
