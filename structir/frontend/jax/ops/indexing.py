@@ -40,7 +40,11 @@ def _numbers(axes: Any) -> list[int]:
 
 @jax_primitive("gather")
 def gather(equation: Equation) -> Expr:
-    """Builds the gather of XLA: windows of the operand at the indices."""
+    """Builds the gather of XLA: windows of the operand at the indices.
+
+    Unless they are filled, windows outside of the operand are moved into it, as XLA does even for
+    windows that are promised to be inside.
+    """
     x, indices = equation.args
     numbers = equation.params["dimension_numbers"]
     window = [equation.dim(size) for size in equation.params["slice_sizes"]]
@@ -52,6 +56,7 @@ def gather(equation: Equation) -> Expr:
         _numbers(numbers.start_index_map),
         batching,
         _numbers(numbers.start_indices_batching_dims),
+        equation.params["mode"].name == "FILL_OR_DROP",
     )
     removed = {*_numbers(numbers.collapsed_slice_dims), *batching}
     kept = [k for k in range(len(window)) if k not in removed]
@@ -173,6 +178,7 @@ def scatter(equation: Equation) -> Expr:
         _numbers(numbers.scatter_dims_to_operand_dims),
         batching,
         _numbers(numbers.scatter_indices_batching_dims),
+        equation.params["mode"].name != "CLIP",  # XLA drops what is promised to be inside, too
     )
     order = [*[k for k in range(len(update_sizes)) if k not in places], *places]
     updates = _permuted(equation, updates, order)

@@ -11,14 +11,13 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr
 from structir.script import R
 
-FILL, PROMISE = "FILL_OR_DROP", "PROMISE_IN_BOUNDS"
-
 
 class Positions:
     """The element of the operand that each element of the windows is, by axis.
 
     `window` are the sizes of a window by operand axis, `mapped` the operand axes that the indices
-    start, and `batching` the operand axes that batch axes of the indices select.
+    start, and `batching` the operand axes that batch axes of the indices select. With `is_marked`,
+    the windows that are not inside the operand are known.
     """
 
     def __init__(
@@ -28,11 +27,13 @@ class Positions:
         mapped: Sequence[int],
         batching: Sequence[int],
         index_batching: Sequence[int],
+        is_marked: bool,
     ) -> None:
         self.equation, self.sizes = equation, dims_of(equation.args[0])
         self.indices, self.window, self.mapped = equation.args[1], window, list(mapped)
         self.batching, self.index_batching = list(batching), list(index_batching)
         self.batch = dims_of(self.indices)[:-1]
+        self.is_marked = is_marked
         self._inside: list[Expr] = []  # by mapped axis: whether the window is in the operand
 
     def start(self, axis: int) -> Expr | None:
@@ -52,10 +53,8 @@ class Positions:
         part = sliced(self.indices, [len(self.batch)], [column], [column + 1])
         start = equation.emit(R.astype(reshape_to(part, self.batch), "int64"))
         last = size_number(self.sizes[axis] - self.window[axis], "int64")
-        zero, mode = number(0, "int64"), equation.params["mode"].name
-        if mode == PROMISE:
-            return start
-        if mode == FILL:
+        zero = number(0, "int64")
+        if self.is_marked:
             inside = R.logical_and(R.greater_equal(start, zero), R.less_equal(start, last))
             self._inside.append(equation.emit(inside))
         return equation.emit(R.maximum(R.minimum(start, last), zero))
