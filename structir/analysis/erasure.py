@@ -30,6 +30,7 @@ from structir.ir.expr import Var
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
+    PrimStructInfo,
     StructInfo,
     TensorStructInfo,
     field_kinds,
@@ -205,7 +206,7 @@ def walk_dims(
     """
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
         return
-    if isinstance(a, TensorStructInfo) and a.dtype_var is not None and b.element:  # type: ignore[attr-defined]
+    if isinstance(a, TensorStructInfo | PrimStructInfo) and a.dtype_var is not None and b.element:  # type: ignore[attr-defined]
         match(a.dtype_var, b.element)  # type: ignore[attr-defined]
     if isinstance(a, TensorStructInfo) and a.axes is not None:
         for axis, actual in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
@@ -247,7 +248,8 @@ def with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> Str
         value = getattr(info, name)
         new = change(name, kind, value)
         if new is ERASED:
-            if not _may_be_unknown(type(info), name):
+            required = "dtype" if kind == "dtype_var" else name
+            if not _may_be_unknown(type(info), required):
                 return OBJECT
             new = None
         same = same and new is value

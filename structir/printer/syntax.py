@@ -154,7 +154,10 @@ INFO_FORMS = (
     SyntaxForm(
         "Prim",
         PrimStructInfo,
-        (FormField("dtype", "static"), FormField("value", "dim", by_keyword=True)),
+        (
+            FormField("dtype", "dtype", refined_by="dtype_var"),
+            FormField("value", "dim", by_keyword=True),
+        ),
         complete=_prim,
     ),
     SyntaxForm("Tuple", TupleStructInfo, (FormField("fields", "infos"),), rest=True),

@@ -1,8 +1,8 @@
 """Dtype equations: the dtypes of parameters that every run of a function requires.
 
-Each tensor of a function has a dtype cell. Ops, casts and annotations equate cells or fix them;
-a call copies the cells of its callee. Branches and closures add nothing: they need not run. Open
-cells that several parameters and results share are a dtype variable.
+Each tensor and scalar of a function has a dtype cell. Ops, casts and annotations equate cells or
+fix them; a call copies the cells of its callee. Branches and closures add nothing: they need not
+run. Open cells that several parameters and results share are a dtype variable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.lazy import lazy_module
 
 rules = lazy_module("structir.opdef.dtype_rules")
@@ -144,7 +149,7 @@ class _FunctionCells:
         """Returns the cells of a StructInfo: one for each dtype variable, new ones for others."""
         if isinstance(info, TupleStructInfo):
             return tuple(map(self.new, info.fields))
-        if not isinstance(info, TensorStructInfo):
+        if not isinstance(info, TensorStructInfo | PrimStructInfo):
             return None
         variable = info.dtype_var
         if variable is None:
