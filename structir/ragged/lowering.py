@@ -33,7 +33,7 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import Path
 from structir.ops.ragged import check_ragged, has_ragged_axis
 from structir.ragged.flattening import DenseForm, flattened, operand_paths
-from structir.ragged.parts import PartsScope, RaggedParts
+from structir.ragged.parts import PartsScope, RaggedParts, with_all_sizes
 from structir.ragged.reductions import reduced
 from structir.ragged.rules import RULES
 
@@ -216,8 +216,14 @@ class RaggedLowering:
         return self.derived(call, ragged)
 
     def as_fields(self, arg: Any) -> Any:
-        """Returns a tuple variable with ragged fields as a tuple of its fields."""
+        """Returns a tuple variable with ragged fields as a tuple of its fields.
+
+        The unknown sizes of a dense operand become dims.
+        """
         info = getattr(arg, "struct_info", None)
+        if isinstance(info, TensorStructInfo) and isinstance(arg, Expr):
+            sizes = with_all_sizes(info)
+            return arg if sizes is info else self.builder.match_cast(arg, sizes)
         if isinstance(arg, Tuple) or not isinstance(info, TupleStructInfo):
             return arg
         count = len(info.fields) if any(map(has_ragged_axis, info.fields)) else 0
