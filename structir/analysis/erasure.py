@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.axes import (
+    ANY,
     align_axes,
     axes_of,
     replace_axes,
@@ -127,7 +128,12 @@ def _erase_fields(
         return substitute(value, env) if env else value
 
     if isinstance(info, TensorStructInfo) and info.axes is not None:
-        axes = replace_axes(info.axes, lambda d: replaced(d) if type(d) is Poly else dim_of(d))
+        # the other axes remain: a ragged tensor of unknown sizes is not a dense one
+        def axis_of(size: Any) -> Any:
+            new = replaced(size) if type(size) is Poly else dim_of(size)
+            return ANY if new is None and type(size) is Poly else new
+
+        axes = replace_axes(info.axes, axis_of)
         dtype = info.dtype if info.dtype_var is None else dim_of(info.dtype_var)
         same = axes == info.axes and dtype == info.element
         return info if same else _with_axes(info, axes, dtype)
