@@ -364,7 +364,7 @@ def _call_kernel(
         shape = tuple([scope.size(d) for d in declared.dims])
         if any(size < 0 for size in shape):
             raise ShapeMismatchError(f"{kernel.kernel.name}: invalid result shape {shape}")
-        forms.append((shape, declared.dtype))
+        forms.append((shape, declared.dtype or scope.sizes[declared.dtype_var].dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
 

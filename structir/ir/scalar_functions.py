@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import DtypeVar, is_float, is_int
 from structir.lazy import lazy_module
 
 families = lazy_module("structir.scalars")  # higher layers declare functions; loaded on first use
@@ -59,7 +59,9 @@ class ScalarFunction:
     monotone: str = ""
 
     def takes(self, dtype: str) -> bool:
-        """Whether operands may have this dtype."""
+        """Whether operands may have this dtype; a dtype variable may be any."""
+        if type(dtype) is DtypeVar:
+            return self.kind != "bool"
         floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
         match self.kind:
             case "float":

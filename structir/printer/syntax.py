@@ -224,6 +224,7 @@ def is_word(key: int | str) -> bool:
     return is_name and normalize("NFKC", str(key)) == key
 
 
+CAST = "cast"  # in kernels: the conversion to the dtype of a dtype variable
 ANY_SIZE = "_"  # an axis of unknown size, distinct at each occurrence
 
 # The names of statements and of calls that are not op calls.

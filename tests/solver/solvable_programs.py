@@ -85,7 +85,8 @@ class Hiding:
         self.rows: dict[Shape, str] = {}
         self.dtypes: dict[str, str] = {}
         self.lengths: dict[Shape, str] = {}
-        self.bound: set[str] = set()
+        self.bound: set[int] = set()  # sizes whose names are sizes of a parameter
+        self.of_params = False
 
     def info(self, value: Known) -> str:
         """Returns a StructInfo of a value, as text; empty for a parameter without annotation."""
@@ -98,7 +99,7 @@ class Hiding:
         if value.is_dense and draw < 0.3:
             return f"R.Tensor(ndim={len(value.shape)}{f', dtype={dtype!r}' if dtype else ''})"
         axes = ", ".join(self.axes(value)) + ","
-        return f'R.Tensor(({axes if axes != "," else ""}){f", {chr(34)}{dtype}{chr(34)}" if dtype else ""})'
+        return f"R.Tensor(({axes if axes != ',' else ''}){f', {chr(34)}{dtype}{chr(34)}' if dtype else ''})"
 
     def dtype(self, dtype: str, must: bool = False) -> str:
         """Returns a dtype, a variable of this dtype, or nothing."""
@@ -141,11 +142,20 @@ class Hiding:
             return str(size)
         if draw < 0.25:
             return '"_"'
-        known = sorted(other for other in self.sizes if other < size)
+        known = sorted(other for other in self.bound if other < size)
         if known and draw < 0.32:
             other = rng.choice(known)
             return f'"{self.sizes[other]} + {size - other}"'
+        if self.of_params:
+            self.bound.add(size)
         return f'"{self.sizes.setdefault(size, f"n{len(self.sizes)}")}"'
+
+    def param(self, value: Known) -> str:
+        """Returns the annotation of a parameter, whose sizes later ones may mention."""
+        self.of_params = True
+        info = self.info(value)
+        self.of_params = False
+        return info
 
 
 class Program:
@@ -154,6 +164,7 @@ class Program:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.params: list[Known] = []
+        self.infos: list[str] = []
         self.values: list[Known] = []
         self.lines: list[str] = []
         self.hiding = Hiding(rng)
@@ -165,6 +176,7 @@ class Program:
             return self.rng.choice(same)
         value = Known(f"x{len(self.params)}", dtype, shape, lengths)
         self.params.append(value)
+        self.infos.append(self.hiding.param(value))
         self.values.append(value)
         return value
 
@@ -185,8 +197,8 @@ class Program:
 
     def text(self) -> str:
         """Returns the program."""
-        infos = [(p.name, self.hiding.info(p)) for p in self.params]
-        params = ", ".join([f"{name}: {info}" if info else name for name, info in infos])
+        pairs = zip(self.params, self.infos, strict=True)
+        params = ", ".join([f"{p.name}: {info}" if info else p.name for p, info in pairs])
         outputs = ", ".join([v.name for v in self.values])
         head = f"{HELPERS}\n@R.function\ndef main({params}):"
         dims = [f"    {name} = T.int64()" for name in self.hiding.sizes.values()]
@@ -239,7 +251,9 @@ def dense_op(p: Program, x: Known) -> None:
             out(text.format(n, w), (*shape[:-1], columns))
         case 7 if rank:
             inner = (shape[-1], *rng.choice(((), (2,), (3, 2))))
-            out(f'R.einsum(({n}, {other(inner)}), "*b i; i *o -> *b *o")', (*shape[:-1], *inner[1:]))
+            out(
+                f'R.einsum(({n}, {other(inner)}), "*b i; i *o -> *b *o")', (*shape[:-1], *inner[1:])
+            )
         case 8 if rank:
             second = (*rng.choice(((), (2,), (3, 2))), shape[-1])
             spec = '"*b i; *o i -> *b *o"'
@@ -297,7 +311,9 @@ def dense_op(p: Program, x: Known) -> None:
             out(text, shape)
         case 22:
             y = other(shape)
-            text = rng.choice(("cls.pick({0}, {1})", "cls.apply(cls.doubled, {0})", "cls.doubled({1})"))
+            text = rng.choice(
+                ("cls.pick({0}, {1})", "cls.apply(cls.doubled, {0})", "cls.doubled({1})")
+            )
             out(text.format(n, y), shape)
         case 23:
             y = p.param(rng.choice((shape, (2,), (3, 2))), rng.choice(DTYPES))
@@ -411,7 +427,9 @@ def other_run(params: list[Known], rng: Random) -> list[Known]:
                 for p in params
             ]
     k = rng.randrange(len(params))
-    changed = rng.choice((attrs.evolve(params[k], dtype=rng.choice(DTYPES)), _resized(params[k], {2: 3})))
+    changed = rng.choice(
+        (attrs.evolve(params[k], dtype=rng.choice(DTYPES)), _resized(params[k], {2: 3}))
+    )
     return [changed if k == index else p for index, p in enumerate(params)]
 
 

@@ -27,6 +27,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import (
@@ -128,6 +129,8 @@ class DtypeEquations:
         if (name, passed) not in self.signatures:
             self.signatures[name, passed] = None  # for recursive calls
             function = self.module.functions.get(name)
+            if isinstance(function, Kernel):
+                self.signatures[name, passed] = _FunctionCells(self, {}).kernel(function)
             if isinstance(function, Function):
                 callees = {function.params[k]: callee for k, callee in passed}
                 self.signatures[name, passed] = _FunctionCells(self, callees).visit(function)
@@ -162,6 +165,12 @@ class _FunctionCells:
         result = self.body(function, params)
         self.name_shared_cells(params, result)
         return params, result
+
+    def kernel(self, kernel: Kernel) -> tuple[Sequence[Cells], Cells]:
+        """Returns the cells of the operands and the results of a kernel."""
+        operands = [self.new(param.struct_info) for param in kernel.operands]
+        results = tuple([self.new(param.struct_info) for param in kernel.results])
+        return operands, results[0] if len(results) == 1 else results
 
     def body(self, function: Function, params: Sequence[Cells]) -> Cells:
         """Adds the equations of a body for these parameters; returns the cells of its result."""
