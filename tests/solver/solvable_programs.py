@@ -1,5 +1,5 @@
-"""Generates random programs with a known run: arguments are chosen first, then StructInfo that holds
-for them is hidden in part.
+"""Generates random programs with a known run: arguments are chosen first, then StructInfo that
+holds for them is hidden in part.
 
 Sizes become dims, runs of axes become row variables, rows of ragged tensors lose their names, and
 dtypes become variables or unknown. Inference must accept the known run.
@@ -88,18 +88,19 @@ class Hiding:
         self.bound: set[int] = set()  # sizes whose names are sizes of a parameter
         self.of_params = False
 
-    def info(self, value: Known) -> str:
+    def info(self, value: Known, ranked: bool = False) -> str:
         """Returns a StructInfo of a value, as text; empty for a parameter without annotation."""
         if value.shape is None:
             return f'R.Prim("{self.dtype(value.dtype, must=True)}")'
         draw = self.rng.random()
-        if value.is_dense and draw < 0.2:
+        if value.is_dense and draw < 0.2 and not ranked:
             return "" if draw < 0.1 else "R.Tensor"
         dtype = self.dtype(value.dtype)
+        quoted = f'"{dtype}"' if dtype else "None"
         if value.is_dense and draw < 0.3:
-            return f"R.Tensor(ndim={len(value.shape)}{f', dtype={dtype!r}' if dtype else ''})"
-        axes = ", ".join(self.axes(value)) + ","
-        return f"R.Tensor(({axes if axes != ',' else ''}){f', {chr(34)}{dtype}{chr(34)}' if dtype else ''})"
+            return f"R.Tensor(ndim={len(value.shape)}, dtype={quoted})"
+        axes = "".join([f"{axis}, " for axis in self.axes(value, ranked)])
+        return f"R.Tensor(({axes.rstrip(' ')}), {quoted})"
 
     def dtype(self, dtype: str, must: bool = False) -> str:
         """Returns a dtype, a variable of this dtype, or nothing."""
@@ -110,13 +111,13 @@ class Hiding:
             return self.dtypes.setdefault(dtype, f"'{'TUVW'[len(self.dtypes)]}")
         return dtype
 
-    def axes(self, value: Known) -> list[str]:
+    def axes(self, value: Known, ranked: bool) -> list[str]:
         """Returns the axes of a tensor; a row variable replaces a run of them."""
         assert value.shape is not None
         shape, k, texts, rng = value.shape, 0, list[str](), self.rng
         new_rows = 0
         while k <= len(shape):
-            if value.is_dense and rng.random() < 0.25:
+            if value.is_dense and not ranked and rng.random() < 0.25:
                 run = shape[k : k + rng.randint(0, len(shape) - k)]
                 if run in self.rows or not new_rows:
                     new_rows += run not in self.rows
@@ -150,10 +151,10 @@ class Hiding:
             self.bound.add(size)
         return f'"{self.sizes.setdefault(size, f"n{len(self.sizes)}")}"'
 
-    def param(self, value: Known) -> str:
+    def param(self, value: Known, ranked: bool) -> str:
         """Returns the annotation of a parameter, whose sizes later ones may mention."""
         self.of_params = True
-        info = self.info(value)
+        info = self.info(value, ranked)
         self.of_params = False
         return info
 
@@ -165,18 +166,24 @@ class Program:
         self.rng = rng
         self.params: list[Known] = []
         self.infos: list[str] = []
+        self.ranked: list[Known] = []
         self.values: list[Known] = []
         self.lines: list[str] = []
         self.hiding = Hiding(rng)
 
-    def param(self, shape: Shape | None, dtype: str, lengths: Shape = ()) -> Known:
-        """Adds a parameter, or returns a value of this shape and dtype."""
+    def param(
+        self, shape: Shape | None, dtype: str, lengths: Shape = (), ranked: bool = False
+    ) -> Known:
+        """Adds a parameter, whose rank is known if required, or returns a value of this shape and
+        dtype."""
         same = [v for v in self.values if (v.shape, v.dtype, v.lengths) == (shape, dtype, lengths)]
+        same = [v for v in same if not ranked or v in self.ranked]
         if same and self.rng.random() < 0.5:
             return self.rng.choice(same)
         value = Known(f"x{len(self.params)}", dtype, shape, lengths)
         self.params.append(value)
-        self.infos.append(self.hiding.param(value))
+        self.infos.append(self.hiding.param(value, ranked))
+        self.ranked += [value] * ranked
         self.values.append(value)
         return value
 
@@ -319,7 +326,7 @@ def dense_op(p: Program, x: Known) -> None:
             y = p.param(rng.choice((shape, (2,), (3, 2))), rng.choice(DTYPES))
             p.bind(f"cls.swapped(({n}, {y.name}))", (y.dtype, y.shape, ()), (d, shape, ()))
         case 24 if rank:
-            scale = p.param((shape[-1],), rng.choice(DTYPES)).name
+            scale = p.param((shape[-1],), rng.choice(DTYPES), ranked=True).name
             y = p.param((*shape[:-1], *rng.choice(((), (2,), (2, 3)))), d)
             text = f"cls.rescaled({n}, {scale}, {y.name})"
             p.bind(text, (d, shape, ()), (d, y.shape, ()))
@@ -335,7 +342,7 @@ def ragged_op(p: Program, x: Known) -> None:
     def out(text: str, result: Shape = shape, dtype: str = d, rows: Shape = lengths) -> None:
         p.bind(text, (dtype, result, rows if RAGGED in result else ()))
 
-    match rng.randrange(14):
+    match rng.randrange(15):
         case 0:
             out(f"R.{rng.choice(('negative', 'abs', 'nn.relu'))}({n})")
         case 1 if d in FLOATS:
@@ -344,7 +351,7 @@ def ragged_op(p: Program, x: Known) -> None:
             y = p.param(shape, d, lengths).name
             out(f"R.{rng.choice(('add', 'multiply', 'maximum'))}({n}, {y})")
         case 4:
-            y = p.param(rng.choice(((), (1,), shape[2:])), d).name
+            y = p.param(rng.choice(((), (1,), shape[2:])), d, ranked=True).name
             out(f"R.add({rng.choice((f'{n}, {y}', f'{y}, {n}'))})")
         case 5:
             own = tuple(rng.randint(0, 2) for _ in lengths)
@@ -361,7 +368,7 @@ def ragged_op(p: Program, x: Known) -> None:
             out(f'R.astype({n}, "{dtype}")', dtype=dtype)
         case 9 if len(shape) == 3:
             columns = rng.choice((2, 3))
-            w = p.param((shape[2], columns), d).name
+            w = p.param((shape[2], columns), d, ranked=True).name
             out(f"R.matmul({n}, {w})", (*shape[:2], columns))
         case 10 | 11:
             keep = rng.random() < 0.3
@@ -371,6 +378,8 @@ def ragged_op(p: Program, x: Known) -> None:
         case 13:
             s = p.param(None, d).name
             out(f"R.multiply({n}, {s})")
+        case 14 if max(lengths) > 0:
+            out(f"R.ragged.to_padded({n})", (len(lengths), max(lengths), *shape[2:]))
 
 
 def random_program(rng: Random) -> tuple[str, list[Known]]:
