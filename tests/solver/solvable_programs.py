@@ -207,9 +207,15 @@ class Program:
         pairs = zip(self.params, self.infos, strict=True)
         params = ", ".join([f"{p.name}: {info}" if info else p.name for p, info in pairs])
         outputs = ", ".join([v.name for v in self.values])
-        head = f"{HELPERS}\n@R.function\ndef main({params}):"
+        body = "\n".join(self.lines)
+        helpers = [text for text in HELPERS.split("\n\n") if _is_used(text, body)]
+        head = "\n".join([*helpers, f"@R.function\ndef main({params}):"])
         dims = [f"    {name} = T.int64()" for name in self.hiding.sizes.values()]
         return "\n".join([head, *dims, *self.lines, f"    return ({outputs},)\n"])
+
+
+def _is_used(helper: str, body: str) -> bool:
+    return f"cls.{helper.partition('def ')[2].partition('(')[0]}" in body
 
 
 def broadcast(*shapes: Shape) -> Shape:
