@@ -122,8 +122,11 @@ class RaggedLowering:
         info: Any = self.substitution.info(binding.struct_info)
         ragged = isinstance(value, RaggedParts) or has_ragged_axis(value.struct_info)
         if not ragged or not has_ragged_axis(info):
-            var = self.builder.match_cast(self.plain(binding.value), info, binding.var.name)
-            self.substitution.variables[binding.var] = var
+            old, plain = binding.var, self.plain(binding.value)
+            var = Var(old.name, self.substitution.info(old.struct_info), old.span)
+            self.substitution.variables[old] = var  # with what is known of the value besides
+            self.substitution.infos.clear()
+            self.builder.take(MatchCast(var, plain, info, binding.span))
             return
         parts = value if isinstance(value, RaggedParts) else self.scope.parts_of(value)
         position = check_ragged(info)

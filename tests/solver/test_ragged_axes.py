@@ -37,3 +37,21 @@ def main(x: R.Tensor(("n", "*", 2)), w: R.Tensor(ndim=2)):
     product, padded = structir.interpret(structir.parse(text), "main", x, np.ones((2, 4), "int32"))
     assert product.values.tolist() == [[2] * 4] * 3
     assert padded.dtype == "int32" and padded.sum() == 6
+
+
+def test_a_dense_cast_beside_ragged_tensors_keeps_what_is_known_of_its_value() -> None:
+    text = """
+@R.function(private=True)
+def step(s, a):
+    n = R.add(s, a)
+    return (n, n)
+
+@R.function
+def main(x: R.Tensor(("n", "*", 2), "'T")):
+    m = T.int64()
+    y = R.match_cast(R.sum(x, axis=1), R.Tensor((n, m)))
+    return R.scan(cls.step, (R.sum(y, axis=0),), y)[1]
+"""
+    inferred = structir.infer(structir.parse(text))
+    x = structir.RaggedArray(np.ones((3, 2), "int32"), np.array([0, 1, 3]))
+    assert structir.interpret(inferred, "main", x).tolist() == [[4, 4], [6, 6]]
