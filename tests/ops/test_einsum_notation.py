@@ -302,7 +302,9 @@ def test_names_are_letters_in_onnx(text: str, equation: str) -> None:
 
 
 def test_windows_of_symbolic_sizes_have_no_form_in_onnx() -> None:
-    head = '@R.function\ndef main(x: R.Tensor(("2 * n",), "float32"), y: R.Tensor(("n",))):\n'
+    head = (
+        '@R.function\ndef main(x: R.Tensor(("2 * n",), "float32"), y: R.Tensor(("n",), "int8")):\n'
+    )
     module = structir.parse(f'{head}    return R.einsum((x,), "2*j -> j")\n')
     with pytest.raises(StructIRError, match="einsum"):
         to_onnx(module)
