@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from structir.analysis.calls import Binder
 from structir.analysis.erasure import map_dims
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dtype import DtypeVar, int_limits, is_float, is_int
+from structir.ir.dtype import DtypeVar, Element, int_limits, is_float, is_int
 from structir.ir.expr import Call, Expr, Function, GlobalVar, Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
@@ -80,7 +80,7 @@ class _KernelInstance:
             return computed_in(self.dtypes[part])
         if not isinstance(part, Scalar | KernelStatement):
             return part
-        new = rebuild(part, self.part)
+        new: Any = rebuild(part, self.part)
         if type(part) is Apply:
             self.check(part, new)
         return new
@@ -94,9 +94,9 @@ class _KernelInstance:
 
     def literal(self, literal: Literal) -> Literal:
         """Returns a literal in a known dtype, which has its value."""
-        if type(literal.dtype) is not DtypeVar:
+        value, variable = literal.value, cast(Element, literal.dtype)
+        if type(variable) is not DtypeVar:
             return literal
-        value, variable = literal.value, literal.dtype
         dtype = self.dtypes[variable]
         fits = is_float(dtype) or (is_int(dtype) and type(value) is int)
         if fits and is_int(dtype):

@@ -123,7 +123,8 @@ class Substitution:
             return None
         if var.struct_info != old.struct_info or var in variables_in(value):
             return None
-        new = self.variables[var] = type(var)(var.name, value.struct_info, var.span)
+        new: Var = type(var)(var.name, value.struct_info, var.span)
+        self.variables[var] = new
         return new
 
     def bound(self, var: Var) -> Var:

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import DtypeVar, is_float, is_int
+from structir.ir.dtype import DtypeVar, Element, is_float, is_int
 from structir.lazy import lazy_module
 
 families = lazy_module("structir.scalars")  # higher layers declare functions; loaded on first use
@@ -58,7 +58,7 @@ class ScalarFunction:
     parity: str = ""
     monotone: str = ""
 
-    def takes(self, dtype: str) -> bool:
+    def takes(self, dtype: Element) -> bool:
         """Whether operands may have this dtype; a dtype variable may be any."""
         if type(dtype) is DtypeVar:
             return self.kind != "bool"

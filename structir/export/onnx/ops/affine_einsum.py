@@ -148,7 +148,8 @@ class _Nest:
         """Returns whether a condition holds for the elements inside of an operand."""
         stated = condition.op, condition.left, condition.right
         entries = [e for read in self.reads for e in read.entries if e.data is None]
-        bounds = [("le", 0, e.dim) for e in entries] + [("ge", e.dim, 0) for e in entries]
+        bounds: list[tuple[str, Dim, Dim]] = []
+        bounds += [("le", 0, e.dim) for e in entries] + [("ge", e.dim, 0) for e in entries]
         bounds += [("lt", e.dim, e.size) for e in entries]
         return stated in [*bounds, *[("gt", e.size, e.dim) for e in entries]]
 
@@ -221,14 +222,14 @@ class _Nest:
         loops = sorted([s for s in dims.syms(index) if s in self.extents], key=lambda s: s.order)
         counts = [self.extents[loop] for loop in loops]
         numbers = [count for count in counts if type(count) is int]
-        known = type(size) is int and len(numbers) == len(counts) and np.prod(numbers) < MAX_INDICES
-        if not known or dims.syms(index) - {*loops}:
+        known = len(numbers) == len(counts) and np.prod(numbers) < MAX_INDICES
+        if type(size) is not int or not known or dims.syms(index) - {*loops}:
             raise NotAffineError
         grids = itertools.product(*map(range, numbers))
         values = [dims.evaluate(index, dict(zip(loops, each, strict=True))) for each in grids]
         indices = np.array(values, np.int64).reshape(numbers)
         low = max(0, -int(indices.min(initial=0)))
-        high = max(0, int(indices.max(initial=0)) - int(size) + 1)
+        high = max(0, int(indices.max(initial=0)) - size + 1)
         widened = self.widened(name, axis, low, high)
         return self.call.emit("Gather", widened, self.numbers(indices + low), axis=axis), loops
 
