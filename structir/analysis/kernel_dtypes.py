@@ -11,7 +11,7 @@ from structir.analysis.erasure import map_dims
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dtype import DtypeVar, Element, int_limits, is_float, is_int
+from structir.ir.dtype import DtypeVar, int_limits, is_float, is_int
 from structir.ir.expr import Call, Expr, Function, GlobalVar, Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
@@ -94,7 +94,7 @@ class _KernelInstance:
 
     def literal(self, literal: Literal) -> Literal:
         """Returns a literal in a known dtype, which has its value."""
-        value, variable = literal.value, cast(Element, literal.dtype)
+        value, variable = literal.value, cast(Any, literal.dtype)
         if type(variable) is not DtypeVar:
             return literal
         dtype = self.dtypes[variable]

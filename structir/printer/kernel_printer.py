@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.ir.dtype import DtypeVar, Element
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     VECTOR,
@@ -199,7 +199,7 @@ class KernelPrinter(ExprPrinter):
         function = SCALAR_FUNCTIONS.get(apply.fn)
         if function is not None and function.symbol:
             return self.operator(function.symbol, function.strength, apply.args)
-        dtype: Element = apply.dtype
+        dtype: str | DtypeVar = apply.dtype
         if type(dtype) is DtypeVar and apply.fn == "cast":
             return f"T.{CAST}({self.scalar(apply.args[0])}, {self.dtype(dtype)})", ATOM
         name = (

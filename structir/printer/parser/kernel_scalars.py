@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.ir.dtype import DtypeVar, Element, is_dtype_var, is_float, is_int
+from structir.ir.dtype import DtypeVar, is_dtype_var, is_float, is_int
 from structir.ir.kernel import (
     Apply,
     Argument,
@@ -106,7 +106,7 @@ def read(scope: KernelScope, node: ast.expr) -> Scalar:
         return rule(scope, node)
 
 
-def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: Element, node: ast.AST) -> Scalar:
+def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: str | DtypeVar, node: ast.AST) -> Scalar:
     """Gives an expression of weak dtype a dtype; converts any other where the scope promotes."""
     if weak.dtype == dtype or (weak.dtype not in WEAK and not scope.promotes):
         return weak
@@ -293,7 +293,7 @@ def _promoted(dtypes: list[str], has_float: bool) -> list[str]:
     return [max(floats or dtypes, key=lambda dtype: (int(re.sub(r"\D", "", dtype) or 1), dtype))]
 
 
-def _wider(dtypes: Sequence[Element]) -> Element:
+def _wider(dtypes: Sequence[Any]) -> Any:
     variables = [d for d in dtypes if type(d) is DtypeVar]
     return next((d for d in (*variables, "float64", "float32", "int64") if d in dtypes), dtypes[0])
 
