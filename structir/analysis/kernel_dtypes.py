@@ -48,7 +48,7 @@ def kernel_at(kernel: Kernel, *dtypes: str) -> Kernel:
     for variable, dtype in zip(variables, dtypes, strict=True):
         if dtype not in KERNEL_DTYPES:
             message = f"{variable} cannot be {dtype}: it is not a dtype of kernels"
-            hint = "convert the operand: `R.astype(x, ...)`"
+            hint = f"convert the operand to one of {', '.join(sorted(KERNEL_DTYPES))}"
             raise DiagnosticError(
                 Diagnostic(message, kernel.span, kernel.name, hint=hint, code="E1126")
             )

@@ -63,6 +63,7 @@ class ScalarFunction:
         if type(dtype) is DtypeVar:
             return self.kind != "bool"
         floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
+        is_bool = bool(dtype == "bool")
         match self.kind:
             case "float":
                 return floating
@@ -71,9 +72,9 @@ class ScalarFunction:
             case "number":
                 return floating or whole
             case "bits":
-                return whole or dtype == "bool"
+                return whole or is_bool
             case "bool":
-                return dtype == "bool"
+                return is_bool
         return True
 
     def form(self, dtype: str) -> Callable[[], Any] | None:

@@ -106,7 +106,7 @@ def read(scope: KernelScope, node: ast.expr) -> Scalar:
         return rule(scope, node)
 
 
-def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: str | DtypeVar, node: ast.AST) -> Scalar:
+def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: Any, node: ast.AST) -> Scalar:
     """Gives an expression of weak dtype a dtype; converts any other where the scope promotes."""
     if weak.dtype == dtype or (weak.dtype not in WEAK and not scope.promotes):
         return weak
