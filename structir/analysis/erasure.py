@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.axes import (
+    ANY,
     align_axes,
     axes_of,
     replace_axes,
@@ -30,6 +31,7 @@ from structir.ir.expr import Var
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
+    PrimStructInfo,
     StructInfo,
     TensorStructInfo,
     field_kinds,
@@ -126,7 +128,12 @@ def _erase_fields(
         return substitute(value, env) if env else value
 
     if isinstance(info, TensorStructInfo) and info.axes is not None:
-        axes = replace_axes(info.axes, lambda d: replaced(d) if type(d) is Poly else dim_of(d))
+        # the other axes remain: a ragged tensor of unknown sizes is not a dense one
+        def axis_of(size: Any) -> Any:
+            new = replaced(size) if type(size) is Poly else dim_of(size)
+            return ANY if new is None and type(size) is Poly else new
+
+        axes = replace_axes(info.axes, axis_of)
         dtype = info.dtype if info.dtype_var is None else dim_of(info.dtype_var)
         same = axes == info.axes and dtype == info.element
         return info if same else _with_axes(info, axes, dtype)
@@ -205,7 +212,7 @@ def walk_dims(
     """
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
         return
-    if isinstance(a, TensorStructInfo) and a.dtype_var is not None and b.element:  # type: ignore[attr-defined]
+    if isinstance(a, TensorStructInfo | PrimStructInfo) and a.dtype_var is not None and b.element:  # type: ignore[attr-defined]
         match(a.dtype_var, b.element)  # type: ignore[attr-defined]
     if isinstance(a, TensorStructInfo) and a.axes is not None:
         for axis, actual in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
@@ -247,7 +254,8 @@ def with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> Str
         value = getattr(info, name)
         new = change(name, kind, value)
         if new is ERASED:
-            if not _may_be_unknown(type(info), name):
+            required = "dtype" if kind == "dtype_var" else name
+            if not _may_be_unknown(type(info), required):
                 return OBJECT
             new = None
         same = same and new is value

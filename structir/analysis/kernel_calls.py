@@ -52,7 +52,7 @@ def kernel_result(
             hint = "results are the last parameters, from the first one that the kernel writes"
             raise StructInfoError(Diagnostic(message, hint=hint, code="E0213"))
     for info in declared:
-        complete = isinstance(info, TensorStructInfo) and type(info.dims) is tuple and info.dtype
+        complete = isinstance(info, TensorStructInfo) and type(info.dims) is tuple and info.element
         if not complete:
             hint = 'declare them: `out_sinfo=R.Tensor((n,), "float32")`'
             message = f"expected a result with known sizes and dtype, found {info}"

@@ -62,10 +62,11 @@ def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
 def is_of_kernels(info: StructInfo) -> bool:
     """Returns whether a kernel parameter can have this StructInfo."""
     if isinstance(info, PrimStructInfo):
-        return info.dtype in KERNEL_DTYPES
+        return info.dtype_var is not None or info.dtype in KERNEL_DTYPES
     if not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var):
         return False
-    return info.ndim is not None and info.dtype in KERNEL_DTYPES
+    has_dtype = info.dtype_var is not None or info.dtype in KERNEL_DTYPES
+    return info.ndim is not None and has_dtype
 
 
 def _with_infos(variables: Iterable[Var], diagnostic: Diagnostic) -> Diagnostic:

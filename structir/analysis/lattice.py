@@ -47,6 +47,7 @@ from structir.ir.node import replace
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
+    PrimStructInfo,
     StructInfo,
     TensorStructInfo,
     field_kinds,
@@ -82,6 +83,9 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
         return _check_function(base, derived)
     if isinstance(base, TensorStructInfo) and _is_refined(base, derived):
         return _check_tensor(base, derived)
+    if isinstance(base, PrimStructInfo):
+        dtype = _check_dtype(base.element, derived.element)  # type: ignore[attr-defined]
+        return min(dtype, _check_dim(base.value, derived.value))  # type: ignore[attr-defined]
     result = PASS
     for name, kind in field_kinds(type(base)):
         check = _CHECKS[kind](getattr(base, name), getattr(derived, name))
@@ -351,6 +355,8 @@ def _meet(a: StructInfo, b: StructInfo) -> Any:
         return _meet_functions(a, b)
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
         return meet_tensors(a, b) or DISJOINT
+    if isinstance(a, PrimStructInfo) and a.element != b.element:  # type: ignore[attr-defined]
+        return DISJOINT
     fields: dict[str, Any] = {}
     for name, kind in field_kinds(type(a)):
         x, y = getattr(a, name), getattr(b, name)
@@ -452,6 +458,8 @@ def _add_positions(info: StructInfo, path: tuple[Any, ...], positions: dict[Any,
             positions.setdefault(info.dtype_var, (*path, "dtype"))
     else:
         fields = [(name, kind, getattr(info, name)) for name, kind in field_kinds(type(info))]
+        if isinstance(info, PrimStructInfo) and info.dtype_var is not None:
+            positions.setdefault(info.dtype_var, (*path, "dtype"))
     for name, kind, value in fields:
         items = value if type(value) is tuple else (value,)
         for index, item in enumerate(items):

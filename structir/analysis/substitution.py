@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from structir.analysis.erasure import erase
+from structir.analysis.variables import variables_in
 from structir.ir.binding_dims import renamed, standing_alone
 from structir.ir.dims import Poly, substitute, syms
 from structir.ir.expr import (
@@ -110,9 +111,21 @@ class Substitution:
             var = self.bound(binding.var)
             same = value is binding.value and var is binding.var and cast is binding.struct_info
             return binding if same else MatchCast(var, value, cast, binding.span)
-        var = self.bound(binding.var)
+        var = self.closure(binding, value) or self.bound(binding.var)
         same = value is binding.value and var is binding.var
         return binding if same else VarBinding(var, value, binding.span)
+
+    def closure(self, binding: Any, value: Expr) -> Var | None:
+        """Returns the variable of a rebuilt function with the StructInfo of the new one; None for
+        other values, and for a function that calls itself."""
+        old, var = binding.value, binding.var
+        if type(value) is not Function or value is old or self.fresh:
+            return None
+        if var.struct_info != old.struct_info or var in variables_in(value):
+            return None
+        new: Var = type(var)(var.name, value.struct_info, var.span)
+        self.variables[var] = new
+        return new
 
     def bound(self, var: Var) -> Var:
         """Returns the variable that a binding or a parameter list defines instead."""

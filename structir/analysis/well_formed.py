@@ -337,7 +337,7 @@ class _Checker:
             case TensorStructInfo(dtype=dtype, ndim=ndim):
                 is_valid = dtype in (None, "bool") and ndim in (None, 0)
             case PrimStructInfo(dtype=dtype):
-                is_valid = dtype == "bool"
+                is_valid = dtype in (None, "bool")
             case _:
                 is_valid = info is None or isinstance(info, ObjectStructInfo)
         if not is_valid:

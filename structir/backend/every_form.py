@@ -17,7 +17,13 @@ from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.backend.plan import recording
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.interpret.argument_checks import BoundDtype, as_value, in_field_order, match
+from structir.interpret.argument_checks import (
+    BoundDtype,
+    as_value,
+    in_field_order,
+    match,
+    with_bound_dtypes,
+)
 from structir.interpret.scope import Activation
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
@@ -25,8 +31,9 @@ from structir.ir.dims import sym
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Binding, Call, Function, Var, VarBinding
 from structir.ir.node import replace
-from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.ir.struct_info import PrimStructInfo, StructInfo, TupleStructInfo
 from structir.solver.program.result_refinement import with_result
+from structir.solver.program.value_trees import elements
 
 Value = Any
 Form = tuple[int | str, ...]  # the number of axes or the dtype of each variable
@@ -89,6 +96,8 @@ class EveryForm:
         self.compiled = compiled  # compiles one function to an executable
         self.variables = form_variables(function)
         self.has_dtypes = any([type(variable) is DtypeVar for variable in self.variables])
+        infos = [part for p in function.params for part in elements(p.struct_info)]
+        self.has_scalars = any([type(info) is PrimStructInfo for info in infos])
         self.is_repeatable = function.is_pure and not donated_of(function)
         self.defaults = partial(default_values, function)
         self.forms: dict[Form, Any] = {}  # by ranks and dtypes of variables; None if invalid
@@ -117,6 +126,10 @@ class EveryForm:
         form = self.forms[key]
         if form is None:
             return self.general(*args)
+        if self.has_scalars:
+            bound = dict(zip(self.variables, key, strict=True))
+            pairs = zip(self.function.params, args, strict=True)
+            args = tuple([with_bound_dtypes(p.struct_info, a, bound) for p, a in pairs])
         if not recording.get() and all([type(a) is np.ndarray for a in args]):
             self._entries[tuple(map(FORM_OF, args))] = form[self.name]
         return self._run(form[self.name], args)

@@ -12,6 +12,7 @@ import attrs
 from structir.analysis.arguments import default_values
 from structir.analysis.donation import donated_of
 from structir.analysis.internal_functions import only_function
+from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_dtypes
 from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
@@ -122,7 +123,11 @@ class Executable:
 
     def _host_program(self) -> HostProgram:
         members = self.module.functions.items()
-        kernels = {n: k for n, k in members if isinstance(k, Kernel) and k.blocks is None}
+        kernels = {
+            n: k
+            for n, k in members
+            if isinstance(k, Kernel) and k.blocks is None and not kernel_dtype_vars(k)
+        }
         make = partial(
             lowered_region,
             threads=self.num_threads,
@@ -161,7 +166,8 @@ class Executable:
     def _with_form(self, name: str, function: Function) -> Executable:
         """Returns the module with another form of one function."""
         self.compile_count += 1
-        module = expanded(self.module.with_functions({**self.module.functions, name: function}))
+        changed = self.module.with_functions({**self.module.functions, name: function})
+        module = expanded(with_kernels_at_dtypes(changed))
         return Executable(
             module,
             self.num_threads,

@@ -65,7 +65,7 @@ def _alone(kernel: Kernel) -> LoweredRegion:
             if info.dtype == "int64" and info.value is not None:
                 operands.append(info.value)
             else:
-                operands.append(Buffer((), info.dtype, "input", name=param.name))
+                operands.append(Buffer((), str(info.dtype), "input", name=param.name))
         elif isinstance(info, TensorStructInfo) and param in read:
             operands.append(Buffer(info.dims, str(info.dtype), "input", name=param.name))
         elif isinstance(info, TensorStructInfo):

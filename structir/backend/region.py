@@ -325,8 +325,8 @@ class RegionLowering:
         assert isinstance(info, PrimStructInfo)
         if not isinstance(arg.value, Poly):
             return self._constant(Constant(np.asarray(arg.value, info.dtype)))
-        buffer = Buffer((), info.dtype)
-        value = cast(position(arg.value, "int64"), info.dtype)
+        buffer = Buffer((), str(info.dtype))
+        value = cast(position(arg.value, "int64"), buffer.dtype)
         self.stages.append(Stage(buffer, (), (), {}, value, ()))
         return buffer
 

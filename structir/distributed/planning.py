@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.kernel_dtypes import with_kernels_at_dtypes
 from structir.analysis.variables import symbols_in
 from structir.batching.combinators import expanded
 from structir.distributed.cluster_model import ClusterModel
@@ -89,7 +90,8 @@ def prepared(module: IRModule, name: str) -> IRModule:
 def with_inlined_calls(module: IRModule) -> IRModule:
     """Inlines the calls of functions and closures."""
     # Closures of called functions are lifted where the calls are: there their sizes are known.
-    return inline_calls(lambda_lift(inline_calls(expanded(module))))
+    known = expanded(with_kernels_at_dtypes(module))
+    return inline_calls(lambda_lift(inline_calls(known)))
 
 
 def make_planner(

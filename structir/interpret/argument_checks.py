@@ -40,6 +40,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 
+DTYPE_OF_LITERAL = {bool: "bool", int: "int64", float: "float32"}
 MAX_SIZE = 2**63 - 1  # of 64-bit sizes
 
 
@@ -53,6 +54,7 @@ class BoundaryFacts:
         list
     )  # of axes with row variables
     dtypes: list[tuple[DtypeVar, str, str]] = attrs.Factory(list)  # of dtype variables
+    numbers: list[tuple[DtypeVar, Value, str]] = attrs.Factory(list)  # of Python, without a dtype
     offsets: list[Offsets] = attrs.Factory(list)  # of named ragged axes
 
 
@@ -130,6 +132,7 @@ def gathered(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activatio
     for info, value, where in declared:
         _gather(info, value, where, facts)
     _bind_dtypes(facts.dtypes, scope.sizes)
+    _bind_numbers(facts.numbers, scope.sizes)
     bind_offsets(facts.offsets, scope.sizes)
     facts.equations.extend(bind_rows(facts.rows, scope.sizes))
     return facts
@@ -144,6 +147,22 @@ def _bind_dtypes(
         if bound.dtype != dtype:
             value = bound.where.rpartition(": ")[2].removeprefix("parameter ")
             raise _mismatch(where, f"dtype {bound.dtype} (bound by {value})", dtype, "E0703")
+
+
+def _bind_numbers(
+    numbers: Iterable[tuple[DtypeVar, Value, str]], bindings: MutableMapping[Any, Any]
+) -> None:
+    """Checks numbers of Python against the dtypes that other values bind, after all of these.
+
+    The first number of an open variable binds it to the dtype that a literal has.
+    """
+    for variable, value, where in numbers:
+        default = BoundDtype(DTYPE_OF_LITERAL[type(value)], where)
+        bound = bindings.setdefault(variable, default)
+        if not _has_dtype(value, bound.dtype):
+            source = bound.where.rpartition(": ")[2].removeprefix("parameter ")
+            expected = f"a number of dtype {bound.dtype} (bound by {source})"
+            raise _mismatch(where, expected, described(value), "E0703")
 
 
 def _gather(info: StructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
@@ -207,10 +226,21 @@ def _size(size: Any) -> Any:
 
 
 def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
-    if not _has_dtype(value, info.dtype):
+    if info.dtype_var is not None:
+        _gather_open_prim(info.dtype_var, value, where, facts)
+    elif not _has_dtype(value, str(info.dtype)):
         raise _mismatch(where, f"a number of dtype {info.dtype}", described(value))
     if info.value is not None:
         facts.equations.append(AxisEquation(info.value, int(value), where))
+
+
+def _gather_open_prim(variable: DtypeVar, value: Value, where: str, facts: BoundaryFacts) -> None:
+    if type(value) in DTYPE_OF_LITERAL:
+        facts.numbers.append((variable, value, where))
+    elif isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        facts.dtypes.append((variable, dtype_name(value.dtype), where))
+    else:
+        raise _mismatch(where, f"a number of dtype {variable}", described(value))
 
 
 def _has_dtype(value: Value, dtype: str) -> bool:
@@ -388,6 +418,18 @@ def as_value(info: StructInfo, value: Value) -> Value:
         return tuple([v if f is None else as_value(f, v) for v, f in pairs])
     if isinstance(info, ShapeStructInfo) and isinstance(value, list):
         return tuple(value)
+    return value
+
+
+def with_bound_dtypes(info: StructInfo, value: Value, bound: Mapping[Any, Any]) -> Value:
+    """Returns a value whose Python numbers have the dtypes that dtype variables are bound to."""
+    if isinstance(info, PrimStructInfo) and info.dtype_var is not None:
+        dtype = bound.get(info.dtype_var)
+        if dtype is not None and type(value) in DTYPE_OF_LITERAL:
+            return numpy_dtype(getattr(dtype, "dtype", dtype)).type(value)
+    if isinstance(info, TupleStructInfo) and isinstance(value, tuple):
+        pairs = zip(info.fields, value, strict=False)
+        return tuple([with_bound_dtypes(field, item, bound) for field, item in pairs])
     return value
 
 

@@ -184,11 +184,12 @@ class _Arguments:
         """Samples a number."""
         if info.value is not None:
             return self.size(info.value, param)
+        dtype = info.dtype or "float32"
         if self.draw is not None:
-            return self.draw((), info.dtype, param).item()
-        if info.dtype == "bool":
+            return self.draw((), dtype, param).item()
+        if dtype == "bool":
             return self.rng.random() < 0.5
-        return self.rng.gauss(0.0, 1.0) if is_float(info.dtype) else self.rng.randint(0, 3)
+        return self.rng.gauss(0.0, 1.0) if is_float(dtype) else self.rng.randint(0, 3)
 
     def several(self, info: TupleStructInfo, param: Var) -> tuple[Any, ...]:
         """Samples a tuple."""

@@ -11,7 +11,7 @@ import numpy as np
 from structir.analysis.arguments import check_call
 from structir.analysis.constant_values import ConstantValues
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
-from structir.interpret.argument_checks import as_value, described, match
+from structir.interpret.argument_checks import as_value, described, match, with_bound_dtypes
 from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
 from structir.interpret.scope import Activation, Closure, Value
@@ -230,6 +230,8 @@ class Interpreter:
         ]
         scope.values.update(zip(function.params, arguments, strict=True))
         self.match([(i, v, where) for (i, where), v in zip(params, arguments, strict=True)], scope)
+        for param, argument in zip(function.params, arguments, strict=True):
+            scope.values[param] = with_bound_dtypes(param.struct_info, argument, scope.sizes)
 
         def finish(value: Value) -> Value:
             self.match([(function.ret_struct_info, value, result)], scope)
@@ -362,7 +364,7 @@ def _call_kernel(
         shape = tuple([scope.size(d) for d in declared.dims])
         if any(size < 0 for size in shape):
             raise ShapeMismatchError(f"{kernel.kernel.name}: invalid result shape {shape}")
-        forms.append((shape, declared.dtype))
+        forms.append((shape, declared.dtype or scope.sizes[declared.dtype_var].dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from structir.analysis.arguments import check_call
+from structir.analysis.kernel_dtypes import kernel_at, kernel_dtype_vars
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import match
 from structir.interpret.kernel_memory import ON_MEMORY, first_outside, strided_view
@@ -74,9 +75,11 @@ class KernelValue:
             for param, value in zip(params, values, strict=True)
         ]
         match(declared, scope)
+        dtypes = [scope.sizes[variable].dtype for variable in kernel_dtype_vars(self.kernel)]
+        kernel = kernel_at(self.kernel, *dtypes) if dtypes else self.kernel
         results = values[len(self.kernel.operands) :]
         operands = [_apart_from(results, v) for v in values[: len(self.kernel.operands)]]
-        self.run(self.kernel, (*operands, *results), scope)
+        self.run(kernel, (*operands, *results), scope)
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
         """Returns new arrays of these shapes and dtypes, computed from the operands."""

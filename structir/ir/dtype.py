@@ -71,7 +71,7 @@ def is_dtype_var(name: object) -> bool:
 def dtype_hint(name: object) -> str:
     """Returns the hint for an unknown dtype: the closest name, or all names."""
     if is_dtype_var(name):
-        return f'name a dtype here; a dtype variable is that of a tensor: `R.Tensor((), "{name}")`'
+        return f'name a dtype here, and convert to that of a variable: `R.astype(y, "{name}")`'
     matches = (
         [ELSEWHERE[str(name)]]
         if name in ELSEWHERE

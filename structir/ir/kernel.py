@@ -66,7 +66,7 @@ class Size(Scalar):
 
 @node
 class Argument(Scalar):
-    """A scalar parameter."""
+    """A scalar parameter; a 16-bit float is computed in float32."""
 
     var: Var
     dtype: str

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import DtypeVar, Element, is_float, is_int
 from structir.lazy import lazy_module
 
 families = lazy_module("structir.scalars")  # higher layers declare functions; loaded on first use
@@ -58,9 +58,12 @@ class ScalarFunction:
     parity: str = ""
     monotone: str = ""
 
-    def takes(self, dtype: str) -> bool:
-        """Whether operands may have this dtype."""
+    def takes(self, dtype: Element) -> bool:
+        """Whether operands may have this dtype; a dtype variable may be any."""
+        if type(dtype) is DtypeVar:
+            return self.kind != "bool"
         floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
+        is_bool = bool(dtype == "bool")
         match self.kind:
             case "float":
                 return floating
@@ -69,9 +72,9 @@ class ScalarFunction:
             case "number":
                 return floating or whole
             case "bits":
-                return whole or dtype == "bool"
+                return whole or is_bool
             case "bool":
-                return dtype == "bool"
+                return is_bool
         return True
 
     def form(self, dtype: str) -> Callable[[], Any] | None:

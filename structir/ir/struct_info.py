@@ -217,6 +217,15 @@ def _rank_field(check: Callable[[int | None], int | None]) -> Any:
     return attrs.field(default=attrs.Factory(_rank, takes_self=True), converter=check)
 
 
+def _resolve_dtype(info: PrimStructInfo | TensorStructInfo) -> None:
+    """Assigns a known dtype to `dtype`, and a variable to `dtype_var`."""
+    dtypes = (info.dtype, _dtype(info.dtype_var))
+    known = next((dtype for dtype in dtypes if type(dtype) is str), None)
+    variable = next((dtype for dtype in dtypes if type(dtype) is DtypeVar), None)
+    object.__setattr__(info, "dtype", known)
+    object.__setattr__(info, "dtype_var", None if known else variable)
+
+
 @struct_info
 class ObjectStructInfo(StructInfo):
     """Any value of unknown structure."""
@@ -224,10 +233,24 @@ class ObjectStructInfo(StructInfo):
 
 @struct_info
 class PrimStructInfo(StructInfo):
-    """A scalar with a dtype and, if known, its value."""
+    """A scalar with a dtype, or a dtype variable, and, if known, its value."""
 
-    dtype: DType
+    dtype: DType | None = attrs.field(converter=_dtype)
     value: Dim | None = attrs.field(default=None, converter=_prim_value)
+    dtype_var: DtypeVar | None = None  # None if the dtype is known
+
+    def __attrs_post_init__(self) -> None:
+        if self.dtype_var is not None or isinstance(self.dtype, DtypeVar):
+            _resolve_dtype(self)
+        if self.dtype_var is not None and self.value is not None:
+            message = f"a scalar of dtype {self.dtype_var} cannot state its value {self.value}"
+            hint = f'name the dtype: `R.Prim("int64", value="{self.value}")`'
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E1124"))
+
+    @property
+    def element(self) -> Element:
+        """The dtype, or its variable."""
+        return self.dtype_var or self.dtype
 
 
 @struct_info
@@ -267,15 +290,7 @@ class TensorStructInfo(StructInfo):
             for name, value in fields_of(tuple(self.dims)).items():
                 object.__setattr__(self, name, value)
         if self.dtype_var is not None or isinstance(self.dtype, DtypeVar):
-            self._resolve_dtype()
-
-    def _resolve_dtype(self) -> None:
-        """Assigns a known dtype to `dtype`, and a variable to `dtype_var`."""
-        dtypes = (self.dtype, _dtype(self.dtype_var))
-        known = next((dtype for dtype in dtypes if type(dtype) is str), None)
-        variable = next((dtype for dtype in dtypes if type(dtype) is DtypeVar), None)
-        object.__setattr__(self, "dtype", known)
-        object.__setattr__(self, "dtype_var", None if known else variable)
+            _resolve_dtype(self)
 
     @property
     def element(self) -> Element:

@@ -225,7 +225,8 @@ class _LinearForm:
         self.sequence(value.body)
 
     def local(self, value: Local) -> None:
-        self.tokens += (Local, self.number(value)[0], value.dtype)
+        self.tokens += (Local, self.number(value)[0])
+        self.add(value.dtype)
 
     def module(self, value: IRModule) -> None:
         """Adds functions sorted by name; dims and variables are numbered anew in each of them."""

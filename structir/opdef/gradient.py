@@ -17,7 +17,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Expr, Tuple, TupleGetItem, Var
 from structir.ir.node import replace
-from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo
+from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TensorStructInfo
 from structir.opdef.adjoint_op import (
     ADJOINT,
     Cotangent,
@@ -174,7 +174,10 @@ def _derivatives_at_any_rank(call: Call) -> tuple[PartialDerivative, ...]:
 
 
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:
-    derived, operand = adjoint(spec, k), spec.operands[k]
+    operand = spec.operands[k]
+    if isinstance(call.args[operand.path[0]].struct_info, PrimStructInfo):
+        return PartialDerivative(operand.path, None)  # only tensors have cotangents
+    derived = adjoint(spec, k)
     if derived is None:
         is_constant = any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements)
         if is_float(operand.dtype or "float32") and not is_constant:

@@ -278,7 +278,7 @@ def _operand_of_variable(values: Mapping[str, Any]) -> Expr | None:
     """Returns the operand with a dtype variable beside which a number has its dtype, or None."""
     for operand in values.values():
         info = operand.struct_info if isinstance(operand, Expr) else None
-        if isinstance(info, TensorStructInfo) and info.dtype_var is not None:
+        if isinstance(info, TensorStructInfo | PrimStructInfo) and info.dtype_var is not None:
             return operand  # type: ignore[no-any-return]
     return None
 

@@ -106,7 +106,7 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
     if type(info) is TensorStructInfo:
         return info
     if isinstance(info, PrimStructInfo):
-        return TensorStructInfo((), info.dtype)
+        return TensorStructInfo((), info.element)
     if isinstance(info, TupleStructInfo) and not info.fields:
         return None
     unknown = info is None or info == OBJECT

@@ -32,6 +32,7 @@ from structir.opdef.subscripts import (
     Term,
     names_of,
     parse_subscripts,
+    with_merged_parts,
 )
 
 MAX_SOLUTIONS = 200  # assignments of ranks to packs that sizes decide between
@@ -45,7 +46,7 @@ def parsed_subscripts(text: str, count: int) -> Subscripts:
         parsed = parse_subscripts(text, count)
         parsed = attrs.evolve(parsed, where=parse_conditions(text))
     check_names(text, parsed)
-    return parsed
+    return with_merged_parts(parsed)
 
 
 def with_result(call: Call, result: TensorStructInfo, of_form: bool) -> Call | None:

@@ -6,6 +6,7 @@ Terms are separated by `;`, axes by spaces. Conditions on sizes follow `where`, 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -279,3 +280,28 @@ def _result_axis(axis: Axis) -> Axis:
         return axis
     is_sum = len(axis.factors) > 1 and all(factor == 1 for factor, _ in axis.factors)
     return JoinedAxes(tuple([name for _, name in axis.factors]), axis.columns) if is_sum else axis
+
+
+def with_merged_parts(subscripts: Subscripts) -> Subscripts:
+    """Returns subscripts with adjacent parts of an axis as one, if nothing else mentions them.
+
+    A sum over `a^b` is one over the whole axis, so the sizes of the parts do not matter.
+    """
+    names = [name for term in subscripts.terms for axis in term for name in names_of(axis)]
+    words = [word for text in subscripts.where for word in re.findall(r"\w+", text)]
+    uses = Counter([*names, *words])
+    operands = tuple([tuple([_merged(axis, uses) for axis in t]) for t in subscripts.operands])
+    return attrs.evolve(subscripts, operands=operands)
+
+
+def _merged(axis: Axis, uses: Counter[str]) -> Axis:
+    if not isinstance(axis, JoinedAxes):
+        return axis
+    parts: list[str | int] = []
+    for part in axis.parts:
+        both = (part, *parts[-1:])
+        if not parts or not all([isinstance(p, str) and uses[p] == 1 for p in both]):
+            parts.append(part)
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return NamedAxis(parts[0], axis.columns)
+    return attrs.evolve(axis, parts=tuple(parts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     VECTOR,
@@ -46,6 +47,7 @@ from structir.printer.expr_printer import ExprPrinter, literal
 from structir.printer.names import NameScope
 from structir.printer.syntax import (
     BLOCKS,
+    CAST,
     CUDA,
     EMPTY,
     KERNEL,
@@ -128,7 +130,7 @@ class KernelPrinter(ExprPrinter):
         info: Any = scratch.array.struct_info
         name = self.names.var(scratch.array)
         function = SHARED if scratch.shared else ZEROS if scratch.zeros else EMPTY
-        allocation = f"T.{function}({self.shape(info.dims)}, {literal(info.dtype)})"
+        allocation = f"T.{function}({self.shape(info.dims)}, {self.dtype(info.element)})"
         return [f"{indent}{name} = {allocation}"]
 
     def part(self, part: Part, indent: str) -> list[str]:
@@ -197,6 +199,9 @@ class KernelPrinter(ExprPrinter):
         function = SCALAR_FUNCTIONS.get(apply.fn)
         if function is not None and function.symbol:
             return self.operator(function.symbol, function.strength, apply.args)
+        dtype: str | DtypeVar = apply.dtype
+        if type(dtype) is DtypeVar and apply.fn == "cast":
+            return f"T.{CAST}({self.scalar(apply.args[0])}, {self.dtype(dtype)})", ATOM
         name = (
             apply.fn
             if apply.fn in OF_PYTHON

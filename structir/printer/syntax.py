@@ -154,7 +154,10 @@ INFO_FORMS = (
     SyntaxForm(
         "Prim",
         PrimStructInfo,
-        (FormField("dtype", "static"), FormField("value", "dim", by_keyword=True)),
+        (
+            FormField("dtype", "dtype", refined_by="dtype_var"),
+            FormField("value", "dim", by_keyword=True),
+        ),
         complete=_prim,
     ),
     SyntaxForm("Tuple", TupleStructInfo, (FormField("fields", "infos"),), rest=True),
@@ -221,6 +224,7 @@ def is_word(key: int | str) -> bool:
     return is_name and normalize("NFKC", str(key)) == key
 
 
+CAST = "cast"  # in kernels: the conversion to the dtype of a dtype variable
 ANY_SIZE = "_"  # an axis of unknown size, distinct at each occurrence
 
 # The names of statements and of calls that are not op calls.

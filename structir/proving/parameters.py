@@ -40,7 +40,7 @@ def parameter(info: StructInfo, path: tuple[str | int, ...]) -> Any:
             return TupleValue(tuple([parameter(f, (*path, k)) for k, f in enumerate(info.fields)]))
         case ShapeStructInfo() if isinstance(info.dims, tuple):
             return PlainValue(info.dims)
-        case PrimStructInfo():
+        case PrimStructInfo() if info.dtype:
             if info.value is not None and info.dtype != "bool":
                 value, dtype = info.value, info.dtype
                 return TensorValue((), dtype, lambda _: SizeTerm(value, dtype))

@@ -33,7 +33,7 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import Path
 from structir.ops.ragged import check_ragged, has_ragged_axis
 from structir.ragged.flattening import DenseForm, flattened, operand_paths
-from structir.ragged.parts import PartsScope, RaggedParts
+from structir.ragged.parts import PartsScope, RaggedParts, with_all_sizes
 from structir.ragged.reductions import reduced
 from structir.ragged.rules import RULES
 
@@ -122,8 +122,11 @@ class RaggedLowering:
         info: Any = self.substitution.info(binding.struct_info)
         ragged = isinstance(value, RaggedParts) or has_ragged_axis(value.struct_info)
         if not ragged or not has_ragged_axis(info):
-            var = self.builder.match_cast(self.plain(binding.value), info, binding.var.name)
-            self.substitution.variables[binding.var] = var
+            old, plain = binding.var, self.plain(binding.value)
+            var = Var(old.name, self.substitution.info(old.struct_info), old.span)
+            self.substitution.variables[old] = var  # with what is known of the value besides
+            self.substitution.infos.clear()
+            self.builder.take(MatchCast(var, plain, info, binding.span))
             return
         parts = value if isinstance(value, RaggedParts) else self.scope.parts_of(value)
         position = check_ragged(info)
@@ -216,8 +219,14 @@ class RaggedLowering:
         return self.derived(call, ragged)
 
     def as_fields(self, arg: Any) -> Any:
-        """Returns a tuple variable with ragged fields as a tuple of its fields."""
+        """Returns a tuple variable with ragged fields as a tuple of its fields.
+
+        The unknown sizes of a dense operand become dims.
+        """
         info = getattr(arg, "struct_info", None)
+        if isinstance(info, TensorStructInfo) and isinstance(arg, Expr):
+            sizes = with_all_sizes(info)
+            return arg if sizes is info else self.builder.match_cast(arg, sizes)
         if isinstance(arg, Tuple) or not isinstance(info, TupleStructInfo):
             return arg
         count = len(info.fields) if any(map(has_ragged_axis, info.fields)) else 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.axes import axes_of
 from structir.build import BlockBuilder
 from structir.ir.axes import AnySize, Ragged, size_in
 from structir.ir.dims import Dim, Poly, sym
@@ -201,6 +202,16 @@ class PartsScope:
 
 def _known_size(axis: Any, stem: str) -> Dim:
     return sym(stem) if type(axis) is AnySize else axis
+
+
+def with_all_sizes(info: TensorStructInfo) -> TensorStructInfo:
+    """Returns a dense tensor of known rank with new dims for its unknown sizes."""
+    axes = axes_of(info)
+    plain = axes is not None and all([type(size_in(a)) in (int, Poly, AnySize) for a in axes])
+    if axes is None or not plain or isinstance(info.dims, tuple):
+        return info
+    sizes = tuple([_known_size(size_in(axis), "k") for axis in axes])
+    return TensorStructInfo(sizes, info.element)
 
 
 def _name(x: Expr) -> str:

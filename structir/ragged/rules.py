@@ -12,7 +12,7 @@ from structir.ir.requirements import cast_of, condition
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
 from structir.opdef.batched_op import Path
 from structir.ops.broadcast import add, less, multiply, subtract, where
-from structir.ops.create import arange, full, full_like, zeros
+from structir.ops.create import arange, constant_like, full, full_like, zeros
 from structir.ops.data_dependent import nonzero
 from structir.ops.indexing import take
 from structir.ops.joined import concat
@@ -104,13 +104,16 @@ def padded_rows(x: RaggedParts, size: Dim, fill: float, scope: PartsScope) -> Ex
     index = emit(add(emit(expand_dims(starts, 1)), steps))
     taken = emit(take(x.values, index, axis=0))
     inside = emit(reshape(inside, ShapeExpr((rows.count, size, *[1] * len(x.inner)))))
-    info: Any = x.values.struct_info
-    return emit(where(inside, taken, _number(fill, info.dtype, scope)))
+    return emit(where(inside, taken, _number(fill, x.values, scope)))
 
 
-def _number(value: float, dtype: Any, scope: PartsScope) -> Expr:
-    whole = PrimValue(int(value)) if float(value).is_integer() else PrimValue(value)
-    return scope.emit(full(ShapeExpr(()), whole, dtype))
+def _number(value: float, like: Expr, scope: PartsScope) -> Expr:
+    """Returns a number in the dtype of a tensor."""
+    number = int(value) if float(value).is_integer() else value
+    info: Any = like.struct_info
+    if info.dtype is None:
+        return scope.emit(constant_like(like, value=number))
+    return scope.emit(full(ShapeExpr(()), PrimValue(number), info.dtype))
 
 
 def _from_padded(

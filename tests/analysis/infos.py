@@ -39,7 +39,7 @@ def sizes() -> st.SearchStrategy[tuple[Dim, ...]]:
 
 LEAVES: st.SearchStrategy[StructInfo] = st.one_of(
     st.just(OBJECT),
-    st.builds(PrimStructInfo, st.sampled_from(["int64", "float32", "bool"])),
+    st.builds(PrimStructInfo, st.sampled_from(["int64", "float32", "bool", *DTYPE_VARS])),
     st.builds(lambda value: PrimStructInfo("int64", value), DIMS),
     st.builds(ShapeStructInfo, sizes()),
     st.builds(lambda ndim: ShapeStructInfo(ndim=ndim), ranks()),

@@ -113,7 +113,8 @@ def test_rows_do_not_leave_their_scope() -> None:
     (row,) = rows_in(shape.axes)
     assert erase_to_well_defined(shape, [n], []) == info(ANY)
     assert erase_to_well_defined(shape, [n, row], []) == shape
-    assert erase_to_well_defined(info('("*", n)'), [], []) == info(OF_TWO)
+    erased = erase_to_well_defined(info('("*", n)'), [], [])
+    assert str(erased) == 'R.Tensor(("*", "_"), dtype="float32")'
 
 
 def test_a_row_is_replaced_by_axes() -> None:

@@ -11,6 +11,7 @@ from structir.analysis import (
     FAIL_L1,
     FAIL_L2,
     PASS,
+    BaseCheckResult,
     base_check,
     derive_call_ret_struct_info,
     erase_to_well_defined,
@@ -20,7 +21,7 @@ from structir.analysis import (
 from structir.errors import DiagnosticError, StructInfoError
 from structir.ir import StructInfo, TensorStructInfo
 from structir.ir.dtype import DtypeVar
-from structir.ir.struct_info import FuncStructInfo, TupleStructInfo
+from structir.ir.struct_info import OBJECT, FuncStructInfo, PrimStructInfo, TupleStructInfo
 from tests.analysis.infos import DATA, DTYPE_VARS, N, function
 
 S, T = DTYPE_VARS
@@ -94,10 +95,9 @@ def test_a_dtype_variable_of_the_result_must_be_bound() -> None:
         structir.compile(structir.parse(text))
 
 
-@pytest.mark.parametrize("value", ['R.zeros_like(x, "\'T")', 'R.match_cast(x, R.Prim("\'T"))'])
-def test_a_dtype_variable_in_another_position_is_an_error_with_a_hint(value: str) -> None:
-    with pytest.raises(DiagnosticError, match=r"help: name a dtype here; a dtype variable is"):
-        result_of(value)
+def test_a_dtype_variable_in_another_position_is_an_error_with_a_hint() -> None:
+    with pytest.raises(DiagnosticError, match=r"help: name a dtype here, and convert to that of"):
+        result_of('R.zeros_like(x, "\'T")')
 
 
 # ---- the lattice
@@ -227,3 +227,37 @@ def test_an_op_that_requires_equal_dtypes_accepts_variables(
 def test_a_known_dtype_of_operands_is_that_of_the_result(dtypes: list[str]) -> None:
     params = ", ".join(f'x{k}: R.Tensor(("n",), "{dtype}")' for k, dtype in enumerate(dtypes))
     assert result_of("R.add(R.add(x0, x1), x2)", params) == 'R.Tensor((n,), dtype="float32")'
+
+
+# ---- scalars
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (T, T, PASS),
+        (T, S, FAIL_L2),
+        (T, "float32", FAIL_L2),
+        ("float32", T, FAIL_L2),
+        ("float32", "int64", 0),
+    ],
+)
+def test_scalars_of_dtype_variables_are_compared_as_tensors(a: Any, b: Any, expected: int) -> None:
+    assert base_check(PrimStructInfo(a), PrimStructInfo(b)) is BaseCheckResult(expected)
+    join = unify_to_lca(PrimStructInfo(a), PrimStructInfo(b))
+    assert join == (PrimStructInfo(a) if a is b else OBJECT)
+    assert erase_to_well_defined(PrimStructInfo(T), {T: "int8"}) == PrimStructInfo("int8")
+    assert erase_to_well_defined(PrimStructInfo(T)) == OBJECT
+
+
+def test_a_call_binds_the_dtype_of_a_scalar() -> None:
+    generic = FuncStructInfo((tensor(T), PrimStructInfo(T)), PrimStructInfo(T))
+    args = [tensor("int8"), PrimStructInfo("int8")]
+    assert derive_call_ret_struct_info(generic, args) == PrimStructInfo("int8")
+    with pytest.raises(StructInfoError, match=r'argument 1: expected R.Prim\("int8"\)'):
+        derive_call_ret_struct_info(generic, [tensor("int8"), PrimStructInfo("int64")])
+
+
+def test_a_scalar_of_a_dtype_variable_cannot_state_its_value() -> None:
+    with pytest.raises(DiagnosticError, match=r"E1124(.|\n)*R.Prim\(\"int64\", value=\"n\"\)"):
+        structir.parse_struct_info('R.Prim("\'T", value="n")')

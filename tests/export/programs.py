@@ -83,3 +83,29 @@ def random_program(name: str, seed: int, dtypes: Sequence[str]) -> IRModule | No
         return builder.get()
     except StructIRError:
         return None
+
+
+# windows, parts, concatenations, constant indices and new axes, with the shapes of the operands
+EINSUMS = [
+    ("n i; k -> n i-k+1", (2, 5), (3,)),
+    ("i; k -> i+k-1", (5,), (3,)),
+    ("2*o+3*k; k -> o", (13,), (3,)),
+    ("b 2*h=+k 2*w=+l c; k l c d -> b h w d", (1, 6, 6, 2), (3, 3, 2, 3)),
+    ("i j; k l -> i-k+1 j-l+1", (6, 5), (2, 3)),
+    ("a *s; b *s -> a+b *s", (2, 4), (3, 4)),
+    ("a b; b c; d c -> a+d c", (2, 3), (3, 4), (5, 4)),
+    ("a^b -> b^a where a == 2", (5,)),
+    ("a^b c -> c", (5, 3)),
+    ("3^a^5 -> a", (10,)),
+    ("a^b -> a b where a == 2", (5,)),
+    ("1:n i; 0:m i -> 0:3 i", (3, 4), (2, 4)),
+    ("h w -> h w 4", (2, 3)),
+    ("i j -> 2*i j where i == 3", (3, 2)),
+]
+
+
+def einsum_program(subscripts: str, *shapes: tuple[int, ...]) -> str:
+    """Returns a program of one einsum."""
+    params = ", ".join([f'x{k}: R.Tensor({shape}, "float32")' for k, shape in enumerate(shapes)])
+    names = "".join([f"x{k}, " for k in range(len(shapes))])
+    return f"@R.function\ndef main({params}):\n    return R.einsum(({names}), {subscripts!r})\n"

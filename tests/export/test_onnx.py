@@ -25,7 +25,7 @@ from structir.frontend.onnx import from_onnx
 from structir.interpret.arguments import random_arguments
 from structir.ir import BlockBuilder, IRModule, registered_ops
 from structir.tools import cli
-from tests.export.programs import BRANCHES, SCAN, SHARED, random_program
+from tests.export.programs import BRANCHES, EINSUMS, SCAN, SHARED, einsum_program, random_program
 from tests.frontend.models import BOOL, INT64, made, node, value
 from tests.ops.calls import symbolic_call
 
@@ -376,3 +376,9 @@ def test_the_command_writes_the_model(tmp_path: Path) -> None:
     report = json.loads(result.stdout)
     assert report["inputs"] == ["x"] and len(report["outputs"]) == report["nodes"] == 1
     assert onnx.load(tmp_path / "m.onnx").graph.input[0].name == "x"
+
+
+@pytest.mark.parametrize("case", EINSUMS, ids=lambda case: case[0])
+def test_einsums_with_windows_parts_and_concatenations(case: tuple[Any, ...]) -> None:
+    module = parsed(einsum_program(*case))
+    check(module, *random_arguments(module["main"], 0, {}))

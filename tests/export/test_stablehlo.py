@@ -22,7 +22,15 @@ from structir.ir.struct_info import TupleStructInfo
 from structir.tools import cli
 from tests.data.traced_functions import CASES
 from tests.export.hlo import run
-from tests.export.programs import BRANCHES, SCAN, SHARED, TUPLES, random_program
+from tests.export.programs import (
+    BRANCHES,
+    EINSUMS,
+    SCAN,
+    SHARED,
+    TUPLES,
+    einsum_program,
+    random_program,
+)
 from tests.ops.calls import symbolic_call
 
 ops.load()
@@ -288,3 +296,9 @@ def test_the_command_writes_a_module(tmp_path: Path) -> None:
     for wrong in (["--onnx", "--stablehlo"], ["--onnx", "--sizes", "n=3"], []):
         failed = CliRunner().invoke(cli.build(), ["export", str(source), *wrong, "-o", str(target)])
         assert failed.exit_code == 2
+
+
+@pytest.mark.parametrize("case", EINSUMS, ids=lambda case: case[0])
+def test_einsums_with_windows_parts_and_concatenations(case: tuple[Any, ...]) -> None:
+    module = parsed(einsum_program(*case))
+    check(module, *random_arguments(module["main"], 0, {}))

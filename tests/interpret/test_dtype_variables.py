@@ -211,3 +211,57 @@ def test_gradients_with_numbers_have_the_dtype_of_a_call() -> None:
     for dtype in ("float32", "float64"):
         value, (to_x,) = adjoint["main_adjoint"](np.arange(3).astype(dtype))
         assert value == 5.5 and value.dtype == to_x.dtype == dtype and to_x.tolist() == [0, 1, 2]
+
+
+SCALARS = """
+@R.function(private=True)
+def shifted(x: R.Tensor(("n",), "'A"), by: R.Prim("'A")):
+    return R.add(x, by)
+
+@R.function
+def main(x: R.Tensor(("n",), "'T"), pair: R.Tuple(R.Prim("'T"), R.Prim("'U"))):
+    s, u = pair
+    return (cls.shifted(x * s, s), R.full((2,), u), s)
+"""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("convert", [int, np.float16])
+def test_a_scalar_has_the_dtype_of_its_variable(dtype: str, convert: Any) -> None:
+    module = structir.parse(SCALARS)
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    x = np.arange(3).astype(dtype)
+    number = 2.0 if "float" in dtype else 2
+    for run in (structir.compile(module), partial(structir.interpret, module, "main")):
+        shifted, full, s = run(x, (number, convert(3)))
+        np.testing.assert_array_equal(shifted, x * 2 + 2, strict=False)
+        assert (shifted.dtype, s.dtype) == (dtype, dtype)
+        assert full.dtype == np.asarray(convert(3)).dtype and full.tolist() == [3, 3]
+
+
+def test_numbers_of_another_dtype_than_their_variable_are_rejected() -> None:
+    module = structir.parse(SCALARS)
+    x = np.arange(3, dtype="int8")
+    for number, message in [
+        (2.5, r"pair\[0\]: expected a number of dtype int8 \(bound by x\), found float 2.5"),
+        (300, r"expected a number of dtype int8"),
+        (np.int64(2), r"pair\[0\]: expected dtype int8 \(bound by x\), found int64"),
+    ]:
+        for run in (structir.compile(module), partial(structir.interpret, module, "main")):
+            with pytest.raises(ShapeMismatchError, match=message):
+                run(x, (number, 1))
+
+
+def test_a_number_binds_its_variable_to_the_dtype_of_a_literal() -> None:
+    module = structir.parse('@R.function\ndef main(s: R.Prim("\'T")):\n    return s + s\n')
+    for run in (structir.compile(module), partial(structir.interpret, module, "main")):
+        assert (run(2).dtype, run(2.5).dtype) == ("int64", "float32")
+
+
+def test_gradients_of_functions_of_scalars_are_those_of_the_tensors() -> None:
+    text = '@R.function\ndef main(x: R.Tensor((3,), "\'T"), s: R.Prim("\'T")):\n'
+    module = gradient.transform(structir.parse(text + "    return R.sum(x * s * x)\n"))
+    for dtype in ("float32", "float64"):
+        x = np.arange(3).astype(dtype)
+        _, (to_x,) = structir.compile(module)["main_adjoint"](x, 2.5)
+        assert to_x.dtype == dtype and to_x.tolist() == [0, 5, 10]

@@ -192,6 +192,97 @@ def main(
     assert shown(module["main"].ret_struct_info) == "(t, 2, 4) float64"
 
 
+LSTM = """
+@R.function(private=True)
+def lstm(state, x, weights):
+    h, c = state
+    W, U, b = weights
+    a = R.ewise_fma(R.matmul(x, W), R.ones_like(c), R.matmul(h, U) + b)
+    i = R.sigmoid(a)
+    c2 = R.ewise_fma(i, c, R.tanh(a))
+    h2 = R.multiply(i, R.tanh(c2))
+    return ((h2, c2), h2)
+
+@R.function(private=True)
+def loop(f, state, x, weights):
+    h, c = state
+    W, U, b = weights
+    return R.scan(f, ((h, c),), x, ((W, U, b),))
+
+@R.function(private=True)
+def layer(state, x, weights):
+    s, y = loop(lstm, state, x, weights)
+    return y
+
+@R.function(private=True)
+def residual(f, x):
+    return R.add(f(x), x)
+
+@R.function(private=True)
+def bidir(f, g, x):
+    return R.concat((f(x), R.flip(g(R.flip(x, axis=0)), axis=0)), axis=-1)
+"""
+
+
+def lstm_layer(state: Any, x: Any, weights: Any) -> Any:
+    """Returns the outputs of the cell in NumPy."""
+    (h, c), (w, u, b), outputs = state, weights, []
+    for each in x:
+        a = each @ w + h @ u + b
+        i = 1 / (1 + np.exp(-a))
+        c = i * c + np.tanh(a)
+        h = i * np.tanh(c)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+@pytest.mark.parametrize(
+    ("body", "f", "signature"),
+    [
+        (
+            "return layer(state, x, weights)",
+            lstm_layer,
+            ["(b, k) T", "(b, k) T", "(t, b, i) T", "(i, k) T", "(t, b, k) T"],
+        ),
+        (
+            "@R.function\n    def f(y):\n        return layer(state, y, weights)\n"
+            "    return bidir(f, f, x)",
+            lambda s, x, w: np.concatenate(
+                [lstm_layer(s, x, w), lstm_layer(s, x[::-1], w)[::-1]], -1
+            ),
+            None,
+        ),
+        (
+            "@R.function\n    def f(y):\n        return layer(state, y, weights)\n"
+            "    return residual(f, x)",
+            lambda s, x, w: lstm_layer(s, x, w) + x,
+            None,
+        ),
+    ],
+    ids=["loop", "bidir", "residual"],
+)
+def test_lstm_cells_without_annotations_and_with_tuple_states(
+    body: str, f: Any, signature: list[str] | None
+) -> None:
+    x_info = 'x: R.Tensor(("t", "b", "i"))' if signature else "x"
+    h_info = 'h: R.Tensor(("b", "k"), "\'T")' if signature else "h"
+    text = f"{LSTM}\n@R.function\ndef main({h_info}, c, {x_info}, weights):\n"
+    body = body.replace("state", "(h, c)")
+    module = structir.infer(structir.parse(f"{text}    {body}\n"))
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    if signature:
+        h, c, x, weights = [param.struct_info for param in module["main"].params]
+        infos = [h, c, x, weights.fields[0], module["main"].ret_struct_info]
+        assert [shown(info) for info in infos] == signature
+    rng = np.random.default_rng(0)
+    state = (rng.normal(size=(2, 4)), rng.normal(size=(2, 4)))
+    x = rng.normal(size=(5, 2, 4))
+    weights = (rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), rng.normal(size=4))
+    expected = f(state, x, weights)
+    np.testing.assert_allclose(structir.interpret(module, "main", *state, x, weights), expected)
+    np.testing.assert_allclose(structir.compile(module)["main"](*state, x, weights), expected)
+
+
 def test_a_state_of_another_width_is_a_conflict() -> None:
     text = f"""{HELPERS}
 @R.function

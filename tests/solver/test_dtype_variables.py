@@ -51,6 +51,8 @@ def dtypes(params: str, *body: str) -> list[str]:
             ['z = R.add(x, R.const([1.0], "float32"))', "return y"],
             ["float32"] * 3,
         ),
+        ('x, s: R.Prim("\'S")', ["return x * s"], ["'S"] * 3),
+        ('x: R.Tensor(("n",), "int8"), s: R.Prim("\'S")', ["return s * x"], ["int8"] * 3),
     ],
 )
 def test_dtypes_that_must_be_equal_are_one_variable(

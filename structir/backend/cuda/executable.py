@@ -10,6 +10,7 @@ from typing import Any
 
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import only_function
+from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_dtypes
 from structir.backend import progress
 from structir.backend.cached_plans import FunctionStore
 from structir.backend.compiled_region import CompiledRegion
@@ -138,7 +139,7 @@ class DeviceExecutable:
         """The module with another form of one function."""
         self.compile_count += 1
         changed = self.module.with_functions({**self.module.functions, name: function})
-        return DeviceExecutable(expanded(changed), self.device, self.tf32)
+        return DeviceExecutable(expanded(with_kernels_at_dtypes(changed)), self.device, self.tf32)
 
     @cached_property
     def _without_calls(self) -> IRModule:
@@ -148,7 +149,7 @@ class DeviceExecutable:
     def _host_program(self) -> HostProgram:
         make = partial(device_region, device=self.device, tf32=self.tf32)
         members = self.module.functions.items()
-        kernels = {n: k for n, k in members if isinstance(k, Kernel)}
+        kernels = {n: k for n, k in members if isinstance(k, Kernel) and not kernel_dtype_vars(k)}
         return HostProgram(kernels, make, device_routine)
 
     def _whole(self, name: str, program: HostProgram) -> WholeRegion | None:

@@ -342,7 +342,7 @@ def tensor_info(info: StructInfo | None) -> StructInfo | None:
     """Returns the StructInfo of a value as a tensor: a shape is a vector, a number a scalar."""
     if isinstance(info, ShapeStructInfo):
         return TensorStructInfo(None if info.ndim is None else (info.ndim,), "int64")
-    return TensorStructInfo((), info.dtype) if isinstance(info, PrimStructInfo) else info
+    return TensorStructInfo((), info.element) if isinstance(info, PrimStructInfo) else info
 
 
 def flat(names: Names) -> list[str]:

@@ -50,7 +50,7 @@ def type_info(info: StructInfo | None) -> Info | None:
     """
     if isinstance(info, ShapeStructInfo):
         return None if info.ndim is None or info.ndim < 0 else ((info.ndim,), INDEX)
-    if isinstance(info, PrimStructInfo):
+    if isinstance(info, PrimStructInfo) and info.dtype:
         return ((), info.dtype)
     if isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple) and info.dtype:
         return (info.dims, info.dtype)

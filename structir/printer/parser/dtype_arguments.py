@@ -8,7 +8,7 @@ from typing import Any
 from structir.errors import Span
 from structir.ir.expr import Call, Expr, Var
 from structir.ir.op import Op, find_op
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.printer.parser.context import Context
 
 LIKE = "like"  # the hook of an op with a dtype: the op that takes a tensor in place of the dtype
@@ -33,11 +33,11 @@ def call_like(
 
 
 def _tensor_of(context: Context, name: str) -> Var | None:
-    """Returns a variable in scope whose dtype is a variable of this name."""
+    """Returns a tensor or scalar in scope whose dtype is the variable of this name."""
     variable = context.names.get(name)
     for value in context.names.values():
         info = value.struct_info if isinstance(value, Var) else None
-        known = info.dtype_var if isinstance(info, TensorStructInfo) else None
+        known = info.dtype_var if isinstance(info, TensorStructInfo | PrimStructInfo) else None
         if known is not None and known == variable:
             return value  # type: ignore[no-any-return]
     return None

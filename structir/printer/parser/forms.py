@@ -16,7 +16,13 @@ from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, MARK, DtypeVar, dtype_hint, is_dtype_var
 from structir.ir.expr import DataflowVar, DataTypeImm, Expr, PrimValue, StringImm, Var
-from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
+from structir.ir.struct_info import (
+    OBJECT,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+)
 from structir.printer.parser.captured import is_sequence
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.named_fields import named_fields
@@ -201,13 +207,16 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
         raise context.error(node, first.message, first.hint, first.code) from None
 
 
+WITH_DTYPE = (TensorStructInfo, PrimStructInfo)  # of a known dtype or of a dtype variable
+
+
 def _check_fields(
     context: Context, node: ast.Call, form: SyntaxForm, fields: dict[str, Any]
 ) -> None:
     """Checks dtype and rank; replaces the name of a dtype variable by the variable."""
     dtype = fields.get("dtype")
     if dtype is not None and dtype not in DTYPES:  # of tensors and of numbers
-        if form.node is not TensorStructInfo or not is_dtype_var(dtype):
+        if form.node not in WITH_DTYPE or not is_dtype_var(dtype):
             raise dtype_error(context, node, dtype)
         fields["dtype"] = context.marked(dtype)
     dims, ndim = fields.get("dims"), fields.get("ndim")

@@ -9,10 +9,19 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from structir.analysis.axes import tensor
 from structir.analysis.loop_view import LoopView, slice_info
+from structir.ir.axes import AnySize, Labelled
 from structir.ir.expr import Expr, Var
+from structir.ir.node import replace
 from structir.ir.op import Op, find_op
-from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
+from structir.ir.struct_info import (
+    OBJECT,
+    FuncStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.printer.parser.context import Context
 from structir.printer.parser.functions import FunctionSignature, read_function
 from structir.printer.parser.values import argument, path_of
@@ -41,7 +50,8 @@ def read_function_operand(
         node.args[0],
         [context.expr(x, n) for x, n in zip(operands, node.args[1:], strict=True)],
     )
-    infos = _params(op, exprs, keywords)
+    with context.binding_sizes():
+        infos = [_with_own_sizes(context, info) for info in _params(op, exprs, keywords)]
     if isinstance(first, ast.Lambda):
         names, body = [item.arg for item in first.args.args], first.body
     else:
@@ -63,6 +73,23 @@ def _params(op: Op, operands: Sequence[Expr], keywords: Mapping[str, Any]) -> li
     call: Any = op.definition.bind((function, *operands), dict(keywords), None)
     view: LoopView = op.definition.hooks["loop"](call)  # type: ignore[attr-defined]
     return [slice_info(s.of(call) or OBJECT, s.axes) for s in view.operands]
+
+
+def _with_own_sizes(context: Context, info: StructInfo) -> StructInfo:
+    """Returns a StructInfo with a new dim for each unknown size beside known axes, as a parameter
+    `R.Tensor((2, "_"))` has."""
+    if isinstance(info, TupleStructInfo):
+        return replace(info, fields=tuple([_with_own_sizes(context, f) for f in info.fields]))
+    if not isinstance(info, TensorStructInfo) or info.axes is None:
+        return info
+    axes = [_own_size(context, axis) for axis in info.axes]
+    return tensor(tuple(axes), info.element, info.vdevice)
+
+
+def _own_size(context: Context, axis: Any) -> Any:
+    if type(axis) is Labelled:
+        return Labelled(_own_size(context, axis.size), axis.label)
+    return context.any_size() if type(axis) is AnySize else axis
 
 
 def _check_params(context: Context, node: ast.expr, names: list[str], count: int) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import DtypeVar, is_dtype_var, is_float, is_int
 from structir.ir.kernel import (
     Apply,
     Argument,
@@ -35,6 +35,7 @@ from structir.ir.scalar_functions import ScalarFunction
 from structir.ir.struct_info import PrimStructInfo
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, KernelScope
 from structir.printer.parser.values import path_of
+from structir.printer.syntax import CAST
 
 SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -81,7 +82,7 @@ def scalar(scope: KernelScope, node: ast.expr, dtype: str | None = None) -> Scal
     value = read(scope, node)
     if dtype is not None and value.dtype not in (dtype, *WEAK) and not scope.promotes:
         message = f"expected {dtype}, found {value.dtype}: {ast.unparse(node)}"
-        hint = f"convert it: `T.{dtype}({ast.unparse(node)})`"
+        hint = f"convert it: `{conversion_text(dtype, ast.unparse(node))}`"
         raise scope.wrong(node, message, hint, code="E0130")
     return resolve_dtype(scope, value, dtype or WEAK.get(value.dtype, value.dtype), node)
 
@@ -105,13 +106,13 @@ def read(scope: KernelScope, node: ast.expr) -> Scalar:
         return rule(scope, node)
 
 
-def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: str, node: ast.AST) -> Scalar:
+def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: Any, node: ast.AST) -> Scalar:
     """Gives an expression of weak dtype a dtype; converts any other where the scope promotes."""
     if weak.dtype == dtype or (weak.dtype not in WEAK and not scope.promotes):
         return weak
     if weak.dtype not in WEAK:
         return Apply("cast", (weak,), dtype, weak.span)
-    if weak.dtype == "float" and not is_float(dtype):
+    if weak.dtype == "float" and type(dtype) is not DtypeVar and not is_float(dtype):
         message = f"expected {dtype}, found the float {ast.unparse(node)}"
         hint = f"convert the other operand: `T.{WEAK['float']}(...)`"
         raise scope.wrong(node, message, hint, code="E0130")
@@ -158,7 +159,7 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
         if not isinstance(info, PrimStructInfo):
             hint = f"index it: `{node.id}[i]`"
             raise scope.wrong(node, f"expected a scalar, found the array `{node.id}`", hint)
-        return Argument(var, info.dtype, span)
+        return Argument(var, computed_in(info.element), span)
     if node.id in scope.locals:
         if node.id not in (scope.bound or ()):
             raise scope.unbound(node)
@@ -225,7 +226,7 @@ def element(scope: KernelScope, node: ast.Subscript) -> Element:
             message = f"negative index {index.value}: indices count from 0"
             raise scope.wrong(item, message, hint, array.name, code="E0135")
         indices.append(index)
-    return Element(array, tuple(indices), computed_in(info.dtype), scope.span(node), flat)
+    return Element(array, tuple(indices), computed_in(info.element), scope.span(node), flat)
 
 
 def _extent(scope: KernelScope, node: ast.Subscript, base: ast.expr) -> Extent:
@@ -272,11 +273,13 @@ def _common(scope: KernelScope, node: ast.AST, args: Sequence[Scalar]) -> str:
     if scope.promotes:
         strong = _promoted(strong, any(arg.dtype == "float" for arg in args))
     if len(strong) > 1:
-        message = f"dtype mismatch: operands of {ast.unparse(node)} are {' and '.join(strong)}"
-        hint = f"convert one operand: `T.{_wider(strong)}(...)`; there is no implicit promotion"
+        dtypes = " and ".join(map(str, strong))
+        message = f"dtype mismatch: operands of {ast.unparse(node)} are {dtypes}"
+        conversion = conversion_text(_wider(strong), "...")
+        hint = f"convert one operand: `{conversion}`; there is no implicit promotion"
         raise scope.wrong(node, message, hint, code="E0130")
     if strong:
-        return str(strong[0])
+        return strong[0]  # type: ignore[no-any-return]
     return "float" if any(arg.dtype == "float" for arg in args) else "int"
 
 
@@ -290,8 +293,9 @@ def _promoted(dtypes: list[str], has_float: bool) -> list[str]:
     return [max(floats or dtypes, key=lambda dtype: (int(re.sub(r"\D", "", dtype) or 1), dtype))]
 
 
-def _wider(dtypes: Sequence[str]) -> str:
-    return next((d for d in ("float64", "float32", "int64") if d in dtypes), dtypes[0])
+def _wider(dtypes: Sequence[Any]) -> Any:
+    variables = [d for d in dtypes if type(d) is DtypeVar]
+    return next((d for d in (*variables, "float64", "float32", "int64") if d in dtypes), dtypes[0])
 
 
 def _check_kind(
@@ -369,6 +373,8 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
         raise scope.wrong(node, message, f"pass arguments by position: `{name}(x)`", code="E0136")
     if name == "float":
         return _python_float(scope, node)
+    if name == f"T.{CAST}":
+        return _cast(scope, node)
     if name.startswith("T.") and name[2:] in CONVERSIONS:
         return _conversion(scope, node, name[2:])
     row = OF_T.get(name[2:]) if name.startswith("T.") else OF_PYTHON.get(name)
@@ -403,11 +409,32 @@ def _conversion(scope: KernelScope, node: ast.Call, dtype: str) -> Scalar:
     if len(node.args) != 1:
         message = f"T.{dtype}: expected 1 argument, found {len(node.args)}"
         raise scope.wrong(node, message, f"`T.{dtype}(x)`", code="E0136")
+    return _converted(scope, node, dtype)
+
+
+def _converted(scope: KernelScope, node: ast.Call, dtype: Any) -> Scalar:
     value = read(scope, node.args[0])
     if value.dtype in WEAK:
-        fits = dtype != "bool" and (value.dtype == "int" or is_float(dtype))
+        takes_float = type(dtype) is DtypeVar or is_float(dtype)
+        fits = dtype != "bool" and (value.dtype == "int" or takes_float)
         value = resolve_dtype(scope, value, dtype if fits else SETTLED[value.dtype], node.args[0])
     return Apply("cast", (value,), dtype, scope.span(node))
+
+
+def _cast(scope: KernelScope, node: ast.Call) -> Scalar:
+    """Parses `T.cast(x, "'T")`, a conversion to the dtype of a dtype variable."""
+    name = getattr(node.args[1], "value", None) if len(node.args) == 2 else None
+    dtype = scope.context.names.get(str(name)) if is_dtype_var(name) else name
+    if type(dtype) is not DtypeVar and dtype not in CONVERSIONS:
+        message = f"T.cast: expected a scalar and a dtype, found {ast.unparse(node)}"
+        hint = 'name the dtype variable of a parameter: `T.cast(x, "\'T")`'
+        raise scope.wrong(node, message, hint, code="E0136")
+    return _converted(scope, node, dtype)
+
+
+def conversion_text(dtype: str | DtypeVar, value: str) -> str:
+    """Returns the text of a conversion to a dtype or to that of a dtype variable."""
+    return f'T.{CAST}({value}, "{dtype}")' if type(dtype) is DtypeVar else f"T.{dtype}({value})"
 
 
 SETTLED = {"int": "int64", "float": "float64"}  # of literals that a conversion truncates

@@ -151,4 +151,4 @@ class KernelScope:
     def dtypes(self, *scalars: Scalar) -> str:
         """Returns the dtypes of scalars, for messages."""
         names: list[Any] = [s.dtype for s in scalars]
-        return " and ".join(f"a number ({n})" if n in ("int", "float") else n for n in names)
+        return " and ".join(f"a number ({n})" if n in ("int", "float") else str(n) for n in names)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from structir.errors import DiagnosticError
+from structir.ir.dtype import DtypeVar, is_dtype_var
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
@@ -34,6 +35,7 @@ from structir.printer.parser.forms import size_of, static_of
 from structir.printer.parser.functions import is_declaration
 from structir.printer.parser.kernel_scalars import (
     SYMBOLS,
+    conversion_text,
     element,
     operation,
     read,
@@ -188,7 +190,7 @@ def _augmented(scope: KernelScope, node: ast.AugAssign) -> KernelStatement:
     result = operation(scope, node, symbol, target, value)
     if result.dtype != target.dtype:
         message = f"`{symbol}=`: expected {target.dtype}, found {result.dtype}"
-        hint = f"convert the value: `T.{target.dtype}({ast.unparse(node.value)})`"
+        hint = f"convert the value: `{conversion_text(target.dtype, ast.unparse(node.value))}`"
         raise scope.wrong(node, message, hint, code="E0130")
     value = resolve_dtype(scope, value, target.dtype, node)
     return Assign(target, value, symbol, scope.span(node))
@@ -208,7 +210,9 @@ def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: boo
         raise scope.wrong(node, message, hint, code="E0136")
     scope.may_bind(target)
     shape, dtype = call.args[0], static_of(scope.context, call.args[1])
-    if not isinstance(shape, ast.Tuple | ast.List) or dtype not in KERNEL_DTYPES:
+    dtype = scope.context.names.get(dtype) if is_dtype_var(dtype) else dtype
+    is_known = type(dtype) is DtypeVar or dtype in KERNEL_DTYPES
+    if not isinstance(shape, ast.Tuple | ast.List) or not is_known:
         hint = '`row = T.zeros((n, 4), "float32")`'
         message = f"expected a shape and a dtype of kernels, found {ast.unparse(call)}"
         raise scope.wrong(node, message, hint, code="E0136")

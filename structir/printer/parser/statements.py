@@ -228,7 +228,7 @@ def _typed(value: Expr, annotation: StructInfo) -> Expr:
     """Returns a number in the dtype of its annotation: `d: R.Prim("float64") = 1.5`."""
     if not isinstance(value, PrimValue) or not isinstance(annotation, PrimStructInfo):
         return value
-    if type(value.value) is not float or not is_float(annotation.dtype):
+    if type(value.value) is not float or not is_float(str(annotation.dtype)):
         return value
     return PrimValue(value.value, PrimStructInfo(annotation.dtype), value.span)
 

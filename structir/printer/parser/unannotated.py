@@ -189,5 +189,10 @@ def _uses(body: Sequence[ast.stmt]) -> Iterator[Use]:
             yield [], node.value, _names(node.value)
         elif isinstance(node, ast.FunctionDef):  # rebinds the name
             yield [ast.Name(node.name)], ast.Constant(None), {node.name}
+            inner = [*_uses(node.body)]
+            own = {arg.arg for arg in node.args.args} | _names(
+                *[t for use in inner for t in use[0]]
+            )
+            yield from [(targets, value, names - own) for targets, value, names in inner]
         elif isinstance(node, ast.With | ast.If | ast.For):
             pending += [*node.body, *getattr(node, "orelse", ())][::-1]

@@ -1,8 +1,8 @@
 """Dtype equations: the dtypes of parameters that every run of a function requires.
 
-Each tensor of a function has a dtype cell. Ops, casts and annotations equate cells or fix them;
-a call copies the cells of its callee. Branches and closures add nothing: they need not run. Open
-cells that several parameters and results share are a dtype variable.
+Each tensor and scalar of a function has a dtype cell. Ops, casts and annotations equate cells or
+fix them; a call copies the cells of its callee. Branches and closures add nothing: they need not
+run. Open cells that several parameters and results share are a dtype variable.
 """
 
 from __future__ import annotations
@@ -27,9 +27,15 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.lazy import lazy_module
 
 rules = lazy_module("structir.opdef.dtype_rules")
@@ -123,6 +129,8 @@ class DtypeEquations:
         if (name, passed) not in self.signatures:
             self.signatures[name, passed] = None  # for recursive calls
             function = self.module.functions.get(name)
+            if isinstance(function, Kernel):
+                self.signatures[name, passed] = _FunctionCells(self, {}).kernel(function)
             if isinstance(function, Function):
                 callees = {function.params[k]: callee for k, callee in passed}
                 self.signatures[name, passed] = _FunctionCells(self, callees).visit(function)
@@ -144,7 +152,7 @@ class _FunctionCells:
         """Returns the cells of a StructInfo: one for each dtype variable, new ones for others."""
         if isinstance(info, TupleStructInfo):
             return tuple(map(self.new, info.fields))
-        if not isinstance(info, TensorStructInfo):
+        if not isinstance(info, TensorStructInfo | PrimStructInfo):
             return None
         variable = info.dtype_var
         if variable is None:
@@ -157,6 +165,12 @@ class _FunctionCells:
         result = self.body(function, params)
         self.name_shared_cells(params, result)
         return params, result
+
+    def kernel(self, kernel: Kernel) -> tuple[Sequence[Cells], Cells]:
+        """Returns the cells of the operands and the results of a kernel."""
+        operands = [self.new(param.struct_info) for param in kernel.operands]
+        results = tuple([self.new(param.struct_info) for param in kernel.results])
+        return operands, results[0] if len(results) == 1 else results
 
     def body(self, function: Function, params: Sequence[Cells]) -> Cells:
         """Adds the equations of a body for these parameters; returns the cells of its result."""

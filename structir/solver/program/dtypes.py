@@ -39,9 +39,15 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
-from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import (
+    OBJECT,
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.solver.program.dtype_equations import DtypeEquations, dtypes_only
-from structir.solver.program.value_trees import tensors
+from structir.solver.program.value_trees import elements
 
 
 def complete_dtypes(module: IRModule, fixed: Collection[str] = ()) -> IRModule:
@@ -74,12 +80,12 @@ def _has_open_dtype(function: Function) -> bool:
 
 
 def _is_open(info: StructInfo | None) -> bool:
-    """Returns whether a tensor in a StructInfo has no dtype."""
-    return any(part.dtype is None for part in tensors(info))
+    """Returns whether a tensor or scalar in a StructInfo has no dtype."""
+    return any(part.dtype is None for part in elements(info))
 
 
 def _dtypes_of(infos: Iterable[StructInfo]) -> tuple[Element, ...]:
-    return tuple([part.element for info in infos for part in tensors(info)])
+    return tuple([part.element for info in infos for part in elements(info)])
 
 
 def _fill(info: Any, source: StructInfo | None) -> Any:
@@ -91,7 +97,7 @@ def _fill(info: Any, source: StructInfo | None) -> Any:
         fields = tuple([_fill(field, part) for field, part in pairs])
         same = all(a is b for a, b in zip(fields, info.fields, strict=True))
         return info if same else replace(info, fields=fields)
-    if not isinstance(info, TensorStructInfo) or not isinstance(source, TensorStructInfo):
+    if not (isinstance(info, KINDS) and isinstance(source, KINDS)):
         return info
     dtype = source.element
     if info.dtype is not None or dtype is None or dtype == info.element:
@@ -105,8 +111,8 @@ def _known_dtypes(info: StructInfo) -> StructInfo:
 
 
 def _dtype_vars(infos: Iterable[StructInfo]) -> set[DtypeVar]:
-    """Returns the dtype variables of tensors."""
-    parts = (part for info in infos for part in tensors(info))
+    """Returns the dtype variables of tensors and scalars."""
+    parts = (part for info in infos for part in elements(info))
     return {part.dtype_var for part in parts if part.dtype_var is not None}
 
 
@@ -121,8 +127,7 @@ def _instantiated(
     function: Function, infos: Sequence[StructInfo]
 ) -> tuple[Function, set[DtypeVar]]:
     """Returns a function at the dtypes of a call, and its dtype variables that remain unbound."""
-    variables = _dtype_vars([param.struct_info for param in function.params])
-    if not variables:
+    if not (variables := _dtype_vars([param.struct_info for param in function.params])):
         return function, variables
     binder = Binder(function.struct_info)
     for param, info in zip(function.params, infos, strict=True):
@@ -131,7 +136,7 @@ def _instantiated(
 
 
 MAX_PASSES = 3
-NO_CALLEES: Mapping[Var, GlobalVar] = {}
+KINDS = TensorStructInfo | PrimStructInfo  # of values with a dtype
 
 
 class _DtypeInference:
@@ -224,7 +229,7 @@ class _DtypeEvaluation:
     def __init__(
         self,
         inference: _DtypeInference,
-        callees: Mapping[Var, GlobalVar] = NO_CALLEES,
+        callees: Mapping[Var, GlobalVar] = {},
         *,
         joins_known: bool = False,
     ) -> None:
@@ -468,7 +473,7 @@ def _check_dtypes(binding: Binding, value: Expr) -> None:
     """Raises StructInfoError if the declared dtypes differ from those of the value."""
     is_cast = isinstance(binding, MatchCast)
     declared = binding.struct_info if is_cast else binding.var.struct_info  # type: ignore[attr-defined]
-    pairs = zip(tensors(declared), tensors(value.struct_info), strict=False)
+    pairs = zip(elements(declared), elements(value.struct_info), strict=False)
     if all(a.dtype == b.dtype or a.dtype is None or b.dtype is None for a, b in pairs):
         return
     if is_cast:

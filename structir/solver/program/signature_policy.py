@@ -6,6 +6,7 @@ from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
 from structir.ir.axes import AnySize, Labelled, is_anonymous, size_in
+from structir.ir.dims import syms
 from structir.ir.expr import Var
 from structir.ir.node import replace
 from structir.ir.polynomial import Poly
@@ -44,8 +45,14 @@ def _merge_axis(declared: Any, inferred: Any) -> Any:
     size, label = size_in(declared), getattr(inferred, "label", getattr(declared, "label", None))
     symbol = symbol_of(size) if type(size) is Poly else None
     anonymous = type(size) is AnySize or (symbol is not None and is_anonymous(symbol.name))
-    merged_size = size_in(inferred) if anonymous and type(size_in(inferred)) is int else size
+    merged_size = size_in(inferred) if anonymous and _is_named(size_in(inferred)) else size
     return merged_size if label is None else Labelled(merged_size, label)
+
+
+def _is_named(size: Any) -> bool:
+    """Returns whether a size is a number, or consists of dims that the source names."""
+    names = [symbol.name for symbol in syms(size)] if type(size) is Poly else []
+    return type(size) is int or (bool(names) and not any(map(is_anonymous, names)))
 
 
 def narrows(declared: StructInfo, inferred: StructInfo) -> bool:

@@ -26,10 +26,10 @@ def drop_undefined_dims(
 ) -> Function:
     """Replaces dims that the refined signature no longer binds by their values.
 
-    `rows` are the axes of row variables; their sizes occur in conditions.
+    `rows` are the axes of row variables.
     """
     defined = bound_dims([param.struct_info for param in rewritten.params])
-    values: dict[Any, Dim] = {}
+    values: dict[Any, Any] = dict(rows)  # closures and casts may mention them
     for old, new in zip(function.params, rewritten.params, strict=True):
         for old_info, new_info in zip(
             tensors(old.struct_info), tensors(new.struct_info), strict=True

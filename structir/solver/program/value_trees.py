@@ -72,6 +72,15 @@ def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
             yield from tensors(field)
 
 
+def elements(info: StructInfo | None) -> Iterator[TensorStructInfo | PrimStructInfo]:
+    """Yields the tensors and scalars of a StructInfo, which have a dtype."""
+    if isinstance(info, TensorStructInfo | PrimStructInfo):
+        yield info
+    elif isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            yield from elements(field)
+
+
 def pairs(tree: Tree, info: StructInfo) -> Iterator[tuple[Value, TensorStructInfo]]:
     """Yields the values of a tree with their parts of a StructInfo."""
     if isinstance(tree, Value):

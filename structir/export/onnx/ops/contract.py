@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from structir.export.onnx.call import OpCall, dims_of
+from structir.export.onnx.ops.affine_einsum import from_index_spec
 from structir.export.onnx.registry import exports
 from structir.ir.dtype import is_float
 from structir.opdef.layouts import SPATIAL, each, padding
@@ -40,7 +41,9 @@ def einsum(call: OpCall) -> str | None:
     equation: str | None = subscripts.replace(" ", "")
     if names_axes(subscripts):
         equation = _equation(parsed_subscripts(subscripts, len(call["operands"])))
-    return None if equation is None else call.emit("Einsum", *call["operands"], equation=equation)
+    if equation is None:
+        return from_index_spec(call)
+    return call.emit("Einsum", *call["operands"], equation=equation)
 
 
 def _equation(subscripts: Subscripts) -> str | None:
