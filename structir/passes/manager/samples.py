@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -32,6 +32,7 @@ from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
 from structir.passes.manager.mentions import Mentions
 from structir.passes.manager.rejections import wrong_arguments
 from structir.passes.manager.size_cover import covering_sizes, varied_sizes, violating_sizes
+from structir.passes.manager.size_guards import guarded_sizes
 
 MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
 VECTOR = 16  # elements; a larger size has a remainder
@@ -150,7 +151,7 @@ class Sampler(InputSearch):
         """Returns sizes with some dims enlarged, which the program accepts if that is known."""
         for name, among in zip(names, LARGE_SIZES, strict=False):
             choices = [{**sizes, **dict.fromkeys(self._alike(name), size)} for size in among]
-            sizes = next(filter(self.space.allows, choices), choices[0])
+            sizes = next(filter(self.space.allows, map(self.space.completed, choices)), choices[0])
         return sizes
 
     def _others(self, sizes: Sizes) -> Iterator[Sizes]:
@@ -187,7 +188,7 @@ class Sampler(InputSearch):
             yield from self._alike_parameters(roomy.sizes, values)
             yield from self._unknown_types(sample.sizes, values)
             yield from self._decisions(sample.sizes, values)
-            for sizes in self._edge_sizes(sample.sizes):
+            for sizes in self._completed(self._edge_sizes(sample.sizes)):
                 yield from self._tried(sizes, values)
                 if 1 in sizes.values():
                     yield from self._tried(sizes, attrs.evolve(values, seed=values.seed + 1))
@@ -369,6 +370,24 @@ class Sampler(InputSearch):
         if sample is not None:
             yield sample
 
+    def guarded(
+        self, other: IRModule, changed: Collection[int], mentioned: Mentions
+    ) -> Iterator[InputSample]:
+        """Yields samples at sizes at which a rewritten program decides otherwise; `changed` has the
+        ids of the calls that only one program has."""
+        if self.start is None or self.fixed:
+            return
+        sample, values = self.start
+        integers = (*mentioned.integers, *self.mentioned.integers)
+        modules = (self.module, other)
+        kinds = SIZE_INTEGERS[:2] if self._has_integers() else SIZE_INTEGERS[:1]
+        for sizes in guarded_sizes(
+            self.space, modules, self.name, changed, integers, sample.sizes
+        ):
+            for kind in kinds:
+                for each in self._informative(sizes, attrs.evolve(values, integers=kind)):
+                    yield each.widened(self.wide)
+
     def _reject(self, sample: InputSample) -> None:
         """Adds inputs that the program rejects: sizes that violate one condition, and arguments of
         wrong shapes."""
@@ -433,6 +452,13 @@ class Sampler(InputSearch):
                 yield {**sizes, name: sizes[name] + 1}
                 yield {**sizes, name: 1}
 
+    def _completed(self, proposals: Iterator[Sizes]) -> Iterator[Sizes]:
+        """Yields sizes, each followed by the same ones with dims that depend on others."""
+        for sizes in proposals:
+            yield sizes
+            if self.space.solved and (completed := self.space.completed(sizes)) != sizes:
+                yield completed
+
     def _small_sizes(self, sizes: Sizes, free: list[str]) -> Iterator[Sizes]:
         """Yields different small sizes, so that each dim is 2 and 3 in turn."""
         firsts = list(dict.fromkeys(tuple(self._alike(name)) for name in free))
@@ -440,7 +466,7 @@ class Sampler(InputSearch):
             small = dict(sizes)
             for index, alike in enumerate(firsts):
                 small |= dict.fromkeys(alike, SMALL_SIZES[(index + turn) % len(SMALL_SIZES)])
-            yield small
+            yield self.space.completed(small)
 
     def _alike(self, name: str) -> list[str]:
         """Returns the dims that must be equal to one."""

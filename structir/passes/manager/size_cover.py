@@ -102,7 +102,8 @@ def _solutions(
     unseen.sort(key=lambda each: (each[1] != 1, type(terms[each[0][1]]) is not int, sum(each[0])))
     for pair, wanted in unseen[:MOST_SOLVED]:
         both = [terms[k] for k in pair]
-        for sizes in _sweep(space, start, both, wanted == 1):
+        for proposal in _sweep(space, start, both, wanted == 1):
+            sizes = space.completed(proposal)
             first, second = (_value(term, sizes) for term in both)
             is_wanted = np.sign(first - second) + 1 == wanted and (wanted != 1 or first > 1)
             if is_wanted and space.allows(sizes) and space.operations(sizes) <= most_work:
@@ -148,6 +149,7 @@ def varied_sizes(space: SizeSpace, start: Sizes, most: int) -> list[Sizes]:
             first, second = rng.sample(names, 2)
             proposal[second] = proposal[first]
         sizes = {**start, **{each: proposal[first] for each, first in firsts.items()}}
+        sizes = space.completed(sizes)
         candidates.append((sizes, _features(names, sizes)))
     while candidates and len(chosen) < most:
         new = [len(features - seen) for _, features in candidates]
@@ -222,6 +224,7 @@ def _candidates(
     operations = space.operations if most_work > MOST_COVER_WORK else space.work
     for proposal in _proposals(space, numbers, start):
         sizes = {name: proposal[firsts.get(name, name)] for name in proposal}
+        sizes = space.completed(sizes)
         if space.allows(sizes) and operations(sizes) <= most_work and not space.is_costly(sizes):
             yield sizes
 

@@ -199,6 +199,8 @@ class VerifyResults(Instrument):
         if mentioned := after.without(before):
             yield from _limited(sampler, sampler.directed(mentioned))
         if self._decisions is not None:
+            changed = self._decisions.calls.keys()
+            yield from _limited(sampler, sampler.guarded(step.after, changed, after))
             numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
             yield from _limited(sampler, search.samples(samples))
