@@ -25,6 +25,7 @@ class InputSample:
     expected: Any
     wide: InputSample | None = None  # the same arguments in float64; None if not to be compared
     only_wide: bool = False  # whether another sample checks the dtypes of the program
+    most_steps: int = 0  # of a run of a rewritten function, which is given up then; 0: all
 
     @property
     def accepted(self) -> bool:

@@ -19,7 +19,7 @@ from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
 from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.edge_plan import dtypes_of
-from structir.passes.manager.effects import EffectRecorder
+from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.input_sample import (
     InputSample,
     all_have_elements,
@@ -84,18 +84,22 @@ class InputSearch:
             return None
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
-        values = attrs.evolve(self._at_sizes(values, sizes), loops=self.loops)
+        loops = self.loops and not values.most_steps
+        values = attrs.evolve(self._at_sizes(values, sizes), loops=loops)
         generator = ArrayGenerator(values, self.large)
         try:
             arguments = random_values(chosen, values.seed, sizes, among=among, draw=generator)
         except StructIRError as error:
             self.reason = error
             return None
-        return self.run(sizes, arguments)
+        return self.run(sizes, arguments, values.most_steps)
 
-    def run(self, sizes: Sizes, arguments: list[Any]) -> InputSample | None:
-        sample = InputSample(sizes, arguments, self.outcome(arguments))
-        if isinstance(sample.expected, IllegalIndexError):
+    def run(
+        self, sizes: Sizes, arguments: list[Any], most_steps: int = 0
+    ) -> InputSample | None:
+        expected = self.outcome(arguments, most_steps)
+        sample = InputSample(sizes, arguments, expected, most_steps=16 * most_steps)
+        if isinstance(expected, IllegalIndexError | TooManyStepsError):
             return None
         if not sample.accepted:
             self.reason = self.reason or sample.expected
@@ -124,7 +128,7 @@ class InputSearch:
         """The number of expressions that runs evaluated so far."""
         return 0 if self.interpreter is None else self.interpreter.steps[0]
 
-    def outcome(self, arguments: list[Any]) -> Any:
+    def outcome(self, arguments: list[Any], most_steps: int = 0) -> Any:
         """Returns the result of the function, or the error that it raises."""
         if self.interpreter is None:
             self.interpreter = (
@@ -132,7 +136,7 @@ class InputSearch:
                 if integer_params(self.function.params)
                 else EffectRecorder(self.module)
             )
-        interpreter = self.interpreter.renewed(self.decisions)
+        interpreter = self.interpreter.renewed(self.decisions, most_steps)
         result = outcome_of(interpreter, self.name, arguments)
         self.branches |= interpreter.branches
         return result

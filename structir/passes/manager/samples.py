@@ -29,7 +29,7 @@ from structir.passes.manager.input_sample import InputSample, is_varied
 from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
 from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
 from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
-from structir.passes.manager.mentions import Mentions
+from structir.passes.manager.mentions import NARROW_FLOATS, WRAPS, Mentions
 from structir.passes.manager.rejections import wrong_arguments
 from structir.passes.manager.size_cover import covering_sizes, varied_sizes, violating_sizes
 from structir.passes.manager.size_guards import guarded_sizes
@@ -58,7 +58,9 @@ SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of 
 SIZE_SEEDS = 3  # where all parameters are floats
 INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 ZERO_TURNS = 4
+NARROW_TURNS = 8
 FLOAT_TURNS, DISCRETE_TURNS = 1, 4
+EQUAL_VALUES = (("all_nan", "extreme"), ("constant", "clusters"), ("negative", "zeros"))
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
 BRANCH_SAMPLES = 6  # further samples of a program with conditionals
@@ -184,6 +186,7 @@ class Sampler(InputSearch):
             if domain in NON_FINITE and roomy is not sample:
                 yield from self._tried(sample.sizes, other)
         if not self.heavy:
+            yield from self._narrow_floats(roomy.sizes, values)
             yield from self._special_parameters(roomy.sizes, values)
             yield from self._alike_parameters(roomy.sizes, values)
             yield from self._unknown_types(sample.sizes, values)
@@ -207,6 +210,34 @@ class Sampler(InputSearch):
             if len(self.space.params) > 1:
                 other = attrs.evolve(values, domain=domain, integers=integers, alike=True)
                 yield from self._tried(sizes, other)
+
+    def _narrow_floats(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields integral samples of a program with narrow floats, which are often exact: the
+        results then differ by the rounding of a cast alone."""
+        dtypes = {dtype for param in self.space.params for dtype in dtypes_of(param.struct_info)}
+        limits = set(NARROW_FLOATS.values()) & set(self.mentioned.integers)
+        for number in range(NARROW_TURNS if limits or dtypes & NARROW_FLOATS.keys() else 0):
+            other = attrs.evolve(values, domain="integral_scales", seed=values.seed + number)
+            yield from self._tried(sizes, other)
+
+    def _wrapped_counts(self, mentioned: Mentions, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples with as many equal elements as the counters of a rewritten program do not
+        represent."""
+        names = [name for name in self.space.names if name not in self.fixed]
+        limits = [number for number in mentioned.integers if number in WRAPS]
+        for name in names[:MOST_DIMS]:
+            for limit in limits:
+                ones = dict.fromkeys(names, 1)
+                sizes = {**ones, **dict.fromkeys(self._alike(name), limit)}
+                if self.space.allows(sizes) and self.space.work(sizes) <= MOST_WORK:
+                    yield from self._equal_values({**self.fixed, **sizes}, values)
+
+    def _equal_values(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples whose elements are all equal, or NaN in one parameter."""
+        for domain, integers in EQUAL_VALUES:
+            yield from self._any(sizes, attrs.evolve(values, domain=domain, integers=integers))
+        for name in self.float_params()[:MOST_DIMS]:
+            yield from self._any(sizes, attrs.evolve(values, special=(name, "all_nan")))
 
     def _unknown_types(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples of several ranks and dtypes, where the parameters leave these open."""
@@ -321,6 +352,7 @@ class Sampler(InputSearch):
             for number, integers in enumerate(kinds):
                 other = attrs.evolve(values, integers=integers, seed=values.seed + number)
                 yield from self._informative(sizes, other)
+        yield from self._wrapped_counts(mentioned, values)
         for name in self.float_params()[:MOST_DIMS]:
             for domain in ("large", "tiny"):
                 yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))

@@ -28,6 +28,7 @@ MOST_MENTIONED_WORK = 1 << 27  # the same, where a rewritten program mentions si
 FAR = 100
 MOST_SOLVED = 32  # comparisons for which sizes are searched
 MOST_SWEPT = 130
+MOST_BEYOND = 4
 MOST_PAIRED = 24
 MOST_NAMES = 3
 VARIED = 160  # random candidates
@@ -75,12 +76,24 @@ def covering_sizes(
     covered = np.zeros((len(pairs), 3), bool)
     for row in outcomes[: 0 if only_mentioned else len(tried)]:  # others had fewer values
         _cover(covered, row)
+    for sizes in _beyond(space, bounds, tried[0]) if only_mentioned else ():
+        if space.allows(sizes) and space.operations(sizes) <= most_work:
+            yield sizes
     for _ in range(most):
         chosen = _best(covered, outcomes, weights)
         if chosen is None:
             return
         _cover(covered, outcomes[chosen])
         yield candidates[chosen]
+
+
+def _beyond(space: SizeSpace, bounds: Sequence[int], start: Sizes) -> Iterator[Sizes]:
+    """Yields different sizes that all exceed a number: a tile, or a position, in every dim."""
+    for number in bounds[:MOST_BEYOND]:
+        sizes = dict(start)
+        for k, name in enumerate(start):
+            sizes |= dict.fromkeys(_alike(space, name), number + 1 + 2 * k)
+        yield space.completed(sizes)
 
 
 def _solutions(
