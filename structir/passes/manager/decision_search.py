@@ -167,11 +167,11 @@ class DecisionSearch:
         return sample.widened(self.sampler.wide)
 
     def _run(self, sample: InputSample, arguments: list[Any]) -> Iterator[InputSample]:
-        """Yields a sample with other arguments of the same sizes, if the program accepts it."""
+        """Yields a sample of the same sizes with other arguments, if the program accepts these."""
         self.record.latest.clear()
         if self.runs < self.limit:
             self.runs += 1
-            changed = self.sampler.run(sample.sizes, arguments)
+            changed = self.sampler.run(sample.sizes, sample.nested(arguments))
             if changed is not None and changed.accepted:
                 yield self._chosen(changed)
 
@@ -188,7 +188,7 @@ class DecisionSearch:
     def _along_first(self, key: Key, sign: int, start: Closest, most: int) -> Iterator[InputSample]:
         """Yields samples along the first elements that have an effect on a margin."""
         for element in _elements(start)[:most]:
-            array = start.sample.arguments[element.argument]
+            array = start.sample.flat[element.argument]
             steps = FLOAT_STEPS if is_float(dtype_of(np.asarray(array))) else INTEGER_STEPS
             for step in steps[:1] if array.dtype == bool else steps:
                 line = Line(start, element, step)
@@ -264,14 +264,14 @@ class DecisionSearch:
             samples, low, high = pairs[-1], 0.0, 1.0
             for _ in range(BISECTIONS):
                 middle = (low + high) / 2
-                arguments = samples[-1][1].arguments, samples[1][1].arguments
+                arguments = samples[-1][1].flat, samples[1][1].flat
                 mixed = _mixture(*arguments, middle, middle if share is None else share)
                 yield from self._run(samples[1][1], mixed)
                 margin = self.record.latest.get(key)
                 if margin is None or margin.size != 1 or 0 in self.record.seen.get(key, ()):
                     return
                 low, high = (middle, high) if margin[0] < 0 else (low, middle)
-            if not _has_scalars(samples[1][1].arguments):
+            if not _has_scalars(samples[1][1].flat):
                 return
 
     def _recombined(self, known: Sequence[InputSample]) -> Iterator[InputSample]:
@@ -283,7 +283,7 @@ class DecisionSearch:
                 partners = [*partners[:MOST_PARTNERS], *self._partners(dict(sizes))]
                 for _, sample in list(signs.values()):
                     for partner in partners:
-                        for mixed in _with_scalars(sample.arguments, partner.arguments):
+                        for mixed in _with_scalars(sample.flat, partner.flat):
                             yield from self._run(sample, mixed)
                 break  # at the first sizes
 
@@ -315,7 +315,7 @@ class Line:
     @property
     def array(self) -> Any:
         """The argument with the element."""
-        return self.start.sample.arguments[self.element.argument]
+        return self.start.sample.flat[self.element.argument]
 
     @property
     def size(self) -> int:
@@ -361,7 +361,7 @@ class Line:
 
     def arguments(self, x: float, count: int = 0) -> list[Any]:
         """Returns the arguments with a value for the element, or for the first `count` ones."""
-        arguments = list(self.start.sample.arguments)
+        arguments = list(self.start.sample.flat)
         array = np.array(self.array)
         where = slice(0, count) if count else self.element.index
         array.reshape(-1)[where] = x
@@ -374,8 +374,8 @@ def _elements(start: Closest) -> list[InputElement]:
     of arguments of the same size, and others."""
     arrays = [
         (k, argument)
-        for k, argument in enumerate(start.sample.arguments)
-        if isinstance(argument, np.ndarray | np.generic) and argument.size and _is_number(argument)
+        for k, argument in enumerate(start.sample.flat)
+        if _is_array(argument) and argument.size and _is_number(argument)
     ]
     scalars = [InputElement(k, 0) for k, array in arrays if array.size == 1]
     alike = [InputElement(k, start.index) for k, array in arrays if array.size == start.count]
@@ -385,7 +385,7 @@ def _elements(start: Closest) -> list[InputElement]:
 
 
 def _has_scalars(arguments: list[Any]) -> bool:
-    return any(isinstance(a, np.ndarray | np.generic) and a.ndim == 0 for a in arguments)
+    return any(_is_array(a) and a.ndim == 0 for a in arguments)
 
 
 def _mixture(first: list[Any], second: list[Any], share: float, of_scalars: float) -> list[Any]:
@@ -393,7 +393,7 @@ def _mixture(first: list[Any], second: list[Any], share: float, of_scalars: floa
     between both."""
     mixed: list[Any] = []
     for a, b in zip(first, second, strict=True):
-        if not isinstance(a, np.ndarray | np.generic) or np.shape(a) != np.shape(b):
+        if not _is_array(a) or not _is_array(b) or a.shape != b.shape:
             mixed.append(a)
             continue
         if np.ndim(a) == 0 and _is_number(a) and a.dtype != bool:
@@ -413,11 +413,15 @@ def _between_scalars(a: Any, b: Any, share: float) -> Any:
 
 def _with_scalars(first: list[Any], second: list[Any]) -> Iterator[list[Any]]:
     """Yields the second arguments with the scalars of the first ones, and with one of them."""
-    scalars = [k for k, each in enumerate(first) if np.size(each) == 1]
+    scalars = [k for k, each in enumerate(first) if _is_array(each) and each.size == 1]
     several = [scalars] if 1 < len(scalars) < len(first) else []
     for chosen in [*several, *([k] for k in scalars[:MOST_SCALARS])]:
         if len(first) > 1:
             yield [first[k] if k in chosen else each for k, each in enumerate(second)]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
 
 
 def _is_number(array: Any) -> bool:

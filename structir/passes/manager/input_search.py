@@ -36,6 +36,7 @@ TRIES = 48  # inputs to try until the program accepts some
 MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
 HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
 EVERYTHING: Range = None
+RANGES: tuple[Range, ...] = (EVERYTHING, (-9, 9), (1, 64), (-1000, 1000))  # if others are rejected
 FEW_DOMAINS = 6  # sizes at which other domains are tried
 STRICT_DOMAINS = ("definite", "positive", "fractions", "above_one")  # if others are rejected
 
@@ -94,9 +95,7 @@ class InputSearch:
             return None
         return self.run(sizes, arguments, values.most_steps)
 
-    def run(
-        self, sizes: Sizes, arguments: list[Any], most_steps: int = 0
-    ) -> InputSample | None:
+    def run(self, sizes: Sizes, arguments: list[Any], most_steps: int = 0) -> InputSample | None:
         expected = self.outcome(arguments, most_steps)
         sample = InputSample(sizes, arguments, expected, most_steps=16 * most_steps)
         if isinstance(expected, IllegalIndexError | TooManyStepsError):
@@ -148,7 +147,7 @@ class InputSearch:
 
         Returns a sample with empty tensors if there is no other.
         """
-        sample = self._first() or self._in_other_domains()
+        sample = self._first() or self._in_other_domains() or self._in_other_ranges()
         if sample is None and any(
             a is not b for a, b in zip(self.space.params, self.function.params, strict=True)
         ):
@@ -181,6 +180,18 @@ class InputSearch:
                 sample = self.attempt(sizes, values)
                 if sample is not None and sample.accepted and sample.elements:
                     return sample, values
+        return None
+
+    def _in_other_ranges(self) -> tuple[InputSample, InputValues] | None:
+        """Returns a sample of a program that rejects integers near 0."""
+        names = integer_params(self.space.params)
+        fixed = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for sizes in islice(self.space.proposals(fixed, self.seed), FEW_DOMAINS if names else 0):
+            for interval in RANGES:
+                values = InputValues(ranges=dict.fromkeys(names, interval), seed=self.seed)
+                sample = self.attempt(sizes, values)
+                if sample is not None and sample.accepted and sample.elements:
+                    return self.widened(sample, values)
         return None
 
     def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:

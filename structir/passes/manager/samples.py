@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,33 +11,28 @@ import attrs
 from structir.analysis.purity import is_pure
 from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Poly
-from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Function, GlobalVar, If, MatchCast
+from structir.ir.expr import Call, Function, If, MatchCast
 from structir.ir.module import IRModule
-from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.edge_plan import (
     NON_FINITE,
     WIDE_DOMAINS,
-    dtypes_of,
     edges,
     has_unknown_dtype,
     has_unknown_rank,
     numbers_of,
     scales_of,
 )
-from structir.passes.manager.input_sample import InputSample, is_varied
-from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
+from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.input_search import TRIES, integer_params
 from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
 from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
-from structir.passes.manager.mentions import NARROW_FLOATS, WRAPS, Mentions
+from structir.passes.manager.mentions import Mentions
 from structir.passes.manager.rejections import wrong_arguments
+from structir.passes.manager.sample_kinds import MOST_DIMS, MOST_WORK, SIZE_INTEGERS, SampleKinds
 from structir.passes.manager.size_cover import covering_sizes, varied_sizes, violating_sizes
-from structir.passes.manager.size_guards import guarded_sizes
 
-MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
 VECTOR = 16  # elements; a larger size has a remainder
 LARGE_SIZES = ((61, 64, 24, 20, 18, 48, 42), (19, 40, 32, 28, 21, 48, 64))
-MOST_WORK = 1 << 27  # operations of a run at large sizes
 MOST_ROOM = 1 << 16  # elements of the inputs of special values
 FURTHER = 24  # attempts to vary a result that is constant
 FEW_FURTHER = 2  # where a run is slow
@@ -54,13 +49,9 @@ OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
 MOST_VARIED = 8  # samples of sizes of several kinds, by dim, where a program mentions others
-SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of a rewritten program
 SIZE_SEEDS = 3  # where all parameters are floats
-INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 ZERO_TURNS = 4
-NARROW_TURNS = 8
 FLOAT_TURNS, DISCRETE_TURNS = 1, 4
-EQUAL_VALUES = (("all_nan", "extreme"), ("constant", "clusters"), ("negative", "zeros"))
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
 MOST_BOUNDS = 4  # numbers of a program with which sizes are compared
 BRANCH_SAMPLES = 6  # further samples of a program with conditionals
@@ -77,7 +68,7 @@ SMALL_SIZES = (2, 3, 5, 4)  # each dim gets the first two in turn
 
 
 @attrs.define(eq=False)
-class Sampler(InputSearch):
+class Sampler(SampleKinds):
     """The samples of one function."""
 
     def of(self, module: IRModule) -> Sampler:
@@ -210,34 +201,6 @@ class Sampler(InputSearch):
             if len(self.space.params) > 1:
                 other = attrs.evolve(values, domain=domain, integers=integers, alike=True)
                 yield from self._tried(sizes, other)
-
-    def _narrow_floats(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
-        """Yields integral samples of a program with narrow floats, which are often exact: the
-        results then differ by the rounding of a cast alone."""
-        dtypes = {dtype for param in self.space.params for dtype in dtypes_of(param.struct_info)}
-        limits = set(NARROW_FLOATS.values()) & set(self.mentioned.integers)
-        for number in range(NARROW_TURNS if limits or dtypes & NARROW_FLOATS.keys() else 0):
-            other = attrs.evolve(values, domain="integral_scales", seed=values.seed + number)
-            yield from self._tried(sizes, other)
-
-    def _wrapped_counts(self, mentioned: Mentions, values: InputValues) -> Iterator[InputSample]:
-        """Yields samples with as many equal elements as the counters of a rewritten program do not
-        represent."""
-        names = [name for name in self.space.names if name not in self.fixed]
-        limits = [number for number in mentioned.integers if number in WRAPS]
-        for name in names[:MOST_DIMS]:
-            for limit in limits:
-                ones = dict.fromkeys(names, 1)
-                sizes = {**ones, **dict.fromkeys(self._alike(name), limit)}
-                if self.space.allows(sizes) and self.space.work(sizes) <= MOST_WORK:
-                    yield from self._equal_values({**self.fixed, **sizes}, values)
-
-    def _equal_values(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
-        """Yields samples whose elements are all equal, or NaN in one parameter."""
-        for domain, integers in EQUAL_VALUES:
-            yield from self._any(sizes, attrs.evolve(values, domain=domain, integers=integers))
-        for name in self.float_params()[:MOST_DIMS]:
-            yield from self._any(sizes, attrs.evolve(values, special=(name, "all_nan")))
 
     def _unknown_types(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples of several ranks and dtypes, where the parameters leave these open."""
@@ -386,40 +349,6 @@ class Sampler(InputSearch):
         dims = [Poly({(symbol,): 1}, 0) for symbol in symbols]
         return [each for dim in dims for k in small for each in (dim * k, dim + k)]
 
-    def _informative(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
-        """Yields a sample whose results differ between elements, if some values give one, and those
-        tried before."""
-        for number, domain in enumerate(("", *INFORMATIVE)):
-            other = attrs.evolve(values, domain=domain or values.domain, seed=values.seed + number)
-            sample = self.attempt(sizes, other)
-            if sample is not None:
-                yield sample
-            if sample is None or not sample.accepted or is_varied(sample.expected):
-                return
-
-    def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
-        sample = self.attempt(sizes, values)
-        if sample is not None:
-            yield sample
-
-    def guarded(
-        self, other: IRModule, changed: Collection[int], mentioned: Mentions
-    ) -> Iterator[InputSample]:
-        """Yields samples at sizes at which a rewritten program decides otherwise; `changed` has the
-        ids of the calls that only one program has."""
-        if self.start is None or self.fixed:
-            return
-        sample, values = self.start
-        integers = (*mentioned.integers, *self.mentioned.integers)
-        modules = (self.module, other)
-        kinds = SIZE_INTEGERS[:2] if self._has_integers() else SIZE_INTEGERS[:1]
-        for sizes in guarded_sizes(
-            self.space, modules, self.name, changed, integers, sample.sizes
-        ):
-            for kind in kinds:
-                for each in self._informative(sizes, attrs.evolve(values, integers=kind)):
-                    yield each.widened(self.wide)
-
     def _reject(self, sample: InputSample) -> None:
         """Adds inputs that the program rejects: sizes that violate one condition, and arguments of
         wrong shapes."""
@@ -443,29 +372,6 @@ class Sampler(InputSearch):
             for domain, others in (("infinite", values.domain), ("nan", "ties")):
                 special = attrs.evolve(values, domain=others, special=(name, domain))
                 yield from self._tried(sizes, special)
-
-    def float_params(self) -> list[str]:
-        """Returns the tensors of floats among the parameters, if there are several."""
-        floats = [
-            param.name
-            for param in self.space.params
-            if isinstance(param.struct_info, TensorStructInfo)
-            and is_float(param.struct_info.dtype or "float32")
-        ]
-        return floats if len(floats) > 1 else []
-
-    def calls_functions(self) -> bool:
-        """Whether the function refers to others, which a loop may run."""
-        return any(type(node) is GlobalVar for node in walk_values(self.function))
-
-    def is_discrete(self) -> bool:
-        """Whether the results are integers and booleans, which hide small differences."""
-        return not any(map(is_float, dtypes_of(self.function.ret_struct_info)))
-
-    def _has_integers(self) -> bool:
-        """Whether some tensors of the parameters have integers or booleans."""
-        dtypes = [dtype for param in self.space.params for dtype in dtypes_of(param.struct_info)]
-        return not all(map(is_float, dtypes))
 
     def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields sizes with each dim set to 1, to 0, and increased by one; and with all dims set to
@@ -499,11 +405,6 @@ class Sampler(InputSearch):
             for index, alike in enumerate(firsts):
                 small |= dict.fromkeys(alike, SMALL_SIZES[(index + turn) % len(SMALL_SIZES)])
             yield self.space.completed(small)
-
-    def _alike(self, name: str) -> list[str]:
-        """Returns the dims that must be equal to one."""
-        firsts = {sym.name: first for sym, first in self.space.classes.items()}
-        return [other for other in firsts if firsts[other] is firsts[name]]
 
     def _rejected_inputs(self, values: InputValues) -> Iterator[InputSample]:
         """Yields inputs that the casts of the program should reject."""

@@ -92,7 +92,7 @@ def _beyond(space: SizeSpace, bounds: Sequence[int], start: Sizes) -> Iterator[S
     for number in bounds[:MOST_BEYOND]:
         sizes = dict(start)
         for k, name in enumerate(start):
-            sizes |= dict.fromkeys(_alike(space, name), number + 1 + 2 * k)
+            sizes |= dict.fromkeys(_alike(space, name), number + 2 + 2 * k)
         yield space.completed(sizes)
 
 
