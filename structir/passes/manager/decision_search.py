@@ -24,7 +24,7 @@ MOST_SCALARS = 3
 PARTNERS = ("fractions", "times", "fractions", "positive")  # domains of further ones
 MOST_PARTNERS = 3  # samples that are combined with the scalars of another one
 ITERATIONS = 9  # of a search along one element
-BISECTIONS = 9
+BISECTIONS = 11
 GROWTH = 16  # of a step over the one before
 LONG = 600  # iterations
 MOST_LONG_WORK = 1 << 22
@@ -408,7 +408,16 @@ def _mixture(first: list[Any], second: list[Any], share: float, of_scalars: floa
 
 
 def _between_scalars(a: Any, b: Any, share: float) -> Any:
-    return np.asarray((a, b)[int(share)] if share in (0, 1) else a * (1.0 - share) + b * share)
+    """Returns a number between two; in geometric proportion if they are of different magnitudes."""
+    if share in (0, 1):
+        return (a, b)[int(share)]
+    first, second = float(a), float(b)
+    low, high = sorted((abs(first), abs(second)))
+    if first * second > 0 and high > GROWTH * low:
+        return np.asarray(
+            np.sign(first) * np.exp(np.log(abs(first)) * (1 - share) + np.log(abs(second)) * share)
+        )
+    return np.asarray(a * (1.0 - share) + b * share)
 
 
 def _with_scalars(first: list[Any], second: list[Any]) -> Iterator[list[Any]]:

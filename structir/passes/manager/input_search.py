@@ -37,6 +37,7 @@ MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
 HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
 EVERYTHING: Range = None
 RANGES: tuple[Range, ...] = (EVERYTHING, (-9, 9), (1, 64), (-1000, 1000))  # if others are rejected
+MOST_LOOP_STEPS = 20_000  # expressions of a run of loops, of which some do not end for NaN
 FEW_DOMAINS = 6  # sizes at which other domains are tried
 STRICT_DOMAINS = ("definite", "positive", "fractions", "above_one")  # if others are rejected
 
@@ -58,6 +59,7 @@ class InputSearch:
     )  # arrays shared by several samples
     wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
     interpreter: EffectRecorder | None = attrs.field(default=None, init=False)
+    given_up: int = attrs.field(default=0, init=False)  # expressions of runs that did not end soon
     branches: set[Any] = attrs.field(factory=set, init=False)  # outcomes of conditionals
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
@@ -124,8 +126,8 @@ class InputSearch:
 
     @property
     def steps(self) -> int:
-        """The number of expressions that runs evaluated so far."""
-        return 0 if self.interpreter is None else self.interpreter.steps[0]
+        """The number of expressions that runs evaluated so far, without those given up."""
+        return 0 if self.interpreter is None else self.interpreter.steps[0] - self.given_up
 
     def outcome(self, arguments: list[Any], most_steps: int = 0) -> Any:
         """Returns the result of the function, or the error that it raises."""
@@ -135,8 +137,10 @@ class InputSearch:
                 if integer_params(self.function.params)
                 else EffectRecorder(self.module)
             )
-        interpreter = self.interpreter.renewed(self.decisions, most_steps)
+        limit = most_steps or (MOST_LOOP_STEPS if self.loops else 0)
+        interpreter = self.interpreter.renewed(self.decisions, limit)
         result = outcome_of(interpreter, self.name, arguments)
+        self.given_up += limit if isinstance(result, TooManyStepsError) else 0
         self.branches |= interpreter.branches
         return result
 

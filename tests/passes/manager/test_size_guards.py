@@ -45,7 +45,7 @@ def holds(program: IRModule, sizes: dict[str, int]) -> bool:
     [
         f"R.logical_and(R.logical_and(R.equal({size('n')}, {size('m')}), "
         f"R.greater({size('k')}, {size('n')})), R.equal({size('n % 4')}, {size('3')}))",
-        f"R.less({size('n * m')}, {size('T.min(k, 2 * m) // 3')})",
+        f"R.less({size('n + 1')}, {size('T.min(k, 2 * m) // 3')})",
         f"R.logical_or(R.equal({size('T.if_then_else(n > m, k, m)')}, {size('n - 1')}), "
         f"R.equal(R.squeeze({size('k')}, axis=[0]), R.const(20, 'int64')))",
     ],
