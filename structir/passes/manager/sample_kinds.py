@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import attrs
 
@@ -85,6 +86,18 @@ class SampleKinds(InputSearch):
                 yield sample
             if sample is None or not sample.accepted or is_varied(sample.expected):
                 return
+
+    def _tried(
+        self, sizes: Sizes, values: InputValues, params: Any = None
+    ) -> Iterator[InputSample]:
+        sample = self.attempt(sizes, values, params)
+        if values.integers != "all" and (sample is None or not sample.accepted):
+            sample = self.attempt(sizes, attrs.evolve(values, integers="all"), params)
+        if sample is None and values.ranges:
+            least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
+            sample = self.attempt(sizes, least, params)
+        if sample is not None and sample.accepted:
+            yield sample
 
     def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values)

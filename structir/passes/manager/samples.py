@@ -414,18 +414,6 @@ class Sampler(SampleKinds):
                 odd = attrs.evolve(values, seed=values.seed + seed + 1)
                 yield from self._tried({}, odd, self.function.params)
 
-    def _tried(
-        self, sizes: Sizes, values: InputValues, params: Any = None
-    ) -> Iterator[InputSample]:
-        sample = self.attempt(sizes, values, params)
-        if values.integers != "all" and (sample is None or not sample.accepted):
-            sample = self.attempt(sizes, attrs.evolve(values, integers="all"), params)
-        if sample is None and values.ranges:
-            least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
-            sample = self.attempt(sizes, least, params)
-        if sample is not None and sample.accepted:
-            yield sample
-
 
 def samples_of(
     module: IRModule,

@@ -200,7 +200,7 @@ class _Evaluation:
 
     def _polynomial(self, dim: Dim) -> Any:
         if type(dim) is not Poly:
-            return np.int64(dim)  # type: ignore[call-overload]
+            return np.int64(dim)
         total: Any = np.int64(dim.constant)
         for monomial, coefficient in dim.terms.items():
             term: Any = np.int64(coefficient)

@@ -147,7 +147,7 @@ def test_a_dropped_saturation_of_narrow_floats_is_caught() -> None:
         verify(module(params, half + right), module(params, f"{half}return h"))
 
 
-SAMPLED = [(name, kind) for name, each in programs().items() for kind in each.wrong][3::83]
+SAMPLED = [(name, kind) for name, each in programs().items() for kind in each.wrong][5::97]
 EDITS = [  # one of each kind that the search once missed, and a sample
     ("bilinear_form", "three equal sizes"),
     ("even_pooling", "blocks transposed"),
