@@ -204,7 +204,8 @@ def _near(a: Any, b: Any, slack: Any, tolerance: float, signed: bool = False) ->
     overflow &= ~(np.isfinite(x) & np.isfinite(y) | _is_saturated(np.asarray(a), x))
     if signed:
         overflow &= ~(np.isinf(x) & np.isinf(y))
-    return bool(np.all(close | (x == y) | overflow))
+    undetermined = (slack > np.abs(x) / 2) & ~np.isfinite(y)  # an intermediate value overflows
+    return bool(np.all(close | (x == y) | overflow | undetermined))
 
 
 def _bound(array: Any, tolerance: float) -> tuple[float, float]:
