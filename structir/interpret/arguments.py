@@ -160,7 +160,7 @@ class _Arguments:
         leading = tuple([size for axis in sizes for size in axis])
         if position == 0 or ragged_count(info) > 1:
             raise StructIRError(f"cannot generate a value for parameter {param.name}: {info}")
-        lengths = [self.rng.choice(self.among) for _ in range(prod(leading))]
+        lengths = [self.rng.choice((0, *self.among)) for _ in range(prod(leading))]
         offsets = np.cumsum([0, *self.lengths.setdefault(leading, lengths)])
         inner = [size for axis in axes[position + 1 :] for size in self.axis(size_in(axis), param)]
         return RaggedArray(self.array((int(offsets[-1]), *inner), info, param), offsets, leading)

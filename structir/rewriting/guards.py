@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from structir.ir.axes import Ragged, size_in
 from structir.ir.dims import Dim, equal, floormod
 from structir.ir.expr import Call, Constant, Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import TensorStructInfo
@@ -58,6 +59,13 @@ def rank_of(value: Expr) -> int | None:
     """Returns the rank of a tensor; None where unknown."""
     info = _matched(value).struct_info
     return info.ndim if isinstance(info, TensorStructInfo) else None
+
+
+def is_dense(value: Expr) -> bool:
+    """Returns whether no axis of a tensor is ragged."""
+    info = _matched(value).struct_info
+    axes = info.axes if isinstance(info, TensorStructInfo) else None
+    return all(type(size_in(axis)) is not Ragged for axis in axes or ())
 
 
 def same_sizes(first: Any, second: Any) -> bool:

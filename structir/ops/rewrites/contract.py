@@ -19,7 +19,15 @@ from structir.ops.contract import einsum, matmul
 from structir.ops.joined import concat, split
 from structir.ops.layout import permute_dims
 from structir.ops.reduce import sum_
-from structir.rewriting.guards import call_of, dims_of, dtype_of, made_by, rank_of, used_once
+from structir.rewriting.guards import (
+    call_of,
+    dims_of,
+    dtype_of,
+    is_dense,
+    made_by,
+    rank_of,
+    used_once,
+)
 from structir.rewriting.rule import Parallel, rewrite
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -48,7 +56,8 @@ def sum_of_products_as_einsum(x: Expr, y: Expr, axis: Axes | None) -> Iterator[E
     product = multiply(x, y)
     yield sum_(product, axis)
     ranks = [rank_of(value) for value in (x, y, product)]
-    if None not in ranks and used_once(product) and dtype_of(product) in FLOATS:
+    is_float = dtype_of(product) in FLOATS and is_dense(product)
+    if None not in ranks and used_once(product) and is_float:
         rank = ranks[2] or 0
         axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
         summed = {each % rank for each in axes}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
-from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, perturb
+from structir.passes.manager.perturbation import PerturbedInterpreter, largest, leaves, perturb
 
 RUNS = 4  # perturbed runs of a program whose results differ
 SLACK = 16  # times the largest change of a perturbed run
@@ -86,8 +85,8 @@ def within_rounding(
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
     rounding or be discontinuous; with `constants`, only constants are perturbed.
 
-    Results that are both not finite, or nearly too large, are equal: another order of operations
-    may overflow elsewhere, or subtract infinities.
+    Results that are both large are equal if one is not finite: another order of operations may
+    overflow elsewhere, or subtract infinities. The largest number is no such result.
     """
     expected_leaves, actual_leaves = leaves(expected), leaves(actual)
     if len(expected_leaves) != len(actual_leaves) or not all(
@@ -202,9 +201,11 @@ def _near(a: Any, b: Any, slack: Any, tolerance: float, signed: bool = False) ->
         allowed = SLACK * slack + (0.0 if exact else tolerance * (np.abs(x) + size))
         close = (np.abs(x - y) <= allowed) & np.isfinite(x)
     overflow = _overflows(np.asarray(a), x) & _overflows(np.asarray(a), y)
+    overflow &= ~(np.isfinite(x) & np.isfinite(y) | _is_saturated(np.asarray(a), x))
     if signed:
         overflow &= ~(np.isinf(x) & np.isinf(y))
-    return bool(np.all(close | (x == y) | overflow))
+    undetermined = (slack > np.abs(x) / 2) & ~np.isfinite(y)  # an intermediate value overflows
+    return bool(np.all(close | (x == y) | overflow | undetermined))
 
 
 def _bound(array: Any, tolerance: float) -> tuple[float, float]:
@@ -219,9 +220,11 @@ def _bound(array: Any, tolerance: float) -> tuple[float, float]:
     return tolerance, float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
+def _is_saturated(array: Any, values: Any) -> Any:
+    """Returns where a value is the largest number: a program saturates on purpose."""
+    return array.dtype.kind not in "biu" and np.abs(values) == largest(array.dtype)
+
+
 def _overflows(array: Any, values: Any) -> Any:
     """Returns where a value is not finite, or may overflow in another order of operations."""
-    if array.dtype.kind in "biu":
-        return False
-    finfo: Any = ml_dtypes.finfo
-    return ~(np.abs(values) <= float(finfo(array.dtype).max) ** 0.5)
+    return array.dtype.kind not in "biu" and ~(np.abs(values) <= largest(array.dtype) ** 0.5)

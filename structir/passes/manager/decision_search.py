@@ -10,6 +10,8 @@ import numpy as np
 
 from structir.ir.dtype import dtype_of, int_limits, is_float, is_int
 from structir.passes.manager.decisions import Closest, DecisionRecord, Key
+from structir.passes.manager.edge_plan import dtypes_of
+from structir.passes.manager.further_inputs import far_scalars, many_elements
 from structir.passes.manager.input_sample import InputSample, outcome
 from structir.passes.manager.samples import SMALL_SIZES, Sampler
 
@@ -21,8 +23,8 @@ MOST_COORDINATES = 3  # elements of inputs that are changed in turn
 MOST_SCALARS = 3
 PARTNERS = ("fractions", "times", "fractions", "positive")  # domains of further ones
 MOST_PARTNERS = 3  # samples that are combined with the scalars of another one
-ITERATIONS = 7  # of a search along one element
-BISECTIONS = 9
+ITERATIONS = 9  # of a search along one element
+BISECTIONS = 11
 GROWTH = 16  # of a step over the one before
 LONG = 600  # iterations
 MOST_LONG_WORK = 1 << 22
@@ -46,6 +48,8 @@ CANDIDATES = (  # a domain of floats, a distribution of integers, whether parame
     ("times", "scales", False),
     ("positive", "clusters", False),
 )
+NON_FINITE = (("one_nan", "few", False), ("one_infinite", "few", False))
+SQUARE = (("symmetric", "symmetric", False), ("identity", "few", False))  # matrices
 TURNS = 3  # seeds and sizes of each candidate
 
 
@@ -81,6 +85,7 @@ class DecisionSearch:
         self.sampler.decisions = self.record
         yield from self._long()
         yield from self._random()
+        yield from self._further()
         yield from self._recombined(accepted)
         missing = self.record.missing()
         zeros = [target for target in self.record.outcomes() if not target[1]]
@@ -99,7 +104,7 @@ class DecisionSearch:
         assert self.sampler.start is not None
         start, values = self.sampler.start
         for turn in range(TURNS):
-            for number, (domain, integers, alike) in enumerate(CANDIDATES):
+            for number, (domain, integers, alike) in enumerate(self._candidates()):
                 if not (self.record.missing() or self.sampler.is_discrete()):
                     return
                 sizes = self._sizes(start, turn, number)
@@ -114,6 +119,22 @@ class DecisionSearch:
                 )
                 sample = self.sampler.attempt(sizes, other)
                 if sample is not None and sample.accepted:
+                    yield self._chosen(sample)
+
+    def _candidates(self) -> Iterator[tuple[str, str, bool]]:
+        """Yields the distributions of values."""
+        yield from CANDIDATES
+        if any(dtypes_of(param.struct_info) for param in self.sampler.space.params):
+            yield from NON_FINITE
+        shapes = [getattr(p.struct_info, "dims", None) for p in self.sampler.space.params]
+        if any(isinstance(s, tuple) and len(s) > 1 and s[-1] == s[-2] for s in shapes):
+            yield from SQUARE
+
+    def _further(self) -> Iterator[InputSample]:
+        """Yields samples for rare outcomes."""
+        for samples in (many_elements, far_scalars):
+            if self.record.missing() or self.sampler.is_discrete():
+                for sample in samples(self.sampler, self.numbers):
                     yield self._chosen(sample)
 
     def _long(self) -> Iterator[InputSample]:
@@ -146,11 +167,11 @@ class DecisionSearch:
         return sample.widened(self.sampler.wide)
 
     def _run(self, sample: InputSample, arguments: list[Any]) -> Iterator[InputSample]:
-        """Yields a sample with other arguments of the same sizes, if the program accepts it."""
+        """Yields a sample of the same sizes with other arguments, if the program accepts these."""
         self.record.latest.clear()
         if self.runs < self.limit:
             self.runs += 1
-            changed = self.sampler.run(sample.sizes, arguments)
+            changed = self.sampler.run(sample.sizes, sample.nested(arguments))
             if changed is not None and changed.accepted:
                 yield self._chosen(changed)
 
@@ -167,7 +188,7 @@ class DecisionSearch:
     def _along_first(self, key: Key, sign: int, start: Closest, most: int) -> Iterator[InputSample]:
         """Yields samples along the first elements that have an effect on a margin."""
         for element in _elements(start)[:most]:
-            array = start.sample.arguments[element.argument]
+            array = start.sample.flat[element.argument]
             steps = FLOAT_STEPS if is_float(dtype_of(np.asarray(array))) else INTEGER_STEPS
             for step in steps[:1] if array.dtype == bool else steps:
                 line = Line(start, element, step)
@@ -235,19 +256,23 @@ class DecisionSearch:
 
     def _between(self, key: Key) -> Iterator[InputSample]:
         """Yields mixtures of an input with a negative margin and one with a positive margin, by
-        bisection over the number of their first elements."""
+        bisection over the number of their first elements, and the scalars, or with those of one."""
         pairs = [signs for signs in self.record.single.get(key, {}).values() if {-1, 1} <= {*signs}]
         if not pairs:
             return
-        samples, low, high = pairs[-1], 0.0, 1.0
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            mixed = _mixture(samples[-1][1].arguments, samples[1][1].arguments, middle)
-            yield from self._run(samples[1][1], mixed)
-            margin = self.record.latest.get(key)
-            if margin is None or margin.size != 1 or 0 in self.record.seen.get(key, ()):
+        for share in (None, 0.0, 1.0):
+            samples, low, high = pairs[-1], 0.0, 1.0
+            for _ in range(BISECTIONS):
+                middle = (low + high) / 2
+                arguments = samples[-1][1].flat, samples[1][1].flat
+                mixed = _mixture(*arguments, middle, middle if share is None else share)
+                yield from self._run(samples[1][1], mixed)
+                margin = self.record.latest.get(key)
+                if margin is None or margin.size != 1 or 0 in self.record.seen.get(key, ()):
+                    return
+                low, high = (middle, high) if margin[0] < 0 else (low, middle)
+            if not _has_scalars(samples[1][1].flat):
                 return
-            low, high = (middle, high) if margin[0] < 0 else (low, middle)
 
     def _recombined(self, known: Sequence[InputSample]) -> Iterator[InputSample]:
         """Yields samples with the scalars of one with an outcome, and the arrays of others: a case
@@ -258,7 +283,7 @@ class DecisionSearch:
                 partners = [*partners[:MOST_PARTNERS], *self._partners(dict(sizes))]
                 for _, sample in list(signs.values()):
                     for partner in partners:
-                        for mixed in _with_scalars(sample.arguments, partner.arguments):
+                        for mixed in _with_scalars(sample.flat, partner.flat):
                             yield from self._run(sample, mixed)
                 break  # at the first sizes
 
@@ -290,7 +315,7 @@ class Line:
     @property
     def array(self) -> Any:
         """The argument with the element."""
-        return self.start.sample.arguments[self.element.argument]
+        return self.start.sample.flat[self.element.argument]
 
     @property
     def size(self) -> int:
@@ -336,7 +361,7 @@ class Line:
 
     def arguments(self, x: float, count: int = 0) -> list[Any]:
         """Returns the arguments with a value for the element, or for the first `count` ones."""
-        arguments = list(self.start.sample.arguments)
+        arguments = list(self.start.sample.flat)
         array = np.array(self.array)
         where = slice(0, count) if count else self.element.index
         array.reshape(-1)[where] = x
@@ -349,8 +374,8 @@ def _elements(start: Closest) -> list[InputElement]:
     of arguments of the same size, and others."""
     arrays = [
         (k, argument)
-        for k, argument in enumerate(start.sample.arguments)
-        if isinstance(argument, np.ndarray | np.generic) and argument.size and _is_number(argument)
+        for k, argument in enumerate(start.sample.flat)
+        if _is_array(argument) and argument.size and _is_number(argument)
     ]
     scalars = [InputElement(k, 0) for k, array in arrays if array.size == 1]
     alike = [InputElement(k, start.index) for k, array in arrays if array.size == start.count]
@@ -359,17 +384,21 @@ def _elements(start: Closest) -> list[InputElement]:
     return list(dict.fromkeys([*scalars, *alike, *others, *spread]))
 
 
-def _mixture(first: list[Any], second: list[Any], share: float) -> list[Any]:
-    """Returns arguments whose first elements are those of the second ones, and whose scalar floats
-    are between both."""
+def _has_scalars(arguments: list[Any]) -> bool:
+    return any(_is_array(a) and a.ndim == 0 for a in arguments)
+
+
+def _mixture(first: list[Any], second: list[Any], share: float, of_scalars: float) -> list[Any]:
+    """Returns arguments whose first elements are those of the second ones, and whose scalars are
+    between both."""
     mixed: list[Any] = []
     for a, b in zip(first, second, strict=True):
-        if not isinstance(a, np.ndarray | np.generic) or np.shape(a) != np.shape(b):
+        if not _is_array(a) or not _is_array(b) or a.shape != b.shape:
             mixed.append(a)
             continue
         if np.ndim(a) == 0 and _is_number(a) and a.dtype != bool:
             a, b = np.asarray(a), np.asarray(b)
-            mixed.append(np.asarray(a * (1.0 - share) + b * share).astype(a.dtype))
+            mixed.append(_between_scalars(a, b, of_scalars).astype(a.dtype))
             continue
         array = np.array(a)
         count = round(share * array.size)
@@ -378,13 +407,30 @@ def _mixture(first: list[Any], second: list[Any], share: float) -> list[Any]:
     return mixed
 
 
+def _between_scalars(a: Any, b: Any, share: float) -> Any:
+    """Returns a number between two; in geometric proportion if they are of different magnitudes."""
+    if share in (0, 1):
+        return (a, b)[int(share)]
+    first, second = float(a), float(b)
+    low, high = sorted((abs(first), abs(second)))
+    if first * second > 0 and high > GROWTH * low:
+        return np.asarray(
+            np.sign(first) * np.exp(np.log(abs(first)) * (1 - share) + np.log(abs(second)) * share)
+        )
+    return np.asarray(a * (1.0 - share) + b * share)
+
+
 def _with_scalars(first: list[Any], second: list[Any]) -> Iterator[list[Any]]:
     """Yields the second arguments with the scalars of the first ones, and with one of them."""
-    scalars = [k for k, each in enumerate(first) if np.size(each) == 1]
+    scalars = [k for k, each in enumerate(first) if _is_array(each) and each.size == 1]
     several = [scalars] if 1 < len(scalars) < len(first) else []
     for chosen in [*several, *([k] for k in scalars[:MOST_SCALARS])]:
         if len(first) > 1:
             yield [first[k] if k in chosen else each for k, each in enumerate(second)]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
 
 
 def _is_number(array: Any) -> bool:

@@ -170,6 +170,20 @@ def evaluated_margins(call: Call, margins: Iterable[Margin], args: list[Any]) ->
             yield None
 
 
+def elementwise_value(call: Call, args: list[Any]) -> Array | None:
+    """Returns the value of an elementwise op for arrays that broadcast; None for other calls."""
+    spec = _elementwise_spec(call)
+    if spec is None:
+        return None
+    statement = spec.statements[0]
+    elements = {
+        read.name: np.asarray(_at(args, spec.operands[read.operand].path))
+        for read in statement.reads
+    }
+    value: ScalarExpr = statement.writes[0].value  # type: ignore[assignment]
+    return evaluate(value, EvaluationPoint(elements))
+
+
 def _at(args: Any, path: tuple[int, ...]) -> Any:
     for position in path:
         args = args[position]

@@ -9,10 +9,15 @@ import attrs
 import numpy as np
 
 from structir.analysis.purity import is_pure_call
+from structir.errors import StructIRError
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation
 from structir.ir.expr import Call, Expr, ExternFunc, If
 from structir.passes.manager.decisions import DecisionRecord
+
+
+class TooManyStepsError(StructIRError):
+    """A run that was given up."""
 
 
 @attrs.frozen(eq=False)
@@ -24,11 +29,14 @@ class EffectRecorder(Interpreter):
     branches: set[tuple[int, bool]] = attrs.field(factory=set, init=False)  # by the id of the node
     decisions: DecisionRecord | None = attrs.field(default=None, kw_only=True)
     steps: list[int] = attrs.field(factory=lambda: [0], init=False)  # the evaluated expressions
+    most_steps: float = attrs.field(default=float("inf"), init=False)  # then a run fails
 
-    def renewed(self, decisions: DecisionRecord | None = None) -> Self:
+    def renewed(self, decisions: DecisionRecord | None = None, most_steps: int = 0) -> Self:
         """Returns an interpreter of the same module without records; both share what they
-        memoize."""
+        memoize. A run of more than `most_steps` expressions raises TooManyStepsError."""
         other = copy(self)
+        limit = self.steps[0] + most_steps if most_steps else float("inf")
+        object.__setattr__(other, "most_steps", limit)
         object.__setattr__(other, "effects", [])
         object.__setattr__(other, "branches", set())
         object.__setattr__(other, "decisions", decisions)
@@ -36,6 +44,8 @@ class EffectRecorder(Interpreter):
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         self.steps[0] += 1
+        if self.steps[0] > self.most_steps:
+            raise TooManyStepsError("the run does not end soon")
         if type(expr) is Call and type(expr.op) is ExternFunc and not is_pure_call(expr):
             args = [self.value(arg, scope) for arg in expr.args]
             self.effects.append((expr.op.global_symbol, *args))

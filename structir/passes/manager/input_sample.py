@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -25,6 +26,16 @@ class InputSample:
     expected: Any
     wide: InputSample | None = None  # the same arguments in float64; None if not to be compared
     only_wide: bool = False  # whether another sample checks the dtypes of the program
+    most_steps: int = 0  # of a run of a rewritten function, which is given up then; 0: all
+
+    @property
+    def flat(self) -> list[Any]:
+        """The arguments, with the fields of tuples in place of these."""
+        return list(_flattened(self.arguments))
+
+    def nested(self, flat: Iterable[Any]) -> list[Any]:
+        """Returns arguments with the tuples of this sample, and the leaves of `flat`."""
+        return list(_nested(tuple(self.arguments), iter(flat)))
 
     @property
     def accepted(self) -> bool:
@@ -69,6 +80,18 @@ def outcome_of(interpreter: EffectRecorder, name: str, arguments: list[Any]) -> 
             return interpreter.observed(interpreter.global_function(name)(*arguments))
     except StructIRError as error:
         return error
+
+
+def _flattened(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _flattened(value)
+        else:
+            yield value
+
+
+def _nested(like: Any, flat: Iterator[Any]) -> Any:
+    return tuple([_nested(each, flat) for each in like]) if isinstance(like, tuple) else next(flat)
 
 
 def finite_share(sample: InputSample) -> float:

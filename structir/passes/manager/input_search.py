@@ -19,7 +19,7 @@ from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
 from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.edge_plan import dtypes_of
-from structir.passes.manager.effects import EffectRecorder
+from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.input_sample import (
     InputSample,
     all_have_elements,
@@ -36,6 +36,8 @@ TRIES = 48  # inputs to try until the program accepts some
 MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
 HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
 EVERYTHING: Range = None
+RANGES: tuple[Range, ...] = (EVERYTHING, (-9, 9), (1, 64), (-1000, 1000))  # if others are rejected
+MOST_LOOP_STEPS = 20_000  # expressions of a run of loops, of which some do not end for NaN
 FEW_DOMAINS = 6  # sizes at which other domains are tried
 STRICT_DOMAINS = ("definite", "positive", "fractions", "above_one")  # if others are rejected
 
@@ -57,6 +59,7 @@ class InputSearch:
     )  # arrays shared by several samples
     wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
     interpreter: EffectRecorder | None = attrs.field(default=None, init=False)
+    given_up: int = attrs.field(default=0, init=False)  # expressions of runs that did not end soon
     branches: set[Any] = attrs.field(factory=set, init=False)  # outcomes of conditionals
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
@@ -84,18 +87,20 @@ class InputSearch:
             return None
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
-        values = attrs.evolve(self._at_sizes(values, sizes), loops=self.loops)
+        loops = self.loops and not values.most_steps
+        values = attrs.evolve(self._at_sizes(values, sizes), loops=loops)
         generator = ArrayGenerator(values, self.large)
         try:
             arguments = random_values(chosen, values.seed, sizes, among=among, draw=generator)
         except StructIRError as error:
             self.reason = error
             return None
-        return self.run(sizes, arguments)
+        return self.run(sizes, arguments, values.most_steps)
 
-    def run(self, sizes: Sizes, arguments: list[Any]) -> InputSample | None:
-        sample = InputSample(sizes, arguments, self.outcome(arguments))
-        if isinstance(sample.expected, IllegalIndexError):
+    def run(self, sizes: Sizes, arguments: list[Any], most_steps: int = 0) -> InputSample | None:
+        expected = self.outcome(arguments, most_steps)
+        sample = InputSample(sizes, arguments, expected, most_steps=16 * most_steps)
+        if isinstance(expected, IllegalIndexError | TooManyStepsError):
             return None
         if not sample.accepted:
             self.reason = self.reason or sample.expected
@@ -121,10 +126,10 @@ class InputSearch:
 
     @property
     def steps(self) -> int:
-        """The number of expressions that runs evaluated so far."""
-        return 0 if self.interpreter is None else self.interpreter.steps[0]
+        """The number of expressions that runs evaluated so far, without those given up."""
+        return 0 if self.interpreter is None else self.interpreter.steps[0] - self.given_up
 
-    def outcome(self, arguments: list[Any]) -> Any:
+    def outcome(self, arguments: list[Any], most_steps: int = 0) -> Any:
         """Returns the result of the function, or the error that it raises."""
         if self.interpreter is None:
             self.interpreter = (
@@ -132,8 +137,10 @@ class InputSearch:
                 if integer_params(self.function.params)
                 else EffectRecorder(self.module)
             )
-        interpreter = self.interpreter.renewed(self.decisions)
+        limit = most_steps or (MOST_LOOP_STEPS if self.loops else 0)
+        interpreter = self.interpreter.renewed(self.decisions, limit)
         result = outcome_of(interpreter, self.name, arguments)
+        self.given_up += limit if isinstance(result, TooManyStepsError) else 0
         self.branches |= interpreter.branches
         return result
 
@@ -144,7 +151,7 @@ class InputSearch:
 
         Returns a sample with empty tensors if there is no other.
         """
-        sample = self._first() or self._in_other_domains()
+        sample = self._first() or self._in_other_domains() or self._in_other_ranges()
         if sample is None and any(
             a is not b for a, b in zip(self.space.params, self.function.params, strict=True)
         ):
@@ -177,6 +184,18 @@ class InputSearch:
                 sample = self.attempt(sizes, values)
                 if sample is not None and sample.accepted and sample.elements:
                     return sample, values
+        return None
+
+    def _in_other_ranges(self) -> tuple[InputSample, InputValues] | None:
+        """Returns a sample of a program that rejects integers near 0."""
+        names = integer_params(self.space.params)
+        fixed = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for sizes in islice(self.space.proposals(fixed, self.seed), FEW_DOMAINS if names else 0):
+            for interval in RANGES:
+                values = InputValues(ranges=dict.fromkeys(names, interval), seed=self.seed)
+                sample = self.attempt(sizes, values)
+                if sample is not None and sample.accepted and sample.elements:
+                    return self.widened(sample, values)
         return None
 
     def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:

@@ -147,7 +147,8 @@ class SizeSpace:
             sizes = {sym: size_of[first] for sym, first in self.classes.items()}
             if number == ALL_CASTS:
                 sizes = {sym: self._cast_size(sym, sizes) for sym in sizes}
-            yield {sym.name: fixed.get(sym.name, size) for sym, size in sizes.items()}
+            named = {sym.name: size for sym, size in sizes.items()}
+            yield {**self.completed(named), **fixed}
 
     def _cast_size(self, sym: Sym, sizes: Mapping[Sym, int]) -> int:
         """Returns the size that all casts require of a dim, or the size of its first equal."""
@@ -160,6 +161,33 @@ class SizeSpace:
         if count <= len(pool) and rng.random() < 0.8:
             return rng.sample(pool, count)
         return rng.choices(pool, k=count)
+
+    @cached_property
+    def solved(self) -> tuple[tuple[Sym, Dim], ...]:
+        """The dims that a condition equates with an expression of others."""
+        atoms = [as_atom(condition) for condition in self.conditions]
+        pairs = [a.args for a in atoms if type(a) is Opaque and a.fn == "eq"]
+        both = [pair for a, b in (*self.equal, *pairs) for pair in ((a, b), (b, a))]
+        known: dict[Sym, Dim] = {}
+        for side, other in both:
+            sym = as_sym(side)
+            among = syms(other) - {sym}
+            is_new = sym in self.classes and sym not in known and as_sym(other) is None
+            if is_new and sym is not None and sym not in syms(other) and among:
+                known[sym] = other
+        return tuple(known.items())
+
+    def completed(self, sizes: Sizes) -> Sizes:
+        """Returns sizes in which the dims that are expressions of others have their values."""
+        for sym, expr in self.solved:
+            first = self.classes[sym]
+            try:
+                value = evaluate(expr, {each: sizes[each.name] for each in syms(expr)})
+            except (StructIRError, KeyError):
+                continue
+            alike = [each.name for each in self.classes if self.classes[each] is first]
+            sizes = {**sizes, **dict.fromkeys(alike, max(value, 0))}
+        return sizes
 
     def allows(self, sizes: Sizes) -> bool:
         """Whether sizes meet the conditions that involve parameters alone."""

@@ -21,6 +21,7 @@ Range = tuple[int, int] | None  # the least integer and the greatest; None: all 
 LARGE = 1 << 16  # elements of a weight: the domains apply to smaller arrays only
 PERIOD = 65_537  # elements after which the values of a weight repeat: a prime
 SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
+INTEGRAL_SCALES = (3, 40, 340)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
 NARROW: Range = (0, 1)
@@ -51,6 +52,7 @@ class InputValues:
     scale: float = 1.0  # of the domains `SCALED`
     dtype: str = DEFAULT_DTYPE  # of tensors of unknown dtype
     loops: bool = False  # whether a scalar integer may be the trip count of a loop
+    most_steps: int = 0  # of a run, in which scalar integers may be large nevertheless; 0: all
     alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 
@@ -167,6 +169,43 @@ def _small(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
 def _integral(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns small integers of both signs, whose sums and products are exact."""
     return rng.integers(-4, 4, shape, endpoint=True).astype(numpy_dtype(dtype))
+
+
+def _integral_scales(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns integers of both signs and one of several magnitudes, which are exact in float32."""
+    most = rng.choice(INTEGRAL_SCALES)
+    return np.rint(rng.uniform(-1, 1, shape) * most).astype(numpy_dtype(dtype))
+
+
+def _one_nan(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return _with_few(rng, _signed(rng, shape, dtype, scale), (np.nan,))
+
+
+def _one_infinite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return _with_few(rng, _signed(rng, shape, dtype, scale), (np.inf,))
+
+
+def _all_nan(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return np.full(shape, np.nan).astype(numpy_dtype(dtype))
+
+
+def _symmetric(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns symmetric matrices of small integers where the last two sizes are equal."""
+    return _mirrored(_integral(rng, shape, dtype, scale))
+
+
+def _mirrored(array: Array) -> Array:
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        return array
+    return np.tril(array) + np.swapaxes(np.tril(array, -1), -1, -2)
+
+
+def _identity(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns rows of the identity matrix, shifted by a random number."""
+    if len(shape) < 2:
+        return _integral(rng, shape, dtype, scale)
+    rows = np.roll(np.eye(shape[-2], shape[-1]), rng.integers(max(shape[-1], 1)), axis=-1)
+    return np.broadcast_to(rows, shape).astype(numpy_dtype(dtype))
 
 
 def _negative(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
@@ -302,6 +341,12 @@ FLOATS = {
     "non_finite": _non_finite,
     "small": _small,
     "integral": _integral,
+    "integral_scales": _integral_scales,
+    "one_nan": _one_nan,
+    "one_infinite": _one_infinite,
+    "all_nan": _all_nan,
+    "symmetric": _symmetric,
+    "identity": _identity,
     "infinite": _infinite,
     "nan": _nan,
     "negative": _negative,
@@ -403,11 +448,12 @@ def _near_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterab
     return range(-20, 20)
 
 
-ORDERS = {"ascending": _increasing, "descending": _decreasing}
+ORDERS = {"ascending": _increasing, "descending": _decreasing, "symmetric": _mirrored}
 INTEGERS = {
     "scales": _scales,
     "ascending": _near_zero,
     "descending": _near_zero,
+    "symmetric": _near_zero,
     "few": _few,
     "clusters": _clusters,
     "extreme": _extreme,

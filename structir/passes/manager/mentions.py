@@ -21,17 +21,18 @@ from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 
 MOST_ELEMENTS = 16  # of a constant whose elements are mentioned
+NARROW_FLOATS = {"bfloat16": 1 << 8, "float16": 1 << 11}
 DTYPE_LIMITS = {
     "int8": (1 << 7, 1 << 8),
     "uint8": (1 << 8,),
     "int16": (1 << 15, 1 << 16, 259),
     "uint16": (1 << 16, 258),
     "int32": (1 << 31,),
-    "bfloat16": (1 << 8,),
-    "float16": (1 << 11,),
+    **{dtype: (limit,) for dtype, limit in NARROW_FLOATS.items()},
     "float32": (1 << 24,),
 }
 
+WRAPS = (1 << 7, 1 << 8, 1 << 15, 1 << 16)  # numbers of elements whose count is not represented
 
 Place = tuple[str, Any]  # the op that a value belongs to, and the value
 

@@ -64,6 +64,12 @@ def rounding(array: Any, wide: Mapping[str, float], among: Collection[str] = FLO
     return wide[dtype] if dtype in wide else float(finfo(array.dtype).eps)
 
 
+def largest(dtype: Any) -> float:
+    """Returns the largest finite number of a dtype of floats."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(dtype).max)
+
+
 def perturb(
     value: Any,
     numbers: np.random.Generator,
@@ -85,6 +91,7 @@ def perturb(
         true = value.astype(np.float64)
         perturbed = true * (1 + noise) + (0 if exact else noise * 1e-3)
         unchanged = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
+        unchanged |= np.abs(true) == largest(value.dtype)  # which rounding does not make infinite
         return np.asarray(np.where(unchanged, true, perturbed)).astype(value.dtype)
 
 

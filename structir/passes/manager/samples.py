@@ -11,32 +11,28 @@ import attrs
 from structir.analysis.purity import is_pure
 from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Poly
-from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Function, GlobalVar, If, MatchCast
+from structir.ir.expr import Call, Function, If, MatchCast
 from structir.ir.module import IRModule
-from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.edge_plan import (
     NON_FINITE,
     WIDE_DOMAINS,
-    dtypes_of,
     edges,
     has_unknown_dtype,
     has_unknown_rank,
     numbers_of,
     scales_of,
 )
-from structir.passes.manager.input_sample import InputSample, is_varied
-from structir.passes.manager.input_search import TRIES, InputSearch, integer_params
+from structir.passes.manager.input_sample import InputSample
+from structir.passes.manager.input_search import TRIES, integer_params
 from structir.passes.manager.input_sizes import Sizes, assumptions_of, has_kernels
 from structir.passes.manager.input_values import MOST_TRIPS, SCALED, InputValues
 from structir.passes.manager.mentions import Mentions
 from structir.passes.manager.rejections import wrong_arguments
+from structir.passes.manager.sample_kinds import MOST_DIMS, MOST_WORK, SIZE_INTEGERS, SampleKinds
 from structir.passes.manager.size_cover import covering_sizes, varied_sizes, violating_sizes
 
-MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
 VECTOR = 16  # elements; a larger size has a remainder
 LARGE_SIZES = ((61, 64, 24, 20, 18, 48, 42), (19, 40, 32, 28, 21, 48, 64))
-MOST_WORK = 1 << 27  # operations of a run at large sizes
 MOST_ROOM = 1 << 16  # elements of the inputs of special values
 FURTHER = 24  # attempts to vary a result that is constant
 FEW_FURTHER = 2  # where a run is slow
@@ -53,9 +49,7 @@ OTHER_DTYPES = ("int32", "float64", "bool")
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
 MOST_VARIED = 8  # samples of sizes of several kinds, by dim, where a program mentions others
-SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of a rewritten program
 SIZE_SEEDS = 3  # where all parameters are floats
-INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 ZERO_TURNS = 4
 FLOAT_TURNS, DISCRETE_TURNS = 1, 4
 DIRECTED_VALUES = 10  # samples of the numbers that a rewritten program mentions
@@ -74,7 +68,7 @@ SMALL_SIZES = (2, 3, 5, 4)  # each dim gets the first two in turn
 
 
 @attrs.define(eq=False)
-class Sampler(InputSearch):
+class Sampler(SampleKinds):
     """The samples of one function."""
 
     def of(self, module: IRModule) -> Sampler:
@@ -150,7 +144,7 @@ class Sampler(InputSearch):
         """Returns sizes with some dims enlarged, which the program accepts if that is known."""
         for name, among in zip(names, LARGE_SIZES, strict=False):
             choices = [{**sizes, **dict.fromkeys(self._alike(name), size)} for size in among]
-            sizes = next(filter(self.space.allows, choices), choices[0])
+            sizes = next(filter(self.space.allows, map(self.space.completed, choices)), choices[0])
         return sizes
 
     def _others(self, sizes: Sizes) -> Iterator[Sizes]:
@@ -183,11 +177,12 @@ class Sampler(InputSearch):
             if domain in NON_FINITE and roomy is not sample:
                 yield from self._tried(sample.sizes, other)
         if not self.heavy:
+            yield from self._narrow_floats(roomy.sizes, values)
             yield from self._special_parameters(roomy.sizes, values)
             yield from self._alike_parameters(roomy.sizes, values)
             yield from self._unknown_types(sample.sizes, values)
             yield from self._decisions(sample.sizes, values)
-            for sizes in self._edge_sizes(sample.sizes):
+            for sizes in self._completed(self._edge_sizes(sample.sizes)):
                 yield from self._tried(sizes, values)
                 if 1 in sizes.values():
                     yield from self._tried(sizes, attrs.evolve(values, seed=values.seed + 1))
@@ -320,6 +315,7 @@ class Sampler(InputSearch):
             for number, integers in enumerate(kinds):
                 other = attrs.evolve(values, integers=integers, seed=values.seed + number)
                 yield from self._informative(sizes, other)
+        yield from self._wrapped_counts(mentioned, values)
         for name in self.float_params()[:MOST_DIMS]:
             for domain in ("large", "tiny"):
                 yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))
@@ -353,22 +349,6 @@ class Sampler(InputSearch):
         dims = [Poly({(symbol,): 1}, 0) for symbol in symbols]
         return [each for dim in dims for k in small for each in (dim * k, dim + k)]
 
-    def _informative(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
-        """Yields a sample whose results differ between elements, if some values give one, and those
-        tried before."""
-        for number, domain in enumerate(("", *INFORMATIVE)):
-            other = attrs.evolve(values, domain=domain or values.domain, seed=values.seed + number)
-            sample = self.attempt(sizes, other)
-            if sample is not None:
-                yield sample
-            if sample is None or not sample.accepted or is_varied(sample.expected):
-                return
-
-    def _any(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
-        sample = self.attempt(sizes, values)
-        if sample is not None:
-            yield sample
-
     def _reject(self, sample: InputSample) -> None:
         """Adds inputs that the program rejects: sizes that violate one condition, and arguments of
         wrong shapes."""
@@ -393,29 +373,6 @@ class Sampler(InputSearch):
                 special = attrs.evolve(values, domain=others, special=(name, domain))
                 yield from self._tried(sizes, special)
 
-    def float_params(self) -> list[str]:
-        """Returns the tensors of floats among the parameters, if there are several."""
-        floats = [
-            param.name
-            for param in self.space.params
-            if isinstance(param.struct_info, TensorStructInfo)
-            and is_float(param.struct_info.dtype or "float32")
-        ]
-        return floats if len(floats) > 1 else []
-
-    def calls_functions(self) -> bool:
-        """Whether the function refers to others, which a loop may run."""
-        return any(type(node) is GlobalVar for node in walk_values(self.function))
-
-    def is_discrete(self) -> bool:
-        """Whether the results are integers and booleans, which hide small differences."""
-        return not any(map(is_float, dtypes_of(self.function.ret_struct_info)))
-
-    def _has_integers(self) -> bool:
-        """Whether some tensors of the parameters have integers or booleans."""
-        dtypes = [dtype for param in self.space.params for dtype in dtypes_of(param.struct_info)]
-        return not all(map(is_float, dtypes))
-
     def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields sizes with each dim set to 1, to 0, and increased by one; and with all dims set to
         1."""
@@ -433,6 +390,13 @@ class Sampler(InputSearch):
                 yield {**sizes, name: sizes[name] + 1}
                 yield {**sizes, name: 1}
 
+    def _completed(self, proposals: Iterator[Sizes]) -> Iterator[Sizes]:
+        """Yields sizes, each followed by the same ones with dims that depend on others."""
+        for sizes in proposals:
+            yield sizes
+            if self.space.solved and (completed := self.space.completed(sizes)) != sizes:
+                yield completed
+
     def _small_sizes(self, sizes: Sizes, free: list[str]) -> Iterator[Sizes]:
         """Yields different small sizes, so that each dim is 2 and 3 in turn."""
         firsts = list(dict.fromkeys(tuple(self._alike(name)) for name in free))
@@ -440,12 +404,7 @@ class Sampler(InputSearch):
             small = dict(sizes)
             for index, alike in enumerate(firsts):
                 small |= dict.fromkeys(alike, SMALL_SIZES[(index + turn) % len(SMALL_SIZES)])
-            yield small
-
-    def _alike(self, name: str) -> list[str]:
-        """Returns the dims that must be equal to one."""
-        firsts = {sym.name: first for sym, first in self.space.classes.items()}
-        return [other for other in firsts if firsts[other] is firsts[name]]
+            yield self.space.completed(small)
 
     def _rejected_inputs(self, values: InputValues) -> Iterator[InputSample]:
         """Yields inputs that the casts of the program should reject."""
@@ -454,18 +413,6 @@ class Sampler(InputSearch):
             for seed in range(3):
                 odd = attrs.evolve(values, seed=values.seed + seed + 1)
                 yield from self._tried({}, odd, self.function.params)
-
-    def _tried(
-        self, sizes: Sizes, values: InputValues, params: Any = None
-    ) -> Iterator[InputSample]:
-        sample = self.attempt(sizes, values, params)
-        if values.integers != "all" and (sample is None or not sample.accepted):
-            sample = self.attempt(sizes, attrs.evolve(values, integers="all"), params)
-        if sample is None and values.ranges:
-            least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
-            sample = self.attempt(sizes, least, params)
-        if sample is not None and sample.accepted:
-            yield sample
 
 
 def samples_of(

@@ -28,6 +28,7 @@ MOST_MENTIONED_WORK = 1 << 27  # the same, where a rewritten program mentions si
 FAR = 100
 MOST_SOLVED = 32  # comparisons for which sizes are searched
 MOST_SWEPT = 130
+MOST_BEYOND = 4
 MOST_PAIRED = 24
 MOST_NAMES = 3
 VARIED = 160  # random candidates
@@ -75,12 +76,24 @@ def covering_sizes(
     covered = np.zeros((len(pairs), 3), bool)
     for row in outcomes[: 0 if only_mentioned else len(tried)]:  # others had fewer values
         _cover(covered, row)
+    for sizes in _beyond(space, bounds, tried[0]) if only_mentioned else ():
+        if space.allows(sizes) and space.operations(sizes) <= most_work:
+            yield sizes
     for _ in range(most):
         chosen = _best(covered, outcomes, weights)
         if chosen is None:
             return
         _cover(covered, outcomes[chosen])
         yield candidates[chosen]
+
+
+def _beyond(space: SizeSpace, bounds: Sequence[int], start: Sizes) -> Iterator[Sizes]:
+    """Yields different sizes that all exceed a number: a tile, or a position, in every dim."""
+    for number in bounds[:MOST_BEYOND]:
+        sizes = dict(start)
+        for k, name in enumerate(start):
+            sizes |= dict.fromkeys(_alike(space, name), number + 2 + 2 * k)
+        yield space.completed(sizes)
 
 
 def _solutions(
@@ -102,7 +115,8 @@ def _solutions(
     unseen.sort(key=lambda each: (each[1] != 1, type(terms[each[0][1]]) is not int, sum(each[0])))
     for pair, wanted in unseen[:MOST_SOLVED]:
         both = [terms[k] for k in pair]
-        for sizes in _sweep(space, start, both, wanted == 1):
+        for proposal in _sweep(space, start, both, wanted == 1):
+            sizes = space.completed(proposal)
             first, second = (_value(term, sizes) for term in both)
             is_wanted = np.sign(first - second) + 1 == wanted and (wanted != 1 or first > 1)
             if is_wanted and space.allows(sizes) and space.operations(sizes) <= most_work:
@@ -148,6 +162,7 @@ def varied_sizes(space: SizeSpace, start: Sizes, most: int) -> list[Sizes]:
             first, second = rng.sample(names, 2)
             proposal[second] = proposal[first]
         sizes = {**start, **{each: proposal[first] for each, first in firsts.items()}}
+        sizes = space.completed(sizes)
         candidates.append((sizes, _features(names, sizes)))
     while candidates and len(chosen) < most:
         new = [len(features - seen) for _, features in candidates]
@@ -222,6 +237,7 @@ def _candidates(
     operations = space.operations if most_work > MOST_COVER_WORK else space.work
     for proposal in _proposals(space, numbers, start):
         sizes = {name: proposal[firsts.get(name, name)] for name in proposal}
+        sizes = space.completed(sizes)
         if space.allows(sizes) and operations(sizes) <= most_work and not space.is_costly(sizes):
             yield sizes
 

@@ -30,7 +30,7 @@ from structir.passes.manager.constant_results import (
 from structir.passes.manager.decision_search import DecisionSearch
 from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import numbers_of
-from structir.passes.manager.effects import EffectRecorder
+from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
@@ -199,6 +199,8 @@ class VerifyResults(Instrument):
         if mentioned := after.without(before):
             yield from _limited(sampler, sampler.directed(mentioned))
         if self._decisions is not None:
+            changed = self._decisions.calls.keys()
+            yield from _limited(sampler, sampler.guarded(step.after, changed, after))
             numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
             yield from _limited(sampler, search.samples(samples))
@@ -270,7 +272,11 @@ class VerifyResults(Instrument):
         assert step.after is not None
         if self._decisions is not None:
             self._decisions.sample = sample
-        actual = self._outcome(step.after, name, sample.arguments, self._decisions)
+        actual = self._outcome(
+            step.after, name, sample.arguments, self._decisions, sample.most_steps
+        )
+        if isinstance(actual, TooManyStepsError):
+            return wide_error, following
         error = _error(step, name, sample, actual)
         if error is None:
             raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
@@ -283,10 +289,11 @@ class VerifyResults(Instrument):
         name: str,
         arguments: list[Any],
         decisions: DecisionRecord | None = None,
+        most_steps: int = 0,
     ) -> Any:
         if id(module) not in self._interpreters:
             self._interpreters[id(module)] = module, EffectRecorder(module)
-        interpreter = self._interpreters[id(module)][1].renewed(decisions)
+        interpreter = self._interpreters[id(module)][1].renewed(decisions, most_steps)
         return outcome_of(interpreter, name, arguments)
 
     def _widened(self, module: IRModule) -> IRModule | None:

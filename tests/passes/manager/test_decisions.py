@@ -127,7 +127,38 @@ def test_checks_of_sizes_that_agree_are_not_dropped() -> None:
         verify(module(params, body.format(8)), module(params, weak))
 
 
-EDITS = [(name, kind) for name, each in programs().items() for kind in each.wrong][3::47]
+def test_fields_of_tuples_are_searched() -> None:
+    tensors = 'R.Tuple(w=R.Tensor((3,), "float32"), s=R.Tensor((), "float32"))'
+    params = f'p: {tensors}, k: R.Tensor((), "int32")'
+    value = "R.multiply(p.w, p.s)"
+    wrong = f"R.where(R.equal(p.s, R.const(77.0)), p.w, {value})"
+    equal = f"R.where(R.equal(p.s, R.const(77.0)), {value}, {value})"
+    right = module(params, f"return R.add({value}, R.astype(k, 'float32'))")
+    verify(right, module(params, f"return R.add({equal}, R.astype(k, 'float32'))"))
+    with pytest.raises(PassError, match="changes the result"):
+        verify(right, module(params, f"return R.add({wrong}, R.astype(k, 'float32'))"))
+
+
+def test_a_dropped_saturation_of_narrow_floats_is_caught() -> None:
+    params = 'x: R.Tensor(("n",), "float32")'
+    half = 'h = R.astype(x, "float16")\n    '
+    right = 'return R.where(R.isinf(h), R.const(65504.0, "float16"), h)'
+    with pytest.raises(PassError, match="changes the result"):
+        verify(module(params, half + right), module(params, f"{half}return h"))
+
+
+SAMPLED = [(name, kind) for name, each in programs().items() for kind in each.wrong][5::97]
+EDITS = [  # one of each kind that the search once missed, and a sample
+    ("bilinear_form", "three equal sizes"),
+    ("even_pooling", "blocks transposed"),
+    ("band", "only 32 rows"),
+    ("loss_scale", "one overflow accepted"),
+    ("loss_scale", "count in uint8"),
+    ("bf16_store", "product in bfloat16"),
+    ("det3", "symmetric matrices"),
+    ("ragged_mean", "empty rows have mean 0"),
+    *SAMPLED,
+]
 
 
 @pytest.mark.parametrize(("name", "kind"), EDITS, ids=[f"{n}: {k}" for n, k in EDITS])

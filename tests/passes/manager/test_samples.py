@@ -196,3 +196,14 @@ def test_integer_results_of_composite_ops_differ_by_the_rounding_of_their_parts(
     wrong = program('x: R.Tensor(("n", 2), "int64")', 'return R.add(R.std(x), R.const(1, "int64"))')
     with PassContext([VerifyResults()]), pytest.raises(PassError, match="changes the result"):
         passes.Pass("wrong", lambda _: wrong)(module)
+
+
+def test_a_program_that_rejects_integers_near_0_has_samples() -> None:
+    module = structir.parse(
+        '@R.function\ndef main(i: R.Tensor(("n",), "int64"), w: R.Tensor(("n",), "float32")):\n'
+        '    p = R.nonzero(R.greater(i, R.const(30, "int64")))\n    k = T.int64()\n'
+        '    q = R.match_cast(p, R.Tensor((1, k), "int64"))\n    R.require("k >= 1")\n'
+        "    return R.take(w, R.squeeze(q, axis=[0]), axis=0)\n"
+    )
+    samples = list(samples_of(module, "main", module["main"], 2))
+    assert samples and all(sample.accepted and sample.elements for sample in samples)
