@@ -17,6 +17,7 @@ from structir.distributed.callee_blocks import (
 )
 from structir.distributed.constant_lifting import SMALL
 from structir.distributed.local_op import LocalDefinition
+from structir.distributed.local_rows import local_arguments, local_result
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym, as_dim
@@ -168,6 +169,8 @@ class _ShardWriter:
         origin = step.origin
         if isinstance(origin, BranchOrigin):
             self.branch(number, step, origin)
+        elif origin.rows is not None:
+            self.rows(number, step, origin)
         elif origin.spec is not None and origin.kernel is not None:
             self.kernel(number, step, origin.call, origin.kernel)
         elif origin.spec is not None and isinstance(origin.call.op, ExternFunc):
@@ -303,6 +306,20 @@ class _ShardWriter:
         for key, info in zip(step.outputs, infos, strict=True):
             if self.regions.get(key):
                 self.blocks[key] = self.computed_block(key, info, origin.call)
+
+    def rows(self, number: int, step: RegionStep, origin: CallOrigin) -> None:
+        """Emits an op on rows: the same call on blocks of rows, at positions in these blocks."""
+        (output,) = step.outputs
+        dependency: Any = step.dependency
+        bounds = _bounds(self.regions, output)
+        pairs = zip(step.inputs, dependency.operand_blocks(bounds), strict=True)
+        blocks = [self.slice(key, block) for key, block in pairs]
+        self.blocks[output] = dependency.computed(bounds)
+        args = local_arguments(origin.call, dependency, bounds, blocks, self)
+        bare = Call(origin.call.op, args, origin.call.attrs, (), None, origin.call.span)
+        call = replace(bare, struct_info=deduce(bare))
+        self.key.append((number, tuple([arg.struct_info for arg in args])))
+        self.bind(local_result(call, dependency, bounds, self), step.outputs)
 
     def computed_block(self, key: Key, info: TensorStructInfo, call: Call) -> Bounds:
         """Returns the position of the block that a call computes from the required regions."""

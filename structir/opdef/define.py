@@ -21,6 +21,7 @@ from structir.opdef.parameters import (
     call_parts,
 )
 from structir.opdef.shape_eval import Assumption, ResolvedShapes
+from structir.projections.row_blocks import RowBlocks
 from structir.rewriting.pattern_vars import RECORDER
 
 index_specs = lazy_module("structir.opdef.index_specs")
@@ -192,6 +193,10 @@ class Declaration:
         """States that an op copies rows: triples of operands are values, and the start and the
         limit of each row in them; the last operand is the start of each row of the result."""
         self.definition.hooks["copies_rows"] = True
+
+    def row_blocks(self, blocks: RowBlocks) -> None:
+        """Declares how blocks of an op on rows correspond, where the start of each row is known."""
+        self.definition.hooks["row_blocks"] = blocks
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""

@@ -1,0 +1,123 @@
+"""Evaluates the part of a function that depends on the rows of its ragged parameters only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import free_vars, symbols_in
+from structir.errors import StructIRError
+from structir.interpret import interpret
+from structir.ir.bodies import bindings_of
+from structir.ir.dims import Sym
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.op import Op
+
+Array = Any
+Arrays = dict[Any, Array]  # by key of a tensor of a program
+Path = tuple[int, ...]
+
+
+class KnownValues:
+    """The values of a function that follow from some known tensors.
+
+    `arrays` has the operands of ops on rows, and `sizes` the symbolic dims that match_casts bind.
+    """
+
+    def __init__(
+        self, function: Function, arrays: Mapping[Any, Array], sizes: Mapping[Sym, int]
+    ) -> None:
+        self.arrays: Arrays = dict(arrays)
+        self.sizes = dict(sizes)
+        self.paths: dict[Var, tuple[Var, Path]] = {p: (p, ()) for p in function.params}
+        self.params: dict[Var, Array] = {
+            p: arrays[p, ()] for p in function.params if (p, ()) in arrays
+        }
+        self.bindings: list[Binding] = []
+        self.known: set[Var] = set(self.params)
+        self.new_sizes: set[Sym] = set()
+        for binding in function.body.bindings():
+            self._visit(binding)
+        self._evaluate(_row_operands(function))
+
+    def _visit(self, binding: Binding) -> None:
+        """Adds a binding whose value is known."""
+        var, value = binding.var, binding.value
+        if isinstance(value, TupleGetItem) and value.tuple_value in self.paths:
+            owner, path = self.paths[value.tuple_value]  # type: ignore[index]
+            self.paths[var] = owner, (*path, value.index)
+            if self.paths[var] in self.arrays:
+                self.params[var] = self.arrays[self.paths[var]]
+                self.known.add(var)
+            return
+        simple = isinstance(value, Var | Tuple | TupleGetItem | ShapeExpr)
+        if not simple and not (isinstance(value, Call) and isinstance(value.op, Op)):
+            return
+        sizes = self.sizes.keys() | self.new_sizes
+        if set(free_vars(value)) <= self.known and set(symbols_in(value)) <= sizes:
+            self.known.add(var)
+            self.bindings.append(binding)
+            if isinstance(binding, MatchCast):
+                self.new_sizes |= set(symbols_in(binding.struct_info)) - sizes
+
+    def _evaluate(self, wanted: set[Expr]) -> None:
+        variables = [v for v in self.known - self.params.keys() if v in wanted]
+        symbols = sorted(self.new_sizes, key=lambda s: s.order)
+        if not variables and not symbols:
+            return
+        values = self._run(variables, symbols)
+        self.sizes.update(zip(symbols, values[-1], strict=True))
+        self.arrays.update({(v, ()): a for v, a in zip(variables, values, strict=False)})
+
+    def _run(self, variables: list[Var], symbols: list[Sym]) -> Any:
+        """Runs the bindings that some variables and sizes depend on."""
+        used: set[Any] = set(variables)
+        kept: list[Binding] = []
+        for binding in reversed(self.bindings):
+            if binding.var in used or isinstance(binding, MatchCast):
+                kept.append(binding)
+                used.update(free_vars(binding.value))
+        result = Tuple((*variables, ShapeExpr(tuple(symbols))))  # type: ignore[arg-type]
+        body = SeqExpr((BindingBlock(tuple(reversed(kept))),) if kept else (), result)
+        params = tuple([p for p in self.params if p in used])
+        function = Function(params, body, result.struct_info)
+        concrete = Substitution(dims=dict(self.sizes)).function(function)
+        arguments = [self.params[p] for p in params]
+        return interpret(IRModule({"main": concrete}), "main", *arguments)
+
+
+def _row_operands(function: Function) -> set[Expr]:
+    """Returns the integer operands of ops on rows: starts, limits and row numbers."""
+    operands: set[Expr] = set()
+    for binding in bindings_of(function):
+        call = binding.value
+        if isinstance(call, Call) and isinstance(call.op, Op):
+            blocks = getattr(call.op.definition, "hooks", {}).get("row_blocks")
+            positions = blocks.positions if blocks is not None else ()
+            operands |= {call.args[k] for k in positions if k < len(call.args) and k >= 0}
+    return operands
+
+
+def known_values(
+    function: Function, arrays: Mapping[Hashable, Array], sizes: Mapping[Sym, int]
+) -> tuple[Arrays, dict[Sym, int]]:
+    """Returns the known tensors and sizes, with those that follow from them."""
+    try:
+        values = KnownValues(function, arrays, sizes)
+    except StructIRError:  # a run of the function raises it
+        return dict(arrays), dict(sizes)
+    return values.arrays, values.sizes

@@ -1,0 +1,241 @@
+"""Functions of ragged tensors as functions of their parts: values, row starts and row limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.analysis.variables import symbols_in
+from structir.backend.ragged_executable import joined, parts_of, tuple_module
+from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
+from structir.interpret.argument_checks import as_value, match
+from structir.interpret.scope import Activation
+from structir.ir import dims
+from structir.ir.dims import as_dim, as_sym
+from structir.ir.expr import Function, Var
+from structir.ir.module import IRModule
+from structir.ir.ragged_array import RaggedArray
+from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.lazy import lazy_module
+from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis
+from structir.passes.lower_ragged import lower_ragged
+from structir.ragged.boundary import RowsCheck, Sources
+from structir.ragged.module import is_ragged
+
+np = lazy_module("numpy")
+Value = Any
+Path = tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
+class RaggedBoundary:
+    """The ragged parameters and results of a function, and the checks of its arguments.
+
+    `params` are the original parameters; `sources` gives the parameters with the rows of results.
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    result: StructInfo
+    checks: Sequence[RowsCheck]
+    sources: Sources
+
+    @property
+    def ragged_axis(self) -> int | None:
+        """The position of the ragged axis of the first result; None of a dense one."""
+        first: Any = self.result
+        while isinstance(first, TupleStructInfo) and first.fields:
+            first = first.fields[0]
+        return check_ragged(first) if has_ragged_axis(first) else None
+
+    def arguments(self, values: Sequence[Value]) -> tuple[Value, ...]:
+        """Returns the arguments, checked, with parts in place of ragged tensors.
+
+        Arguments that are parts already are returned unchanged."""
+        converted = [
+            _with_arrays(p.struct_info, v) for p, v in zip(self.params, values, strict=True)
+        ]
+        whole = [k for k, v in enumerate(converted) if _has_arrays(v)]
+        match(
+            [
+                (p.struct_info, converted[k], f"{self.name}: parameter {p.name}")
+                for k, p in enumerate(self.params)
+                if k in whole
+            ],
+            Activation({}, {}),
+        )
+        parts = tuple(map(parts_of, converted))
+        for check in self.checks:
+            rows = [side for k in (check.first, check.second) for side in parts[k][1:]]
+            check_same_rows(*rows, check.where)
+        return parts
+
+    def argument(self, position: int, value: Value) -> Value:
+        """Returns one argument, with parts in place of ragged tensors."""
+        return parts_of(_with_arrays(self.params[position].struct_info, value))
+
+    def joined(self, value: Value, arguments: Sequence[Value]) -> Value:
+        """Returns a result with ragged arrays; `arguments` are those of the call, as parts."""
+        if not is_ragged(self.result):
+            return value
+        pairs = zip(self.params, arguments, strict=True)
+        arrays = [
+            RaggedArray.from_limits(*v) if has_ragged_axis(p.struct_info) else v for p, v in pairs
+        ]
+        return joined(self.result, value, self.sources, arrays)
+
+
+def _with_arrays(info: StructInfo, value: Value) -> Value:
+    """Returns an argument with ragged arrays in place of lists of rows."""
+    if not is_ragged(info):
+        return as_value(info, value)
+    if isinstance(info, TupleStructInfo) and isinstance(value, tuple | list):
+        if len(value) == len(info.fields):
+            return tuple([_with_arrays(f, v) for f, v in zip(info.fields, value, strict=True)])
+    return value if _are_parts(info, value) else as_value(info, value)
+
+
+def _are_parts(info: StructInfo, value: Value) -> bool:
+    return has_ragged_axis(info) and type(value) is tuple and len(value) == 3
+
+
+def _has_arrays(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_has_arrays, value))
+    return isinstance(value, RaggedArray)
+
+
+def with_parts(module: IRModule, name: str) -> tuple[IRModule, RaggedBoundary | None]:
+    """Returns a module whose functions take the parts of ragged tensors, and the boundary of one;
+    a module without ragged tensors is returned unchanged."""
+    original = module.functions[name]
+    lowered = lower_ragged(module)
+    if lowered is module and not _is_boundary(original):
+        return module, None
+    tuples = tuple_module(lowered)
+    if not _is_boundary(original):
+        return tuples.module, None
+    assert isinstance(original, Function)
+    checks, sources = tuples.checks[name], tuples.sources.get(name)
+    result: Any = original.ret_struct_info
+    return tuples.module, RaggedBoundary(name, original.params, result, checks, sources)
+
+
+def _is_boundary(function: Any) -> bool:
+    infos = [function.ret_struct_info, *[p.struct_info for p in function.params]]
+    return any(map(is_ragged, infos))
+
+
+def rows_of_arguments(
+    function: Function, boundary: RaggedBoundary, arguments: Sequence[Value]
+) -> dict[str, tuple[int, ...]]:
+    """Returns the row lengths of ragged parameters, by their names in a plan."""
+    lengths: dict[str, tuple[int, ...]] = {}
+    for k, name, path, _ in ragged_tensors(function, boundary):
+        value: Any = arguments[k]
+        for index in path:
+            value = value[index]
+        lengths[name] = tuple((value[2] - value[1]).reshape(-1).tolist())
+    return lengths
+
+
+def ragged_tensors(
+    function: Function, boundary: RaggedBoundary
+) -> Iterator[tuple[int, str, Path, Any]]:
+    """Yields each ragged tensor of the parameters: the number of the parameter, the name in a plan,
+    the path into the parameter, and the StructInfo of its parts."""
+    for k, (param, original) in enumerate(zip(function.params, boundary.params, strict=True)):
+        for path, info in _ragged_fields(original.struct_info, param.struct_info, ()):
+            yield k, param.name + "".join([f"[{index}]" for index in path]), path, info
+
+
+def _ragged_fields(original: Any, parts: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if has_ragged_axis(original):
+        yield path, parts
+    elif isinstance(original, TupleStructInfo):
+        for k, (field, own) in enumerate(zip(original.fields, parts.fields, strict=True)):
+            yield from _ragged_fields(field, own, (*path, k))
+
+
+def with_row_lengths(
+    function: Function, boundary: RaggedBoundary | None, sizes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns sizes with the row lengths of each ragged parameter as a flat tuple, and with the
+    dims that follow from them.
+
+    Raises DiagnosticError where row lengths are missing, and ShapeMismatchError where they do not
+    match the sizes."""
+    complete = dict(sizes)
+    if boundary is None:
+        return complete
+    by_total: dict[Any, tuple[int, ...]] = {}
+    tensors = list(ragged_tensors(function, boundary))
+    for k, name, _, info in tensors:
+        values, starts, _ = info.fields
+        if name in sizes:
+            lengths = np.asarray(sizes[name], "int64")
+            pairs = [
+                *zip(starts.dims, lengths.shape, strict=False),
+                (values.dims[0], lengths.sum()),
+            ]
+            if lengths.ndim != len(starts.dims) or lengths.min(initial=0) < 0:
+                expected = f"row lengths of {len(starts.dims)} axes"
+                raise _mismatch(name, expected, f"an array of shape {lengths.shape}")
+            for dim, size in pairs:
+                _bind(complete, dim, int(size), name)
+            by_total[values.dims[0]] = tuple(lengths.reshape(-1).tolist())
+    for k, name, _, info in tensors:
+        lengths_of_label = by_total.get(info.fields[0].dims[0])
+        if lengths_of_label is None:
+            raise _missing(boundary.params[k], name)
+        complete[name] = lengths_of_label
+    return complete
+
+
+def _bind(sizes: dict[str, Any], dim: Any, size: int, name: str) -> None:
+    symbol = as_sym(dim)
+    if symbol is not None:
+        expected = sizes.setdefault(symbol.name, size)
+    elif dims.syms(dim) if not isinstance(dim, int) else ():
+        return
+    else:
+        expected = dim
+    if expected != size:
+        raise _mismatch(name, f"{expected} along `{dim}`", str(size))
+
+
+def _mismatch(name: str, expected: str, actual: str) -> ShapeMismatchError:
+    message = f"sizes of `{name}`: expected {expected}, found {actual}"
+    return ShapeMismatchError(message, code="E0731")
+
+
+def _missing(param: Var, name: str) -> DiagnosticError:
+    message = f"plan: expected the row lengths of `{name}`, found {param.struct_info}"
+    hint = f'pass the length of each row: `sizes={{"{name}": [3, 1, 2]}}`'
+    return DiagnosticError(Diagnostic(message, param.span, hint=hint, code="E0220"))
+
+
+def row_arrays(function: Function, sizes: Mapping[str, Any]) -> dict[Any, Any]:
+    """Returns the starts and limits of ragged parameters whose row lengths are among the sizes, by
+    key in a program; `function` takes the parts."""
+    arrays: dict[Any, Any] = {}
+    for param in function.params:
+        for path, info in _tuples(param.struct_info, ()):
+            name = param.name + "".join([f"[{index}]" for index in path])
+            if isinstance(sizes.get(name), tuple):
+                numbers = {s: sizes[s.name] for s in symbols_in(info) if s.name in sizes}
+                leading: Any = info.fields[1]
+                shape = [dims.evaluate(as_dim(d), numbers) for d in leading.dims]
+                offsets = np.concatenate([[0], np.cumsum(sizes[name], dtype="int64")])
+                for k, side in ((1, offsets[:-1]), (2, offsets[1:])):
+                    arrays[param, (*path, k)] = side.astype("int64").reshape(shape)
+    return arrays
+
+
+def _tuples(info: Any, path: Path) -> Iterator[tuple[Path, TupleStructInfo]]:
+    if isinstance(info, TupleStructInfo):
+        yield path, info
+        for k, field in enumerate(info.fields):
+            yield from _tuples(field, (*path, k))
