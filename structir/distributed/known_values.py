@@ -26,6 +26,12 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.op import Op
+from structir.ir.struct_info import (
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 
 Array = Any
 Arrays = dict[Any, Array]  # by key of a tensor of a program
@@ -94,10 +100,20 @@ class KnownValues:
         result = Tuple((*variables, ShapeExpr(tuple(symbols))))  # type: ignore[arg-type]
         body = SeqExpr((BindingBlock(tuple(reversed(kept))),) if kept else (), result)
         params = tuple([p for p in self.params if p in used])
-        function = Function(params, body, result.struct_info)
+        infos: Any = result.struct_info
+        function = Function(params, body, without_sizes(infos))
         concrete = Substitution(dims=dict(self.sizes)).function(function)
         arguments = [self.params[p] for p in params]
         return interpret(IRModule({"main": concrete}), "main", *arguments)
+
+
+def without_sizes(info: Any) -> StructInfo:
+    """Returns a StructInfo without symbolic dims, which may be bound inside of a function."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(without_sizes, info.fields)), info.names)
+    if isinstance(info, TensorStructInfo):
+        return TensorStructInfo(dtype=info.dtype, ndim=info.ndim)
+    return ShapeStructInfo(ndim=info.ndim) if isinstance(info, ShapeStructInfo) else info
 
 
 def _row_operands(function: Function) -> set[Expr]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import attrs
 
-from structir.analysis.variables import symbols_in
 from structir.backend.ragged_executable import joined, parts_of, tuple_module
+from structir.distributed.known_values import without_sizes
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
@@ -16,6 +17,7 @@ from structir.ir import dims
 from structir.ir.dims import as_dim, as_sym
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
@@ -120,7 +122,10 @@ def with_parts(module: IRModule, name: str) -> tuple[IRModule, RaggedBoundary | 
     assert isinstance(original, Function)
     checks, sources = tuples.checks[name], tuples.sources.get(name)
     result: Any = original.ret_struct_info
-    return tuples.module, RaggedBoundary(name, original.params, result, checks, sources)
+    dense: Any = tuples.module.functions[name]
+    dense = replace(dense, ret_struct_info=without_sizes(dense.body.body.struct_info))
+    module = tuples.module.with_functions({**tuples.module.functions, name: dense})
+    return module, RaggedBoundary(name, original.params, result, checks, sources)
 
 
 def _is_boundary(function: Any) -> bool:
@@ -168,42 +173,45 @@ def with_row_lengths(
     Raises DiagnosticError where row lengths are missing, and ShapeMismatchError where they do not
     match the sizes."""
     complete = dict(sizes)
-    if boundary is None:
-        return complete
+    tensors = [] if boundary is None else list(ragged_tensors(function, boundary))
     by_total: dict[Any, tuple[int, ...]] = {}
-    tensors = list(ragged_tensors(function, boundary))
-    for k, name, _, info in tensors:
-        values, starts, _ = info.fields
+    for _, name, _, info in tensors:
         if name in sizes:
-            lengths = np.asarray(sizes[name], "int64")
-            pairs = [
-                *zip(starts.dims, lengths.shape, strict=False),
-                (values.dims[0], lengths.sum()),
-            ]
-            if lengths.ndim != len(starts.dims) or lengths.min(initial=0) < 0:
-                expected = f"row lengths of {len(starts.dims)} axes"
-                raise _mismatch(name, expected, f"an array of shape {lengths.shape}")
-            for dim, size in pairs:
-                _bind(complete, dim, int(size), name)
-            by_total[values.dims[0]] = tuple(lengths.reshape(-1).tolist())
+            by_total[info.fields[0].dims[0]] = _bind_lengths(complete, name, info, sizes[name])
     for k, name, _, info in tensors:
-        lengths_of_label = by_total.get(info.fields[0].dims[0])
-        if lengths_of_label is None:
-            raise _missing(boundary.params[k], name)
-        complete[name] = lengths_of_label
+        lengths = by_total.get(info.fields[0].dims[0])
+        if lengths is None:
+            raise _missing(boundary.params[k], name)  # type: ignore[union-attr]
+        complete[name] = lengths
     return complete
 
 
-def _bind(sizes: dict[str, Any], dim: Any, size: int, name: str) -> None:
-    symbol = as_sym(dim)
-    if symbol is not None:
-        expected = sizes.setdefault(symbol.name, size)
-    elif dims.syms(dim) if not isinstance(dim, int) else ():
-        return
-    else:
-        expected = dim
-    if expected != size:
-        raise _mismatch(name, f"{expected} along `{dim}`", str(size))
+def _bind_lengths(sizes: dict[str, Any], name: str, info: Any, value: Any) -> tuple[int, ...]:
+    """Adds the sizes that row lengths determine; returns the lengths of all rows in order."""
+    values, starts, _ = info.fields
+    lengths = np.asarray(value, "int64")
+    flat = tuple(lengths.reshape(-1).tolist())
+    shape = [_number(dim, sizes) for dim in starts.dims]
+    if lengths.ndim == 1 and None not in shape and prod(shape) == len(flat):  # type: ignore[arg-type]
+        lengths = lengths.reshape(shape)
+    if lengths.ndim != len(starts.dims) or min(flat, default=0) < 0:
+        expected = f"row lengths along {len(starts.dims)} axes"
+        raise _mismatch(name, expected, f"an array of shape {lengths.shape}")
+    for dim, size in [*zip(starts.dims, lengths.shape, strict=True), (values.dims[0], sum(flat))]:
+        symbol = as_sym(dim)
+        if symbol is not None:
+            sizes.setdefault(symbol.name, size)
+        number = _number(dim, sizes)
+        if number is not None and number != size:
+            raise _mismatch(name, f"size {number} of `{dim}`", f"{size} from the row lengths")
+    return flat
+
+
+def _number(dim: Any, sizes: Mapping[str, Any]) -> int | None:
+    """Returns the value of a dim; None if sizes are missing."""
+    numbers = {s: sizes[s.name] for s in dims.syms(as_dim(dim)) if s.name in sizes}
+    known = len(numbers) == len(dims.syms(as_dim(dim)))
+    return dims.evaluate(as_dim(dim), numbers) if known else None
 
 
 def _mismatch(name: str, expected: str, actual: str) -> ShapeMismatchError:
@@ -225,9 +233,8 @@ def row_arrays(function: Function, sizes: Mapping[str, Any]) -> dict[Any, Any]:
         for path, info in _tuples(param.struct_info, ()):
             name = param.name + "".join([f"[{index}]" for index in path])
             if isinstance(sizes.get(name), tuple):
-                numbers = {s: sizes[s.name] for s in symbols_in(info) if s.name in sizes}
                 leading: Any = info.fields[1]
-                shape = [dims.evaluate(as_dim(d), numbers) for d in leading.dims]
+                shape = [_number(dim, sizes) for dim in leading.dims]
                 offsets = np.concatenate([[0], np.cumsum(sizes[name], dtype="int64")])
                 for k, side in ((1, offsets[:-1]), (2, offsets[1:])):
                     arrays[param, (*path, k)] = side.astype("int64").reshape(shape)
