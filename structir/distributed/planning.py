@@ -24,6 +24,7 @@ from structir.distributed.ragged_boundary import (
     with_row_lengths,
 )
 from structir.distributed.reductions import Reduction, find_reduction
+from structir.distributed.row_cuts import Cuts, row_cuts
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.bodies import bindings_of
 from structir.ir.expr import Call, Expr, Function, Var
@@ -195,6 +196,7 @@ class Planner:
     program: Program
     name: str
     pieces: int
+    cuts_by_parts: dict[int, Cuts] = attrs.Factory(dict)
 
     @cached_property
     def inputs(self) -> dict[Hashable, PlanTensor]:
@@ -276,21 +278,38 @@ class Planner:
     def blocks(self, grid: Grid, at: Sequence[int]) -> Blocks:
         """Returns the block of each result that a grid cell computes.
 
-        A result is split along the axes where its size equals that of the first result. Along the
-        other axes, the first cell computes it."""
+        A result is split along the axes where its size equals that of the first result, and along
+        rows of ragged tensors where the first one has the same rows. Along the other axes, the
+        first cell computes it."""
         shape = self.first.shape
         blocks: list[Bounds | None] = []
-        for tensor in self.results.values():
+        cuts = self.row_cuts(grid[0]) if grid else {}
+        for key, tensor in self.results.items():
             start, stop = [0] * len(tensor.shape), list(tensor.shape)
             computes = True
             for axis, (parts, index) in enumerate(zip(grid, at, strict=True)):
-                if axis < len(stop) and stop[axis] == shape[axis]:
+                at_rows = cuts.get(self.dim(key, axis)) if axis == 0 else None
+                if at_rows is not None:
+                    start[axis], stop[axis] = at_rows[index], at_rows[index + 1]
+                elif axis < len(stop) and stop[axis] == shape[axis]:
                     size = shape[axis]
                     start[axis], stop[axis] = size * index // parts, size * (index + 1) // parts
                 else:
                     computes = computes and index == 0
             blocks.append((tuple(start), tuple(stop)) if computes else None)
         return tuple(blocks)
+
+    def dim(self, key: Any, axis: int) -> Any:
+        """Returns the dim of an axis of a tensor; None without this axis."""
+        sizes = info_of(key).dims
+        return sizes[axis] if isinstance(sizes, tuple) and axis < len(sizes) else None
+
+    def row_cuts(self, parts: int) -> Cuts:
+        """Returns the positions between rows of ragged tensors, along which results are split."""
+        if parts not in self.cuts_by_parts:
+            dim = self.dim(next(iter(self.results)), 0)
+            self.cuts_by_parts[parts] = row_cuts(self.program, dim, parts)
+        return self.cuts_by_parts[parts]
 
     def regions(self, blocks: Blocks, piece: Piece) -> Mapping[Hashable, Region]:
         """Returns the region of every value that blocks of the results require."""

@@ -48,21 +48,22 @@ class RowDependency:
         return all([self._divides(tensor) for tensor in self.blocks.values])
 
     def _divides(self, tensor: int) -> bool:
-        bounds = self._bounds(tensor)
+        bounds = self.offsets(tensor)
         return bool(bounds[0] == 0 and (np.diff(bounds) >= 0).all())
 
-    def _bounds(self, tensor: int) -> Array:
+    def offsets(self, tensor: int) -> Array:
         """Returns the start of each row of a tensor of values, and their number."""
-        return np.append(self.starts[self.blocks.values[tensor]], self._shape(tensor)[0])
+        return np.append(self.starts[self.blocks.values[tensor]], self.shape(tensor)[0])
 
-    def _shape(self, tensor: int) -> tuple[int, ...]:
+    def shape(self, tensor: int) -> tuple[int, ...]:
+        """Returns the shape of an operand or of the result."""
         return self.result if tensor == RESULT else self.operands[tensor]
 
     def rows(self, tensor: int, positions: Range) -> Range:
         """Returns the rows that a range of the first axis of a tensor has elements of."""
         if tensor not in self.blocks.values:
             return positions
-        bounds = self._bounds(tensor)
+        bounds = self.offsets(tensor)
         first = int(np.searchsorted(bounds[1:], positions[0], "right"))
         last = int(np.searchsorted(bounds[:-1], positions[1], "left"))
         return first, max(first, last)
@@ -71,7 +72,7 @@ class RowDependency:
         """Returns the range of the first axis of a tensor that has rows."""
         if tensor not in self.blocks.values:
             return rows
-        bounds = self._bounds(tensor)
+        bounds = self.offsets(tensor)
         return int(bounds[rows[0]]), int(bounds[rows[1]])
 
     def computed(self, bounds: Bounds) -> Bounds:
@@ -150,7 +151,7 @@ def _has_limits(dependency: RowDependency, arrays: Sequence[Array | None]) -> bo
     for operand, tensor in dependency.blocks.positions.items():
         array = arrays[operand]
         start = dependency.starts[dependency.blocks.values[tensor]]
-        limits = np.append(start[1:], dependency._shape(tensor)[0])
+        limits = np.append(start[1:], dependency.shape(tensor)[0])
         if array is None or not (np.array_equal(array, start) or np.array_equal(array, limits)):
             return False
     return True
