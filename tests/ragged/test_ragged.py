@@ -327,15 +327,41 @@ def test_an_operand_that_is_no_tensor_is_rejected(kind):
             parsed(f"y = R.ragged.{call}\nreturn y", params)
 
 
-@pytest.mark.parametrize(
-    "call", ["R.concat((x, x))", "R.tile(x, (2, 1))", "R.take(x, i, axis=0)", "R.stack((x, x))"]
+SAME_ROWS = (
+    *("R.exp(x)", "R.flip(x, axis=1)", "R.nn.softmax(x, axis=1)", "R.sum(x, axis=2)"),
+    *("R.add(x, x)", "R.roll(x, 1, axis=2)", "R.concat((x, x), axis=2)", "R.matmul(x, w)"),
 )
-def test_other_rows_have_no_common_lengths(call: str) -> None:
-    module = structir.parse(f"""
-@R.function
-def main(x: R.Tensor(("n", "*:len"), "float32"), i: R.Tensor((3,), "int64")):
-    y = {call}
-    return y
-""")
-    assert '"*:len"' not in str(module["main"].ret_struct_info)
-    assert '"*"' in str(module["main"].ret_struct_info)
+OTHER_ROWS = (
+    *("R.flip(x, axis=0)", "R.roll(x, 1, axis=0)", "R.sort(x, axis=0)", "R.cumsum(x, axis=0)"),
+    *("R.gather_elements(x, j, axis=0)", "R.concat((x, x))", "R.tile(x, (2, 1, 1))"),
+    *("R.take(x, i, axis=0)", "R.stack((x, x))", "R.permute_dims(x, (1, 0, 2))"),
+    *("R.topk(x, axis=0)[0]", "R.strided_slice(x, begin=[1], end=[3], axes=[0])"),
+)
+OPERANDS = """i: R.Tensor((3,), "int64"), j: R.Tensor(({}, 4), "int64"),
+    w: R.Tensor((4, 4), "float32")"""
+
+
+@pytest.mark.parametrize("call", [*SAME_ROWS, *OTHER_ROWS])
+def test_a_ragged_axis_has_a_name_only_where_rows_correspond(call: str) -> None:
+    """A result has the row lengths of an operand if a change in one row changes this row only."""
+    source = f"@R.function\ndef main(x: R.Tensor(({{}}, 4), 'float32'), {OPERANDS}):\n"
+    source += f"    return {call}\n"
+    rows = np.random.default_rng(2).standard_normal((3, 2, 4), dtype="float32")
+    dense = structir.parse(source.format("3, 2", "3, 2"))
+    others = np.array([2, 0, 1]), np.full((3, 2, 4), 2), np.ones((4, 4), "float32")
+    corresponds = True
+    for k in range(3):
+        changed = rows.copy()
+        changed[k] = rows[k] * rows[k] + 1
+        first, second = [structir.interpret(dense, "main", x, *others) for x in (rows, changed)]
+        same_axes = first.shape[:2] == (3, 2)
+        moved = [r for r in range(len(first)) if not np.array_equal(first[r], second[r])]
+        corresponds = corresponds and same_axes and moved == [k]
+    for module in (
+        (ragged := structir.parse(source.format("'n', '*:len'", "'n', '*'"))),
+        structir.infer(ragged),
+    ):
+        assert (
+            ("*:len" in str(module["main"].ret_struct_info)) == corresponds == (call in SAME_ROWS)
+        )
+        assert '"*' in str(module["main"].ret_struct_info)

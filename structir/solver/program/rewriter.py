@@ -37,6 +37,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.opdef.ragged_names import with_known_rows
 from structir.solver.domains.terms import (
     RowVar,
     replace_row,
@@ -234,6 +235,8 @@ class Rewriter:
         if not isinstance(binding, MatchCast) and _is_deduced(value):
             info = meet_infos(info, value.struct_info)  # sizes that the solver has no variable for
         value = with_result(value, info)
+        if isinstance(value, Call) and isinstance(value.op, Op):
+            info = with_known_rows(value, info, var.struct_info)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
