@@ -78,6 +78,14 @@ class RaggedBoundary:
         """Returns one argument, with parts in place of ragged tensors."""
         return parts_of(_with_arrays(self.params[position].struct_info, value))
 
+    def check_dense_result(self) -> None:
+        """Raises DiagnosticError for ragged results, which are no Dask arrays."""
+        if is_ragged(self.result):
+            message = f"on_dask: expected dense results of {self.name}, found {self.result}"
+            hint = "compute it: `sharded.compute(x, client=client)` returns ragged arrays"
+            span = self.params[0].span if self.params else None
+            raise DiagnosticError(Diagnostic(message, span, hint=hint, code="E1127"))
+
     def joined(self, value: Value, arguments: Sequence[Value]) -> Value:
         """Returns a result with ragged arrays; `arguments` are those of the call, as parts."""
         if not is_ragged(self.result):
@@ -93,9 +101,9 @@ def _with_arrays(info: StructInfo, value: Value) -> Value:
     """Returns an argument with ragged arrays in place of lists of rows."""
     if not is_ragged(info):
         return as_value(info, value)
-    if isinstance(info, TupleStructInfo) and isinstance(value, tuple | list):
-        if len(value) == len(info.fields):
-            return tuple([_with_arrays(f, v) for f, v in zip(info.fields, value, strict=True)])
+    fields = info.fields if isinstance(info, TupleStructInfo) else ()
+    if fields and isinstance(value, tuple | list) and len(value) == len(fields):
+        return tuple([_with_arrays(f, v) for f, v in zip(fields, value, strict=True)])
     return value if _are_parts(info, value) else as_value(info, value)
 
 

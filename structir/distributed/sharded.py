@@ -34,7 +34,7 @@ from structir.distributed.worker import (
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation, ForeignTensor
 from structir.ir.dims import Sym
-from structir.ir.expr import Function, GlobalVar, Var
+from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
@@ -99,19 +99,20 @@ class Sharded:
         self, weights: Mapping[str, Value]
     ) -> tuple[dict[str, Value], dict[str, Value]]:
         """Returns weights by parameter, converted as arguments are, and by name in a plan."""
-        params = [p for p in self.function.params if p.name in weights]
-        values = {p.name: self.weight_argument(p, weights[p.name]) for p in params}
+        values: dict[str, Value] = {}
         tensors: dict[str, Value] = {}
-        for param in params:
+        for position, param in enumerate(self.function.params):
+            if param.name not in weights:
+                continue
+            values[param.name] = self.argument(position, weights[param.name])
             tensors.update(named_tensors(param.name, param.struct_info, values[param.name]))
         return values, tensors
 
-    def weight_argument(self, param: Var, weight: Value) -> Value:
-        """Returns a weight as an argument."""
+    def argument(self, position: int, value: Value) -> Value:
+        """Returns the argument of one parameter."""
         if self.prepared.boundary is not None:
-            position = self.function.params.index(param)
-            weight = self.prepared.boundary.argument(position, weight)
-        return as_value(param.struct_info, weight)
+            value = self.prepared.boundary.argument(position, value)
+        return as_value(self.function.params[position].struct_info, value)
 
     @property
     def module(self) -> IRModule:
@@ -197,7 +198,10 @@ class Sharded:
         """Returns the result as lazy Dask arrays, one block per shard.
 
         Arguments may be Dask arrays, so that functions can be chained without gathering results.
-        Requires the extra `structir[distributed]`."""
+        Requires the extra `structir[distributed]`. Raises DiagnosticError for ragged results."""
+        boundary = self.prepared.boundary
+        if boundary is not None:
+            boundary.check_dense_result()
         args = self.arguments(args, names)
         return dask_executor.dask_arrays(self, args)
 

@@ -73,7 +73,8 @@ class RowDependency:
         if tensor not in self.blocks.values:
             return rows
         bounds = self.offsets(tensor)
-        return int(bounds[rows[0]]), int(bounds[rows[1]])
+        start, stop = [bounds[min(row, len(bounds) - 1)] for row in rows]
+        return int(start), int(stop)
 
     def computed(self, bounds: Bounds) -> Bounds:
         """Returns the block that a call computes where a block is required."""

@@ -249,9 +249,8 @@ class TupleForm(Substitution):
             var = type(new.var)(new.var.name, info, new.var.span)
             self.variables[binding.var] = var
             new = VarBinding(var, value, new.span)
-        if type(value) is TupleGetItem:
-            if value.tuple_value in self.params and value.index:
-                self.fields[new.var] = (self.params[value.tuple_value], value.index)
+        if type(value) is TupleGetItem and value.tuple_value in self.params and value.index:
+            self.fields[new.var] = (self.params[value.tuple_value], value.index)
         return new
 
     def _info_of_branches(self, value: If) -> Any:
