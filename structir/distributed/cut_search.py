@@ -40,9 +40,9 @@ def search(
     for each stage, and the cut of every value; `stages`, `micro_batches`, `mesh` and `cuts` fix a
     choice. `cuts` maps names of values to an axis, to the name of a reduction loop (`"k"`), or to
     None (replicated); a sequence has one entry for each mesh axis. `sizes` gives the symbolic dims
-    and the row lengths of ragged parameters, `weights` the parameters that are placed once and not sent at each call, and `model` the
-    simulated workers. `memory` bounds the bytes on a worker. Raises StructIRError where no plan
-    keeps it.
+    and the row lengths of ragged parameters, `weights` the parameters that are placed once and not
+    sent at each call, and `model` the simulated workers. `memory` bounds the bytes on a worker.
+    Raises StructIRError where no plan keeps it.
     """
     start = time.process_time()
     module = program if isinstance(program, IRModule) else IRModule({name: program})

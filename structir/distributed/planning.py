@@ -59,10 +59,10 @@ def plan(
     `grid` gives the number of shards along each axis of the first result. Without it, the grid of
     `workers` shards is chosen whose slowest shard takes the least time, by `model`: the bytes that
     it receives, returns and computes, and the execution costs of its calls. `sizes` gives the
-    symbolic dims by name, and the row lengths of ragged parameters. `reduce` splits the reduction that computes the result into as many
-    partial reductions, which are combined. `max_bytes` bounds the bytes that one shard receives and
-    returns; the plan may then have more shards than workers. Raises StructIRError where no such
-    plan exists.
+    symbolic dims by name, and the row lengths of ragged parameters: `{"x": [3, 1, 2]}`. `reduce`
+    splits the reduction that computes the result into as many partial reductions, which are
+    combined. `max_bytes` bounds the bytes that one shard receives and returns; the plan may then
+    have more shards than workers. Raises StructIRError where no such plan exists.
     """
     module = program if isinstance(program, IRModule) else IRModule({name: program})
     return plan_of_prepared(

@@ -70,8 +70,8 @@ class RaggedBoundary:
         )
         parts = tuple(map(parts_of, converted))
         for check in self.checks:
-            rows = [side for k in (check.first, check.second) for side in parts[k][1:]]
-            check_same_rows(*rows, check.where)
+            (_, *rows), (_, *others) = parts[check.first], parts[check.second]
+            check_same_rows(rows[0], rows[1], others[0], others[1], check.where)
         return parts
 
     def argument(self, position: int, value: Value) -> Value:

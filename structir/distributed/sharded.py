@@ -20,6 +20,7 @@ from structir.distributed.assembly import (
 )
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
+from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.plan import Plan
 from structir.distributed.planning import PreparedFunction, plan_of_prepared, prepared
 from structir.distributed.ragged_boundary import rows_of_arguments
@@ -130,12 +131,13 @@ class Sharded:
         return self.prepared.function
 
     def sizes(self, args: Sequence[Value]) -> dict[str, Any]:
-        """Returns the symbolic sizes of arguments, and the row lengths of ragged ones."""
+        """Returns the symbolic sizes of arguments, the row lengths of ragged ones, and the sizes
+        that match_casts bind to their elements."""
         sizes: dict[str, Any] = infer_sizes(self.name, self.function, args)
         boundary = self.prepared.boundary
         if boundary is not None:
             sizes |= rows_of_arguments(self.function, boundary, args)
-        return sizes
+        return sizes | sizes_of_elements(self.function, sizes, args)
 
     def result(self, value: Value, args: Sequence[Value]) -> Value:
         """Returns a result, with ragged arrays in place of their parts."""

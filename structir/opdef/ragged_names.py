@@ -22,7 +22,8 @@ def with_known_rows(call: Call, info: StructInfo, declared: StructInfo | None = 
     """
     if not any(map(_name_in, _tensors(info))):
         return info
-    return _with_rows(info, declared, iter(_same_rows(call)))
+    named: StructInfo = _with_rows(info, declared, iter(_same_rows(call)))
+    return named
 
 
 def _with_rows(info: Any, declared: Any, same: Iterator[set[str]]) -> Any:

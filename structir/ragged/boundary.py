@@ -245,8 +245,8 @@ class TupleForm(Substitution):
         if type(value) is If:
             value = replace(value, struct_info=self._info_of_branches(value) or value.struct_info)
         if type(value) in (If, Tuple, TupleGetItem) and new.var.struct_info != value.struct_info:
-            info: Any = value.struct_info
-            var = type(new.var)(new.var.name, info, new.var.span)
+            own: Any = value.struct_info
+            var = type(new.var)(new.var.name, own, new.var.span)
             self.variables[binding.var] = var
             new = VarBinding(var, value, new.span)
         if type(value) is TupleGetItem and value.tuple_value in self.params and value.index:

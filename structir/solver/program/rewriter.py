@@ -37,7 +37,6 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.opdef.ragged_names import with_known_rows
 from structir.solver.domains.terms import (
     RowVar,
     replace_row,
@@ -236,7 +235,8 @@ class Rewriter:
             info = meet_infos(info, value.struct_info)  # sizes that the solver has no variable for
         value = with_result(value, info)
         if isinstance(value, Call) and isinstance(value.op, Op):
-            info = with_known_rows(value, info, var.struct_info)
+            names_rows = getattr(value.op.definition, "with_known_rows", None)
+            info = info if names_rows is None else names_rows(value, info, var.struct_info)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
