@@ -14,7 +14,7 @@ from structir.projections.boxes import Bounds
 from structir.projections.row_blocks import RESULT, RowDependency
 
 
-class Writer(Protocol):
+class ShardEmitter(Protocol):
     """The generator of a shard function."""
 
     def emit(self, value: Expr) -> Var:
@@ -31,7 +31,7 @@ class Writer(Protocol):
 
 
 def local_arguments(
-    call: Call, rows: RowDependency, bounds: Bounds, blocks: Sequence[Expr], writer: Writer
+    call: Call, rows: RowDependency, bounds: Bounds, blocks: Sequence[Expr], writer: ShardEmitter
 ) -> tuple[Expr, ...]:
     """Returns the arguments of a call over blocks of its operands; numbers are the size of the
     block of the result."""
@@ -50,7 +50,7 @@ def local_arguments(
     return tuple([size if isinstance(arg, PrimValue) else next(emitted) for arg in call.args])
 
 
-def local_result(call: Call, rows: RowDependency, bounds: Bounds, writer: Writer) -> Expr:
+def local_result(call: Call, rows: RowDependency, bounds: Bounds, writer: ShardEmitter) -> Expr:
     """Returns the result of a call over blocks; row numbers count from the first row of all."""
     if RESULT not in rows.blocks.row_numbers:
         return call
@@ -59,5 +59,5 @@ def local_result(call: Call, rows: RowDependency, bounds: Bounds, writer: Writer
     return add(ids, _number(ids, first, writer))
 
 
-def _number(like: Expr, value: int, writer: Writer) -> Expr:
+def _number(like: Expr, value: int, writer: ShardEmitter) -> Expr:
     return writer.emit(full_like(like, PrimValue(writer.offset(value))))

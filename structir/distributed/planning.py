@@ -77,7 +77,7 @@ def plan(
 
 
 def plan_of_prepared(
-    prepared: PreparedFunction,
+    prepared: ShardableFunction,
     *,
     sizes: Mapping[str, Any],
     grid: Sequence[int] | None,
@@ -94,7 +94,7 @@ def plan_of_prepared(
 
 
 @attrs.frozen(eq=False)
-class PreparedFunction:
+class ShardableFunction:
     """A function of a module whose calls are inlined and whose ragged tensors are their parts;
     `boundary` describes the ragged ones."""
 
@@ -123,7 +123,7 @@ class PreparedFunction:
         return (parts, *grid[position + 1 :])
 
 
-def prepared(module: IRModule, name: str) -> PreparedFunction:
+def prepared(module: IRModule, name: str) -> ShardableFunction:
     """Inlines the calls of functions and closures, so that their operands are sharded too, replaces
     ragged tensors by their parts, and names the dims and parameters of a function apart.
 
@@ -135,7 +135,7 @@ def prepared(module: IRModule, name: str) -> PreparedFunction:
         raise StructIRError(f"no function `{name}` in the program", code="E0909")
     module, boundary = with_parts(module, name)
     named = with_distinct_names(module.functions[name])  # type: ignore[arg-type]
-    return PreparedFunction(
+    return ShardableFunction(
         replace(module, functions={**module.functions, name: named}), name, boundary
     )
 

@@ -22,7 +22,7 @@ from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.plan import Plan
-from structir.distributed.planning import PreparedFunction, plan_of_prepared, prepared
+from structir.distributed.planning import ShardableFunction, plan_of_prepared, prepared
 from structir.distributed.ragged_boundary import rows_of_arguments
 from structir.distributed.worker import (
     ShardProgram,
@@ -70,7 +70,7 @@ def shard(
 class Sharded:
     """A function that runs in shards. Plans are cached per sizes."""
 
-    prepared: PreparedFunction
+    prepared: ShardableFunction
     options: Mapping[str, Any]
     plans: dict[tuple[tuple[str, Any], ...], Plan] = attrs.Factory(dict)
     programs: dict[Plan, ShardProgram] = attrs.Factory(dict)
