@@ -79,7 +79,10 @@ def _names_of_result(spec: IndexSpec, result: int, names: Mapping[Any, str]) -> 
         for write in statement.writes:
             if write.result == result:
                 sizes = spec.results[result].dims
-                read = set(_names_of_reads(spec, statement, write.entries, sizes, names))
+                if statement.reads:
+                    read = set(_names_of_reads(spec, statement, write.entries, sizes, names))
+                else:  # of the shape of an operand only, such as zeros_like
+                    read = set(_names_of_shapes(spec, sizes, names))
                 common = read if common is None else common & read
     return common or set()
 
@@ -93,6 +96,14 @@ def _names_of_reads(
             name = names.get(as_sym(size))
             rows = zip(read.entries[:position], written[:position], strict=True)
             if name and size == own and all([_is_same(a, b) for a, b in rows]):
+                yield name
+
+
+def _names_of_shapes(spec: IndexSpec, result: Any, names: Mapping[Any, str]) -> Iterator[str]:
+    for operand in spec.operands:
+        for position, (size, own) in enumerate(zip(operand.dims, result, strict=False)):
+            name = names.get(as_sym(size))
+            if name and size == own and operand.dims[:position] == result[:position]:
                 yield name
 
 
