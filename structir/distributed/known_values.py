@@ -117,14 +117,17 @@ def without_sizes(info: Any) -> StructInfo:
 
 
 def _row_operands(function: Function) -> set[Expr]:
-    """Returns the integer operands of ops on rows: starts, limits and row numbers."""
+    """Returns the operands with positions: row starts and limits, and indices."""
     operands: set[Expr] = set()
     for binding in bindings_of(function):
         call = binding.value
         if isinstance(call, Call) and isinstance(call.op, Op):
-            blocks = getattr(call.op.definition, "hooks", {}).get("row_blocks")
-            positions = blocks.positions if blocks is not None else ()
-            operands |= {call.args[k] for k in positions if k < len(call.args) and k >= 0}
+            definition: Any = call.op.definition
+            blocks = getattr(definition, "hooks", {}).get("row_blocks")
+            positions = set(blocks.positions if blocks is not None else ())
+            if getattr(definition, "reads_indices", False):
+                positions |= set(range(len(call.args)))
+            operands |= {call.args[k] for k in positions if 0 <= k < len(call.args)}
     return operands
 
 

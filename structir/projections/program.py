@@ -40,6 +40,7 @@ from structir.projections.callees import CalleeSpec, notes_of_op, spec_of_callee
 from structir.projections.constant_indices import with_constant_indices
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.kernel_spec import has_library_calls
+from structir.projections.known_indices import with_known_indices
 from structir.projections.region_propagation import (
     OpaqueDependency,
     Passthrough,
@@ -273,7 +274,8 @@ class ProgramBuilder:
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        dependency = dependence(spec, self.sizes)
+        arrays = {k: self.arrays[key] for k, key in enumerate(inputs) if key in self.arrays}
+        dependency = with_known_indices(spec, dependence(spec, self.sizes), arrays)
         origin = CallOrigin(call, spec, callee.kernel)
         self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
