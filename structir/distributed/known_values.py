@@ -17,6 +17,7 @@ from structir.ir.expr import (
     Call,
     Expr,
     Function,
+    If,
     MatchCast,
     SeqExpr,
     ShapeExpr,
@@ -32,7 +33,9 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.lazy import lazy_module
 
+np = lazy_module("numpy")
 Array = Any
 Arrays = dict[Any, Array]  # by key of a tensor of a program
 Path = tuple[int, ...]
@@ -70,6 +73,8 @@ class KnownValues:
                 self.params[var] = self.arrays[self.paths[var]]
                 self.known.add(var)
             return
+        if isinstance(value, If):
+            self._visit_branches(var, value)
         simple = isinstance(value, Var | Tuple | TupleGetItem | ShapeExpr)
         if not simple and not (isinstance(value, Call) and isinstance(value.op, Op)):
             return
@@ -79,6 +84,29 @@ class KnownValues:
             self.bindings.append(binding)
             if isinstance(binding, MatchCast):
                 self.new_sizes |= set(symbols_in(binding.struct_info)) - sizes
+
+    def _visit_branches(self, var: Var, value: If) -> None:
+        """Adds the fields of a conditional that are equal known tensors in both branches."""
+        branches = [self._fields(seq) for seq in (value.true_branch, value.false_branch)]
+        for index, paths in enumerate(zip(*branches, strict=False)):
+            first, second = map(self.arrays.get, paths)
+            if first is not None and second is not None and np.array_equal(first, second):
+                self.arrays[var, (index,)] = first
+                self.paths[var] = var, ()
+
+    def _fields(self, seq: SeqExpr) -> list[Any]:
+        """Returns the paths of the fields that a branch returns; None for computed ones."""
+        bound: dict[Any, Any] = {b.var: b.value for b in seq.bindings()}
+        result = bound.get(seq.body, seq.body)
+        fields = result.fields if isinstance(result, Tuple) else ()
+        return [self._path(field, bound) for field in fields]
+
+    def _path(self, value: Any, bound: Mapping[Any, Any]) -> Any:
+        value = bound.get(value, value) if isinstance(value, Var) else value
+        if isinstance(value, TupleGetItem):
+            outer = self._path(value.tuple_value, bound)
+            return outer and (outer[0], (*outer[1], value.index))
+        return self.paths.get(value) if isinstance(value, Var) else None
 
     def _evaluate(self, wanted: set[Expr]) -> None:
         variables = [v for v in self.known - self.params.keys() if v in wanted]

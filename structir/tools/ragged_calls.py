@@ -13,7 +13,7 @@ from structir.analysis.axes import tensor
 from structir.analysis.variables import free_vars
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
-from structir.ir.axes import Ragged
+from structir.ir.axes import AnySize, Ragged, size_in
 from structir.ir.dims import Dim
 from structir.ir.expr import Call, Constant, Tuple, Var
 from structir.ir.op import Op
@@ -72,7 +72,8 @@ class RaggedCallGenerator:
         """Generates a binding: a call, sometimes a conditional or a match_cast of ragged values;
         None if all attempts failed."""
         kind, own = self.rng.random(), self.rng.choice(ragged)
-        if kind < 0.1:
+        axes: Any = own.struct_info.axes  # type: ignore[union-attr]
+        if kind < 0.1 and AnySize() not in map(size_in, axes):  # in a cast, `_` names a size
             return builder.match_cast(own, own.struct_info)
         call = self.generate(ragged, dense, sizes)
         if call is None:
