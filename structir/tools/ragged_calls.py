@@ -72,8 +72,8 @@ class RaggedCallGenerator:
         """Generates a binding: a call, sometimes a conditional or a match_cast of ragged values;
         None if all attempts failed."""
         kind, own = self.rng.random(), self.rng.choice(ragged)
-        axes: Any = own.struct_info.axes  # type: ignore[union-attr]
-        if kind < 0.1 and AnySize() not in map(size_in, axes):  # in a cast, `_` names a size
+        info: Any = own.struct_info
+        if kind < 0.1 and AnySize() not in map(size_in, info.axes):  # in a cast, `_` names a size
             return builder.match_cast(own, own.struct_info)
         call = self.generate(ragged, dense, sizes)
         if call is None:
