@@ -371,14 +371,14 @@ OTHER_ROWS = (
     *("R.take(x, i, axis=0)", "R.stack((x, x))", "R.permute_dims(x, (1, 0, 2))"),
     *("R.topk(x, axis=0)[0]", "R.strided_slice(x, begin=[1], end=[3], axes=[0])"),
 )
-OPERANDS = """i: R.Tensor((3,), "int64"), j: R.Tensor(({}, 4), "int64"),
+OTHERS = """i: R.Tensor((3,), "int64"), j: R.Tensor(({}, 4), "int64"),
     w: R.Tensor((4, 4), "float32")"""
 
 
 @pytest.mark.parametrize("call", [*SAME_ROWS, *OTHER_ROWS])
 def test_a_ragged_axis_has_a_name_only_where_rows_correspond(call: str) -> None:
     """A result has the row lengths of an operand if a change in one row changes this row only."""
-    source = f"@R.function\ndef main(x: R.Tensor(({{}}, 4), 'float32'), {OPERANDS}):\n"
+    source = f"@R.function\ndef main(x: R.Tensor(({{}}, 4), 'float32'), {OTHERS}):\n"
     source += f"    return {call}\n"
     rows = np.random.default_rng(2).standard_normal((3, 2, 4), dtype="float32")
     dense = structir.parse(source.format("3, 2", "3, 2"))
