@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.mesh_plan import MeshPlan
 from structir.distributed.mesh_program import MeshProgram
-from structir.distributed.planning import make_planner, prepared
+from structir.distributed.planning import prepared
 from structir.distributed.search_report import SearchReport
 from structir.distributed.search_space import CutRequest, SearchCandidate, SearchSpace
 from structir.distributed.sharded import Sharded
@@ -24,7 +25,7 @@ def search(
     name: str = "main",
     *,
     workers: int,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, Any] | None = None,
     memory: float | None = None,
     weights: Sequence[str] = (),
     model: ClusterModel | None = None,
@@ -38,17 +39,15 @@ def search(
     The search chooses a number of pipeline stages and of micro-batches, a mesh of one or two axes
     for each stage, and the cut of every value; `stages`, `micro_batches`, `mesh` and `cuts` fix a
     choice. `cuts` maps names of values to an axis, to the name of a reduction loop (`"k"`), or to
-    None (replicated); a sequence has one entry for each mesh axis. `sizes` gives the symbolic dims,
-    `weights` the parameters that are placed once and not sent at each call, and `model` the
-    simulated workers. `memory` bounds the bytes on a worker. Raises StructIRError where no plan
-    keeps it.
+    None (replicated); a sequence has one entry for each mesh axis. `sizes` gives the symbolic dims
+    and the row lengths of ragged parameters, `weights` the parameters that are placed once and not
+    sent at each call, and `model` the simulated workers. `memory` bounds the bytes on a worker.
+    Raises StructIRError where no plan keeps it.
     """
     start = time.process_time()
     module = program if isinstance(program, IRModule) else IRModule({name: program})
-    module = prepared(module, name)
-    function = module.functions[name]
-    assert isinstance(function, Function)
-    planner = make_planner(function, dict(sizes or {}), name, module=module)
+    ready = prepared(module, name)
+    planner = ready.planner(sizes or {})
     space = SearchSpace(
         planner,
         work_units(planner.program),
@@ -62,7 +61,7 @@ def search(
     if not feasible:
         raise _infeasible(name, workers, memory, candidates)
     plan = MeshPlan(planner, feasible[0].choices, space.weight_tensors)
-    runnable = MeshProgram(Sharded(module, name, {}), plan, tuple(weights))
+    runnable = MeshProgram(Sharded(ready, {}), plan, tuple(weights))
     seconds = time.process_time() - start
     return SearchReport(runnable, tuple(candidates), feasible[0], space, seconds)
 

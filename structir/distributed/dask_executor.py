@@ -58,7 +58,7 @@ def compute_results(function: Sharded, args: Sequence[Value], client: Any, progr
         )
     for cell, blocks in completed:
         store_blocks(plan, cell, blocks, results)
-    return pack_results(plan.program, iter(results))
+    return function.result(pack_results(plan.program, iter(results)), args)
 
 
 def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, Value]]:

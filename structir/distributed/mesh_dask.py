@@ -97,9 +97,9 @@ class PlacedProgram:
         for _ in range(ATTEMPTS - 1):
             with suppress(*lost):
                 self.place_missing(plan)
-                return self._run(plan, inputs)
+                return original.result(self._run(plan, inputs), args)
         self.place_missing(plan)
-        return self._run(plan, inputs)
+        return original.result(self._run(plan, inputs), args)
 
     def _run(self, plan: MeshPlan, inputs: Mapping[str, Value]) -> Value:
         run = DaskRun(self, plan, inputs, self.addresses())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,7 @@ from structir.distributed.unit_cuts import (
 )
 from structir.distributed.work_units import Key, WorkUnit, work_units
 from structir.ir.dims import Sym
-from structir.projections.boxes import Bounds
+from structir.projections.boxes import Bounds, region
 from structir.projections.program import Program, leaves
 from structir.projections.restriction import Range
 
@@ -107,7 +107,7 @@ class MeshPlan:
         """The required block of every value, for each micro-batch."""
         return tuple(
             [
-                required_values(self.planner, index, self.choices.micro_batches)
+                required_values(self.planner, self.units, index, self.choices.micro_batches)
                 for index in range(self.choices.micro_batches)
             ]
         )
@@ -239,17 +239,25 @@ class MeshPlan:
         )
 
 
-def required_values(planner: Planner, index: int, count: int) -> dict[Key, Bounds]:
+def required_values(
+    planner: Planner, units: Sequence[WorkUnit], index: int, count: int
+) -> dict[Key, Bounds]:
     """Returns the block of every value that part `index` of `count` of the results requires.
 
-    Results are split along the first axis of the first result.
+    Results are split along the first axis of the first result. A unit computes whole blocks, so the
+    blocks of its inputs are those that its blocks require, not only their required elements.
     """
     shape = planner.first.shape
     grid = (count, *[1 for _ in shape[1:]]) if shape else ()
     at = (index, *[0 for _ in shape[1:]]) if shape else ()
-    regions = planner.regions(planner.blocks(grid, at), (0, 1))
-    bounds = {key: region.bounds for key, region in regions.items() if region}
-    return {key: block for key, block in bounds.items() if block is not None}
+    pairs = zip(planner.results, planner.blocks(grid, at), strict=True)
+    required: dict[Key, Bounds] = {key: b for key, b in pairs if b is not None and region(*b)}
+    for unit in reversed(units):
+        blocks = {key: required[key] for key in unit.outputs if key in required}
+        needs = required_blocks(planner.program, unit, blocks, {}) if blocks else {}
+        for key, need in needs.items():
+            required[key] = hull(required[key], need) if key in required else need
+    return required
 
 
 def result_keys(program: Program) -> list[Any]:

@@ -12,8 +12,7 @@ from structir.distributed.assembly import pack_results, slices
 from structir.distributed.mesh_plan import MeshPlan, result_keys
 from structir.distributed.mesh_schedule import CombineTask, LevelTask, MeshSchedule, PieceSource
 from structir.distributed.mesh_worker import run_combine, run_level, take_piece
-from structir.distributed.planning import make_planner
-from structir.distributed.sharded import Sharded, infer_sizes, named_tensors
+from structir.distributed.sharded import Sharded, named_tensors
 from structir.distributed.worker import ShardProgram
 from structir.errors import StructIRError
 from structir.lazy import lazy_module
@@ -21,7 +20,7 @@ from structir.lazy import lazy_module
 np = lazy_module("numpy")
 mesh_dask = lazy_module("structir.distributed.mesh_dask")
 Value = Any
-Sizes = tuple[tuple[str, int], ...]
+Sizes = tuple[tuple[str, Any], ...]
 
 
 @attrs.frozen(eq=False)
@@ -43,19 +42,15 @@ class MeshProgram:
     def plan(self, /, *args: Value, **names: Value) -> MeshPlan:
         """Returns the plan for the sizes of these arguments."""
         args = self.original.arguments(args, names)
-        return self.plan_of(infer_sizes(self.name, self.original.function, args))
+        return self.plan_of(self.original.sizes(args))
 
-    def plan_of(self, sizes: Mapping[str, int]) -> MeshPlan:
-        """Returns the plan for symbolic sizes."""
+    def plan_of(self, sizes: Mapping[str, Any]) -> MeshPlan:
+        """Returns the plan for symbolic sizes and row lengths."""
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
             plan = self.first_plan
             if key != tuple(sorted(plan.planner.sizes.items())):
-                original = self.original
-                planner = make_planner(
-                    original.function, dict(sizes), self.name, module=original.module
-                )
-                plan = attrs.evolve(plan, planner=planner)
+                plan = attrs.evolve(plan, planner=self.original.prepared.planner(sizes))
             self.plans[key] = plan
         return self.plans[key]
 
@@ -78,7 +73,7 @@ class MeshProgram:
         run = LocalRun(self, plan, self.values(plan, args))
         for task in self.tasks(plan):
             run.run(task)
-        return self.result(plan, run.values, run.piece)
+        return self.original.result(self.result(plan, run.values, run.piece), args)
 
     def values(self, plan: MeshPlan, args: Sequence[Value]) -> dict[str, Value]:
         """Returns the inputs by their name in the plan, and constants."""

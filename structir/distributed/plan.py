@@ -77,7 +77,7 @@ class Plan:
 
     name: str
     program: Program
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, Any]  # with the row lengths of ragged parameters
     grid: tuple[int, ...]
     inputs: tuple[PlanTensor, ...]
     results: tuple[PlanTensor, ...]

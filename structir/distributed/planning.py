@@ -16,11 +16,18 @@ from structir.batching.combinators import expanded
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.distinct_names import with_distinct_names
+from structir.distributed.known_values import known_values
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
+from structir.distributed.ragged_boundary import (
+    RaggedBoundary,
+    row_arrays,
+    with_parts,
+    with_row_lengths,
+)
 from structir.distributed.reductions import Reduction, find_reduction
-from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
+from structir.distributed.row_cuts import Cuts, row_cuts
+from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.bodies import bindings_of
-from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, Var
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -32,7 +39,6 @@ from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
 from structir.projections.execution_cost import StepCost
 from structir.projections.program import CallOrigin, Program, info_of, leaves, program_of
-from structir.ragged.module import is_ragged
 
 Grid = tuple[int, ...]
 Blocks = tuple[Bounds | None, ...]
@@ -43,7 +49,7 @@ def plan(
     *,
     grid: Sequence[int] | None = None,
     workers: int = 1,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, Any] | None = None,
     name: str = "main",
     reduce: int = 1,
     max_bytes: int | None = None,
@@ -54,24 +60,73 @@ def plan(
     `grid` gives the number of shards along each axis of the first result. Without it, the grid of
     `workers` shards is chosen whose slowest shard takes the least time, by `model`: the bytes that
     it receives, returns and computes, and the execution costs of its calls. `sizes` gives the
-    symbolic dims by name. `reduce` splits the reduction that computes the result into as many
-    partial reductions, which are combined. `max_bytes` bounds the bytes that one shard receives and
-    returns; the plan may then have more shards than workers. Raises StructIRError where no such
-    plan exists.
+    symbolic dims by name, and the row lengths of ragged parameters: `{"x": [3, 1, 2]}`. `reduce`
+    splits the reduction that computes the result into as many partial reductions, which are
+    combined. `max_bytes` bounds the bytes that one shard receives and returns; the plan may then
+    have more shards than workers. Raises StructIRError where no such plan exists.
     """
     module = program if isinstance(program, IRModule) else IRModule({name: program})
-    function = prepared(module, name).functions[name]
-    assert isinstance(function, Function)
-    planner = make_planner(function, dict(sizes or {}), name, reduce, module)
-    model = model or ClusterModel()
-    return (
-        planner.cheapest(workers, max_bytes, model) if grid is None else planner.plan(tuple(grid))
+    return plan_of_prepared(
+        prepared(module, name),
+        sizes=sizes or {},
+        grid=grid,
+        workers=workers,
+        reduce=reduce,
+        max_bytes=max_bytes,
+        model=model,
     )
 
 
-def prepared(module: IRModule, name: str) -> IRModule:
-    """Inlines the calls of functions and closures, so that their operands are sharded too, and
-    names the dims and parameters of a function apart.
+def plan_of_prepared(
+    prepared: ShardableFunction,
+    *,
+    sizes: Mapping[str, Any],
+    grid: Sequence[int] | None,
+    workers: int,
+    reduce: int,
+    max_bytes: int | None,
+    model: ClusterModel | None,
+) -> Plan:
+    """Returns a plan of a function that is ready for it; options as in `plan`."""
+    planner = prepared.planner(sizes, reduce)
+    if grid is None:
+        return planner.cheapest(workers, max_bytes, model or ClusterModel())
+    return planner.plan(prepared.grid_of_parts(tuple(grid)))
+
+
+@attrs.frozen(eq=False)
+class ShardableFunction:
+    """A function of a module whose calls are inlined and whose ragged tensors are their parts;
+    `boundary` describes the ragged ones."""
+
+    module: IRModule
+    name: str
+    boundary: RaggedBoundary | None = None
+
+    @property
+    def function(self) -> Function:
+        """The function."""
+        function = self.module.functions[self.name]
+        assert isinstance(function, Function)
+        return function
+
+    def planner(self, sizes: Mapping[str, Any], pieces: int = 1) -> Planner:
+        """Returns the planner at sizes, which have the row lengths of ragged parameters."""
+        complete = with_row_lengths(self.function, self.boundary, sizes)
+        return make_planner(self.function, complete, self.name, pieces, self.module)
+
+    def grid_of_parts(self, grid: Grid) -> Grid:
+        """Returns the grid of the values of a ragged result: its rows are cut, not their length."""
+        position = None if self.boundary is None else self.boundary.ragged_axis
+        if position is None or len(grid) <= position:
+            return grid
+        parts = prod(grid[:position]) * grid[position]
+        return (parts, *grid[position + 1 :])
+
+
+def prepared(module: IRModule, name: str) -> ShardableFunction:
+    """Inlines the calls of functions and closures, so that their operands are sharded too, replaces
+    ragged tensors by their parts, and names the dims and parameters of a function apart.
 
     Raises StructIRError if there is no such function.
     """
@@ -79,12 +134,11 @@ def prepared(module: IRModule, name: str) -> IRModule:
     function = module.functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")
-    for param in function.params:
-        if is_ragged(param.struct_info):
-            message = f"plan: expected dense parameters, found {param.struct_info}"
-            hint = f'cut it by rows: `shard(module, "{name}", workers=4)`'
-            raise DiagnosticError(Diagnostic(message, param.span, hint=hint, code="E0220"))
-    return replace(module, functions={**module.functions, name: with_distinct_names(function)})
+    module, boundary = with_parts(module, name)
+    named = with_distinct_names(module.functions[name])  # type: ignore[arg-type]
+    return ShardableFunction(
+        replace(module, functions={**module.functions, name: named}), name, boundary
+    )
 
 
 def with_inlined_calls(module: IRModule) -> IRModule:
@@ -96,22 +150,29 @@ def with_inlined_calls(module: IRModule) -> IRModule:
 
 def make_planner(
     function: Function,
-    sizes: dict[str, int],
+    sizes: dict[str, Any],
     name: str,
     pieces: int = 1,
     module: IRModule | None = None,
 ) -> Planner:
-    """Returns the planner of a function at these sizes; large constants count as inputs.
+    """Returns the planner of a function at these sizes, which include the row lengths of ragged
+    parameters; large constants count as inputs.
 
     `module` has the kernels that the function calls; without it, each shard runs them completely.
     """
-    unknown = sizes.keys() - {s.name for s in symbols_in(function)}
+    symbols = symbols_in(function)
+    numbers = {key: size for key, size in sizes.items() if isinstance(size, int)}
+    unknown = numbers.keys() - {s.name for s in symbols}
     if unknown:
         raise StructIRError(f"no symbolic dim `{sorted(unknown)[0]}` in the function", code="E0909")
     _check_no_closures(function)
     closed, constants = lift_constants(function)
-    by_name: dict[Sym | str, int] = {name: size for name, size in sizes.items()}
-    program = program_of(closed, by_name, module=module, parts=True)
+    by_symbol = {s: numbers[s.name] for s in symbols if s.name in numbers}
+    arrays = row_arrays(closed, sizes)
+    if arrays:
+        arrays, by_symbol = known_values(closed, arrays, by_symbol)
+        sizes = {**sizes, **{s.name: size for s, size in by_symbol.items()}}
+    program = program_of(closed, by_symbol, module=module, parts=True, arrays=arrays)  # type: ignore[arg-type]
     return Planner(closed, constants, sizes, program, name, pieces)
 
 
@@ -133,10 +194,11 @@ class Planner:
 
     function: Function
     constants: Mapping[str, Any]
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, Any]
     program: Program
     name: str
     pieces: int
+    cuts_by_parts: dict[int, Cuts] = attrs.Factory(dict)
 
     @cached_property
     def inputs(self) -> dict[Hashable, PlanTensor]:
@@ -218,21 +280,38 @@ class Planner:
     def blocks(self, grid: Grid, at: Sequence[int]) -> Blocks:
         """Returns the block of each result that a grid cell computes.
 
-        A result is split along the axes where its size equals that of the first result. Along the
-        other axes, the first cell computes it."""
+        A result is split along the axes where its size equals that of the first result, and along
+        rows of ragged tensors where the first one has the same rows. Along the other axes, the
+        first cell computes it."""
         shape = self.first.shape
         blocks: list[Bounds | None] = []
-        for tensor in self.results.values():
+        cuts = self.row_cuts(grid[0]) if grid else {}
+        for key, tensor in self.results.items():
             start, stop = [0] * len(tensor.shape), list(tensor.shape)
             computes = True
             for axis, (parts, index) in enumerate(zip(grid, at, strict=True)):
-                if axis < len(stop) and stop[axis] == shape[axis]:
+                at_rows = cuts.get(self.dim(key, axis)) if axis == 0 else None
+                if at_rows is not None:
+                    start[axis], stop[axis] = at_rows[index], at_rows[index + 1]
+                elif axis < len(stop) and stop[axis] == shape[axis]:
                     size = shape[axis]
                     start[axis], stop[axis] = size * index // parts, size * (index + 1) // parts
                 else:
                     computes = computes and index == 0
             blocks.append((tuple(start), tuple(stop)) if computes else None)
         return tuple(blocks)
+
+    def dim(self, key: Any, axis: int) -> Any:
+        """Returns the dim of an axis of a tensor; None without this axis."""
+        sizes = info_of(key).dims
+        return sizes[axis] if isinstance(sizes, tuple) and axis < len(sizes) else None
+
+    def row_cuts(self, parts: int) -> Cuts:
+        """Returns the positions between rows of ragged tensors, along which results are split."""
+        if parts not in self.cuts_by_parts:
+            dim = self.dim(next(iter(self.results)), 0)
+            self.cuts_by_parts[parts] = row_cuts(self.program, dim, parts)
+        return self.cuts_by_parts[parts]
 
     def regions(self, blocks: Blocks, piece: Piece) -> Mapping[Hashable, Region]:
         """Returns the region of every value that blocks of the results require."""

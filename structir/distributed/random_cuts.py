@@ -9,8 +9,8 @@ from typing import Any
 from structir.distributed.layouts import WorkerMesh
 from structir.distributed.mesh_plan import MeshCuts, MeshPlan
 from structir.distributed.mesh_program import MeshProgram
-from structir.distributed.planning import make_planner, prepared
-from structir.distributed.sharded import Sharded, infer_sizes
+from structir.distributed.planning import prepared
+from structir.distributed.sharded import Sharded
 from structir.distributed.unit_cuts import cut_options
 from structir.distributed.work_units import work_units
 from structir.ir.module import IRModule
@@ -25,10 +25,8 @@ def random_mesh_program(
 
     Raises StructIRError if the function cannot be planned."""
     source = random.Random(seed)
-    module = prepared(module, name)
-    original = Sharded(module, name, {})
-    sizes = infer_sizes(name, original.function, original.arguments(arguments, {}))
-    planner = make_planner(original.function, sizes, name, module=module)
+    original = Sharded(prepared(module, name), {})
+    planner = original.prepared.planner(original.sizes(original.arguments(arguments, {})))
     shape = planner.first.shape
     mesh = WorkerMesh(source.choice(MESHES))
     units = work_units(planner.program)

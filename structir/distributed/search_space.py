@@ -67,7 +67,9 @@ class SearchSpace:
         """Returns the costs of the units on a mesh, for the largest micro-batch."""
         if micro_batches not in self._bases:
             last = micro_batches - 1
-            self._bases[micro_batches] = required_values(self.planner, last, micro_batches)
+            self._bases[micro_batches] = required_values(
+                self.planner, self.units, last, micro_batches
+            )
         memo = (mesh.shape, micro_batches)
         if memo not in self._tables:
             base = self._bases[micro_batches]

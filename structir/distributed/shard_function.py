@@ -17,6 +17,8 @@ from structir.distributed.callee_blocks import (
 )
 from structir.distributed.constant_lifting import SMALL
 from structir.distributed.local_op import LocalDefinition
+from structir.distributed.local_rows import local_arguments, local_result
+from structir.distributed.loop_specs import copy_spec, loop_signature
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym, as_dim
@@ -47,15 +49,9 @@ from structir.projections.program import BranchOrigin, CallOrigin, Program, info
 from structir.projections.region_propagation import RegionStep
 from structir.projections.regions import operands_for_bounds
 from structir.projections.restriction import Names, Range, common_block, local_spec, nothing
-from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
-    AccessIndex,
     IndexSpec,
     OperandInfo,
-    Read,
-    ResultInfo,
-    Statement,
-    Write,
 )
 
 np = lazy_module("numpy")
@@ -168,6 +164,8 @@ class _ShardWriter:
         origin = step.origin
         if isinstance(origin, BranchOrigin):
             self.branch(number, step, origin)
+        elif origin.rows is not None:
+            self.rows(number, step, origin)
         elif origin.spec is not None and origin.kernel is not None:
             self.kernel(number, step, origin.call, origin.kernel)
         elif origin.spec is not None and isinstance(origin.call.op, ExternFunc):
@@ -304,6 +302,20 @@ class _ShardWriter:
             if self.regions.get(key):
                 self.blocks[key] = self.computed_block(key, info, origin.call)
 
+    def rows(self, number: int, step: RegionStep, origin: CallOrigin) -> None:
+        """Emits an op on rows: the same call on blocks of rows, at positions in these blocks."""
+        (output,) = step.outputs
+        dependency: Any = step.dependency
+        bounds = _bounds(self.regions, output)
+        pairs = zip(step.inputs, dependency.operand_blocks(bounds), strict=True)
+        blocks = [self.slice(key, block) for key, block in pairs]
+        self.blocks[output] = dependency.computed(bounds)
+        args = local_arguments(origin.call, dependency, bounds, blocks, self)
+        bare = Call(origin.call.op, args, origin.call.attrs, (), None, origin.call.span)
+        call = replace(bare, struct_info=deduce(bare))
+        self.key.append((number, tuple([arg.struct_info for arg in args])))
+        self.bind(local_result(call, dependency, bounds, self), step.outputs)
+
     def computed_block(self, key: Key, info: TensorStructInfo, call: Call) -> Bounds:
         """Returns the position of the block that a call computes from the required regions."""
         shape = self.program.shapes[key]
@@ -381,7 +393,7 @@ class _ShardWriter:
         value = self.value(key)
         if self.blocks[key] == bounds:
             return value
-        whole = _copy_spec(info_of(key).dims, value.struct_info.dtype)
+        whole = copy_spec(info_of(key).dims, value.struct_info.dtype)
         available = [self.blocks[key]]
         names = self.parts.slices.setdefault(len(bounds[0]), {})
         spec = local_spec(
@@ -453,33 +465,3 @@ def _paths(info: StructInfo, path: Path = ()) -> list[Path]:
     if isinstance(info, TupleStructInfo):
         return [p for k, field in enumerate(info.fields) for p in _paths(field, (*path, k))]
     return [path] if isinstance(info, TensorStructInfo) else []
-
-
-def _copy_spec(shape: tuple[Dim, ...], dtype: str) -> IndexSpec:
-    """Returns the IndexSpec of a copy."""
-    index_vars = tuple([Sym(f"i{k}") for k in range(len(shape))])
-    entries = tuple(
-        [AccessIndex(dims.as_dim(s), n) for s, n in zip(index_vars, shape, strict=True)]
-    )
-    statement = Statement(
-        index_vars, (), (), (Read("x", 0, entries),), (Write(0, entries, OperandElement("x")),)
-    )
-    operand, result = OperandInfo("x", (0,), shape, dtype), ResultInfo("y", shape, dtype)
-    return IndexSpec((operand,), (result,), dict(zip(index_vars, shape, strict=True)), (statement,))
-
-
-def loop_signature(spec: IndexSpec) -> Hashable:
-    """Returns a key that two restrictions of one spec share if they compute the same."""
-    statements = tuple(
-        [
-            (
-                tuple([(s, spec.extents[s]) for s in (*c.parallel, *c.reduce)]),
-                c.reads,
-                c.writes,
-                c.conditions,
-            )
-            for c in spec.statements
-        ]
-    )
-    sizes = tuple([o.dims for o in spec.operands]) + tuple([r.dims for r in spec.results])
-    return sizes, statements, spec.base

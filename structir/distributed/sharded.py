@@ -20,9 +20,10 @@ from structir.distributed.assembly import (
 )
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
+from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.plan import Plan
-from structir.distributed.planning import plan as make_plan
-from structir.distributed.planning import prepared, with_inlined_calls
+from structir.distributed.planning import ShardableFunction, plan_of_prepared, prepared
+from structir.distributed.ragged_boundary import rows_of_arguments
 from structir.distributed.worker import (
     ShardProgram,
     WorkerState,
@@ -39,10 +40,8 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
-from structir.ragged.module import is_ragged
 
 np = lazy_module("numpy")
-ragged_rows = lazy_module("structir.distributed.ragged_rows")
 dask_executor = lazy_module("structir.distributed.dask_executor")
 
 Value = Any
@@ -60,26 +59,20 @@ def shard(
 ) -> Sharded:
     """Returns a function of a module that runs in shards when called; options as in `plan`.
 
-    A function of ragged tensors is cut by rows, into shards with about equal numbers of elements.
+    Ragged tensors are cut by rows, into shards with about equal numbers of elements.
     """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
-    inlined = with_inlined_calls(module)
-    function = inlined.functions.get(name)
-    if isinstance(function, Function) and any([is_ragged(p.struct_info) for p in function.params]):
-        sharded: Sharded = ragged_rows.RowSharded(inlined, name, options)
-        return sharded
-    return Sharded(prepared(module, name), name, options)
+    return Sharded(prepared(module, name), options)
 
 
 @attrs.frozen(eq=False)
 class Sharded:
     """A function that runs in shards. Plans are cached per sizes."""
 
-    module: IRModule
-    name: str
+    prepared: ShardableFunction
     options: Mapping[str, Any]
-    plans: dict[tuple[tuple[str, int], ...], Plan] = attrs.Factory(dict)
+    plans: dict[tuple[tuple[str, Any], ...], Plan] = attrs.Factory(dict)
     programs: dict[Plan, ShardProgram] = attrs.Factory(dict)
 
     def arguments(self, args: Sequence[Value], names: Mapping[str, Value]) -> tuple[Value, ...]:
@@ -87,6 +80,8 @@ class Sharded:
         arrays, as in calls of an executable."""
         params, defaults = self.function.params, partial(default_values, self.function)
         values = arguments_of(self.name, params, args, names, defaults)
+        if self.prepared.boundary is not None:
+            values = self.prepared.boundary.arguments(values)
         pairs = zip(params, values, strict=True)
         return tuple([as_value(param.struct_info, value) for param, value in pairs])
 
@@ -105,28 +100,58 @@ class Sharded:
         self, weights: Mapping[str, Value]
     ) -> tuple[dict[str, Value], dict[str, Value]]:
         """Returns weights by parameter, converted as arguments are, and by name in a plan."""
-        params = [p for p in self.function.params if p.name in weights]
-        values = {p.name: as_value(p.struct_info, weights[p.name]) for p in params}
+        values: dict[str, Value] = {}
         tensors: dict[str, Value] = {}
-        for param in params:
+        for position, param in enumerate(self.function.params):
+            if param.name not in weights:
+                continue
+            values[param.name] = self.argument(position, weights[param.name])
             tensors.update(named_tensors(param.name, param.struct_info, values[param.name]))
         return values, tensors
 
+    def argument(self, position: int, value: Value) -> Value:
+        """Returns the argument of one parameter."""
+        if self.prepared.boundary is not None:
+            value = self.prepared.boundary.argument(position, value)
+        return as_value(self.function.params[position].struct_info, value)
+
+    @property
+    def module(self) -> IRModule:
+        """The module, with inlined calls."""
+        return self.prepared.module
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.prepared.name
+
     @property
     def function(self) -> Function:
-        """The original function."""
-        function = self.module.functions[self.name]
-        assert isinstance(function, Function)
-        return function
+        """The function, with the parts of ragged tensors as parameters."""
+        return self.prepared.function
+
+    def sizes(self, args: Sequence[Value]) -> dict[str, Any]:
+        """Returns the symbolic sizes of arguments, the row lengths of ragged ones, and the sizes
+        that match_casts bind to their elements."""
+        sizes: dict[str, Any] = infer_sizes(self.name, self.function, args)
+        boundary = self.prepared.boundary
+        if boundary is not None:
+            sizes |= rows_of_arguments(self.function, boundary, args)
+        return sizes | sizes_of_elements(self.function, sizes, args)
+
+    def result(self, value: Value, args: Sequence[Value]) -> Value:
+        """Returns a result, with ragged arrays in place of their parts."""
+        boundary = self.prepared.boundary
+        return value if boundary is None else boundary.joined(value, args)
 
     def plan(self, /, *args: Value, **names: Value) -> Plan:
         """Returns the plan for the shapes of these arguments: NumPy arrays, Dask arrays, or objects
         with `shape` and `dtype`."""
         args = self.arguments(args, names)
-        sizes = infer_sizes(self.name, self.function, args)
+        sizes = self.sizes(args)
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
-            self.plans[key] = make_plan(self.module, sizes=sizes, name=self.name, **self.options)
+            self.plans[key] = plan_of_prepared(self.prepared, sizes=sizes, **self.options)
         return self.plans[key]
 
     @cached_property
@@ -140,7 +165,7 @@ class Sharded:
             self.programs[plan] = self.program_at(plan.sizes, plan.pieces)
         return self.programs[plan]
 
-    def program_at(self, sizes: Mapping[str, int], pieces: int = 1) -> ShardProgram:
+    def program_at(self, sizes: Mapping[str, Any], pieces: int = 1) -> ShardProgram:
         """Returns the program that a worker needs, at sizes."""
         others = _used_by(self.function, self.module)
         return make_shard_program(self.name, self.lifted, others, sizes, pieces)
@@ -162,7 +187,7 @@ class Sharded:
         results = allocate_results(plan)
         for cell, blocks in enumerate(reduce_cells(plan, outputs, combine_partials)):
             store_blocks(plan, cell, blocks, results)
-        return pack_results(plan.program, iter(results))
+        return self.result(pack_results(plan.program, iter(results)), args)
 
     def values(self, plan: Plan, args: Sequence[Value]) -> dict[str, Value]:
         """Returns the inputs by their name in the plan: tuple fields separately, and constants."""
@@ -175,7 +200,10 @@ class Sharded:
         """Returns the result as lazy Dask arrays, one block per shard.
 
         Arguments may be Dask arrays, so that functions can be chained without gathering results.
-        Requires the extra `structir[distributed]`."""
+        Requires the extra `structir[distributed]`. Raises DiagnosticError for ragged results."""
+        boundary = self.prepared.boundary
+        if boundary is not None:
+            boundary.check_dense_result()
         args = self.arguments(args, names)
         return dask_executor.dask_arrays(self, args)
 

@@ -128,6 +128,8 @@ def cut_options(program: Program, unit: WorkUnit) -> CutOptions:
     spec = unit.spec
     if len(unit.steps) > 1:
         return CutOptions((PARALLEL,) * len(shape), shape, (), None)
+    if unit.rows is not None:
+        return CutOptions((PARALLEL,) * len(shape), shape, (), None)
     if spec is None:
         return CutOptions(("opaque",) * len(shape), shape, (), None)
     kinds = axis_kinds(spec, unit.steps[0].outputs.index(unit.outputs[0]))

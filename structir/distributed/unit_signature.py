@@ -19,7 +19,8 @@ def unit_signature(program: Program, unit: WorkUnit, base: Mapping[Key, Bounds])
     tensors = [(program.shapes[k], info_of(k).dtype, base.get(k)) for k in unit.outputs]
     tensors += [(program.shapes[k], info_of(k).dtype, base.get(k)) for k in unit.inputs]
     if unit.spec is None:
-        return (len(unit.steps) > 1 and unit.index, tuple(tensors))
+        differs = len(unit.steps) > 1 or unit.rows is not None  # rows have lengths of their own
+        return (differs and unit.index, tuple(tensors))
     positions = {key: number for number, key in enumerate(unit.inputs)}
     operands = tuple([positions.get(k) if is_tensor(k) else None for k in unit.steps[0].inputs])
     return (tuple(tensors), operands, _loops(unit.spec, program.sizes))

@@ -15,6 +15,7 @@ from structir.ir.expr import Call, Constant
 from structir.ir.op import Op
 from structir.projections.program import BranchOrigin, CallOrigin, Program, leaves
 from structir.projections.region_propagation import RegionStep
+from structir.projections.row_blocks import RowBlocks
 from structir.projections.spec import IndexSpec
 
 Key = Hashable  # of a tensor of the program
@@ -34,6 +35,12 @@ class WorkUnit:
         """The loops of a unit of one step, if it has any."""
         origin = self.steps[0].origin
         return origin.spec if len(self.steps) == 1 and isinstance(origin, CallOrigin) else None
+
+    @property
+    def rows(self) -> RowBlocks | None:
+        """The blocks of a unit of one op on rows whose starts are known."""
+        origin = self.steps[0].origin
+        return origin.rows if len(self.steps) == 1 and isinstance(origin, CallOrigin) else None
 
     @property
     def name(self) -> str:

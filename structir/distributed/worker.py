@@ -37,7 +37,7 @@ class ShardProgram:
 
     source: str
     name: str
-    sizes: tuple[tuple[str, int], ...]
+    sizes: tuple[tuple[str, Any], ...]  # with the row lengths of ragged parameters
     pieces: int
     locations: tuple[tuple[int, str], ...]  # lines of `source` and their original locations
     origin: str  # name and location of the original function
@@ -56,7 +56,7 @@ class Task:
 
 
 def make_shard_program(
-    name: str, function: Function, others: Mapping[str, Any], sizes: Mapping[str, int], pieces: int
+    name: str, function: Function, others: Mapping[str, Any], sizes: Mapping[str, Any], pieces: int
 ) -> ShardProgram:
     """Returns the program of a function at sizes; `others` are the functions that it calls."""
     origin = f"{name} at {function.span}" if function.span is not None else name

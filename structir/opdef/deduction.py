@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir import dims
-from structir.ir.axes import Ragged, size_in
 from structir.ir.display_names import one_message
 from structir.ir.dtype import Element
 from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
-from structir.ir.node import replace
 from structir.ir.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -31,6 +29,7 @@ from structir.opdef.dtypes import Bound, bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
 from structir.opdef.parameters import OMITTED
 from structir.opdef.placement import place_result
+from structir.opdef.ragged_names import with_known_rows
 from structir.opdef.resolution import (
     ResolvedCall,
     call_arguments,
@@ -193,7 +192,7 @@ def _deduce_with_solver(
     call = Call(definition.op, args, attributes, (), info, span)
     try:
         refined: StructInfo = result_refinement.refine_result(call)
-        return _with_known_rows(refined, args)
+        return with_known_rows(call, refined)
     except result_refinement.Conflict as conflict:
         at_ranks = [result_refinement.at_rank(args, rank) for rank in result_refinement.COUNTS]
         errors = [_error_of(definition, ranked, attributes, span, args) for ranked in at_ranks]
@@ -202,29 +201,6 @@ def _deduce_with_solver(
         invalid = InvalidCall(conflict.message)
         diagnostic = call_diagnostic(definition.signature, invalid, args, span, None)
         raise StructInfoError(diagnostic.coded(conflict.code)) from None
-
-
-def _with_known_rows(info: StructInfo, args: Iterable[Expr]) -> StructInfo:
-    """Returns a result whose ragged axes keep their names only below the axes that an operand has
-    there: rows that are concatenated, repeated or selected have other lengths."""
-    if isinstance(info, TupleStructInfo):
-        return replace(info, fields=tuple([_with_known_rows(f, args) for f in info.fields]))
-    axes: tuple[Any, ...] = getattr(info, "axes", None) or ()
-    named = [k for k, a in enumerate(axes) if isinstance(r := size_in(a), Ragged) and r.name]
-    if not named:
-        return info
-    at = named[0]
-    if any(part.axes and part.axes[: at + 1] == axes[: at + 1] for part in _tensors_of(args)):
-        return info
-    return replace(info, axes=(*axes[:at], Ragged(), *axes[at + 1 :]))
-
-
-def _tensors_of(args: Iterable[Expr]) -> Iterator[TensorStructInfo]:
-    for arg in args:
-        if type(arg) is Tuple:
-            yield from _tensors_of(arg.fields)
-        elif type(arg.struct_info) is TensorStructInfo:
-            yield arg.struct_info
 
 
 def _error_of(

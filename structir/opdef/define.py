@@ -12,7 +12,7 @@ from structir.ir.expr import NO_ATTRS, Call, Expr
 from structir.ir.op import register_op
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
-from structir.opdef import deduction
+from structir.opdef import deduction, ragged_names
 from structir.opdef.declaration import DeclaredOp, SignatureFunction, is_built_in
 from structir.opdef.examples import build_argument
 from structir.opdef.notation import IndexSignature, NotationError
@@ -21,6 +21,7 @@ from structir.opdef.parameters import (
     call_parts,
 )
 from structir.opdef.shape_eval import Assumption, ResolvedShapes
+from structir.projections.row_blocks import RowBlocks
 from structir.rewriting.pattern_vars import RECORDER
 
 index_specs = lazy_module("structir.opdef.index_specs")
@@ -53,6 +54,11 @@ class SignatureOpDefinition(DeclaredOp):
         parts, attributes = call_parts(self.signature, values, span)
         info = deduction.struct_info(self, parts, attributes, span)
         return Call(self.op, parts, attributes or NO_ATTRS, (), info, span)
+
+    def with_known_rows(self, call: Call, info: StructInfo, declared: StructInfo) -> StructInfo:
+        """Returns an inferred result without names of ragged axes that have other rows; names that
+        are `declared` stay."""
+        return ragged_names.with_known_rows(call, info, declared)
 
     def deduce(self, call: Call) -> StructInfo:
         """Returns the StructInfo of a call's result; raises StructInfoError for an invalid call."""
@@ -192,6 +198,10 @@ class Declaration:
         """States that an op copies rows: triples of operands are values, and the start and the
         limit of each row in them; the last operand is the start of each row of the result."""
         self.definition.hooks["copies_rows"] = True
+
+    def row_blocks(self, blocks: RowBlocks) -> None:
+        """Declares how blocks of an op on rows correspond, where the start of each row is known."""
+        self.definition.hooks["row_blocks"] = blocks
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""

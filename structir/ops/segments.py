@@ -21,6 +21,7 @@ from structir.ops.create import arange, ones_like, zeros_like
 from structir.ops.elementwise import astype
 from structir.ops.indexing import take
 from structir.ops.reduce import max_, min_, prod, sum_
+from structir.projections.row_blocks import RESULT, RowBlocks
 from structir.projections.scalar_expr import ScalarExpr
 
 np = lazy_module("numpy")
@@ -53,6 +54,7 @@ def _(starts: Array, limits: Array, ids: Array) -> None:
 
 
 segment_ids.no_gradient("row numbers are integers")
+segment_ids.row_blocks(RowBlocks({RESULT: 0}, {0: RESULT, 1: RESULT}, row_numbers=(RESULT,)))
 
 
 @op(f"x[{ROW}, *k], ids[t] @ int64, {ROWS} -> y[t, *k]")
@@ -61,6 +63,9 @@ def segment_expand(
 ) -> ScalarExpr:
     """Repeats the slice of each row for every value of the row; `ids` are the rows of values."""
     return x
+
+
+segment_expand.row_blocks(RowBlocks({1: 2, RESULT: 2}, {2: RESULT, 3: RESULT}, row_numbers=(1,)))
 
 
 @segment_expand.gradient
@@ -183,6 +188,9 @@ def _(
 
 
 concat_rows.copies_rows()
+concat_rows.row_blocks(
+    RowBlocks({0: 1, 3: 4, RESULT: 6}, {1: 0, 2: 0, 4: 3, 5: 3, 6: RESULT}, whole_rows=True)
+)
 
 
 @concat_rows.gradient
@@ -275,6 +283,11 @@ def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> No
                 out[row] = value
 
 
+OF_SEGMENTS = RowBlocks({0: 1}, {1: 0, 2: 0})
+segment_sum.row_blocks(OF_SEGMENTS)
+segment_prod.row_blocks(OF_SEGMENTS)
+segment_max.row_blocks(OF_SEGMENTS)
+segment_min.row_blocks(OF_SEGMENTS)
 segment_sum.row(sum_)
 segment_prod.row(prod)
 segment_max.row(max_)

@@ -310,6 +310,9 @@ class StepCost:
             return 0
         if origin.spec is not None and origin.kernel is not None:
             return float(_cost_of_kernel(self.program, step, origin.kernel, regions))
+        if origin.rows is not None:
+            rows: Any = step.dependency
+            return float(sum([rows.points(region) for _, region in required]))
         if origin.spec is None:
             return float(sum([region.count for _, region in required]))
         return sum([_cost_of_statement(*each, required) for each in self.statements])

@@ -40,6 +40,7 @@ from structir.projections.callees import CalleeSpec, notes_of_op, spec_of_callee
 from structir.projections.constant_indices import with_constant_indices
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.kernel_spec import has_library_calls
+from structir.projections.known_indices import with_known_indices
 from structir.projections.region_propagation import (
     OpaqueDependency,
     Passthrough,
@@ -50,6 +51,7 @@ from structir.projections.region_propagation import (
     required_regions,
 )
 from structir.projections.regions import dependence
+from structir.projections.row_blocks import RowBlocks, row_dependency
 from structir.projections.spec import IndexSpec, sizes_in
 
 WITHOUT_ELEMENTS = (FuncStructInfo, PrimStructInfo, ShapeStructInfo)
@@ -65,6 +67,7 @@ class CallOrigin:
     call: Call
     spec: IndexSpec | None = None
     kernel: Kernel | None = None
+    rows: RowBlocks | None = None  # of an op on rows whose starts are known
 
 
 @attrs.frozen(eq=False)
@@ -127,18 +130,22 @@ def program_of(
     *,
     module: IRModule | None = None,
     parts: bool = False,
+    arrays: Mapping[Key, Any] | None = None,
 ) -> Program:
     """Returns a function as steps.
 
     `sizes` gives the symbolic dims, by variable or name, including those of match_casts. `module`
     has the kernels that the function calls; without it they require their operands completely. With
     `parts`, composite ops are decomposed even where their index signature is complete, so that the
-    steps can be executed. Raises StructInfoError for missing sizes and unknown shapes.
+    steps can be executed. `arrays` has the known elements of tensors: ops on the rows of ragged
+    tensors whose starts are known require the values of these rows only. Raises StructInfoError for
+    missing sizes and unknown shapes.
     """
     sizes_by_key = dict(sizes or {})
     symbols = symbols_in(function) if sizes_by_key else ()
     pairs = [(s, key) for s in symbols for key in (s.name, s) if key in sizes_by_key]
-    builder = ProgramBuilder({symbol: sizes_by_key[key] for symbol, key in pairs}, parts, module)
+    by_symbol = {symbol: sizes_by_key[key] for symbol, key in pairs}
+    builder = ProgramBuilder(by_symbol, parts, module, arrays or {})
     params = tuple([builder.fresh(p, p.struct_info, ()) for p in function.params])
     builder.values.update(zip(function.params, params, strict=True))
     result = builder.sequence(function.body)
@@ -179,6 +186,7 @@ class ProgramBuilder:
     sizes: Mapping[Sym, int]
     decomposes: bool = False
     module: IRModule | None = None
+    arrays: Mapping[Any, Any] = attrs.Factory(dict)  # known elements
     notes: list[WholeAxis] = attrs.Factory(list)
     steps: list[RegionStep] = attrs.Factory(list)
     values: dict[Var, Tree] = attrs.Factory(dict)
@@ -251,10 +259,12 @@ class ProgramBuilder:
             if parts is not None:
                 return self.tree(parts)
             definition = definition if complete else None
-        callee = self.callee(call, definition)
-        spec = callee.spec
         result = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
+        if self.rows(result, args, call, definition):
+            return result
+        callee = self.callee(call, definition)
+        spec = callee.spec
         if spec is not None and self.decomposes and not _runs_in_parts(definition, callee):
             spec = None
         self.notes.extend(callee.notes)
@@ -264,10 +274,24 @@ class ProgramBuilder:
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        dependency = dependence(spec, self.sizes)
+        arrays = {k: self.arrays[key] for k, key in enumerate(inputs) if key in self.arrays}
+        dependency = with_known_indices(spec, dependence(spec, self.sizes), arrays)
         origin = CallOrigin(call, spec, callee.kernel)
         self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
+
+    def rows(self, result: Tree, args: list[Tree], call: Call, definition: Any) -> bool:
+        """Adds the step of an op on rows whose starts are known; returns whether it is one."""
+        blocks = getattr(definition, "hooks", {}).get("row_blocks")
+        if blocks is None:
+            return False
+        inputs = [tree for tree in args if tree is not None]
+        arrays, shapes = map(self.arrays.get, inputs), [self.shapes[key] for key in inputs]
+        dependency = row_dependency(blocks, list(arrays), shapes, self.shapes[result])
+        if dependency is not None:
+            origin = CallOrigin(call, rows=blocks)
+            self.steps.append(RegionStep(dependency, tuple(inputs), (result,), origin))
+        return dependency is not None
 
     def callee(self, call: Call, definition: Any) -> CalleeSpec:
         """Returns the spec of a call, of an op or of any other callee."""

@@ -9,7 +9,7 @@ import attrs
 
 from structir.analysis.axes import tensor
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import walk_values
+from structir.analysis.variables import symbols_in, walk_values
 from structir.ir.axes import AnySize, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, as_sym, sym
@@ -203,8 +203,8 @@ class TupleForm(Substitution):
         new = super().part(part)
         if type(new) is Call and type(new.op) is Op:
             return self._call(new)
-        if type(new) is TupleGetItem and new.struct_info != part.struct_info:
-            return replace(new, struct_info=self.info(part.struct_info))
+        if type(new) is TupleGetItem:
+            return replace(new, struct_info=new.tuple_value.struct_info.fields[new.index])
         return new
 
     def _call(self, call: Call) -> Expr:
@@ -242,15 +242,23 @@ class TupleForm(Substitution):
             self.in_scope |= bound_dims([cast])
         new = super().binding(binding)
         value = new.value
-        if type(value) is TupleGetItem:
-            field_info: Any = value.struct_info
-            if new.var.struct_info != field_info:
-                var = type(new.var)(new.var.name, field_info, new.var.span)
-                self.variables[binding.var] = var
-                new = VarBinding(var, value, new.span)
-            if value.tuple_value in self.params and value.index:
-                self.fields[new.var] = (self.params[value.tuple_value], value.index)
+        if type(value) is If:
+            value = replace(value, struct_info=self._info_of_branches(value) or value.struct_info)
+        if type(value) in (If, Tuple, TupleGetItem) and new.var.struct_info != value.struct_info:
+            own: Any = value.struct_info
+            var = type(new.var)(new.var.name, own, new.var.span)
+            self.variables[binding.var] = var
+            new = VarBinding(var, value, new.span)
+        if type(value) is TupleGetItem and value.tuple_value in self.params and value.index:
+            self.fields[new.var] = (self.params[value.tuple_value], value.index)
         return new
+
+    def _info_of_branches(self, value: If) -> Any:
+        """Returns the StructInfo of both branches; None if it differs or mentions sizes that only
+        a branch has."""
+        infos: list[Any] = [b.body.struct_info for b in (value.true_branch, value.false_branch)]
+        known = infos[0] == infos[1] and set(symbols_in(infos[0])) <= self.in_scope
+        return infos[0] if known else None
 
     def _names_only(self, value: Expr, cast: StructInfo) -> bool:
         """Whether a cast of a tensor of known sizes binds all sizes that it does not share."""

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import Call, Expr, MatchCast, PrimValue, ShapeExpr, Var
 from structir.ir.requirements import cast_of, condition
-from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
+from structir.ir.struct_info import ShapeStructInfo
 from structir.opdef.batched_op import Path
 from structir.ops.broadcast import add, less, multiply, subtract, where
 from structir.ops.create import arange, constant_like, full, full_like, zeros
-from structir.ops.data_dependent import nonzero
+from structir.ops.elementwise import negative
 from structir.ops.indexing import take
 from structir.ops.joined import concat
 from structir.ops.layout import expand_dims
-from structir.ops.reduce import max_
+from structir.ops.reduce import max_, sum_
 from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
-from structir.ops.segments import concat_rows
+from structir.ops.segments import concat_rows, segment_expand
 from structir.ops.shapes import tensor_to_shape
 from structir.ragged.parts import PartsScope, RaggedParts, Rows
 
@@ -85,9 +86,7 @@ def _to_padded(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope
     rows, length = x.rows, call.attrs.get("length")
     size = _longest(rows, scope)
     if length is not None:
-        value, info = cast_of((condition("<=", size, length),), call.span)
-        cast = MatchCast(Var("_", info, call.span), value, info, call.span)
-        scope.builder.take(cast)
+        _require_at_most(size, length, call, scope)
         size = length
     padded = padded_rows(x, size, call.attrs.get("fill", 0), scope)
     shape = (*rows.leading, size, *x.inner)
@@ -127,24 +126,44 @@ def _from_padded(
         return None
     count = len(leading)
     size, inner = sizes[count], sizes[count + 1 :]
-    rows = Rows(set(), leading, 0, lengths, lengths)
-    total_rows = rows.count
+    total_rows = prod(leading)
     flat = emit(reshape(lengths, ShapeExpr((total_rows,)))) if count > 1 else lengths
     limits = emit(cumsum(flat, axis=0))
     starts = emit(subtract(limits, flat))
-    steps = emit(reshape(arange(PrimValue(size), dtype="int64"), ShapeExpr((1, size))))
-    inside = emit(less(steps, emit(expand_dims(flat, 1))))
-    mask = emit(reshape(inside, ShapeExpr((total_rows * size,))))
-    total = sym("t")
-    positions = scope.builder.match_cast(emit(nonzero(mask)), TensorStructInfo((1, total), "int64"))
-    index = emit(reshape(positions, ShapeExpr((total,))))
-    merged = emit(reshape(padded, ShapeExpr((total_rows * size, *inner))))
-    values = emit(take(merged, index, axis=0))
+    shaped = starts, limits
     if count > 1:
-        starts = emit(reshape(starts, ShapeExpr(leading)))
-        limits = emit(reshape(limits, ShapeExpr(leading)))
-    rows = scope.add_rows(Rows({(starts, limits)}, leading, total, starts, limits))
-    return RaggedParts(values, rows)
+        shape = ShapeExpr(leading)
+        shaped = emit(reshape(starts, shape)), emit(reshape(limits, shape))
+    total = _total_of_lengths(flat, size, call, scope)
+    rows = Rows({shaped}, leading, total, *shaped, flat=(starts, limits), lengths=flat)
+    rows = scope.add_rows(rows)
+    numbers = emit(arange(PrimValue(total_rows), dtype="int64"))
+    padded_starts = emit(multiply(numbers, full_like(numbers, PrimValue(size))))
+    moved = emit(subtract(padded_starts, starts))
+    moved = emit(segment_expand(moved, scope.ids(rows), starts, limits))
+    index = emit(add(moved, emit(arange(PrimValue(total), dtype="int64"))))
+    merged = emit(reshape(padded, ShapeExpr((total_rows * size, *inner))))
+    return RaggedParts(emit(take(merged, index, axis=0)), rows)
+
+
+def _total_of_lengths(lengths: Expr, size: Dim, call: Call, scope: PartsScope) -> Dim:
+    """Returns the sum of row lengths as a size; at run time, each is between 0 and `size`."""
+    emit = scope.emit
+    zero = emit(zeros((1,), "int64"))
+    ends = [emit(concat((zero, each), axis=0)) for each in (lengths, emit(negative(lengths)))]
+    numbers = [emit(sum_(lengths)), *[emit(max_(each)) for each in ends]]
+    vectors = [emit(reshape(number, ShapeExpr((1,)))) for number in numbers]
+    shape = emit(tensor_to_shape(emit(concat(tuple(vectors), axis=0))))
+    total, longest, below_zero = sym("t"), sym("longest"), sym("below_zero")
+    scope.builder.match_cast(shape, ShapeStructInfo((total, longest, below_zero)))
+    _require_at_most(below_zero, 0, call, scope)
+    _require_at_most(longest, size, call, scope)
+    return total
+
+
+def _require_at_most(size: Dim, limit: Dim, call: Call, scope: PartsScope) -> None:
+    value, info = cast_of((condition("<=", size, limit),), call.span)
+    scope.builder.take(MatchCast(Var("_", info, call.span), value, info, call.span))
 
 
 # ---- concatenation

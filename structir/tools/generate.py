@@ -221,12 +221,12 @@ class _ProgramGenerator:
                     break
 
     def ragged_call(self) -> int:
-        """Generates a call on ragged tensors; returns the number of its bindings, 0 or 1."""
+        """Generates a value of ragged tensors; returns the number of its bindings, 0 or 1."""
         dense = [var for var in self.live if _is_sized(var.struct_info)]
-        call = self.ragged_calls.generate(self.ragged, dense, self.sizes)
-        if call is None:
+        arguments = self.ragged, dense, self.sizes, not self.in_dataflow
+        var = self.ragged_calls.bind(self.builder, *arguments)
+        if var is None:
             return 0
-        var = self.builder.emit(call)
         (self.ragged if has_ragged_axis(var.struct_info) else self.live).append(var)
         return 1
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from structir.analysis.axes import tensor
 from structir.analysis.variables import free_vars
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
-from structir.ir.axes import Ragged
+from structir.ir.axes import AnySize, Ragged, size_in
 from structir.ir.dims import Dim
-from structir.ir.expr import Call, Tuple, Var
+from structir.ir.expr import Call, Constant, Tuple, Var
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.ops.ragged import has_ragged_axis
@@ -21,13 +23,24 @@ from structir.passes.lower_ragged import lower_ragged
 from structir.tools.calls import CallGenerator
 
 ATTEMPTS = 40
+FLAG = TensorStructInfo((), "bool")
 RAGGED_DTYPES = ("float32", "float64", "int64")
 # Most random calls of all ops are invalid on a ragged tensor: these have more valid ones.
 FREQUENT = (
     *("abs", "add", "argmax", "astype", "concat", "divide", "equal", "exp", "greater"),
     *("logical_and", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative"),
     *("nn.log_softmax", "nn.relu", "nn.softmax", "prod", "ragged.row_lengths"),
-    *("ragged.to_padded", "ragged.values", "std", "subtract", "sum", "tanh", "variance", "where"),
+    *(
+        "ragged.from_padded",
+        "ragged.to_padded",
+        "ragged.values",
+        "std",
+        "subtract",
+        "sum",
+        "tanh",
+        "variance",
+        "where",
+    ),
 )
 
 
@@ -47,6 +60,31 @@ class RaggedCallGenerator:
             inner = tuple([rng.choice([*dims, 2]) for _ in range(rng.choice([0, 0, 1, 2]))])
             infos.append(tensor((*leading, Ragged(label), *inner), rng.choice(RAGGED_DTYPES)))
         return [Var(f"ragged{k}", info) for k, info in enumerate(infos)]
+
+    def bind(
+        self,
+        builder: BlockBuilder,
+        ragged: list[Var],
+        dense: list[Var],
+        sizes: Sequence[Dim],
+        branches: bool,
+    ) -> Var | None:
+        """Generates a binding: a call, sometimes a conditional or a match_cast of ragged values;
+        None if all attempts failed."""
+        kind, own = self.rng.random(), self.rng.choice(ragged)
+        info: Any = own.struct_info
+        if kind < 0.1 and AnySize() not in map(size_in, info.axes):  # in a cast, `_` names a size
+            return builder.match_cast(own, own.struct_info)
+        call = self.generate(ragged, dense, sizes)
+        if call is None:
+            return None
+        same = [var for var in ragged if var.struct_info == call.struct_info]
+        if not branches or not same or kind > 0.3:
+            return builder.emit(call)
+        other = self.rng.choice(same)
+        flags = [var for var in dense if var.struct_info == FLAG]
+        condition = self.rng.choice([*flags, Constant(np.asarray(self.rng.random() < 0.5))])
+        return builder.if_else(condition, lambda: builder.emit(call), lambda: other)
 
     def generate(self, ragged: list[Var], dense: list[Var], sizes: Sequence[Dim]) -> Call | None:
         """Returns a call of a random op; None if all attempts failed."""

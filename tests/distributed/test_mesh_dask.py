@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.distributed import search
+from structir.distributed import search, shard
 from structir.distributed.layouts import volume
 from structir.errors import ShapeMismatchError, StructIRError
 from tests.distributed.mesh_programs import DECODER, MLP, decoder_arguments, floats, small_encoder
@@ -89,3 +89,20 @@ def main(x: R.Tensor((8,), "float32")):
     report = search(structir.parse(text, "model.py"), workers=2, stages=1)
     with pytest.raises(StructIRError, match=r"worker \(0,\).*of main at model.py:3.*nowhere"):
         report.program.on(client)(floats(8))
+
+
+def test_rows_of_a_ragged_tensor_on_workers(client: object) -> None:
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "*", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+    y = R.matmul(R.nn.softmax(x, axis=1), w)
+    return (y, R.sum(y, axis=1))
+""")
+    x, w = structir.RaggedArray(floats(60, 4), [0, 20, 20, 33, 60]), floats(4, 4)
+    rows, sums = structir.interpret(module, "main", x, w)
+    report = search(module, workers=4, sizes={"x": [20, 0, 13, 27]}, weights=["w"], stages=1)
+    whole = shard(module, workers=3)
+    for actual in (report.program.on(client, w=w)(x), whole.compute(x, w, client=client)):
+        np.testing.assert_allclose(actual[0].values, rows.values, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(actual[0].offsets, x.offsets)
+        np.testing.assert_allclose(actual[1], sums, rtol=1e-5, atol=1e-6)

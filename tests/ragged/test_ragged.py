@@ -197,19 +197,53 @@ def test_gradients_equal_those_of_the_padded_program_with_masks():
         np.testing.assert_allclose(rs, gs, 1e-8, 1e-10)
 
 
-@pytest.mark.parametrize("op", ("max", "min", "prod", "mean"))
-def test_gradients_of_reductions_match_differences(op):
-    module = parsed(f"r = R.{op}(x, axis=1)\ny = R.sum(R.multiply(r, r))\nreturn y")
-    x = rows(lengths=(2, 3))
-    _, (gradient,) = structir.interpret(passes.Gradient()(module), "main_adjoint", x)
-    for index in np.ndindex(x.values.shape):
-        sides = []
-        for step in (1e-6, -1e-6):
-            values = x.values.copy()
-            values[index] += step
-            sides.append(float(structir.interpret(module, "main", x.with_values(values))))
-        difference = (sides[0] - sides[1]) / 2e-6
-        np.testing.assert_allclose(gradient.values[index], difference, 1e-5, 1e-7)
+SQUARES = "R.sum(R.multiply(y, y))"
+ROW_BY_ROW = (  # on rows, and on one dense row
+    *("R.exp(R.multiply(x, z))", "R.where(R.greater(x, z), x, z)", "R.divide(x, R.exp(s))"),
+    *("R.maximum(x, z)", "R.astype(R.abs(x), 'float64')", "R.matmul(x, w)", "R.sum(x, axis=1)"),
+    *("R.mean(x, axis=1)", "R.max(x, axis=1)", "R.min(x, axis=1)", "R.prod(x, axis=1)"),
+    *("R.sum(x, axis=2)", "R.sum(R.exp(x), axis=[1, 2], keepdims=True)", "R.std(x, axis=1)"),
+    *("R.variance(x, axis=1)", "R.nn.softmax(x, axis=1)", "R.nn.log_softmax(x, axis=1)"),
+    *("R.concat((x, z), axis=1)", "R.concat((x, z), axis=2)", "R.concat((x, z), axis=0)"),
+)
+CONVERSIONS = {  # to the equal dense row
+    "R.ragged.values(R.exp(x))": "R.exp(x)",
+    "R.ragged.to_padded(R.exp(x))": "R.exp(x)",
+    "R.ragged.to_padded(R.exp(x), length=6)": "R.exp(x)",
+    "R.ragged.from_padded(R.ragged.to_padded(x), R.ragged.row_lengths(z))": "x",
+    "R.ragged.from_values(R.ragged.values(R.exp(x)), R.ragged.row_starts(z), "
+    "R.ragged.row_limits(z))": "R.exp(x)",
+}
+OVER_ROWS = ("R.sum(R.exp(x))", "R.sum(R.exp(x), axis=[0, 1])", "R.sum(R.matmul(x, w))")
+GRADIENTS = [(body, body, SQUARES) for body in ROW_BY_ROW]
+GRADIENTS += [(body, row, SQUARES) for body, row in CONVERSIONS.items()]
+GRADIENTS += [(body, body, "R.sum(y)") for body in OVER_ROWS]
+
+
+@pytest.mark.parametrize(("body", "row", "loss"), GRADIENTS, ids=[g[0] for g in GRADIENTS])
+def test_gradients_of_every_op_equal_those_of_the_unrolled_program(body, row, loss):
+    def adjoint(text: str, axes: str, count: str):
+        params = [f'{x}: R.Tensor(({axes}, 3), "float64")' for x in "xz"]
+        params += [f's: R.Tensor(({count}, 1, 3), "float64")', 'w: R.Tensor((3, 2), "float64")']
+        module = parsed(f"y = {text}\nr = {loss}\nreturn r", ", ".join(params))
+        return passes.Gradient(parameters="x z s w")(module)
+
+    x, z = rows(lengths=(3, 1, 4)), rows(lengths=(3, 1, 4))
+    z = z.with_values(np.sin(3 * z.values + 1))
+    s, w = np.sin(np.arange(9.0)).reshape(3, 1, 3), np.cos(np.arange(6.0)).reshape(3, 2)
+    ragged, unrolled = adjoint(body, '"n", "*:len"', '"n"'), adjoint(row, '1, "m"', "1")
+    total, gradients = structir.interpret(ragged, "main_adjoint", x, z, s, w)
+    parts = [
+        structir.interpret(unrolled, "main_adjoint", x[k][None], z[k][None], s[k : k + 1], w)
+        for k in range(3)
+    ]
+    np.testing.assert_allclose(total, sum([part[0] for part in parts]), 1e-10)
+    of_rows = [list(each) for each in zip(*[part[1] for part in parts], strict=True)]
+    for k in (0, 1):
+        expected = np.concatenate([each[0] for each in of_rows[k]])
+        np.testing.assert_allclose(gradients[k].values, expected, 1e-5, 1e-12)
+    np.testing.assert_allclose(gradients[2], np.concatenate(of_rows[2]), 1e-5, 1e-12)
+    np.testing.assert_allclose(gradients[3], sum(of_rows[3]), 1e-5, 1e-12)
 
 
 @pytest.mark.parametrize("seed", (3, 8, 11, 68, 1002))
@@ -327,15 +361,41 @@ def test_an_operand_that_is_no_tensor_is_rejected(kind):
             parsed(f"y = R.ragged.{call}\nreturn y", params)
 
 
-@pytest.mark.parametrize(
-    "call", ["R.concat((x, x))", "R.tile(x, (2, 1))", "R.take(x, i, axis=0)", "R.stack((x, x))"]
+SAME_ROWS = (
+    *("R.exp(x)", "R.flip(x, axis=1)", "R.nn.softmax(x, axis=1)", "R.sum(x, axis=2)"),
+    *("R.add(x, x)", "R.roll(x, 1, axis=2)", "R.concat((x, x), axis=2)", "R.matmul(x, w)"),
 )
-def test_other_rows_have_no_common_lengths(call: str) -> None:
-    module = structir.parse(f"""
-@R.function
-def main(x: R.Tensor(("n", "*:len"), "float32"), i: R.Tensor((3,), "int64")):
-    y = {call}
-    return y
-""")
-    assert '"*:len"' not in str(module["main"].ret_struct_info)
-    assert '"*"' in str(module["main"].ret_struct_info)
+OTHER_ROWS = (
+    *("R.flip(x, axis=0)", "R.roll(x, 1, axis=0)", "R.sort(x, axis=0)", "R.cumsum(x, axis=0)"),
+    *("R.gather_elements(x, j, axis=0)", "R.concat((x, x))", "R.tile(x, (2, 1, 1))"),
+    *("R.take(x, i, axis=0)", "R.stack((x, x))", "R.permute_dims(x, (1, 0, 2))"),
+    *("R.topk(x, axis=0)[0]", "R.strided_slice(x, begin=[1], end=[3], axes=[0])"),
+)
+OTHERS = """i: R.Tensor((3,), "int64"), j: R.Tensor(({}, 4), "int64"),
+    w: R.Tensor((4, 4), "float32")"""
+
+
+@pytest.mark.parametrize("call", [*SAME_ROWS, *OTHER_ROWS])
+def test_a_ragged_axis_has_a_name_only_where_rows_correspond(call: str) -> None:
+    """A result has the row lengths of an operand if a change in one row changes this row only."""
+    source = f"@R.function\ndef main(x: R.Tensor(({{}}, 4), 'float32'), {OTHERS}):\n"
+    source += f"    return {call}\n"
+    rows = np.random.default_rng(2).standard_normal((3, 2, 4), dtype="float32")
+    dense = structir.parse(source.format("3, 2", "3, 2"))
+    others = np.array([2, 0, 1]), np.full((3, 2, 4), 2), np.ones((4, 4), "float32")
+    corresponds = True
+    for k in range(3):
+        changed = rows.copy()
+        changed[k] = rows[k] * rows[k] + 1
+        first, second = [structir.interpret(dense, "main", x, *others) for x in (rows, changed)]
+        same_axes = first.shape[:2] == (3, 2)
+        moved = [r for r in range(len(first)) if not np.array_equal(first[r], second[r])]
+        corresponds = corresponds and same_axes and moved == [k]
+    for module in (
+        (ragged := structir.parse(source.format("'n', '*:len'", "'n', '*'"))),
+        structir.infer(ragged),
+    ):
+        assert (
+            ("*:len" in str(module["main"].ret_struct_info)) == corresponds == (call in SAME_ROWS)
+        )
+        assert '"*' in str(module["main"].ret_struct_info)

@@ -234,6 +234,9 @@ class Rewriter:
         if not isinstance(binding, MatchCast) and _is_deduced(value):
             info = meet_infos(info, value.struct_info)  # sizes that the solver has no variable for
         value = with_result(value, info)
+        if isinstance(value, Call) and isinstance(value.op, Op):
+            names_rows = getattr(value.op.definition, "with_known_rows", None)
+            info = info if names_rows is None else names_rows(value, info, var.struct_info)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
