@@ -36,7 +36,8 @@ def _argument(emitter: Emitter, argument: Argument) -> str:
 
 
 def _element(emitter: Emitter, element: Element) -> str:
-    return loaded(emitter.asm, pointer(emitter, element), dtype_of(element.array))
+    is_register = element.array in emitter.registers
+    return loaded(emitter.asm, pointer(emitter, element), dtype_of(element.array), is_register)
 
 
 def pointer(emitter: Emitter, element: Element) -> str:

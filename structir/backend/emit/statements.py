@@ -55,6 +55,9 @@ def _part(emitter: Emitter, part: Part) -> None:
 
 def _scratch(emitter: Emitter, scratch: Scratch) -> None:
     """A local array, whose sizes must not be negative."""
+    if scratch.array in emitter.registers:
+        emitter.allocate_registers(scratch.array)
+        return
     for axis, dim in enumerate(emitter.table.shapes[scratch.array]):
         if dims.at_least(dim, 0) is not True:
             site = emitter.checks.site(scratch.array, axis)
