@@ -34,7 +34,7 @@ def compute_at(kernel: Kernel, memory: str, loop: str) -> Kernel:
     block = tree.block_of(nest)
     later = block[following(block, nest) + 1 :]
     reads = [access for access in uses if not access.is_write]
-    _require_reads_inside(reads, nest, target)
+    _require_reads_inside(tree, reads, nest, target)
     require_reads_after(tree, array, uses, (nest, *later))
     refuse_changes(tree, store, uses, later)
     inside = [read for read in reads if target in read.loops]
@@ -51,13 +51,16 @@ def _inside(access: Access, loop: For) -> tuple[For, ...]:
     return access.loops[access.loops.index(loop) + 1 :]
 
 
-def _require_reads_inside(reads: list[Access], nest: KernelStatement, target: For) -> None:
+def _require_reads_inside(
+    tree: LoopTree, reads: list[Access], nest: KernelStatement, target: For
+) -> None:
     outside = next((r.statement for r in reads if target not in r.loops), None)
-    if reads and outside is None and target.kind != VECTOR:
+    is_apart = target is not nest and target not in tree.ancestors[nest]
+    if reads and outside is None and target.kind != VECTOR and is_apart:
         return
     raise refusal(
         "E1116",
-        f"expected a plain loop that contains all reads of the array, found `{target}`",
+        f"expected a plain loop with all reads of the array and not its writes, found `{target}`",
         ("loop", target),
         ("read outside" if outside is not None else "computed by", outside or nest),
         help="name the outermost loop that the reads have in common, before it is vectorised",
