@@ -92,6 +92,6 @@ def innermost_loops(tree: LoopTree) -> list[str]:
 
 
 def run_in_parts(kernel: KernelHandle) -> None:
-    """Runs the outermost loop in parts, if there is one."""
+    """Runs the outermost loop in parts, if it is all that the kernel does."""
     for loop in kernel.loops()[:1]:
-        kernel.parallel(loop)
+        kernel.attempt("parallel", loop, **({"partial": True} if kernel.partial else {}))

@@ -32,10 +32,14 @@ class Step:
 
 class KernelHandle:
     """A kernel under a schedule. Each primitive is a method, which changes the kernel and returns
-    the handle; `handle["i"]` is a loop of it. `exact` refuses primitives that change rounding."""
+    the handle; `handle["i"]` is a loop of it. `exact` refuses primitives that change rounding.
 
-    def __init__(self, kernel: Kernel, exact: bool = False) -> None:
-        self.node, self.exact = prepared(kernel), exact
+    The results of a `partial` kernel keep the values of elements that it does not write: others
+    write them.
+    """
+
+    def __init__(self, kernel: Kernel, exact: bool = False, partial: bool = False) -> None:
+        self.node, self.exact, self.partial = prepared(kernel), exact, partial
         self.steps: list[Step] = []
 
     def __getattr__(self, name: str) -> Callable[..., KernelHandle]:

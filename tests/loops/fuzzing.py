@@ -204,6 +204,7 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "tail": rng.choice(["guard", "guard", "peel", "exact"]),
         "at": rng.choice([1, 1, 2]),
         "limit": 16,
+        "partial": False,
         "size": rng.choice(["n", "m"]),
         "value": rng.choice([1, 3, 4]),
         "space": rng.choice(["", "", "registers"]),

@@ -41,11 +41,13 @@ class Emitter:
         statements: Mapping[type, Callable[[Emitter, Any], None]],
         scalars: Mapping[type, Callable[[Emitter, Any], str]],
         constants: frozenset[Var],
+        is_generated: bool = False,
     ) -> None:
-        self.kernel, self.constants = kernel, constants
+        self.kernel, self.constants, self.is_generated = kernel, constants, is_generated
         self._statements, self._scalars = statements, scalars
         # Without parts, users see the rounding of every operation.
-        self.asm = Assembly("" if kernel.part is None else CONTRACT)
+        is_exact = kernel.part is None and not is_generated
+        self.asm = Assembly("" if is_exact else CONTRACT)
         self.table = table_of(kernel).copy()
         self.ranges = IndexRanges(kernel, self.table.shapes)
         self.checks = Checks(self.asm, kernel)
