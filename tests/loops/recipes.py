@@ -37,7 +37,8 @@ def check(kernel: Kernel, recipe: str, seed: int) -> int:
         assert all(d.hint and d.code for d in error.diagnostics), error
         return 0
     infos: list[Any] = [param.struct_info for param in naive.params]
-    symbols = {s for i in infos for d in getattr(i, "dims", None) or () for s in dims.syms(d)}
+    shapes = [getattr(i, "dims", None) or (getattr(i, "value", None),) for i in infos]
+    symbols = {s for shape in shapes for d in shape if d is not None for s in dims.syms(d)}
     rng = Random(seed)
     sizes = {s: rng.choice([1, 2, 3, 5]) for s in sorted(symbols, key=str)}
     arrays = arguments(naive, sizes, seed)

@@ -136,14 +136,36 @@ class IndexRanges:
     def enter(self, loop: For) -> int:
         """Count the variable of a loop, if its range is known; how many were counted before."""
         before = len(self.counted)
-        start, stop = self.exact(loop.start), self.exact(loop.stop)
         self.values.pop(loop.variable, None)
-        if start is None or stop is None:
-            return before
-        low, high = (start, stop - 1) if loop.step > 0 else (stop + 1, start)
-        if self._least(low, 0, before):
-            self._count(loop.variable, (low,), (high,))
+        if loop.step > 0:
+            lows, stops = self._ends(loop.start, "max"), self._ends(loop.stop, "min")
+            highs = tuple([stop - self._distance(loop, stop) for stop in stops])
+        else:
+            lows = tuple([stop + 1 for stop in self._ends(loop.stop, "max")])
+            highs = self._ends(loop.start, "min")
+        if highs and any(self._least(low, 0, before) for low in lows):
+            self._count(loop.variable, lows, highs)
         return before
+
+    def _ends(self, scalar: Scalar, fn: str) -> Some:
+        """Numbers of which each bounds an end of a loop: of `min(a, b)`, both that are known."""
+        if isinstance(scalar, Apply) and scalar.fn == fn:
+            return tuple([end for arg in scalar.args for end in self._ends(arg, fn)])
+        value = self.exact(scalar)
+        return () if value is None else (value,)
+
+    def length(self, loop: For) -> int | None:
+        """The number of iterations of a loop in steps of 1, if it is a constant."""
+        start, stop = self.exact(loop.start), self.exact(loop.stop)
+        known = start is not None and stop is not None and loop.step == 1
+        length = stop - start if known else None  # type: ignore[operator]
+        return length if isinstance(length, int) else None
+
+    def _distance(self, loop: For, stop: Dim) -> int:
+        """How far before a stop the last iteration is: a step, if it ends there exactly."""
+        start = self.exact(loop.start) if loop.step > 1 else None
+        ends_there = start is not None and dims.equal(dims.floormod(stop - start, loop.step), 0)
+        return loop.step if ends_there is True else 1
 
     def leave(self, loop: For, before: int) -> None:
         """The variable of a loop, and what was counted in it, have no value after it."""
