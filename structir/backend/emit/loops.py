@@ -19,7 +19,7 @@ ONE = Literal(1, "int64")
 def emit_loop(emitter: Emitter, loop: For) -> None:
     """Emits a loop over a range."""
     low, high = emitter.index(loop.start), emitter.index(loop.stop)
-    length = emitter.ranges.length(loop)
+    length, most = emitter.ranges.length(loop), emitter.ranges.most(loop)
     known = emitter.ranges.enter(loop)
     if emitter.kernel.part is not None:
         _check_ends(emitter, loop, low, high)
@@ -28,6 +28,8 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
         stream.emit(low, high)
     elif length is not None and not low.isdecimal():
         _of_constant_length(emitter, loop, low, length)
+    elif most is not None and most > 1 and not any(isinstance(s, For) for s in loop.body):
+        _of_whole_blocks(emitter, loop, (low, high), most)
     elif _has_masked_remainder(loop, low, high):
         _vectors_and_remainder(emitter, loop, low, high, partial(round_of, emitter, loop))
     elif abs(loop.step) == 1:
@@ -58,6 +60,20 @@ def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> N
     else:
         mark = asm.masked_loop() if _gains_from_masks(loop, "0", stop) else ""
         asm.count("0", stop, 1, body, mark)
+
+
+def _of_whole_blocks(emitter: Emitter, loop: For, ends: tuple[str, str], length: int) -> None:
+    """A loop over a block that may be cut off: one of constant length where it is not."""
+    asm = emitter.asm
+    whole, rest, after = map(asm.label, ("whole", "rest", "after"))
+    asm.branch(asm.compare("eq", asm.integer("sub", *ends[::-1]), str(length)), whole, rest)
+    asm.start(whole)
+    _of_constant_length(emitter, loop, ends[0], length)
+    asm.jump(after)
+    asm.start(rest)
+    asm.count(*ends, 1, partial(round_of, emitter, loop))
+    asm.jump(after)
+    asm.start(after)
 
 
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:
