@@ -68,8 +68,9 @@ def shrink_arrays(kernel: KernelHandle) -> None:
 def collapse_loops(kernel: KernelHandle) -> None:
     """Joins nested loops, the innermost first, where all elements are accessed in even steps."""
     for name in reversed(kernel.loops()):
-        known = set(kernel.loops())
-        if kernel.attempt("collapse", name):
+        known, body = set(kernel.loops()), kernel.tree.loop(name).body
+        is_nested = len(body) == 1 and isinstance(body[0], For)
+        if is_nested and kernel.attempt("collapse", name):
             joined = next(n for n in kernel.loops() if n not in known)
             if _divides(kernel.tree, joined):
                 kernel.undo()
@@ -95,3 +96,10 @@ def run_in_parts(kernel: KernelHandle) -> None:
     """Runs the outermost loop in parts, if it is all that the kernel does."""
     for loop in kernel.loops()[:1]:
         kernel.attempt("parallel", loop, **({"partial": True} if kernel.partial else {}))
+
+
+def applies(tree: LoopTree, loop: str, *functions: str) -> bool:
+    """Whether a loop applies one of some functions."""
+    statements = tree.within(tree.loop(loop).body)
+    parts = (part for statement in statements for part in expressions(statement))
+    return any(isinstance(part, Apply) and part.fn in functions for part in parts)

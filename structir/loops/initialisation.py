@@ -40,7 +40,7 @@ class FirstRead:
         self.tree, self.memory = tree, memory
         info: Any = getattr(memory, "struct_info", None)
         self.shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
-        self.is_flat = _is_flat(tree, memory)  # then the region of an access is an interval
+        self.is_flat = memory in tree.flat_arrays  # then the region of an access is an interval
         if self.is_flat:
             self.shape = (prod(self.shape),)
         self.statement: KernelStatement | None = None
@@ -181,15 +181,6 @@ class FirstRead:
     def _is_stride(self, stride: Dim) -> bool:
         """Whether a stride is not negative, and the same in all iterations."""
         return self.tree.is_size(stride) and dims.at_least(stride, 0) is True and stride != 0
-
-
-def _is_flat(tree: LoopTree, memory: Memory) -> bool:
-    """Whether a kernel accesses all elements of an array as those of `x.flat`."""
-    if isinstance(memory, Local):
-        return False
-    accesses = [a for a in tree.accesses(tree.kernel.body) if a.memory is memory]
-    elements = [access.mention.element for access in accesses if not access.mention.creates]
-    return bool(elements) and all(e is not None and e.flat for e in elements)
 
 
 _VISITS: dict[type, Callable[[FirstRead, Any, list[Region]], list[Region]]] = {

@@ -20,6 +20,7 @@ class Registry(Generic[Entry]):
         self.kind, self.package = kind, package
         self.files = sorted(file.stem for file in folder.glob("*.py") if file.stem[0] != "_")
         self.added: dict[str, Entry] = {}
+        self._loaded: dict[str, Entry] = {}
 
     def names(self) -> list[str]:
         """Returns the names of all entries."""
@@ -34,9 +35,11 @@ class Registry(Generic[Entry]):
         """Returns the entry of this name; raises UnknownPrimitiveError if there is none."""
         if name in self.added:
             return self.added[name]
+        if name in self._loaded:
+            return self._loaded[name]
         if name in self.files:
             module = import_completely(f"{self.package}.{name}")
-            return getattr(module, name)  # type: ignore[no-any-return]
+            return self._loaded.setdefault(name, getattr(module, name))
         close = difflib.get_close_matches(str(name), self.names(), 1)
         names = ", ".join(self.names())
         help = f"did you mean `{close[0]}`?" if close else f"the {self.kind}s are: {names}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from structir.loops.fusion import (
+    applies,
     collapse_loops,
     fuse_loops,
     inline_arrays,
@@ -22,11 +23,13 @@ def rows(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0)
     it is read; others are kept in a row. Divisions by a number of the row become products.
     """
     for loop in innermost_loops(kernel.tree):
-        kernel.attempt("reassociate", loop)
+        if applies(kernel.tree, loop, "add", "mul", "select"):
+            kernel.attempt("reassociate", loop)
     inline_arrays(kernel, recompute_below)
     fuse_loops(kernel)
     shrink_arrays(kernel)
     collapse_loops(kernel)
     for loop in kernel.loops()[1:]:
-        kernel.attempt("reciprocal", loop)
+        if applies(kernel.tree, loop, "div"):
+            kernel.attempt("reciprocal", loop)
     run_in_parts(kernel)
