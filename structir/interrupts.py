@@ -1,5 +1,5 @@
-"""Interrupts (Ctrl-C) while modules load and programs are compiled: none is lost, and none leaves a
-module or machine code half made."""
+"""Interrupts (Ctrl-C, or termination of a long command) while modules load and programs are
+compiled: none is lost, and none leaves a module or machine code half made."""
 
 from __future__ import annotations
 
@@ -34,6 +34,25 @@ def defer_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if deferred:
             before(*deferred[-1])
+
+
+@contextmanager
+def interrupt_on_termination() -> Iterator[None]:
+    """Handles SIGTERM as Ctrl-C within the block, also where Ctrl-C is ignored, as it is in
+    background jobs of a shell."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        handler: Any = signal.getsignal(signal.SIGINT)  # that of `defer_interrupts`, within it
+        (handler if callable(handler) else signal.default_int_handler)(number, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from structir.ir.kernel import (
     written_elements,
 )
 from structir.ir.kernel_functions import OF_LANES
+from structir.ir.node import Node
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
 BoundNames = frozenset[Var | Local]
@@ -51,9 +52,10 @@ def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
                 [param], Diagnostic(message, param.span, kernel.name, hint=hint, code="E0510")
             )
             return
-    yield from _dims(kernel)
+    nodes = list(nodes_of(kernel))
+    yield from _dims(kernel, nodes)
     yield from _results(kernel)
-    yield from _threads(kernel)
+    yield from _threads(kernel, nodes)
     yield from _NameChecker(kernel).violations()
 
 
@@ -94,7 +96,7 @@ def _results(kernel: Kernel) -> Iterator[Diagnostic]:
         return
 
 
-def _dims(kernel: Kernel) -> Iterator[Diagnostic]:
+def _dims(kernel: Kernel, nodes: Sequence[Node]) -> Iterator[Diagnostic]:
     bound = bound_dims([param.struct_info for param in kernel.params])
     for param in kernel.params:
         dims: Any = getattr(param.struct_info, "dims", None) or ()
@@ -106,7 +108,7 @@ def _dims(kernel: Kernel) -> Iterator[Diagnostic]:
             yield _with_infos(
                 [param], Diagnostic(message, param.span, kernel.name, hint=hint, code="E0510")
             )
-    sizes = [node for node in nodes_of(kernel) if isinstance(node, Size)]
+    sizes = [node for node in nodes if isinstance(node, Size)]
     for size in sizes:
         if syms(size.dim) - bound:
             message = f"the size {size.dim} is bound by no parameter"
@@ -115,10 +117,10 @@ def _dims(kernel: Kernel) -> Iterator[Diagnostic]:
             )
 
 
-def _threads(kernel: Kernel) -> Iterator[Diagnostic]:
+def _threads(kernel: Kernel, nodes: Sequence[Node]) -> Iterator[Diagnostic]:
     """Checks that lane functions run in whole warps."""
     lane_functions = {function.name for function in OF_LANES}
-    lane_calls = [n for n in nodes_of(kernel) if isinstance(n, Apply) and n.fn in lane_functions]
+    lane_calls = [n for n in nodes if isinstance(n, Apply) and n.fn in lane_functions]
     if lane_calls and kernel.threads % WARP:
         message = (
             f"T.{lane_calls[0].fn}: expected a multiple of {WARP} threads, found {kernel.threads}"

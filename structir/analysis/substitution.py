@@ -23,7 +23,7 @@ from structir.ir.expr import (
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
 from structir.ir.row_sizes import row_size_values
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 
 class Substitution:
@@ -120,7 +120,8 @@ class Substitution:
         if info is var.struct_info and not self.fresh:
             return var
         new = self.variables[var] = type(var)(var.name, info, var.span)
-        self.infos.clear()
+        if type(var.struct_info) is not TensorStructInfo:  # a StructInfo may mention a shape
+            self.infos.clear()
         return new
 
     def new_dims(self, infos: Iterable[StructInfo]) -> None:

@@ -6,7 +6,7 @@ Occurrences in StructInfo are uses.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structir.analysis.declaration import analysis
 from structir.ir.axes import Labelled, RowVar
@@ -17,6 +17,7 @@ from structir.ir.expr import Function, MatchCast, Var, VarBinding
 from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
+from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 
@@ -47,7 +48,7 @@ def walk(program: Any) -> Iterator[Any]:
                 yield item
             continue
         yield item
-        todo += list(parts(item))[::-1]
+        todo += parts(item)[::-1]
 
 
 def walk_values(program: Any) -> Iterator[Any]:
@@ -63,7 +64,7 @@ def walk_values(program: Any) -> Iterator[Any]:
             todo += list(item.functions.values())[::-1]
         elif isinstance(item, Node) and not isinstance(item, StructInfo):
             yield item
-            todo += list(parts(item))[::-1]
+            todo += parts(item)[::-1]
 
 
 def variables_in(program: Any) -> dict[Var, None]:
@@ -85,7 +86,7 @@ def variables_in(program: Any) -> dict[Var, None]:
         elif isinstance(item, Node) and item not in seen:
             if isinstance(item, StructInfo):
                 seen.add(item)
-            todo += list(parts(item))[::-1]
+            todo += parts(item)[::-1]
     return variables
 
 
@@ -94,8 +95,62 @@ def symbols_in(program: Any) -> dict[Sym, None]:
     symbols: dict[Sym, None] = {}
     for item in walk(program):
         if type(item) is Poly:
-            symbols |= dict.fromkeys(sorted(syms(item), key=lambda s: s.order))
+            symbols |= dict.fromkeys(sorted(syms(item), key=_order))
     return symbols
+
+
+class ProgramNames(NamedTuple):
+    """The variables and symbolic variables that occur in a program, in order of occurrence, and the
+    variables that it defines."""
+
+    variables: dict[Var, None]
+    symbols: dict[Sym, None]
+    defined: set[Var]
+
+    @property
+    def free(self) -> list[Var]:
+        """The variables that are defined elsewhere."""
+        return [var for var in self.variables if var not in self.defined]
+
+
+def names_in(program: Any) -> ProgramNames:
+    """Returns the variables and symbolic variables of a program, in one traversal."""
+    variables: dict[Var, None] = {}
+    symbols: dict[Sym, None] = {}
+    defined: set[Var] = set()
+    seen: set[StructInfo] = set()
+    todo = [program]
+    while todo:
+        item = todo.pop()
+        kind = type(item)
+        if isinstance(item, Var):
+            if item not in variables:
+                variables[item] = None
+                todo.append(item.struct_info)
+        elif kind is tuple:
+            todo += item[::-1]
+        elif kind is Poly:
+            symbols |= dict.fromkeys(sorted(syms(item), key=_order))
+        elif isinstance(item, StructInfo):
+            if item not in seen:
+                seen.add(item)
+                todo += parts(item)[::-1]
+        elif isinstance(item, Node) and kind is not Op:
+            if kind is VarBinding or kind is MatchCast:
+                defined.add(item.var)
+            elif kind is Function or kind is Kernel:
+                defined.update(item.params)
+            elif kind is Scratch:
+                defined.add(item.array)
+            elif kind is IRModule:
+                todo += list(item.functions.values())[::-1]
+                continue
+            todo += parts(item)[::-1]
+    return ProgramNames(variables, symbols, defined)
+
+
+def _order(symbol: Sym) -> int:
+    return symbol.order
 
 
 def bindings_in(program: Any) -> dict[Var, None]:
@@ -171,8 +226,7 @@ def bound_vars(program: Node) -> list[Var]:
 @analysis
 def free_vars(program: Node) -> list[Var]:
     """Returns the variables that occur and are defined elsewhere."""
-    bound = bindings_in(program)
-    return [var for var in variables_in(program) if var not in bound]
+    return names_in(program).free
 
 
 @analysis

@@ -1,4 +1,7 @@
-"""Copies of the rows of ragged tensors, row by row: each row is one block of memory."""
+"""Copies of the rows of ragged tensors, row by row: each row is one block of memory.
+
+Values between the rows are set to 0, so that all memory of the result is written.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from math import prod
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.masked_loops import LANES
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Routine, Stage, routine_stages
 from structir.backend.loops.writer import INDENT, indented
 from structir.ir.dims import Dim
@@ -41,18 +45,32 @@ class _Copies:
     def routine(self) -> Routine:
         """Returns the loop."""
         *parts, starts = self.operands
-        body = [f"at = larger({self._name(starts)}[row], 0)"]
-        for k in range(0, len(parts), 3):
-            body += self._copy(*parts[k : k + 3])
+        first, rows = self._name(starts), self._size(starts.shape[0])
+        room = self._size(self.out.shape[0])
+        copies = [line for k in range(0, len(parts), 3) for line in self._copy(*parts[k : k + 3])]
+        copies += [f"next = {room}", f"if row + 1 < {rows}:", f"{INDENT}next = {first}[row + 1]"]
+        body = [f"at = {room}", f"if row < {rows}:", f"{INDENT}at = larger({first}[row], 0)"]
+        body += ["if row == 0:", *indented(self._fill("0", "at"))]
+        body += [f"if row < {rows}:", *indented([*copies, *self._fill("at", "next")])]
         return Routine(
             ("for row in range(lo, hi):", *indented(body)),
             tuple(self.names),
             (),
             tuple(self.sizes),
             (*self.names.values(), *self.sizes.values()),
-            range=starts.shape[0],
+            range=starts.shape[0] + 1,  # without rows, one step sets all values to 0
             parted=True,
         )
+
+    def _fill(self, first: str, stop: str) -> list[str]:
+        """Returns the loop that sets the values between two rows to 0."""
+        room, inner = self._size(self.out.shape[0]), self._size(self.inner)
+        dtype = self.out.dtype
+        zero = number_text(0, dtype) if dtype in ("float32", "float64") else "0"
+        return [
+            f"for j in range({first} * {inner}, smaller({stop}, {room}) * {inner}):",
+            f"{INDENT}{self._name(self.out)}[j] = {zero}",
+        ]
 
     def _copy(self, values: Buffer, starts: Buffer, limits: Buffer) -> list[str]:
         total, room = self._size(values.shape[0]), self._size(self.out.shape[0])

@@ -10,7 +10,7 @@ from structir.ir.dims import Poly, Sym, as_dim, as_sym
 from structir.ir.dims import sym as new_sym
 from structir.ir.dtype import DtypeVar, is_dtype_var
 from structir.ir.row_sizes import sizes_of_rows
-from structir.ir.struct_info import FuncStructInfo, StructInfo, field_kinds
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, field_kinds
 
 
 def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
@@ -22,6 +22,11 @@ def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
     todo = list(infos)[::-1]
     while todo:
         info = todo.pop()
+        if type(info) is TensorStructInfo and info.axes is None:  # the common case
+            variables |= dict.fromkeys(_alone(info.dims))
+            if info.dtype_var is not None:
+                variables[info.dtype_var] = None
+            continue
         if isinstance(info, FuncStructInfo):
             continue
         for name, kind in field_kinds(type(info)):
@@ -42,7 +47,7 @@ def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
 def _alone(value: Any) -> list[Sym]:
     """Returns the sizes that are variables; none for a shape variable or an unknown size."""
     dims = value if type(value) is tuple else (value,)
-    variables = (as_sym(dim) for dim in dims if type(dim) is Poly)
+    variables = [as_sym(dim) for dim in dims if type(dim) is Poly]
     return [sym for sym in variables if sym is not None]
 
 

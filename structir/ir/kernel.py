@@ -278,14 +278,20 @@ class Kernel(Node):
         return str(self)
 
 
+_CODE = (KernelStatement, Scalar)
+_LEAVES = frozenset({Literal, Local, LoopVariable, Size, Argument, Extent})  # without expressions
+
+
 def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
     """Yields the statements and expressions of a node, parents first."""
-    todo: list[Node] = [kernel]
+    if isinstance(kernel, _CODE):
+        yield kernel
+    todo = [p for p in parts(kernel) if isinstance(p, _CODE)][::-1]
     while todo:
         current = todo.pop()
-        if isinstance(current, KernelStatement | Scalar):
-            yield current
-        todo += [p for p in parts(current) if isinstance(p, KernelStatement | Scalar)][::-1]
+        yield current
+        if type(current) not in _LEAVES:
+            todo += [p for p in parts(current) if isinstance(p, _CODE)][::-1]
 
 
 def written_elements(kernel: Kernel) -> Iterator[Element]:

@@ -48,8 +48,12 @@ class IRModule(Node):
         return iter(self.functions)
 
     def with_functions(self, functions: Mapping[str, Node]) -> IRModule:
-        """Returns a module with these functions and the same name and attributes."""
-        return IRModule(functions, self.attrs, self.name)
+        """Returns a module with these functions and the same name and attributes; the module itself
+        if these are its functions."""
+        same = list(functions) == list(self.functions) and all(
+            [functions[name] is function for name, function in self.functions.items()]
+        )
+        return self if same else IRModule(functions, self.attrs, self.name)
 
     def script(self) -> str:
         """Returns the source of the module; `structir.parse` parses it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import attrgetter, is_
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -39,6 +40,7 @@ def node(cls: type[T]) -> type[T]:
 
 
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {}
+_FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}  # read all fields of a class
 _INIT_NAMES: dict[type, tuple[tuple[str, str], ...]] = {}
 
 
@@ -59,14 +61,25 @@ def _init_names(cls: Any) -> tuple[tuple[str, str], ...]:
     return names
 
 
-def parts(node: Any) -> Iterator[Any]:
-    """Yields the direct children of a node: the values of its fields, and items of tuples."""
-    for name in field_names(type(node)):
-        value = getattr(node, name)
+def parts(node: Any) -> list[Any]:
+    """Returns the direct children of a node: the values of its fields, and items of tuples."""
+    cls = type(node)
+    fields = _FIELDS.get(cls)
+    if fields is None:
+        fields = _FIELDS[cls] = _fields_getter(field_names(cls))
+    children: list[Any] = []
+    for value in fields(node):
         if type(value) is tuple:
-            yield from value
+            children += value
         elif value is not None:
-            yield value
+            children.append(value)
+    return children
+
+
+def _fields_getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda node: tuple([getattr(node, name) for name in names])
 
 
 def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
@@ -77,16 +90,14 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
     changed = False
     fields: dict[str, Any] = {}
     for name, alias in _init_names(type(old)):
-        value = getattr(old, name)
-        if name == "span":
-            new = value
-        elif type(value) is tuple:
-            new = tuple([visit(item) for item in value])
-            if all(a is b for a, b in zip(new, value, strict=True)):
-                new = value
-        else:
+        new = value = getattr(old, name)
+        if type(value) is tuple:
+            items = [visit(item) for item in value]
+            if not all(map(is_, items, value)):
+                new, changed = tuple(items), True
+        elif value is not None and name != "span":
             new = visit(value)
-        changed = changed or new is not value
+            changed = changed or new is not value
         fields[alias] = new
     return type(old)(**fields) if changed else old
 

@@ -128,7 +128,7 @@ def concat_rows(
     starts: Array,
 ) -> Array:
     """Concatenates each row of `x` with the row of `y` of the same number; row k of the result
-    begins at `starts[k]`."""
+    begins at `starts[k]`. Values that belong to no row are 0."""
     return x
 
 
@@ -143,9 +143,12 @@ def _(
     starts: Array,
 ) -> Array:
     out = np.zeros((len(x) + len(y), *x.shape[1:]), x.dtype)
-    for row, start in enumerate(starts):
-        parts = x[x_starts[row] : x_limits[row]], y[y_starts[row] : y_limits[row]]
-        joined = np.concatenate(parts)
+    for row, start in enumerate(np.maximum(starts, 0)):
+        own, other = [
+            values[max(first[row], 0) : max(limits[row], 0)]
+            for values, first, limits in ((x, x_starts, x_limits), (y, y_starts, y_limits))
+        ]
+        joined = np.concatenate((own, other))[: max(len(out) - start, 0)]
         out[start : start + len(joined)] = joined
     return out
 
@@ -161,8 +164,11 @@ def _(
     starts: Array,
     out: Array,
 ) -> None:
+    filled = 0  # values before this one are written
     for row in range(starts.shape[0]):
         at = max(starts[row], 0)
+        for k in range(filled, min(at, out.shape[0])):
+            out[k] = 0
         for k in range(max(x_starts[row], 0), min(x_limits[row], x.shape[0])):
             if at < out.shape[0]:
                 out[at] = x[k]
@@ -171,6 +177,9 @@ def _(
             if at < out.shape[0]:
                 out[at] = y[k]
             at += 1
+        filled = max(filled, at)
+    for k in range(filled, out.shape[0]):
+        out[k] = 0
 
 
 concat_rows.copies_rows()

@@ -127,8 +127,6 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
         }
         for value in functions.values():
             _check_result(transform.__name__, (Function, Kernel), value)
-        if all(functions[name] is value for name, value in module.functions.items()):
-            return module
         return module.with_functions(functions)
 
     transformed.__doc__, transformed.__module__ = transform.__doc__, transform.__module__

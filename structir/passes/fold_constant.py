@@ -105,17 +105,16 @@ def _without_bindings(function: Function, folded: set[Var], operands: dict[Var, 
 def _rejected(function: Function, operands: Mapping[Var, Expr]) -> set[Var]:
     """Returns the variables whose constants are not valid where they are used.
 
-    The StructInfo of a variable may be coarser than that of its constant; the call fails at run
-    time.
+    An op may check the elements of a constant, such as indices, and the StructInfo of a variable
+    may be coarser than that of its constant; the call fails at run time.
     """
-    coarser = {v: c for v, c in operands.items() if v.struct_info != c.struct_info}
     rejected: set[Var] = set()
-    for binding in bindings_of(function) if coarser else ():
+    for binding in bindings_of(function) if operands else ():
         value = binding.value
-        used = coarser.keys() & set(variables_in(value)) if type(value) is Call else ()
+        used = operands.keys() & set(variables_in(value.args)) if type(value) is Call else ()
         if used:
             try:
-                deduce(replace(value, args=tuple([_operand(arg, coarser) for arg in value.args])))  # type: ignore[attr-defined]
+                deduce(replace(value, args=tuple([_operand(arg, operands) for arg in value.args])))  # type: ignore[attr-defined]
             except StructIRError:
                 rejected |= used
     return rejected

@@ -100,8 +100,7 @@ def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "
         function = functions_by_name[name]
         if isinstance(function, Function):
             functions_by_name[name] = _inline(function, name, callees, functions_by_name, largest)
-    same = all(functions_by_name[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(functions_by_name)
+    return module.with_functions(functions_by_name)
 
 
 def _mentioned(module: IRModule) -> set[str]:

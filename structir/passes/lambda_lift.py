@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.closures import with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_in
+from structir.analysis.variables import free_vars, names_in, symbols_in
+from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Sym, as_dim
@@ -30,6 +32,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
+from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
 
 
@@ -37,7 +40,8 @@ from structir.passes.base import module_pass
 def lambda_lift(module: IRModule) -> IRModule:
     """Moves nested functions to the module; captured variables become parameters.
 
-    A closure that captures variables and is used other than as a callee is not moved.
+    Not moved are closures that capture variables and are used other than as a callee, and those
+    with a call that cannot pass the checks of the function: it fails at run time, if it is reached.
     """
     functions: dict[str, Node] = dict(module.functions)
     worklist = list(functions)
@@ -46,8 +50,7 @@ def lambda_lift(module: IRModule) -> IRModule:
         if isinstance(function, Function):
             functions[name] = _lift(function, name, functions)
             worklist += list(functions)[count:] if len(functions) > count else ()
-    same = all(functions[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(functions)
+    return module.with_functions(functions)
 
 
 def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function:
@@ -97,15 +100,17 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
     for var, closure in uses.closures.items():
         if var in inside:
             continue
-        free = free_vars(closure)
+        names = names_in(closure)
+        free = names.free
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
-        dims = uses.open_dims(var, closure, captured)
+        dims = uses.open_dims(var, closure, captured, names.symbols)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
-            moves[var] = _Move(var, closure, captured, sizes, len(captured) < len(free))
-            inside.update([binding.var for binding in bindings_of(closure)])
+            if uses.permits_calls(var, closure, [*captured, *sizes]):
+                moves[var] = _Move(var, closure, captured, sizes, len(captured) < len(free))
+                inside.update([binding.var for binding in bindings_of(closure)])
     remaining = uses.closures.keys() - moves.keys() - inside
     return list(moves.values()), bool(moves and remaining)
 
@@ -197,10 +202,11 @@ class _ClosureUses:
         uses.values |= uses.results
         return uses
 
-    def open_dims(self, var: Var, closure: Function, captured: list[Var]) -> list[Sym]:
+    def open_dims(
+        self, var: Var, closure: Function, captured: list[Var], used: Collection[Sym]
+    ) -> list[Sym]:
         """Returns the dims of the enclosing functions that the captured variables do not determine,
         nor the parameters if every call proves their sizes."""
-        used = symbols_in((closure, tuple(captured)))
         inner = _binders(closure, bindings_of(closure)) if used else self.binders
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
@@ -209,6 +215,30 @@ class _ClosureUses:
         determining = captured if checked else [*closure.params, *captured]
         determined = bound_dims([each.struct_info for each in determining])
         return [sym for sym in used if sym in enclosing and sym not in determined]
+
+    def permits_calls(self, var: Var, closure: Function, captured: list[Any]) -> bool:
+        """Returns whether the function of the module accepts the arguments of every call.
+
+        A closure checks the dims of the enclosing function at run time. A function of the module
+        has these dims as its own, and rejects a call with others before the run.
+        """
+        infos = [param.struct_info for param in closure.params]
+        for call in self.calls.get(var, ()):
+            arguments = [arg.struct_info for arg in call.args]
+            if len(infos) == len(arguments) and all(map(_is_certain, infos, arguments)):
+                continue
+            more = [value.struct_info for value in captured]
+            function = replace(closure.struct_info, params=(*infos, *more))
+            try:
+                derive_call_ret_struct_info(function, [*arguments, *more])
+            except StructInfoError:
+                return False
+        return True
+
+
+def _is_certain(param: StructInfo, argument: StructInfo) -> bool:
+    """Returns whether every argument of this StructInfo is accepted."""
+    return argument is param or base_check(param, argument) is PASS
 
 
 def _closures_in(operands: Iterable[Expr], closures: Collection[Var]) -> set[Var]:
@@ -237,10 +267,13 @@ def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
 def _checks_dims(call: Call, closure: Function, dims: Set[Sym]) -> bool:
     """Returns whether a call checks at run time that an argument has these dims of the enclosing
     function: a parameter does not bind them."""
-    pairs = zip(closure.params, [arg.struct_info for arg in call.args], strict=False)
+    pairs = zip(closure.params, call.args, strict=False)
     return any(
-        not dims.isdisjoint(symbols_in(param)) and base_check(param.struct_info, info) is not PASS
-        for param, info in pairs
+        [
+            not _is_certain(param.struct_info, arg.struct_info)
+            and not dims.isdisjoint(symbols_in(param))
+            for param, arg in pairs
+        ]
     )
 
 

@@ -43,7 +43,7 @@ def lift_transform_params(module: IRModule) -> IRModule:
                 )
                 raise StructIRError(message, code="E0614")
             functions[name], functions[name + SUFFIX] = _split(function)
-    return module if len(functions) == len(module.functions) else module.with_functions(functions)
+    return module.with_functions(functions)
 
 
 def _split(function: Function) -> tuple[Function, Function]:

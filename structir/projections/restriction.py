@@ -17,6 +17,7 @@ from structir.projections.scalar_expr import (
     ScalarExpr,
     ScalarLiteral,
     add,
+    cast,
     operands_of,
     sub,
     substitute,
@@ -309,9 +310,9 @@ class _AccessRewriter:
             return AccessIndex(0, width)
         if isinstance(entry.index, ScalarExpr):
             index = self.expr(entry.index)
-            return AccessIndex(
-                sub(index, ScalarLiteral(start)) if start else index, width, entry.inside
-            )
+            if start:  # an element of a narrow dtype would wrap around, or not hold the start
+                index = sub(cast(index, "int64"), ScalarLiteral(start))
+            return AccessIndex(index, width, entry.inside)
         inside = entry.inside and (exact or (start, stop) == (0, size))
         is_full = (start, stop) == (0, size)
         return AccessIndex(self.dim(entry.index, is_full) - start, width, inside)

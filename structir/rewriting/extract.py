@@ -43,8 +43,7 @@ def extract_matches(module: IRModule, rule: Rule) -> IRModule:
     for name, function in module.functions.items():
         if isinstance(function, Function) and COMPOSITE not in function.attrs:
             functions[name] = _Extraction(functions, rule, function).run()
-    is_unchanged = all(functions[name] is value for name, value in module.functions.items())
-    return module if is_unchanged else module.with_functions(functions)
+    return module.with_functions(functions)
 
 
 class _Extraction:

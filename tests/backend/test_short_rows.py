@@ -48,3 +48,19 @@ def test_rows_along_two_axes_of_other_sizes():
     lines = ["y = R.sum(x * z, axis=[2])"]
     params = {"x": '("b", "n", 4)', "z": '("n", 4)'}
     check(lines, params, [[(b, n, 4), (n, 4)] for b, n in ((3, 20), (1, 1), (2, 0))])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_values_that_belong_to_no_row_are_zero(dtype: str) -> None:
+    rows = 'R.Tensor(("n",), "int64")'
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("t", 3), "{dtype}"), a: {rows}, b: {rows}, at: {rows}):
+    y = R.concat_rows(x, a, b, x, a, b, at)
+    return y
+""")
+    x = np.arange(1, 19).reshape(6, 3).astype(dtype)
+    for starts, limits, at in (([0, 2], [2, 3], [1, 6]), ([-1], [9], [-2]), ([], [], [])):
+        arguments = [x, *[np.array(each, "int64") for each in (starts, limits, at)]]
+        result = structir.compile(module)["main"](*arguments)
+        np.testing.assert_array_equal(result, structir.interpret(module, "main", *arguments))

@@ -306,3 +306,16 @@ def test_dims_and_parameters_of_one_name_are_different() -> None:
     ]
     with pytest.raises(StructIRError, match="parameter x_1: axis 0: expected n_1 = 5, found 6"):
         sharded(x, floats(6, 3))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_narrow_indices_of_scattered_rows_do_not_wrap_around(dtype: str) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor((600, 2), "float32"), i: R.Tensor((40, 2), "{dtype}"),
+         u: R.Tensor((40, 2), "float32")):
+    y = R.scatter_elements(x, i, u, reduction="add")
+    return y
+"""
+    indices = RNG.integers(0, 127, (40, 2)).astype(dtype)
+    agree(text, floats(600, 2), indices, floats(40, 2), grid=(7, 1))

@@ -6,6 +6,7 @@ import pytest
 import structir
 from structir import passes
 from structir.analysis.variables import walk_values
+from structir.errors import StructIRError
 from structir.ir.bodies import bindings_of
 from structir.ir.expr import Function, GlobalVar
 
@@ -139,3 +140,27 @@ def test_bindings_that_use_no_closure_are_the_same_objects():
         for each in (module, passes.LambdaLift()(module))
     ]
     assert [name for name in after if after[name] is before[name]] == ["a", "c", "d"]
+
+
+def test_a_closure_with_a_call_that_fails_at_run_time_stays():
+    text = """
+@R.function
+def main(
+    x: R.Tensor(("n",), "float32"), y: R.Tensor(("n + 1",), "float32"), c: R.Tensor((), "bool")
+):
+    @R.function
+    def f(z: R.Tensor(("n",), "float32")):
+        return R.exp(x)
+    if c:
+        r = f(y)
+    else:
+        r = f(x)
+    return r
+"""
+    module = structir.parse(text)
+    lifted = passes.LambdaLift()(module)
+    assert structir.structural_equal(structir.parse(lifted.script()), lifted)
+    arguments = np.ones(2, "float32"), np.ones(3, "float32")
+    assert structir.interpret(lifted, "main", *arguments, np.False_).shape == (2,)
+    with pytest.raises(StructIRError, match=r"expected n = 2, found 3"):
+        structir.interpret(lifted, "main", *arguments, np.True_)

@@ -1,8 +1,10 @@
 """Tests of the fuzzer: some of its programs, and the handling of failures."""
 
 import re
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba.core.config
 import numpy as np
@@ -107,6 +109,27 @@ HALVES = """
 def main(x: R.Tensor((3,), "float16")):
     return R.exp(R.exp(x))
 """
+
+
+@pytest.mark.parametrize("ctrl_c", [signal.default_int_handler, signal.SIG_IGN])
+def test_termination_reports_the_results_so_far(
+    ctrl_c: Any, planted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def terminated(module: IRModule, fails: Any) -> IRModule:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError
+
+    monkeypatch.setattr("structir.tools.fuzzing.reduce_module", terminated)
+    before = signal.signal(signal.SIGINT, ctrl_c), signal.getsignal(signal.SIGTERM)
+    try:
+        words = ("--programs", 40, "--seed", 1, "--size", 12, "--check", planted, "-o", tmp_path)
+        code, output = run(*words)
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+    assert code == 5, output
+    assert "seeds from 1, interrupted" in output
+    assert replay(next(tmp_path.iterdir()))  # saved as it was generated
+    assert signal.getsignal(signal.SIGTERM) == before[1]
 
 
 def test_an_unknown_check_is_wrong_usage() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
@@ -39,6 +40,7 @@ MOST_PASSES = 32  # operations for each element where no op accumulates products
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
+Shape = tuple[Dim, ...]
 
 
 @attrs.frozen
@@ -51,8 +53,8 @@ class SizeSpace:
     equal: tuple[tuple[Dim, Dim], ...]
     conditions: tuple[Dim, ...]
     pool: tuple[int, ...]
-    shapes: tuple[tuple[Dim, ...], ...]  # of all variables
-    values: tuple[tuple[Dim, ...], ...]  # the shapes that a run computes, also in callees
+    shapes: Mapping[Shape, int]  # how many variables have each shape
+    values: Mapping[Shape, int]  # the same of the values that a run computes, also in callees
     cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
     kernels: bool  # whether a run interprets kernels
     function: Function
@@ -68,14 +70,15 @@ class SizeSpace:
         Inputs have at most `MOST_ELEMENTS` more elements than the smallest ones, unless sizes are
         fixed.
         """
-        proposed: list[Sizes] = []
+        settled: set[tuple[int, ...]] = set()  # proposed, or costly
         most = MOST_ELEMENTS + self.elements(dict.fromkeys(self.names, 1))
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
-                if not fixed and (self.elements(sizes) > most or self.is_costly(sizes)):
+                key = tuple(sizes.values())
+                if key in settled or (strict and not self.allows(sizes)):
                     continue
-                if sizes not in proposed and (not strict or self.allows(sizes)):
-                    proposed.append(sizes)
+                settled.add(key)
+                if fixed or not (self.elements(sizes) > most or self.is_costly(sizes)):
                     yield sizes
 
     def elements(self, sizes: Sizes) -> int:
@@ -86,13 +89,11 @@ class SizeSpace:
     def work(self, sizes: Sizes, other: int = 1, most: int | None = None) -> int:
         """Returns a bound for the operations of a run: the elements of each variable, times its
         longest axis, along which an op may accumulate, or `most`. Other sizes count as `other`."""
-        values = {sym: sizes[sym.name] for sym in self.classes}
-        shapes = [[_known(dim, values, other) for dim in shape] for shape in self.shapes]
-        longest = [max(shape, default=1) for shape in shapes]
-        return sum(
-            prod(shape) * (axis if most is None else min(axis, most))
-            for shape, axis in zip(shapes, longest, strict=True)
-        )
+        total = 0
+        for shape, count in self._shapes_at(self.shapes, sizes, other):
+            longest = max(shape, default=1)
+            total += count * prod(shape) * (longest if most is None else min(longest, most))
+        return total
 
     def operations(self, sizes: Sizes) -> int:
         """Returns a closer bound for the operations of a run: few for each element, where no op
@@ -103,21 +104,36 @@ class SizeSpace:
         """Whether a run at these sizes would take long, or much memory."""
         return bool(sizes) and (self._is_slow(sizes) or self._is_large(sizes))
 
+    def _shapes_at(
+        self, shapes: Mapping[Shape, int], sizes: Sizes, other: int
+    ) -> Iterator[tuple[list[int], int]]:
+        """Yields shapes at these sizes, and how many values have each."""
+        values = {sym: sizes[sym.name] for sym in self.classes}
+        sizes_of = {dim: _known(dim, values, other) for shape in shapes for dim in shape}
+        for shape, count in shapes.items():
+            yield [sizes_of[dim] for dim in shape], count
+
     def _is_large(self, sizes: Sizes) -> bool:
-        least = self._computed(dict.fromkeys(self.names, 1))
-        return self._computed(sizes) > MOST_VALUES + least
+        return self._computed(sizes) > MOST_VALUES + self._least_computed
+
+    @cached_property
+    def _least_computed(self) -> int:
+        return self._computed(dict.fromkeys(self.names, 1))
 
     def _computed(self, sizes: Sizes) -> int:
         """Returns the number of elements of all values. Other sizes count as the largest one."""
-        values, other = {sym: sizes[sym.name] for sym in self.classes}, max(sizes.values())
-        return sum(prod(_known(dim, values, other) for dim in shape) for shape in self.values)
+        shapes = self._shapes_at(self.values, sizes, max(sizes.values()))
+        return sum(count * prod(shape) for shape, count in shapes)
 
     def _is_slow(self, sizes: Sizes) -> bool:
         """Whether kernels, which run element by element, would take long at these sizes."""
         if not self.kernels:
             return False
-        least = self.work(dict.fromkeys(self.names, 1))
-        return self.work(sizes, max(sizes.values())) > MOST_KERNEL_WORK + least
+        return self.work(sizes, max(sizes.values())) > MOST_KERNEL_WORK + self._least_work
+
+    @cached_property
+    def _least_work(self) -> int:
+        return self.work(dict.fromkeys(self.names, 1))
 
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
         firsts = list(dict.fromkeys(self.classes.values()))
@@ -177,8 +193,8 @@ def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -
         tuple(param_equalities),
         conditions,
         tuple(pool),
-        tuple(_sizes(node) for node in walk_values(function) if isinstance(node, Var)),
-        tuple(_computed_shapes(module, function)),
+        Counter(_sizes(node) for node in walk_values(function) if isinstance(node, Var)),
+        Counter(_computed_shapes(module, function)),
         _equated(param_dims, equal),
         kernels,
         function,

@@ -64,8 +64,7 @@ def _complete_once(module: IRModule, fixed: Collection[str]) -> IRModule:
     for name, function in module.functions.items():
         if isinstance(function, Function) and name not in fixed and _has_open_dtype(function):
             functions[name] = inference.complete(name, function)
-    same = all(functions[name] is function for name, function in module.functions.items())
-    return module if same else module.with_functions(functions)
+    return module.with_functions(functions)
 
 
 def _has_open_dtype(function: Function) -> bool:

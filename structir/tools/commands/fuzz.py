@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 import typer
 
+from structir.interrupts import interrupt_on_termination
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.completion import check_names, hostile_kinds
@@ -103,10 +104,18 @@ class FuzzRun:
         signature = violation.signature
         self.by_signature[signature] += 1
         if self.by_signature[signature] <= MAX_PER_SIGNATURE:
-            small = fuzzing.reduce_failure(violation)
-            name = f"{signature} ({', '.join(reduction.ops_of(small.module)) or 'no op'})"
-            if name not in self.files:
-                self.files[name] = fuzzing.save_failure(small, self.folder)
+            try:
+                small = fuzzing.reduce_failure(violation)
+            except KeyboardInterrupt:
+                self.save(signature, violation)
+                raise
+            self.save(signature, small)
+
+    def save(self, signature: str, violation: Failure) -> None:
+        """Saves a failure, unless one with this signature and these ops was saved."""
+        name = f"{signature} ({', '.join(reduction.ops_of(violation.module)) or 'no op'})"
+        if name not in self.files:
+            self.files[name] = fuzzing.save_failure(violation, self.folder)
 
     def __str__(self) -> str:
         return f"{self.programs} programs, {self.failed.total()} failures"
@@ -159,6 +168,8 @@ def fuzz(
     With --hostile, each seed generates a hostile input of this kind, which a child process handles:
     a crash, a hang or a wrong result is a failure, and its message ends in the command that
     reproduces it.
+
+    Ctrl-C or SIGTERM ends the run early; it prints the results so far.
 
     With --json: `programs`, `bindings`, `checks`, `failures`, `seed`, and whether it was
     `interrupted`.
@@ -217,7 +228,8 @@ def _run(fuzz_run: FuzzRun, seeds: Iterator[int]) -> bool:
         rich_progress.TextColumn("{task.description}"),
         rich_progress.TimeElapsedColumn(),
     )
-    with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as progress:
+    bar = rich_progress.Progress(*columns, console=console(stderr=True), transient=True)
+    with interrupt_on_termination(), bar as progress:
         task = progress.add_task("fuzzing", total=None)
         try:
             for seed in seeds:

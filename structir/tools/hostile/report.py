@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.interrupts import interrupt_on_termination
 from structir.lazy import lazy_module
 from structir.tools.hostile.runs import Outcome, outcomes
 from structir.tools.terminal import console, show
@@ -32,7 +33,7 @@ class HostileRun:
     def run(self, seeds: Iterable[int], total: int | None) -> None:
         """Runs the seeds under a progress bar, with an empty cache of machine code."""
         bar = rich_progress.Progress(console=console(stderr=True), transient=True)
-        with bar, tempfile.TemporaryDirectory() as folder:
+        with interrupt_on_termination(), bar, tempfile.TemporaryDirectory() as folder:
             task = bar.add_task(self.kind, total=total)
             try:
                 for outcome in outcomes(self.kind, seeds, {cache.LOCATION: folder}):
