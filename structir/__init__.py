@@ -19,6 +19,7 @@ _HOMES = {
     "load": "structir.backend.archive",
     "infer": "structir.solver.program.inference",
     "schedule": "structir.scheduling",
+    "recipe": "structir.scheduling",
     "prove": "structir.passes.manager.proofs",
     "op": "structir.opdef.define",
     "opaque_op": "structir.opdef.opaque",

@@ -11,8 +11,10 @@ from structir.errors import Diagnostic
 from structir.ir.expr import Function, GlobalVar, VarBinding
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module
-from structir.loops.loop_tree import loop_tree, prepared
-from structir.loops.primitives import find_primitive, primitive_names
+from structir.loops.handle import KernelHandle
+from structir.loops.recipe import Recipe, TargetInfo
+from structir.loops.recipe import recipe as as_recipe
+from structir.loops.recipes import RECIPES, find_recipe
 from structir.loops.refusal import ScheduleError
 from structir.passes import find_pass
 
@@ -47,9 +49,9 @@ class Schedule:
             self._module = find_pass("lower")(whole) if self._functions else whole
             self._functions = [self._module.functions[function]] if self._functions else []
         kernels = {n: f for n, f in self._module.functions.items() if isinstance(f, Kernel)}
-        self._handles = {name: KernelHandle(self, prepared(k)) for name, k in kernels.items()}
+        self._handles = {name: ScheduledKernel(k, self.exact) for name, k in kernels.items()}
 
-    def kernel(self, name: str = "") -> KernelHandle:
+    def kernel(self, name: str = "") -> ScheduledKernel:
         """Returns the handle of a kernel, by its name or by that of a value it computes; without a
         name, the only kernel."""
         if not name and len(self._handles) == 1:
@@ -92,76 +94,24 @@ class Schedule:
         return [*self._handles, *self._kernel_names()]
 
 
-class KernelHandle:
-    """A kernel under a schedule. Each primitive is a method, which changes the kernel and returns
-    the handle; `handle["i"]` is a loop of it."""
+class ScheduledKernel(KernelHandle):
+    """A handle on a kernel of a program, with recipes."""
 
-    def __init__(self, owner: Schedule, node: Kernel) -> None:
-        self._owner, self.node = owner, node
-        self._history: list[Kernel] = []
-
-    def __getattr__(self, name: str) -> Callable[..., KernelHandle]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        primitive = find_primitive(name)
-
-        def apply(*args: Any, **options: Any) -> KernelHandle:
-            options.setdefault("exact", self._owner.exact)
-            new = primitive(self.node, *args, **options)
-            self._history.append(self.node)
-            self.node = new
-            return self
-
-        apply.__name__, apply.__doc__ = name, primitive.__doc__
-        return apply
-
-    def __getitem__(self, loop: str) -> LoopHandle:
-        loop_tree(self.node).loop(loop)
-        return LoopHandle(self, loop)
-
-    def is_changed(self) -> bool:
-        """Whether a primitive was applied."""
-        return bool(self._history)
-
-    def undo(self) -> KernelHandle:
-        """Takes the last primitive back, if there is one."""
-        if self._history:
-            self.node = self._history.pop()
+    def recipe(
+        self, name: str | Recipe, target: TargetInfo | None = None, **numbers: float
+    ) -> ScheduledKernel:
+        """Applies a recipe, of this name or the recipe itself; the numbers replace its defaults."""
+        (find_recipe(name) if isinstance(name, str) else name)(self, target, **numbers)
         return self
 
-    def loops(self) -> list[str]:
-        """Returns the names of the loops, in order."""
-        return list(loop_tree(self.node).loops)
 
-    def __str__(self) -> str:
-        return self.node.script().rstrip()
+def recipe(function: Callable[..., None]) -> Recipe:
+    """Declares a recipe: a function that applies primitives to a handle, as in
+    `def tile(kernel, target, size=8): kernel.split("i", size)`.
 
-    __repr__ = __str__
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *primitive_names()})
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return self.loops()
-
-
-class LoopHandle:
-    """A loop of a kernel: `handle["i"].split(64)` is `handle.split("i", 64)`."""
-
-    def __init__(self, kernel: KernelHandle, name: str) -> None:
-        self._kernel, self._name = kernel, name
-
-    def __getattr__(self, name: str) -> Callable[..., KernelHandle]:
-        apply = getattr(self._kernel, name)
-        return lambda *args, **options: apply(self._name, *args, **options)
-
-    def __str__(self) -> str:
-        return str(loop_tree(self._kernel.node).loop(self._name))
-
-    __repr__ = __str__
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *primitive_names()})
+    `s.kernel("y").recipe("tile", size=16)` applies it. `target` is a TargetInfo.
+    """
+    return RECIPES.add(function.__name__, as_recipe(function))
 
 
 def _names(module: IRModule, kind: type) -> list[str]:

@@ -8,7 +8,7 @@ from structir.ir import structural_equal
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.loops.primitive import primitive
-from structir.loops.primitives import _ADDED, add_primitive, find_primitive
+from structir.loops.primitives import PRIMITIVES, add_primitive, find_primitive
 from structir.loops.refusal import ScheduleError
 from structir.script import I, R, T
 from tests.loops.running import parsed
@@ -89,7 +89,7 @@ def test_a_primitive_of_ones_own_is_a_method() -> None:
         handle = structir.schedule(parsed(SCALE)).kernel()
         assert str(handle["i"].same()) == str(handle) and "same" in dir(handle)
     finally:
-        del _ADDED["same"]
+        del PRIMITIVES.added["same"]
 
 
 @pytest.mark.parametrize(

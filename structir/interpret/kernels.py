@@ -19,6 +19,7 @@ from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    SHARED,
     Apply,
     Argument,
     Assign,
@@ -368,7 +369,7 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
     def share(frame: KernelFrame) -> None:
         frame.values[scratch.array] = frame.thread.shared(scratch.array, info.dims, dtype)
 
-    return share if scratch.shared else make
+    return share if scratch.space == SHARED else make
 
 
 def _part(kernel: Kernel, part: Part) -> Step:

@@ -21,6 +21,7 @@ KERNEL_DTYPES = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 VECTOR = "vectorized"  # the kind of loops in vectors
+SHARED, REGISTERS = "shared", "registers"  # memory spaces of local arrays, besides main memory
 WARP = 32  # threads of a warp
 
 
@@ -116,22 +117,30 @@ class KernelStatement(Node):
 
 @node
 class Assign(KernelStatement):
-    """`target = value`, or `target += value` with the symbol of an operator."""
+    """`target = value`, or `target += value` with the symbol of an operator.
+
+    A `non_temporal` store of an element bypasses the caches where it fills whole cache lines.
+    """
 
     target: Local | Element
     value: Scalar
     symbol: str = ""
     span: Span | None = None
+    non_temporal: bool = False
 
 
 @node
 class Scratch(KernelStatement):
-    """A local array: `T.zeros(shape, dtype)`, uninitialized `T.empty`, or `T.shared` by a block."""
+    """A local array: `T.zeros(shape, dtype)`, or uninitialized `T.empty`.
+
+    With a `space`, an uninitialized array of constant size elsewhere than in main memory:
+    `T.shared` by the threads of a block, or `T.registers`.
+    """
 
     array: Var
     span: Span | None = None
     zeros: bool = True
-    shared: bool = False
+    space: str = ""
 
 
 @node

@@ -37,4 +37,12 @@ def _extremes_over(
         return
     takes_high = bool(rises) == upper
     for end in tree.highs(loop) if takes_high else tree.lows(loop):
-        yield rest + factor * (end - 1 if takes_high else end)
+        yield rest + factor * (end - _distance(tree, loop, end) if takes_high else end)
+
+
+def _distance(tree: LoopTree, loop: For, end: Dim) -> int:
+    """Returns a bound of the distance from the last value of the variable of a loop to an upper
+    end: a step, if the iterations end there exactly."""
+    start = tree.index(loop.start) if loop.step > 1 else None
+    is_exact = start is not None and dims.equal(dims.floormod(end - start, loop.step), 0) is True
+    return loop.step if is_exact else 1

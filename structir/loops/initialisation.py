@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import attrs
@@ -39,6 +40,9 @@ class FirstRead:
         self.tree, self.memory = tree, memory
         info: Any = getattr(memory, "struct_info", None)
         self.shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
+        self.is_flat = memory in tree.flat_arrays  # then the region of an access is an interval
+        if self.is_flat:
+            self.shape = (prod(self.shape),)
         self.statement: KernelStatement | None = None
         self.loops: list[For] = []  # around the statement, inside the visited block
 
@@ -106,7 +110,7 @@ class FirstRead:
         """Yields the region of a write, if its indices are affine."""
         if isinstance(self.memory, Local):
             yield ()
-        elif mention.element is not None and not mention.element.flat:
+        elif mention.element is not None and mention.element.flat == self.is_flat:
             indices = self.tree.indices(mention.element)
             if None not in indices:
                 yield tuple([Interval(i, (i + 1,)) for i in indices])  # type: ignore[operator,arg-type]
@@ -115,7 +119,7 @@ class FirstRead:
         """Whether one of the regions has the element, or all elements, of a read."""
         element = mention.element
         indices: tuple[Dim | None, ...] = (None,) * len(self.shape)
-        if element is not None and not element.flat:
+        if element is not None and element.flat == self.is_flat:
             indices = self.tree.indices(element)
         return any(
             all(
@@ -157,22 +161,26 @@ class FirstRead:
         symbol, ends = self.tree.symbol(loop.variable), self.tree.exact_ends(loop)
         low = dims.linear(interval.low, symbol)
         limits = [dims.linear(high, symbol) for high in interval.highs]
-        if ends is None or low is None or low[0] != 1:
+        if ends is None or low is None or not self._is_stride(low[0]):
             return None
-        start, stops, step = ends
+        (start, stops, step), stride = ends, low[0]
         highs: list[Dim] = []
         for limit in limits:
-            if limit is None or limit[0] not in (0, 1):
+            if limit is None or (limit[0] != 0 and dims.equal(limit[0], stride) is not True):
                 return None
             if limit[0] == 0:
                 highs.append(limit[1])
-            elif dims.at_least(limit[1] - low[1], step):
-                highs += [stop + low[1] for stop in stops]
+            elif dims.at_least(limit[1] - low[1], step * stride):
+                highs += [stop * stride + low[1] for stop in stops]
             else:
                 return None
         # Without a limit that moves, a loop that never runs would seem to write.
-        moves = any(limit is not None and limit[0] == 1 for limit in limits)
-        return Interval(start + low[1], tuple(highs)) if moves else None
+        moves = any(limit is not None and limit[0] != 0 for limit in limits)
+        return Interval(start * stride + low[1], tuple(highs)) if moves else None
+
+    def _is_stride(self, stride: Dim) -> bool:
+        """Whether a stride is not negative, and the same in all iterations."""
+        return self.tree.is_size(stride) and dims.at_least(stride, 0) is True and stride != 0
 
 
 _VISITS: dict[type, Callable[[FirstRead, Any, list[Region]], list[Region]]] = {

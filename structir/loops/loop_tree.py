@@ -217,6 +217,17 @@ class LoopTree:
         return position
 
     @cached_property
+    def flat_arrays(self) -> frozenset[Var]:
+        """The arrays of which all elements are accessed as those of `x.flat`."""
+        flat: dict[Any, bool] = {}
+        for statement in self.within(self.kernel.body):
+            for mention in self.mentions(statement):
+                if not mention.creates:
+                    is_flat = mention.element is not None and mention.element.flat
+                    flat[mention.memory] = is_flat and flat.get(mention.memory, True)
+        return frozenset([memory for memory, is_flat in flat.items() if is_flat])
+
+    @cached_property
     def results(self) -> frozenset[Var]:
         """The parameters that the kernel writes."""
         return frozenset(self.kernel.results)

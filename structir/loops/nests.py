@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from structir.ir import dims
+from structir.ir.dims import Dim
 from structir.ir.kernel import Break, For, KernelStatement, Local
 from structir.loops.accesses import Access, mentions_of
 from structir.loops.accesses import expressions as expressions_of
@@ -91,3 +93,20 @@ def dependence(
 def following(block: tuple[KernelStatement, ...], statement: KernelStatement) -> int:
     """Returns the position of a statement in a block."""
     return next(i for i, each in enumerate(block) if each is statement)
+
+
+def iterations_at_most(tree: LoopTree, loop: For) -> Dim:
+    """Returns a bound of the number of iterations that holds for the whole kernel."""
+    start = tree.index(loop.start)
+    for high in tree.highs(loop) if start is not None and loop.step == 1 else ():
+        extent = high - start  # type: ignore[operator]
+        if tree.is_size(extent) and dims.at_least(extent, 0):
+            return extent
+    name = loop.variable.name
+    raise refusal(
+        "E1116",
+        f"expected a loop whose number of iterations has a bound, found {loop.start} to "
+        f"{loop.stop} in steps of {loop.step}",
+        loop,
+        help=f'split it first, `split("{name}", 64)`, and name `{name}`',
+    )

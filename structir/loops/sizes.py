@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import reduce
 
 from structir.ir import dims
-from structir.ir.dims import Dim, Monomial
+from structir.ir.dims import Atom, Dim, Monomial, Opaque
 from structir.ir.kernel import Apply, Literal, Scalar, Size
+
+FUNCTIONS = {"floordiv": "floordiv", "floormod": "mod", "min": "min", "max": "max"}
 
 
 def size(dim: Dim) -> Scalar:
@@ -21,7 +23,14 @@ def size(dim: Dim) -> Scalar:
 
 
 def _term(monomial: Monomial, factor: int) -> Scalar:
-    scalars: list[Scalar] = [Size(dims.as_dim(atom)) for atom in monomial]
+    scalars = [_atom(atom) for atom in monomial]
     if factor != 1:
         scalars.insert(0, Literal(factor, "int64"))
     return reduce(lambda one, other: Apply("mul", (one, other), "int64"), scalars)
+
+
+def _atom(atom: Atom) -> Scalar:
+    """Returns a symbol, or a function of sizes as an operation on them."""
+    if isinstance(atom, Opaque) and atom.fn in FUNCTIONS:
+        return Apply(FUNCTIONS[atom.fn], tuple([size(arg) for arg in atom.args]), "int64")
+    return Size(dims.as_dim(atom))

@@ -52,8 +52,8 @@ from structir.printer.syntax import (
     EMPTY,
     KERNEL,
     KERNEL_NAMES,
+    NON_TEMPORAL,
     PART,
-    SHARED,
     SYNC,
     TARGET,
     THREADS,
@@ -123,13 +123,14 @@ class KernelPrinter(ExprPrinter):
     def assign(self, assign: Assign, indent: str) -> list[str]:
         """Prints `target = value` or `target += value`."""
         value = self.scalar(assign.value)
+        value = f"T.{NON_TEMPORAL}({value})" if assign.non_temporal else value
         return [f"{indent}{self.scalar(assign.target)} {assign.symbol}= {value}"]
 
     def scratch(self, scratch: Scratch, indent: str) -> list[str]:
         """Prints the allocation of a local array."""
         info: Any = scratch.array.struct_info
         name = self.names.var(scratch.array)
-        function = SHARED if scratch.shared else ZEROS if scratch.zeros else EMPTY
+        function = scratch.space or (ZEROS if scratch.zeros else EMPTY)
         allocation = f"T.{function}({self.shape(info.dims)}, {self.dtype(info.element)})"
         return [f"{indent}{name} = {allocation}"]
 

@@ -246,7 +246,8 @@ KERNEL = "kernel"
 TIR_FUNCTION = "prim_func"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
 VECTORIZED = "T.vectorized"
-SHARED, SYNC = "shared", "sync_threads"  # for the threads of a block
+NON_TEMPORAL = "non_temporal"  # non-temporal stores: `out[i] = T.non_temporal(x[i])`
+SYNC = "sync_threads"  # for the threads of a block
 TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU
 CUDA = "cuda"
 PRIVATE = "private"

@@ -180,11 +180,17 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
     name = rng.choice(primitive_names())
     loops = candidates.get(name) or list(tree.loops) or ["none"]
     arrays, scalars = list(tree.arrays), list(tree.scalars)
-    memory = {"hoist": scalars, "shrink": arrays, "inline": arrays}.get(name) or arrays + scalars
+    params = [p.name for p in kernel.params if isinstance(p.struct_info, TensorStructInfo)]
+    of_kinds = {"hoist": scalars, "rfactor": scalars, "shrink": arrays, "inline": arrays}
+    of_kinds |= {"compute_at": arrays, "stage": arrays + params}
+    memory = of_kinds.get(name) or arrays + scalars
     if "memory" in find_primitive(name).parameter_names() and not memory:
         name = "split"
     if not tree.loops:
         name = "unroll"
+    if name == "compute_at" and arrays and rng.random() < 0.9:
+        array = rng.choice(arrays)
+        return name, (array, rng.choice(_reading(tree, array) or loops))
     at = rng.randrange(len(loops))
     if name == "reorder":
         inside = [s.variable.name for s in tree.within([tree.loops[loops[at]]]) if type(s) is For]
@@ -198,11 +204,21 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "tail": rng.choice(["guard", "guard", "peel", "exact"]),
         "at": rng.choice([1, 1, 2]),
         "limit": 16,
+        "partial": False,
         "size": rng.choice(["n", "m"]),
         "value": rng.choice([1, 3, 4]),
+        "space": rng.choice(["", "", "registers"]),
     }
     parameters = find_primitive(name).parameter_names()
     return name, tuple([values[parameter] for parameter in parameters])
+
+
+def _reading(tree: LoopTree, name: str) -> list[str]:
+    """Returns the loops that read a local array and do not write it."""
+    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is tree.arrays[name].array]
+    writing = {loop for use in uses if use.is_write for loop in use.loops}
+    around = {loop for use in uses for loop in use.loops} - writing
+    return [name for name, loop in tree.loops.items() if loop in around]
 
 
 def _neighbours(tree: LoopTree, name: str) -> tuple[str, str]:

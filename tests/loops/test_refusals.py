@@ -507,7 +507,7 @@ for k in range(m):
     out[0, k] = row[k]
 """,
         ("inline", "row"),
-        {"primitives.inline.computed_in": str},
+        {"producers.computed_in": str},
         code="E1116",
         locations=1,
     ),
@@ -521,7 +521,7 @@ for k in range(m):
     out[0, k] = row[k]
 """,
         ("inline", "row"),
-        {"primitives.inline._require_reads_after": nothing},
+        {"primitives.inline.require_reads_after": nothing},
         code="E1119",
     ),
     Case(
@@ -536,7 +536,7 @@ for k in range(m):
     out[0, k] = row[k]
 """,
         ("inline", "row"),
-        {"primitives.inline._refuse_changes": nothing},
+        {"primitives.inline.refuse_changes": nothing},
     ),
     Case(
         "a value that changes in the loop",
@@ -578,6 +578,57 @@ out[1, 1] = s
         ("hoist", "s", "j"),
         {"primitives.hoist._require_safe": nothing},
         code="E1119",
+    ),
+    Case(
+        "a value that another loop reads too",
+        """
+row = T.empty((m,), "float32")
+for j in range(m):
+    row[j] = x[0, j]
+for k in range(m - 3):
+    out[0, k] = row[k]
+for l in range(m):
+    out[1, l] = row[l]
+""",
+        ("compute_at", "row", "k"),
+        {"primitives.compute_at._require_reads_inside": nothing},
+        code="E1116",
+    ),
+    Case(
+        "an operand that changes before the loop reads the values",
+        """
+row = T.empty((m,), "float32")
+for j in range(m):
+    row[j] = out[0, j] + x[0, j]
+for k in range(m):
+    out[0, k] = x[1, k]
+for l in range(m):
+    out[1, l] = row[l]
+""",
+        ("compute_at", "row", "l"),
+        {"primitives.compute_at.refuse_changes": nothing},
+    ),
+    Case(
+        "elements out of range, which a condition excludes",
+        """
+for j in range(m):
+    if j < m - 1:
+        out[0, j] = x[0, j + 1]
+""",
+        ("stage", "x", "j"),
+        {"primitives.stage.extremes": lambda *args: [0]},
+        code="E1116",
+    ),
+    Case(
+        "a sum that is read between its terms",
+        """
+t = T.float32(0.0)
+for i in range(n):
+    t = T.add_to(t, x[i, 0])
+    out[i, 0] = t
+""",
+        ("rfactor", "t", "i"),
+        {"primitives.rfactor._function": lambda *args: "add_to"},
     ),
 ]
 

@@ -32,6 +32,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_int
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    SHARED,
     Apply,
     Argument,
     Assign,
@@ -184,7 +185,7 @@ class _Writer:
 
     def scratch(self, scratch: Scratch) -> list[str]:
         """An array of zeros; its sizes must be sizes."""
-        if scratch.shared:
+        if scratch.space == SHARED:
             held = STORED_AS.get(dtype_of(scratch.array), dtype_of(scratch.array))
             count = prod(self.shapes[scratch.array])
             return [f"{self.name(scratch.array)} = cuda.shared.array({count}, {held})"]

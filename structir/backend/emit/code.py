@@ -59,18 +59,32 @@ class KernelCode:
         return (*[array.name for array in self.arrays], *map(dims.text, self.sizes))
 
 
-def code_of(kernel: Kernel, constants: frozenset[Var] = frozenset()) -> KernelCode:
-    """Returns the code of a kernel, of whose operands some are constants; it is memoized."""
-    memo: dict[frozenset[Var], KernelCode] = kernel.__dict__.setdefault("_codes", {})
-    if constants not in memo:
-        memo[constants] = _emitted(kernel, constants)
-    return memo[constants]
+def code_of(
+    kernel: Kernel,
+    constants: frozenset[Var] = frozenset(),
+    is_generated: bool = False,
+    is_apart: bool = True,
+) -> KernelCode:
+    """Returns the code of a kernel, of whose operands some are constants; it is memoized.
+
+    A kernel that is generated from ops has all indices in range, and its products and sums may be
+    rounded once; elements of its results that it does not write keep their values. Without
+    `is_apart`, a result may share the memory of an operand, element by
+    element.
+    """
+    memo: dict[Any, KernelCode] = kernel.__dict__.setdefault("_codes", {})
+    key = constants, is_generated, is_apart
+    if key not in memo:
+        memo[key] = _emitted(kernel, constants, is_generated, is_apart)
+    return memo[key]
 
 
-def _emitted(kernel: Kernel, constants: frozenset[Var]) -> KernelCode:
-    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants)
+def _emitted(
+    kernel: Kernel, constants: frozenset[Var], is_generated: bool, is_apart: bool
+) -> KernelCode:
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated)
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
-    for result in kernel.results if kernel.part is None else ():
+    for result in () if is_generated or kernel.part is not None else kernel.results:
         if not surely_filled(kernel, result, emitter.ranges):
             fill_with_zeros(emitter, result)
     emitter.block(kernel.body)
@@ -82,7 +96,7 @@ def _emitted(kernel: Kernel, constants: frozenset[Var]) -> KernelCode:
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
         kernel,
-        Assembled(_text(emitter, arrays, sizes), prepared),
+        Assembled(_text(emitter, arrays, sizes, is_apart), prepared),
         arrays,
         emitter.table.shapes,
         sizes,
@@ -99,14 +113,15 @@ def _arrays(emitter: Emitter) -> tuple[Var, ...]:
     return tuple([a for a in emitter.table.arrays if not packed[a] or places[a] > packed[a]])
 
 
-def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...]) -> str:
+def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...], is_apart: bool) -> str:
     """A module with the kernel, and with the function that calls it with the words of the table.
 
-    No two arrays share memory, unless both are only read. Parameters tell LLVM so.
+    If arrays are apart, no two share memory, unless both are only read. Parameters tell LLVM so.
     """
     asm = emitter.asm
     pointers, integers = [emitter.array(a) for a in arrays], [emitter.size(d) for d in sizes]
-    params = [f"ptr noalias {p}" for p in pointers] + [f"i64 {n}" for n in integers]
+    mark = "noalias " if is_apart else ""
+    params = [f"ptr {mark}{p}" for p in pointers] + [f"i64 {n}" for n in integers]
     params += [f"ptr noalias {REPORT}", "i64 %lo", "i64 %hi"]
     loads, values = [], []
     for k in range(len(params) - 2):

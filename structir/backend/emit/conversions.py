@@ -59,9 +59,13 @@ def _instruction(source: str, target: str) -> str:
     return "sext" if is_signed(source) else "zext"
 
 
-def loaded(asm: Assembly, pointer: str, stored: str) -> str:
-    """Appends a load of an element; 16-bit floats become float32."""
+def loaded(asm: Assembly, pointer: str, stored: str, is_register: bool = False) -> str:
+    """Appends a load of an element; 16-bit floats become float32. A register that was not written
+    has an arbitrary value, but the same one in all uses of a load: a checked index stays in range.
+    """
     value = asm.value(f"load {STORED[stored]}, ptr {pointer}")
+    if is_register:
+        value = asm.value(f"freeze {STORED[stored]} {value}")
     row = FORMS.get(stored)
     return value if row is None else row[0](asm, value)
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from structir.backend.emit.assembly import Assembly
 from structir.backend.emit.checks import Checks
-from structir.backend.emit.types import TYPES
+from structir.backend.emit.types import STORED, TYPES
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.index_proofs import IndexRanges
-from structir.backend.loops.kernel_table import table_of
+from structir.backend.loops.kernel_table import dtype_of, table_of
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    REGISTERS,
     Assign,
     Element,
     For,
@@ -24,6 +25,7 @@ from structir.ir.kernel import (
     Local,
     Part,
     Scalar,
+    Scratch,
     nodes_of,
 )
 
@@ -39,11 +41,13 @@ class Emitter:
         statements: Mapping[type, Callable[[Emitter, Any], None]],
         scalars: Mapping[type, Callable[[Emitter, Any], str]],
         constants: frozenset[Var],
+        is_generated: bool = False,
     ) -> None:
-        self.kernel, self.constants = kernel, constants
+        self.kernel, self.constants, self.is_generated = kernel, constants, is_generated
         self._statements, self._scalars = statements, scalars
         # Without parts, users see the rounding of every operation.
-        self.asm = Assembly("" if kernel.part is None else CONTRACT)
+        is_exact = kernel.part is None and not is_generated
+        self.asm = Assembly("" if is_exact else CONTRACT)
         self.table = table_of(kernel).copy()
         self.ranges = IndexRanges(kernel, self.table.shapes)
         self.checks = Checks(self.asm, kernel)
@@ -52,13 +56,16 @@ class Emitter:
         self.values: dict[Local, str] = {}
         self.slots: dict[Local, str] = {}
         self.streaming: set[Element] = set()  # targets of non-temporal stores
-        self.streamed: dict[Var, None] = {}  # arrays with such stores
+        self.streamed: dict[Var | None, None] = {}  # arrays with such stores; None if marked
         self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
         self.panels: dict[Var, tuple[Var, MatrixForm]] = {}  # packed parts of constants
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
         self._arrays: dict[Var, str] = {}
         self._sizes: dict[Dim, str] = {}
         nodes = list(nodes_of(kernel))
+        spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
+        self.registers = {array for array, space in spaces.items() if space == REGISTERS}
+        self.table.arrays = [a for a in self.table.arrays if a not in self.registers]
         writes = Counter(n.target for n in nodes if isinstance(n, Assign))
         loops = {n.variable for n in nodes if isinstance(n, For)}
         parts = {end for n in nodes if isinstance(n, Part) for end in (n.low, n.high)}
@@ -91,6 +98,12 @@ class Emitter:
     def array(self, array: Var) -> str:
         """Returns the pointer to an array."""
         return self._arrays.setdefault(array, f"%p{len(self._arrays)}")
+
+    def allocate_registers(self, array: Var) -> None:
+        """Gives an array of constant size memory on the stack, which LLVM replaces by registers
+        where all indices are constants."""
+        kind = f"[{self.table.elements(array)} x {STORED[dtype_of(array)]}]"
+        self._arrays[array] = self.asm.at_entry(f"alloca {kind}, align 64")
 
     def size(self, dim: Dim) -> str:
         """Returns a size. The host computes all but symbols: there nothing wraps around."""

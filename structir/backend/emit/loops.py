@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from structir.backend.cpu.features import cpu_features
@@ -18,14 +19,19 @@ ONE = Literal(1, "int64")
 def emit_loop(emitter: Emitter, loop: For) -> None:
     """Emits a loop over a range."""
     low, high = emitter.index(loop.start), emitter.index(loop.stop)
+    length, most = emitter.ranges.length(loop), emitter.ranges.most(loop)
     known = emitter.ranges.enter(loop)
     if emitter.kernel.part is not None:
         _check_ends(emitter, loop, low, high)
     stream = streaming_loop(emitter, loop)
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
+    elif length is not None and not low.isdecimal():
+        _of_constant_length(emitter, loop, low, length)
+    elif most is not None and most > 1 and not any(isinstance(s, For) for s in loop.body):
+        _of_whole_blocks(emitter, loop, (low, high), most)
     elif _has_masked_remainder(loop, low, high):
-        _vectors_and_remainder(emitter, loop, low, high)
+        _vectors_and_remainder(emitter, loop, low, high, partial(round_of, emitter, loop))
     elif abs(loop.step) == 1:
         mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
@@ -41,6 +47,35 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     emitter.block(loop.body)
 
 
+def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> None:
+    """A loop from 0 to a constant, which LLVM may unroll: it does not know that an end is greater
+    than the start."""
+    asm, stop = emitter.asm, str(max(length, 0))
+
+    def body(turn: str) -> None:
+        round_of(emitter, loop, asm.integer("add nsw", low, turn))
+
+    if _has_masked_remainder(loop, "0", stop):
+        _vectors_and_remainder(emitter, loop, "0", stop, body)
+    else:
+        mark = asm.masked_loop() if _gains_from_masks(loop, "0", stop) else ""
+        asm.count("0", stop, 1, body, mark)
+
+
+def _of_whole_blocks(emitter: Emitter, loop: For, ends: tuple[str, str], length: int) -> None:
+    """A loop over a block that may be cut off: one of constant length where it is not."""
+    asm = emitter.asm
+    whole, rest, after = map(asm.label, ("whole", "rest", "after"))
+    asm.branch(asm.compare("eq", asm.integer("sub", *ends[::-1]), str(length)), whole, rest)
+    asm.start(whole)
+    _of_constant_length(emitter, loop, ends[0], length)
+    asm.jump(after)
+    asm.start(rest)
+    asm.count(*ends, 1, partial(round_of, emitter, loop))
+    asm.jump(after)
+    asm.start(after)
+
+
 def _gains_from_masks(loop: For, low: str, high: str) -> bool:
     is_known = loop.step == 1 and low.isdecimal() and high.isdecimal()
     return is_known and gains_from_masks(max(int(high) - int(low), 0))
@@ -54,10 +89,12 @@ def _has_masked_remainder(loop: For, low: str, high: str) -> bool:
     return not is_known or (int(high) - int(low) > LANES and (int(high) - int(low)) % LANES != 0)
 
 
-def _vectors_and_remainder(emitter: Emitter, loop: For, low: str, high: str) -> None:
+def _vectors_and_remainder(
+    emitter: Emitter, loop: For, low: str, high: str, body: Callable[[str], None]
+) -> None:
     """A loop over whole vectors, then one over the lanes that remain, computed with masks: masks in
     all iterations would cost more than they gain in the last."""
-    asm, body = emitter.asm, partial(round_of, emitter, loop)
+    asm = emitter.asm
     distance = asm.integer("sub", high, low)
     count = asm.select(asm.compare("sgt", distance, "0"), "i64", distance, "0")
     rest = asm.integer("and", count, str(LANES - 1))

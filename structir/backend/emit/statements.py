@@ -55,8 +55,11 @@ def _part(emitter: Emitter, part: Part) -> None:
 
 def _scratch(emitter: Emitter, scratch: Scratch) -> None:
     """A local array, whose sizes must not be negative."""
+    if scratch.array in emitter.registers:
+        emitter.allocate_registers(scratch.array)
+        return
     for axis, dim in enumerate(emitter.table.shapes[scratch.array]):
-        if dims.at_least(dim, 0) is not True:
+        if not emitter.is_generated and dims.at_least(dim, 0) is not True:
             site = emitter.checks.site(scratch.array, axis)
             emitter.checks.not_negative(emitter.size(dim), site)
     if scratch.zeros:

@@ -44,6 +44,7 @@ class StreamingLoop:
     loop: For
     targets: list[Element]
     width: int  # bytes of an element
+    is_marked: bool  # whether the kernel asks for non-temporal stores, however large the results
 
     def is_useful(self, low: str, high: str) -> bool:
         """Returns whether the loop may write whole lines, as far as its length is known."""
@@ -57,7 +58,8 @@ class StreamingLoop:
         emitter, asm = self.emitter, self.emitter.asm
         starts = [self._start(target, low) for target in self.targets]
         ahead = asm.integer("and", asm.integer("sub", "0", starts[0]), str(LINE // self.width - 1))
-        tests = [is_large(self.emitter, target.array) for target in self.targets]
+        arrays = [] if self.is_marked else [target.array for target in self.targets]
+        tests = [is_large(self.emitter, array) for array in arrays]
         tests.append(self._writes_whole_lines(ahead, asm.integer("sub", high, low)))
         tests += [self._is_multiple(start, starts[0]) for start in starts[1:]]
         tests += [self._is_apart(t.array, near) for t in self.targets for near in self._beside(t)]
@@ -67,7 +69,8 @@ class StreamingLoop:
         emitter.streaming |= set(self.targets)
         self._emit_streams(near, high)
         emitter.streaming -= set(self.targets)
-        emitter.streamed |= dict.fromkeys([target.array for target in self.targets])
+        streamed: list[Var | None] = [*arrays] if arrays else [None]
+        emitter.streamed |= dict.fromkeys(streamed)
 
     def _body(self, index: str) -> None:
         self.emitter.set_local(self.loop.variable, index)
@@ -173,21 +176,25 @@ def streaming_loop(emitter: Emitter, loop: For) -> StreamingLoop | None:
     if loop.step != 1 or len(assigns) < len(loop.body) or not targets:
         return None
     assigned = {s.target for s in assigns if isinstance(s.target, Local)}
+    is_marked = all(s.non_temporal for s in assigns if isinstance(s.target, Element))
     widths = {element_bytes(dtype_of(t.array)) for t in targets}
     if not assigned <= emitter.ranges.once or len(widths) > 1:
         return None
-    if not all(_fills_neighbours(emitter, t, loop, assigned) for t in targets):
+    if not all(_fills_neighbours(emitter, t, loop, assigned, is_marked) for t in targets):
         return None
     # the two loops compare the length, which must be one of 64 bits
     if emitter.ranges.exact(Apply("sub", (loop.stop, loop.start), "int64")) is None:
         return None
-    return StreamingLoop(emitter, loop, targets, widths.pop())
+    return StreamingLoop(emitter, loop, targets, widths.pop(), is_marked)
 
 
-def _fills_neighbours(emitter: Emitter, target: Element, loop: For, assigned: set[Local]) -> bool:
-    """Whether a store is to a result that may be large, `variable` elements past an address that
-    the body of the loop does not change."""
-    if target.array not in emitter.only_filled or not target.indices:
+def _fills_neighbours(
+    emitter: Emitter, target: Element, loop: For, assigned: set[Local], is_marked: bool
+) -> bool:
+    """Whether a store is marked, or to a result that may be large, and `variable` elements past an
+    address that the body of the loop does not change."""
+    is_wanted = is_marked or target.array in emitter.only_filled
+    if not is_wanted or not target.indices or target.array in emitter.registers:
         return False
     *outer, last = target.indices
     match last:
@@ -215,10 +222,14 @@ def only_filled(kernel: Kernel, shapes: Mapping[Var, tuple[Dim, ...]]) -> frozen
 
 
 def finish_streams(emitter: Emitter) -> None:
-    """Emits a fence after non-temporal stores, if a result was large."""
-    tests = [is_large(emitter, array) for array in dict.fromkeys(emitter.streamed)]
+    """Emits a fence after non-temporal stores, if one was marked or a result was large."""
+    asm = emitter.asm
+    if None in emitter.streamed:
+        asm.run("fence seq_cst")
+        return
+    tests = [is_large(emitter, array) for array in emitter.streamed if array is not None]
     if tests:
-        asm, result = emitter.asm, tests[0]
+        result = tests[0]
         for test in tests[1:]:
             result = asm.value(f"or i1 {result}, {test}")
         with asm.when(result):

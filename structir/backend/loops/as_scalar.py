@@ -23,11 +23,14 @@ from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom
 from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, KernelStatement, Literal, Local, Scalar, Size
 from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
-from structir.ir.scalar_functions import declared
-from structir.projections.scalar_expr import OperandElement, ScalarExpr, fold
 
 DEEPEST = 6  # operations within one another, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
+# Functions of floats on integers and booleans: the operand, or a constant.
+OF_WHOLE: dict[str, bool | None] = {
+    **dict.fromkeys(("ceil", "floor", "round", "trunc")),
+    **{"isnan": False, "isinf": False, "isfinite": True},
+}
 OF_SIZES = {
     "floordiv": ("floordiv", "int64"),
     "floormod": ("mod", "int64"),
@@ -202,9 +205,11 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
         if all(isinstance(side, Literal) for side in sides):
             sides = [stated(sides[0]), sides[1]]
         return Apply("select", (test, *sides), dtype)
-    function = declared().get(fn)
-    if function is not None and not function.rule and function.body is not None:
-        return _expanded(function.body, args, dtype)
+    if not is_float(operand) and fn in OF_WHOLE:
+        known = OF_WHOLE[fn]
+        return args[0] if known is None else Literal(known, "bool")
+    if fn == "sign":
+        return _sign(args[0], dtype)
     if operand == "bool":
         fn = ON_TRUTH.get(fn, fn)
     if all(isinstance(arg, Literal) for arg in args):
@@ -217,15 +222,14 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     return Apply(fn, tuple(args), "bool" if row.test else dtype)
 
 
-def _expanded(body: Callable[..., ScalarExpr], args: list[Scalar], dtype: str) -> Scalar:
-    """The body of a function that no program says."""
-    operands = {f"x{k}": arg for k, arg in enumerate(args)}
-    tree = body(*map(OperandElement, operands))
-
-    def write(fn: str, inner: list[Scalar]) -> Scalar:
-        return applied(fn, inner, dtype)
-
-    return fold(tree, operands, lambda value: literal(value, dtype), write)
+def _sign(value: Scalar, dtype: str) -> Scalar:
+    """-1, 0 or 1; NaN stays."""
+    zero = literal(0, dtype)
+    tests = [applied("cast", [Apply(fn, (value, zero), "bool")], dtype) for fn in ("gt", "lt")]
+    difference = Apply("sub", tuple(tests), dtype)
+    if not is_float(dtype):
+        return difference
+    return Apply("select", (Apply("ne", (value, value), "bool"), value, difference), dtype)
 
 
 def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from structir.backend.loops.buffer import element_bytes
+from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
@@ -37,6 +39,7 @@ ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "mul": lambda a, b: a * b,
 }
 LEAST, GREATEST = -(2**63), 2**63 - 1
+MARGIN = 2**32  # that a size of less than 2**62 may be exceeded by
 
 
 Some = tuple[Dim, ...]
@@ -59,10 +62,13 @@ class IndexRanges:
             self._enter_threads(kernel.blocks.dim, kernel.threads)
         self.sizes = dict.fromkeys([n.extent for n in nodes if isinstance(n, Part)])
         self.sizes |= dict.fromkeys([n.dim for n in nodes if isinstance(n, Size)])
+        self.small: dict[Dim, None] = {}  # sizes of less than 2**62
         params = set(kernel.params)
         for array, shape in self.shapes.items():
             whole = [prod(shape)] if array in params else []  # others may have no such sizes
             self.sizes |= dict.fromkeys([*shape, *whole])
+            if whole and element_bytes(dtype_of(array)) > 1:  # so that its bytes are one of 63 bits
+                self.small |= dict.fromkeys([*shape, *whole])
 
     def _enter_threads(self, blocks: Dim, threads: int) -> None:
         """Each thread has a number, and so has its block."""
@@ -109,7 +115,8 @@ class IndexRanges:
         low = self._least(value, LEAST, count) or any(
             self._least(value + size, 0, count) for size in self.sizes
         )
-        return low and any(self._least(size - value, 0, count) for size in (GREATEST, *self.sizes))
+        limits = [GREATEST, *self.sizes, *[size + MARGIN for size in self.small]]
+        return low and any(self._least(limit - value, 0, count) for limit in limits)
 
     def parted(self, part: Part) -> None:
         """The ends of a part are two of the places from 0 to the extent."""
@@ -136,14 +143,46 @@ class IndexRanges:
     def enter(self, loop: For) -> int:
         """Count the variable of a loop, if its range is known; how many were counted before."""
         before = len(self.counted)
-        start, stop = self.exact(loop.start), self.exact(loop.stop)
         self.values.pop(loop.variable, None)
-        if start is None or stop is None:
-            return before
-        low, high = (start, stop - 1) if loop.step > 0 else (stop + 1, start)
-        if self._least(low, 0, before):
-            self._count(loop.variable, (low,), (high,))
+        if loop.step > 0:
+            lows, stops = self._ends(loop.start, "max"), self._ends(loop.stop, "min")
+            highs = tuple([stop - self._distance(loop, stop) for stop in stops])
+        else:
+            lows = tuple([stop + 1 for stop in self._ends(loop.stop, "max")])
+            highs = self._ends(loop.start, "min")
+        if highs and any(self._least(low, 0, before) for low in lows):
+            self._count(loop.variable, lows, highs)
         return before
+
+    def _ends(self, scalar: Scalar, fn: str) -> Some:
+        """Numbers of which each bounds an end of a loop: of `min(a, b)`, both that are known."""
+        if isinstance(scalar, Apply) and scalar.fn == fn:
+            return tuple([end for arg in scalar.args for end in self._ends(arg, fn)])
+        value = self.exact(scalar)
+        return () if value is None else (value,)
+
+    def length(self, loop: For) -> int | None:
+        """The number of iterations of a loop in steps of 1, if it is a constant."""
+        return self._difference(loop, loop.stop)
+
+    def most(self, loop: For) -> int | None:
+        """The number of iterations of a loop in steps of 1 to `min(start + count, ...)` that is not
+        cut off, if that is a constant."""
+        stops = loop.stop.args if isinstance(loop.stop, Apply) and loop.stop.fn == "min" else ()
+        lengths = [self._difference(loop, stop) for stop in stops]
+        return next((length for length in lengths if length is not None), None)
+
+    def _difference(self, loop: For, stop: Scalar) -> int | None:
+        first, last = self.exact(loop.start), self.exact(stop)
+        known = first is not None and last is not None and loop.step == 1
+        length = last - first if known else None  # type: ignore[operator]
+        return length if isinstance(length, int) else None
+
+    def _distance(self, loop: For, stop: Dim) -> int:
+        """How far before a stop the last iteration is: a step, if it ends there exactly."""
+        start = self.exact(loop.start) if loop.step > 1 else None
+        ends_there = start is not None and dims.equal(dims.floormod(stop - start, loop.step), 0)
+        return loop.step if ends_there is True else 1
 
     def leave(self, loop: For, before: int) -> None:
         """The variable of a loop, and what was counted in it, have no value after it."""

@@ -14,7 +14,7 @@ from structir.interpret.kernels import index_error, negative_size_error
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, syms
 from structir.ir.expr import Var
-from structir.ir.kernel import Element, Kernel, Part, Scratch, nodes_of
+from structir.ir.kernel import SHARED, Element, Kernel, Part, Scratch, nodes_of
 from structir.ir.node import replace
 from structir.ir.struct_info import KernelStructInfo, PrimStructInfo, TensorStructInfo
 
@@ -57,7 +57,7 @@ class KernelTable:
         for param, info in zip(kernel.params, self.infos, strict=True):
             self._add_parameter(param, info)
         for node in nodes_of(kernel):
-            if isinstance(node, Scratch) and node.shared:
+            if isinstance(node, Scratch) and node.space == SHARED:
                 self.shapes[node.array] = node.array.struct_info.dims  # type: ignore[attr-defined]
             elif isinstance(node, Scratch):
                 self.add_array(node.array)

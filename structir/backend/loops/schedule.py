@@ -9,6 +9,7 @@ import attrs
 from structir.backend.emit.called import called_kernel
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.by_recipe import recipe_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
@@ -67,7 +68,9 @@ def any_row_kernel(group: Group) -> KernelText:
     turned = turned_kernel(group)
     if turned is not None:
         return turned
-    return short_row_kernel(group) if has_short_rows(group) else row_kernel(group)
+    if has_short_rows(group):
+        return short_row_kernel(group)
+    return recipe_kernel(group) or row_kernel(group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]

@@ -18,6 +18,7 @@ from structir.loops.nests import (
 )
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
+from structir.loops.regions import expression
 from structir.loops.sizes import size
 
 
@@ -25,8 +26,8 @@ from structir.loops.sizes import size
 def collapse(kernel: Kernel, loop: str) -> Kernel:
     """Joins a loop and the only loop in it, both counting from 0, into one over all iterations.
 
-    Elements whose first axes are the two loops become elements of `x.flat`; other uses of the two
-    variables become a quotient and a remainder.
+    Elements in even steps of row-major order through both loops become elements of `x.flat`;
+    other uses of the two variables become a quotient and a remainder.
     """
     tree = loop_tree(kernel)
     outer = tree.loop(loop)
@@ -38,7 +39,7 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
     counts = [_count(tree, each) for each in (outer, inner)]
     names = Names(tree)
     joined = LoopVariable(names.fresh(f"{loop}_{inner.variable.name}"), "int64")
-    change = _Change((outer, inner), counts, joined)
+    change = _Change(tree, (outer, inner), counts, joined)
     body = tuple([substitute(statement, change) for statement in inner.body])
     stop = calculate("mul", outer.stop, inner.stop)
     return exchange(kernel, outer, For(joined, integer(0), stop, 1, body))
@@ -62,9 +63,12 @@ def _count(tree: LoopTree, loop: For) -> Dim:
 class _Change:
     """The new expressions of elements and of the two variables."""
 
-    def __init__(self, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable) -> None:
-        self.counts, self.joined, self.length = counts, joined, loops[1].stop
+    def __init__(
+        self, tree: LoopTree, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable
+    ) -> None:
+        self.tree, self.counts, self.joined, self.length = tree, counts, joined, loops[1].stop
         self.variables = [loop.variable for loop in loops]
+        self.symbols = [tree.symbol(variable) for variable in self.variables]
 
     def __call__(self, part: Any) -> Scalar | None:
         if part is self.variables[0]:
@@ -74,18 +78,20 @@ class _Change:
         return self.flat(part) if isinstance(part, Element) else None
 
     def flat(self, element: Element) -> Element | None:
-        """Returns an element at the two variables as an element of `x.flat`; None for others."""
-        info: Any = element.array.struct_info
-        shape = tuple(info.dims)
-        pairs = zip(element.indices[:2], self.variables, shape, self.counts, strict=False)
-        leads = all(i is v and dims.equal(d, c) is True for i, v, d, c in pairs)
-        if element.flat or len(shape) < 2 or not leads:
+        """Returns an element whose position in row-major order steps evenly through both loops, as
+        one of `x.flat`; None for others."""
+        position = self.tree.flat_index(element)
+        outer = None if position is None else dims.linear(position, self.symbols[0])
+        inner = None if outer is None else dims.linear(outer[1], self.symbols[1])
+        if outer is None or inner is None:
             return None
-        position: Scalar = self.joined
-        for index, extent in zip(element.indices[2:], shape[2:], strict=True):
-            scaled = calculate("mul", position, size(extent))
-            position = calculate("add", scaled, substitute(index, self))
-        return replace(element, indices=(position,), flat=True)
+        step, base = inner[0], expression(self.tree, inner[1])
+        is_even = dims.equal(outer[0], step * self.counts[1]) is True
+        depends = {s for dim in (step, inner[1]) for s in dims.syms(dim)} & set(self.symbols)
+        if not is_even or base is None or depends or step == 0 or not self.tree.is_size(step):
+            return None
+        index = calculate("add", base, calculate("mul", size(step), self.joined))
+        return replace(element, indices=(index,), flat=True)
 
 
 collapse.example(

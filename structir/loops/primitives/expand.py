@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 
-from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import (
@@ -24,7 +23,7 @@ from structir.loops.edits import Names, calculate, exchange_all, substitute
 from structir.loops.initialisation import Memory, first_uninitialised_read
 from structir.loops.legality import read_after
 from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import refuse_varying_bounds
+from structir.loops.nests import iterations_at_most, refuse_varying_bounds
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
@@ -42,7 +41,7 @@ def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
     refuse_varying_bounds(tree, old)
     _require_private(tree, target, old)
     _refuse_lanes(tree, target, old)
-    extent = _extent(tree, old)
+    extent = iterations_at_most(tree, old)
     info: Any = getattr(target, "struct_info", None)
     shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
     dtype = target.dtype if isinstance(target, Local) else info.dtype
@@ -108,23 +107,6 @@ def _refuse_lanes(tree: LoopTree, memory: Memory, loop: For) -> None:
                 ("access", access.statement),
                 help=f"expand over `{lanes.variable.name}` too, or vectorise afterwards",
             )
-
-
-def _extent(tree: LoopTree, loop: For) -> Dim:
-    """Returns a bound of the number of iterations that holds for the whole kernel."""
-    start = tree.index(loop.start)
-    for high in tree.highs(loop) if start is not None and loop.step == 1 else ():
-        extent = high - start  # type: ignore[operator]
-        if tree.is_size(extent) and dims.at_least(extent, 0):
-            return extent
-    name = loop.variable.name
-    raise refusal(
-        "E1116",
-        f"expected a loop whose number of iterations has a bound, found {loop.start} to "
-        f"{loop.stop} in steps of {loop.step}",
-        loop,
-        help=f'split it first, `split("{name}", 64)`, and expand over `{name}`',
-    )
 
 
 expand.example(

@@ -16,19 +16,19 @@ from structir.loops.refusal import refusal
 
 
 @primitive(changes_rounding=True)  # compiled kernels in parts may round a product and a sum once
-def parallel(kernel: Kernel, loop: str) -> Kernel:
+def parallel(kernel: Kernel, loop: str, partial: bool = False) -> Kernel:
     """Divides the iterations of a loop into parts, `low, high = T.part(n)`, which threads run.
 
     The loop counts from 0 and is all that the kernel does. Refused if two iterations access one
     element and one of them writes. The results must be filled: a kernel in parts does not set
-    them to zero first.
+    them to zero first. With `partial`, elements that the kernel does not write keep their values.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
     _require_whole_kernel(tree, old)
     refuse_jumps(old)
     _refuse_dependences(tree, old)
-    _require_filled_results(tree, old)
+    _require_filled_results(tree, old, partial)
     stop = _count(tree, old)
     names = Names(tree)
     low, high = [Local(names.fresh(name), "int64") for name in ("low", "high")]
@@ -85,10 +85,10 @@ def _refuse_dependences(tree: LoopTree, loop: For) -> None:
         )
 
 
-def _require_filled_results(tree: LoopTree, loop: For) -> None:
+def _require_filled_results(tree: LoopTree, loop: For, partial: bool) -> None:
     for result in tree.kernel.results:
         read = first_uninitialised_read(tree, result, loop.body)
-        if read is None and is_filled(tree, result, (loop,)):
+        if read is None and (partial or is_filled(tree, result, (loop,))):
             continue
         write = next(a for a in tree.accesses((loop,)) if a.memory is result and a.is_write)
         raise refusal(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 from structir.errors import DiagnosticError
@@ -11,6 +12,8 @@ from structir.ir.dtype import DtypeVar, is_dtype_var
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
+    REGISTERS,
+    SHARED,
     VECTOR,
     Assign,
     Branch,
@@ -45,7 +48,7 @@ from structir.printer.parser.kernel_scalars import (
 )
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
 from structir.printer.parser.values import construct_name, path_of
-from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, VECTORIZED, ZEROS
+from structir.printer.syntax import EMPTY, NON_TEMPORAL, PART, SYNC, VECTORIZED, ZEROS
 
 HINTS: dict[type[ast.AST], str] = {
     ast.Return: "write results to the last parameters: `out[i] = ...`",
@@ -61,6 +64,13 @@ HINTS: dict[type[ast.AST], str] = {
     ast.Expr: "assign the value: `y = ...`, or remove the statement",
 }
 MAX_LOOPS = 16
+MAX_REGISTER_ELEMENTS = 8192  # of one array: it may be on the stack
+ALLOCATIONS = {
+    f"T.{ZEROS}": "",
+    f"T.{EMPTY}": "",
+    f"T.{SHARED}": SHARED,
+    f"T.{REGISTERS}": REGISTERS,
+}
 PLAIN = "use assignments, `for i in range(n)`, `while`, `if`, `break` and `continue`"
 
 
@@ -142,16 +152,26 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
     if len(node.targets) != 1 or isinstance(target, ast.Tuple | ast.List):
         message = "expected one name or one element as the target of the assignment"
         raise scope.wrong(node, message, "write one assignment per target")
-    if called in (f"T.{ZEROS}", f"T.{EMPTY}", f"T.{SHARED}"):
-        return _scratch(scope, node, target, called == f"T.{SHARED}")
+    if called in ALLOCATIONS:
+        return _scratch(scope, node, target, ALLOCATIONS[called])
     if isinstance(target, ast.Name):
         scope.may_bind(target)
         local = scope.locals.get(target.id)
         value = _value_for(scope, node.value, None if local is None else local.dtype)
         return Assign(scope.bind(target, value.dtype), value, span=scope.span(node))
-    element_target = _target(scope, target)
-    value = scalar(scope, node.value, element_target.dtype)
-    return Assign(element_target, value, span=scope.span(node))
+    element_target, stored = _target(scope, target), node.value
+    non_temporal = called == f"T.{NON_TEMPORAL}"
+    if isinstance(stored, ast.Call) and non_temporal:
+        stored = _only_argument(scope, stored)
+    value = scalar(scope, stored, element_target.dtype)
+    return Assign(element_target, value, span=scope.span(node), non_temporal=non_temporal)
+
+
+def _only_argument(scope: KernelScope, call: ast.Call) -> ast.expr:
+    if len(call.args) == 1 and not call.keywords:
+        return call.args[0]
+    message = f"{ast.unparse(call.func)}: expected one value, found {len(call.args)} arguments"
+    raise scope.wrong(call, message, "`out[i] = T.non_temporal(x[i])`", code="E0136")
 
 
 def _value_for(scope: KernelScope, node: ast.expr, dtype: str | None) -> Scalar:
@@ -196,10 +216,10 @@ def _augmented(scope: KernelScope, node: ast.AugAssign) -> KernelStatement:
     return Assign(target, value, symbol, scope.span(node))
 
 
-def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: bool) -> Scratch:
+def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, space: str) -> Scratch:
     """Parses `row = T.zeros((n, 4), "float32")` and `part = T.shared((256,), "float32")`."""
     call: Any = node.value
-    if shared != scope.has_threads:
+    if (space == SHARED) != scope.has_threads:
         hint = "in GPU kernels: `T.shared((256,), dtype)`; in CPU kernels: `T.zeros((n,), dtype)`"
         kind = "GPU" if scope.has_threads else "CPU"
         message = f"{ast.unparse(call.func)} is not available in {kind} kernels"
@@ -220,13 +240,17 @@ def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: boo
         message = f"cannot bind an array to `{target.id}`: it is a scalar"
         raise scope.wrong(node, message, f"rename it: `{target.id}_1`", code="E0133")
     dims = tuple([size_of(scope.context, item) for item in shape.elts])
-    if shared and not all(isinstance(dim, int) for dim in dims):
-        message = "T.shared: expected constant sizes, found symbolic dims"
-        raise scope.wrong(node, message, '`part = T.shared((256,), "float32")`', code="E0131")
+    if space and not all(isinstance(dim, int) for dim in dims):
+        message = f"T.{space}: expected constant sizes, found symbolic dims"
+        raise scope.wrong(node, message, f'`part = T.{space}((256,), "float32")`', code="E0131")
+    if space == REGISTERS and prod(dims) > MAX_REGISTER_ELEMENTS:
+        message = f"T.registers: expected at most {MAX_REGISTER_ELEMENTS} elements, found {dims}"
+        hint = f'`{target.id} = T.empty({ast.unparse(shape)}, "{dtype}")`'
+        raise scope.wrong(node, message, hint, code="E0131")
     array = Var(target.id, TensorStructInfo(dims, dtype), scope.span(target))
     scope.vars[target.id] = array
     scope.mark_bound(target.id)
-    return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}", shared)
+    return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}", space)
 
 
 def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:

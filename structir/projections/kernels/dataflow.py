@@ -12,6 +12,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    SHARED,
     Apply,
     Assign,
     Branch,
@@ -206,7 +207,7 @@ class DataFlow:
 
     def allocate(self, scratch: Scratch, state: FlowState, place: Place) -> FlowState:
         """Visits the allocation of a scratch array."""
-        return state if scratch.shared else state.allocated(scratch.array)
+        return state if scratch.space == SHARED else state.allocated(scratch.array)
 
     def part(self, part: Part, state: FlowState, place: Place) -> FlowState:
         """Visits `low, high = T.part(n)`: two unknown numbers from 0 to n."""

@@ -1,0 +1,105 @@
+"""Steps that recipes share: what is computed again, and which loops are joined."""
+
+from __future__ import annotations
+
+from structir.ir.kernel import Apply, Assign, For, Scalar
+from structir.ir.scalar_functions import declared
+from structir.loops.accesses import expressions
+from structir.loops.handle import KernelHandle
+from structir.loops.loop_tree import LoopTree
+
+COSTS = {"div": 4.0, "floordiv": 6.0, "mod": 6.0}  # an addition is 1
+
+
+def cost(value: Scalar) -> float:
+    """Returns the work of a value in additions."""
+    applied = [part.fn for part in expressions(value) if isinstance(part, Apply)]
+    return sum(_cost_of(fn) for fn in applied)
+
+
+def _cost_of(fn: str) -> float:
+    function = declared().get(fn)
+    return COSTS.get(fn, 1.0) if function is None else function.cost
+
+
+def inline_arrays(kernel: KernelHandle, recompute_below: float) -> None:
+    """Inlines local arrays whose elements are cheap, or are read once for each time they are
+    written."""
+    for name in list(kernel.tree.arrays):
+        if _is_cheap(kernel.tree, name, recompute_below):
+            kernel.attempt("inline", name)
+
+
+def _is_cheap(tree: LoopTree, name: str, limit: float) -> bool:
+    array = tree.arrays[name].array
+    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
+    reads = [access for access in uses if not access.is_write]
+    stores = [a.statement for a in uses if a.is_write and isinstance(a.statement, Assign)]
+    if len(stores) != 1:
+        return False
+    depth = len(tree.loops_around(stores[0]))
+    is_once = len(reads) == 1 and len(reads[0].loops) == depth
+    return is_once or cost(stores[0].value) < limit
+
+
+def fuse_loops(kernel: KernelHandle) -> None:
+    """Joins neighbouring loops over the same range, as far as they may be joined."""
+    while any(kernel.attempt("fuse", *pair) for pair in _neighbours(kernel.tree)):
+        pass
+
+
+def _neighbours(tree: LoopTree) -> list[tuple[str, str]]:
+    """Returns pairs of loops, the second of which is the next loop of the same block."""
+    pairs, last = [], dict[object, str]()
+    for name, loop in tree.loops.items():
+        block = tree.ancestors[loop][-1:]
+        if block in last:
+            pairs.append((last[block], name))
+        last[block] = name
+    return pairs
+
+
+def shrink_arrays(kernel: KernelHandle) -> None:
+    """Replaces local arrays by scalars, as far as they may be replaced."""
+    for name in list(kernel.tree.arrays):
+        kernel.attempt("shrink", name)
+
+
+def collapse_loops(kernel: KernelHandle) -> None:
+    """Joins nested loops, the innermost first, where all elements are accessed in even steps."""
+    for name in reversed(kernel.loops()):
+        known, body = set(kernel.loops()), kernel.tree.loop(name).body
+        is_nested = len(body) == 1 and isinstance(body[0], For)
+        if is_nested and kernel.attempt("collapse", name):
+            joined = next(n for n in kernel.loops() if n not in known)
+            if _divides(kernel.tree, joined):
+                kernel.undo()
+
+
+def _divides(tree: LoopTree, name: str) -> bool:
+    """Whether a loop takes its variable apart."""
+    loop = tree.loop(name)
+    parts = [p for s in tree.within(loop.body) for p in expressions(s) if isinstance(p, Apply)]
+    return any(p.fn in ("floordiv", "mod") and p.args[0] is loop.variable for p in parts)
+
+
+def innermost_loops(tree: LoopTree) -> list[str]:
+    """Returns the loops that contain no other."""
+    return [
+        name
+        for name, loop in tree.loops.items()
+        if not any(isinstance(s, For) for s in tree.within(loop.body))
+    ]
+
+
+def run_in_parts(kernel: KernelHandle) -> None:
+    """Runs the outermost loop in parts, if it is all that the kernel does."""
+    for loop in kernel.loops()[:1]:
+        kernel.attempt("parallel", loop, **({"partial": True} if kernel.partial else {}))
+
+
+def applies(tree: LoopTree, loop: str, *functions: str) -> bool:
+    """Whether a loop applies one of some functions."""
+    statements = tree.within(tree.loop(loop).body)
+    parts = (part for statement in statements for part in expressions(statement))
+    return any(isinstance(part, Apply) and part.fn in functions for part in parts)

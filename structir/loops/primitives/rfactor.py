@@ -1,0 +1,121 @@
+"""Accumulates in parts: one for each iteration of a loop, which are combined after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from structir.ir.dims import Dim
+from structir.ir.dtype import is_float
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    Element,
+    For,
+    Kernel,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+    Scratch,
+)
+from structir.ir.struct_info import TensorStructInfo
+from structir.loops.accesses import Access
+from structir.loops.edits import Names, calculate, exchange, integer, simplified, substitute
+from structir.loops.loop_tree import LoopTree, loop_tree
+from structir.loops.nests import iterations_at_most, refuse_varying_bounds
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+from structir.loops.sizes import size
+from structir.projections.monoid import MONOIDS
+
+MONOID_OF = {
+    **{"add_to": "sum", "multiply_to": "prod", "maximum": "max", "minimum": "min"},
+    **{"add": "sum", "mul": "prod", "max": "max", "min": "min"},
+}
+
+
+@primitive(changes_rounding=True)
+def rfactor(kernel: Kernel, memory: str, loop: str) -> Kernel:
+    """Accumulates a scalar in parts, one for each iteration of a loop: an array takes its place,
+    whose elements are combined after the loops.
+
+    The loop, and the loops around it up to the first with other accesses, only accumulate to the
+    scalar, in any order (`add_to`, `maximum`, ..., or integers). Then `loop` may be vectorised, or
+    run outside of the other loops. Sums of floats may be rounded in another way.
+    """
+    tree = loop_tree(kernel)
+    total, old = tree.scalar(memory), tree.loop(loop)
+    refuse_varying_bounds(tree, old)
+    accesses = [a for a in tree.accesses((old,)) if a.memory is total]
+    fn = _function(tree, total, accesses, old)
+    nest = old
+    for outer in reversed(tree.ancestors[old]):
+        uses = [a for a in tree.accesses((outer,)) if a.memory is total]
+        if not isinstance(outer, For) or any(a.mention.order != fn for a in uses):
+            break
+        nest = outer
+    extent = iterations_at_most(tree, old)
+    names = Names(tree)
+    parts = Var(names.fresh(f"{memory}_{loop}"), TensorStructInfo((extent,), total.dtype))
+    part = Element(parts, (calculate("sub", old.variable, old.start),), total.dtype)
+    inner = substitute(nest, lambda node: part if node is total else None)
+    before = _over_parts(
+        names, parts, extent, lambda element: Assign(element, _identity(fn, total))
+    )
+    after = _over_parts(
+        names,
+        parts,
+        extent,
+        lambda element: Assign(total, Apply(fn, (total, element), total.dtype)),
+    )
+    new = exchange(kernel, nest, before, inner, after)
+    return attrs.evolve(new, body=(Scratch(parts, zeros=False), *new.body))
+
+
+def _over_parts(names: Names, parts: Var, extent: Dim, statement: Any) -> For:
+    variable = LoopVariable(names.fresh("c"), "int64")
+    dtype = str(parts.struct_info.dtype)  # type: ignore[attr-defined]
+    body = statement(Element(parts, (variable,), dtype))
+    return For(variable, integer(0), size(extent), 1, (body,))
+
+
+def _identity(fn: str, total: Local) -> Scalar:
+    value = MONOIDS[MONOID_OF[fn]].identity(total.dtype)
+    dtype = total.dtype if is_float(total.dtype) else "int64"
+    return simplified(Apply("cast", (Literal(value, dtype),), total.dtype))
+
+
+def _function(tree: LoopTree, total: Local, accesses: list[Access], loop: For) -> str:
+    """Returns the function by which a loop only accumulates to a scalar."""
+    orders = {access.mention.order for access in accesses}
+    order = next(iter(orders), "")
+    is_literal = total.dtype != "uint64" or order != "min"  # the identity is an int64
+    if len(orders) == 1 and order in MONOID_OF and is_literal:
+        return order
+    other = next((a.statement for a in accesses if a.mention.order not in MONOID_OF), None)
+    raise refusal(
+        "E1117",
+        f"expected `{loop.variable.name}` to accumulate to `{total.name}` in any order only",
+        ("statement", other or (accesses[0].statement if accesses else loop)),
+        ("loop", loop),
+        help=f'mark the sum as one in any order: `reassociate("{loop.variable.name}")`',
+    )
+
+
+rfactor.example(
+    """
+@I.kernel
+def total(x: R.Tensor(("n",), "float32"), out: R.Tensor((1,), "float32")):
+    n = T.int64()
+    t = T.float32(0.0)
+    for k_0 in range(0, n, 8):
+        for k in range(k_0, min(k_0 + 8, n)):
+            t = T.add_to(t, x[k])
+    out[0] = t
+""",
+    "t",
+    "k",
+)

@@ -1,0 +1,209 @@
+"""Copies the elements that a loop accesses to a local array, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    REGISTERS,
+    Assign,
+    Element,
+    For,
+    Kernel,
+    KernelStatement,
+    LibraryCall,
+    LoopVariable,
+    Scalar,
+    Scratch,
+    computed_in,
+)
+from structir.ir.struct_info import TensorStructInfo
+from structir.loops.accesses import Access
+from structir.loops.bounds import extremes
+from structir.loops.edits import Names, calculate, exchange, substitute
+from structir.loops.initialisation import first_uninitialised_read
+from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.primitive import primitive
+from structir.loops.refusal import refusal
+from structir.loops.regions import AxisBounds, expression, extremum, region
+
+SPACES = ("", REGISTERS)
+
+
+@primitive
+def stage(kernel: Kernel, memory: str, loop: str, space: str = "") -> Kernel:
+    """Copies the elements of an array that a loop accesses to a local array before the loop, and
+    those it may write back after it. The loop accesses the copy.
+
+    The accessed elements are a block whose extents are bounded by sizes. They are in range for all
+    sizes, even where the loop does not access all of them. With `space="registers"`, the copy is
+    `T.registers`: its extents are constants.
+    """
+    tree = loop_tree(kernel)
+    array, target = _array(tree, memory), tree.loop(loop)
+    if space not in SPACES:
+        message = f'space: expected "" or "{REGISTERS}", found {space!r}'
+        raise refusal("E1115", message, target, help=f'write `space="{REGISTERS}"`')
+    accesses = [a for a in tree.accesses((target,)) if a.memory is array]
+    _require_elements(array, accesses, target)
+    writes = [access for access in accesses if access.is_write]
+    if writes and kernel.part is not None:
+        raise refusal(
+            "E1119",
+            f"expected a kernel without parts: another part may write `{array.name}` between both "
+            "copies",
+            ("write", writes[0].statement),
+            ("parts", kernel.part),
+            help="stage the array before `parallel`",
+        )
+    bounds = region(tree, accesses, lambda a: a.loops[a.loops.index(target) :])
+    blocks = [_axis(tree, array, k, target, each) for k, each in enumerate(bounds)]
+    info = TensorStructInfo(tuple([b.extent for b in blocks]), _dtype(array))
+    copy = Var(Names(tree).fresh(f"{memory}_{loop}"), info)
+    if space and not all(isinstance(block.extent, int) for block in blocks):
+        message = f"expected constant extents in {space}, found {info.dims}"
+        help = f'split the loop by a constant, or omit `space="{space}"`'
+        raise refusal("E1116", message, accesses[0].statement, target, help=help)
+    inner = _over_copy(target, array, copy, blocks)
+    names = Names(tree)
+    names.used.add(copy.name)
+    back = (_copying(names, array, copy, blocks, back=True),) if writes else ()
+    scratch = Scratch(copy, zeros=False, space=space)
+    new = _with_scratch(exchange(kernel, target, inner, *back), scratch)
+    tree_of_new = loop_tree(derived(new, kernel))
+    if writes and first_uninitialised_read(tree_of_new, copy, (inner, *back)) is None:
+        return new  # the loop writes all that is copied back
+    first = _copying(names, array, copy, blocks)
+    return _with_scratch(exchange(kernel, target, first, inner, *back), scratch)
+
+
+@attrs.frozen
+class _StagedAxis:
+    """The accessed positions along an axis: from `start` to the smallest of `stops`, of which there
+    are at most `extent`."""
+
+    start: Scalar
+    stops: Sequence[Scalar]
+    extent: Dim
+
+
+def _array(tree: LoopTree, name: str) -> Var:
+    params = {p.name: p for p in tree.kernel.params if isinstance(p.struct_info, TensorStructInfo)}
+    return params[name] if name in params else tree.array(name).array
+
+
+def _dtype(array: Var) -> str:
+    return str(array.struct_info.dtype)  # type: ignore[attr-defined]
+
+
+def _require_elements(array: Var, accesses: list[Access], loop: For) -> None:
+    if not accesses:
+        message = f"expected `{array.name}` in `{loop.variable.name}`, found no access of it"
+        raise refusal("E1116", message, loop, help="name a loop that contains its accesses")
+    for access in accesses:
+        element = access.mention.element
+        whole = element is None or element.flat or not element.indices
+        if whole or isinstance(access.statement, LibraryCall | Scratch):
+            raise refusal(
+                "E1116",
+                f"expected accesses `{array.name}[i, j]` of elements",
+                ("access", access.statement),
+                ("loop", loop),
+                help="stage an array that is accessed by an index for each axis",
+            )
+
+
+def _axis(tree: LoopTree, array: Var, axis: int, loop: For, bounds: AxisBounds) -> _StagedAxis:
+    """Returns the positions along an axis; raises ScheduleError unless they are bounded, and in
+    range for all sizes."""
+    shape = array.struct_info.dims  # type: ignore[attr-defined]
+    around = tree.loops_around(loop)
+    for start in bounds.starts if shape is not None else ():
+        extents = [stop - start for stop in bounds.stops]
+        extents = [e for e in extents if tree.is_size(e) and dims.at_least(e, 0)]
+        low = any(dims.at_least(e, 0) for e in extremes(tree, start, around, False))
+        high = any(
+            dims.at_least(shape[axis], end)
+            for stop in bounds.stops
+            for end in extremes(tree, stop, around, True)
+        )
+        if extents and low and high:
+            extent = next((e for e in extents if isinstance(e, int)), extents[0])
+            limits = [_written(tree, s) for s in bounds.stops]
+            return _StagedAxis(_written(tree, start), limits, extent)
+    raise refusal(
+        "E1116",
+        f"expected accesses of `{array.name}` in a block of bounded extent along axis {axis}, in "
+        "range for all sizes",
+        ("loop", loop),
+        ("array", array),
+        help="split the loop, so that its inner part accesses a block, or name an inner loop",
+    )
+
+
+def _written(tree: LoopTree, dim: Dim) -> Scalar:
+    scalar = expression(tree, dim)
+    assert scalar is not None, "region() returns only dims that are expressions"
+    return scalar
+
+
+def _over_copy(loop: For, array: Var, copy: Var, blocks: Sequence[_StagedAxis]) -> Any:
+    """Returns the loop with the copy in place of the array."""
+
+    def change(part: Any) -> Any:
+        if not isinstance(part, Element) or part.array is not array:
+            return None
+        positions = [
+            calculate("sub", substitute(index, change), block.start)
+            for index, block in zip(part.indices, blocks, strict=True)
+        ]
+        return Element(copy, tuple(positions), part.dtype, part.span)
+
+    return substitute(loop, change)
+
+
+def _copying(
+    names: Names, array: Var, copy: Var, blocks: Sequence[_StagedAxis], back: bool = False
+) -> KernelStatement:
+    """Returns the loops that copy the block to the local array, or back."""
+    variables = [LoopVariable(names.fresh("c"), "int64") for _ in blocks]
+    dtype = computed_in(_dtype(array))
+    positions = [
+        calculate("sub", v, block.start) for v, block in zip(variables, blocks, strict=True)
+    ]
+    outside, inside = (
+        Element(array, tuple(variables), dtype),
+        Element(copy, tuple(positions), dtype),
+    )
+    body: KernelStatement = Assign(outside, inside) if back else Assign(inside, outside)
+    for variable, block in list(zip(variables, blocks, strict=True))[::-1]:
+        body = For(variable, block.start, extremum("min", block.stops), 1, (body,))
+    return body
+
+
+def _with_scratch(kernel: Kernel, scratch: Scratch) -> Kernel:
+    return attrs.evolve(kernel, body=(scratch, *kernel.body))
+
+
+stage.example(
+    """
+@I.kernel
+def total(
+    x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32"), out: R.Tensor(("n",), "float32")
+):
+    n = T.int64()
+    for i_0 in range(0, n, 4):
+        for k in range(8):
+            for i in range(i_0, min(i_0 + 4, n)):
+                out[i] = out[i] + x[i, k] * w[k]
+""",
+    "out",
+    "k",
+    space="registers",
+)

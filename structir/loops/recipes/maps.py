@@ -1,0 +1,27 @@
+"""The recipe of kernels that compute each element from elements."""
+
+from __future__ import annotations
+
+from structir.loops.fusion import (
+    collapse_loops,
+    fuse_loops,
+    inline_arrays,
+    run_in_parts,
+    shrink_arrays,
+)
+from structir.loops.handle import KernelHandle
+from structir.loops.recipe import TargetInfo, recipe
+
+
+@recipe
+def maps(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0) -> None:
+    """Computes elements in one loop where memory order permits, in parts.
+
+    A value inside of the kernel that costs less than `recompute_below` additions is computed where
+    it is read.
+    """
+    inline_arrays(kernel, recompute_below)
+    fuse_loops(kernel)
+    shrink_arrays(kernel)
+    collapse_loops(kernel)
+    run_in_parts(kernel)
