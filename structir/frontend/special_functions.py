@@ -16,6 +16,8 @@ WINITZKI = 0.147
 NEWTON_STEPS = 3
 SHIFT = 8  # the asymptotic series of the gamma function are accurate from here on
 LOG_GAMMA_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+ZETA_TERMS = 24
+ZETA_SERIES = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000)
 DIGAMMA_SERIES = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
 
 
@@ -118,4 +120,47 @@ def digamma(x: Expr, emit: Emit) -> Expr:
     other = R.subtract(value, R.divide(_double(math.pi), tangent))
     is_pole = R.logical_and(R.less(x, _double(0.0)), R.equal(x, R.floor(x)))
     result: Expr = R.where(is_pole, _double(math.nan), R.where(is_reflected, other, value))
+    return result
+
+
+def hurwitz_zeta(x: Expr, q: Expr, emit: Emit) -> Expr:
+    """Returns the sum of (q + k)**-x over k >= 0: its first terms, and the Euler-Maclaurin series.
+
+    As Cephes, it is infinite for x = 1 and for integers q <= 0, and NaN for x < 1, and for q < 0
+    unless x is an integer. The first terms reach 10 for q > -`ZETA_TERMS` + 10.
+    """
+    x, q = emit(x), emit(q)
+    exponent = emit(R.negative(x))
+    total: Expr = R.power(q, exponent)
+    for k in range(1, ZETA_TERMS):
+        total = R.add(total, R.power(R.add(q, _double(k)), exponent))
+    end = emit(R.add(q, _double(ZETA_TERMS)))
+    power = emit(R.power(end, exponent))
+    integral = R.divide(R.multiply(power, end), R.subtract(x, _double(1.0)))
+    total = R.add(R.add(total, integral), R.multiply(power, _double(0.5)))
+    factor = emit(R.divide(R.multiply(x, power), end))
+    squared = emit(R.multiply(end, end))
+    for k, coefficient in enumerate(ZETA_SERIES):
+        total = R.add(total, R.multiply(factor, _double(coefficient)))
+        first, second = (R.add(x, _double(2 * k + step)) for step in (1, 2))
+        factor = emit(R.divide(R.multiply(R.multiply(factor, first), second), squared))
+    one, zero = _double(1.0), _double(0.0)
+    is_whole = R.equal(x, R.floor(x))
+    is_negative = emit(R.less_equal(q, zero))
+    is_pole = R.logical_and(is_negative, R.equal(q, R.floor(q)))
+    is_infinite = R.logical_or(R.equal(x, one), is_pole)
+    is_undefined = R.logical_and(is_negative, R.logical_not(R.logical_or(is_pole, is_whole)))
+    is_undefined = R.logical_or(is_undefined, R.less(x, one))
+    result = R.where(is_infinite, _double(math.inf), total)
+    result = R.where(is_undefined, _double(math.nan), result)
+    return emit(result)
+
+
+def polygamma(order: int, x: Expr, emit: Emit) -> Expr:
+    """Returns a derivative of digamma, by the zeta function of Hurwitz."""
+    if not order:
+        return digamma(x, emit)
+    zeta = hurwitz_zeta(_double(order + 1), x, emit)
+    sign = 1.0 if order % 2 else -1.0
+    result: Expr = R.multiply(zeta, _double(sign * math.factorial(order)))
     return result

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from structir.errors import DiagnosticError
+from structir.frontend.scales import as_fraction
 from structir.frontend.torch.sizes import (
     FUNCTIONS,
     MAX_LENGTH,
@@ -175,7 +176,8 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
         return Ratio(size)
     match tree:
         case ast.Constant(value=bool() | int() | float() as value):
-            return Ratio(int(value)) if value == int(value) else _reject(tree)
+            fraction = as_fraction(value)
+            return Ratio(fraction.numerator, fraction.denominator)
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return _value(ast.BinOp(left, ast.Add(), ast.UnaryOp(ast.USub(), right)), leaf)
         case ast.UnaryOp(op=ast.USub(), operand=operand):

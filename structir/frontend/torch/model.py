@@ -47,6 +47,7 @@ INTERNALS_ERRORS = (
     TypeError,
 )  # torch's internals differ between releases
 Progress = Callable[[int, int], None]
+FUNCTORCH = "torch._functorch."  # nodes of `vmap`, `grad` and `jvp` in a model
 CONTROL_FLOW_OPS = frozenset(
     f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl")
 )
@@ -136,7 +137,9 @@ class _Fallback:
         self.rejections: list[RejectedNodeError] = []
 
     def decompose(self, error: UnmappedOpsError) -> None:
-        """Decomposes the ops of an error and resolves autocast; raises if torch cannot.
+        """Decomposes the ops of an error; raises if torch cannot.
+
+        A decomposition also traces through autocast and the transforms of `torch.func`.
 
         If the ops come from a decomposition, the error is that of the decomposed op.
         """
@@ -150,7 +153,8 @@ class _Fallback:
             if str(op) in names
         }
         self.tried |= names
-        if not table and AUTOCAST not in names:
+        is_traced = any(name == AUTOCAST or name.startswith(FUNCTORCH) for name in names)
+        if not table and not is_traced:
             is_own = not error.names or bool(error.names & self.original)
             final = error if is_own or not self.rejections else self.rejections[0]
             raise with_hint(final, is_decomposed=True) from error

@@ -77,8 +77,18 @@ def view_of(
 
 
 def find_build(target: str, is_complex: bool = False) -> Build | None:
-    """Returns the mapping of an op, for complex operands or else for real ones, or None."""
+    """Returns the mapping of an op, for complex operands or else for real ones, or None.
+
+    An op `<view>_copy` without a mapping of its own has that of the view.
+    """
     builds = _complex_builds if is_complex else _builds
+    build = _find(builds, target)
+    if build is None and (view := _view_of_copy(target)) is not None:
+        build = _find(builds, view)
+    return build
+
+
+def _find(builds: Mapping[str, Build], target: str) -> Build | None:
     value = builds.get(target) or builds.get(f":{target}")
     if value is not None:
         return value
@@ -86,6 +96,13 @@ def find_build(target: str, is_complex: bool = False) -> Build | None:
     if overload == "out" or overload.endswith("_out"):
         return None
     return builds.get(base)
+
+
+def _view_of_copy(target: str) -> str | None:
+    """Returns the view op of an op that copies a view (`diagonal_copy` -> `diagonal`), or None."""
+    space, _, rest = target.partition(".")
+    base, _, overload = rest.partition(".")
+    return f"{space}.{base[:-5]}.{overload}" if base.endswith("_copy") else None
 
 
 def find_view(target: str) -> Write | None:

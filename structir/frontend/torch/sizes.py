@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from functools import reduce
 from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.scales import as_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -73,7 +73,7 @@ class TorchSymbols:
     def number(self, expression: Any) -> Ratio:
         """Returns the value of a number or a symbolic expression."""
         if not isinstance(expression, str):
-            fraction = Fraction(expression)
+            fraction = as_fraction(expression)
             return Ratio(fraction.numerator, fraction.denominator)
         if expression not in self.parsed:
             self.parsed[expression] = self._read(expression)

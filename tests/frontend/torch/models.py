@@ -265,6 +265,15 @@ class Writer(nn.Module):
         return y, rows + 0, first
 
 
+class Resizer(nn.Module):
+    """Scale factors whose float products with sizes are rounded, and symbolic pads."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        resized = nn.functional.interpolate(x, scale_factor=(1.7, 1 / 3), mode="bilinear")
+        padded = nn.functional.pad(x, (x.shape[3] - 1, 0, 0, 0), mode="reflect")
+        return [resized, padded, nn.functional.pad(x, (0, 0, 0, x.shape[2]), mode="replicate")]
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(
         nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 5)
@@ -351,6 +360,14 @@ def examples() -> dict[str, Example]:
             ((torch.tensor([1]), image(3)), (torch.tensor([-7, 1, 1, 1, 1]), image(3))),
         ),
         "writer": of(lambda b: image(b, 3), Writer(), ({0: BATCH},), (2,), (1,), (5,)),
+        "resizer": of(
+            lambda b, h, w: image(b, 1, h, w),
+            Resizer(),
+            ({0: BATCH, 2: Dim.AUTO, 3: Dim.AUTO},),
+            (2, 7, 12),
+            (1, 10, 9),
+            (3, 30, 6),
+        ),
         **_known(text),
         **_complex(),
     }

@@ -14,7 +14,7 @@ GROUPS: dict[str, list[Case]] = {}
 
 
 def normal(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*sizes).to(dtype)
+    return torch.randn(sizes).to(dtype)
 
 
 def positive(*sizes: int) -> Tensor:
@@ -986,3 +986,219 @@ add("algebra", "solve_vector", torch.linalg.solve, definite(3, 3), normal(3))
 add("algebra", "solve_broadcast", torch.linalg.solve, definite(2, 3, 3), normal(3, 4))
 add("algebra", "cholesky", torch.linalg.cholesky, definite(2, 3, 3))
 add("algebra", "cholesky_upper", lambda x: torch.linalg.cholesky(x, upper=True), definite(3, 3))
+
+# ---- order statistics, and searches in several sequences
+
+for rank, operand in enumerate([normal(), normal(5), whole(4, 6, low=0, high=3)]):
+    dim = max(rank - 1, 0)
+    for name in ("sort", "median", "nanmedian", "mode"):
+        add(
+            "order",
+            f"{name}_{rank}",
+            lambda x, n=name, d=dim: listed(getattr(torch, n)(x, dim=d))[:1],
+            operand,
+        )
+    add("order", f"topk_{rank}", lambda x, d=dim: listed(torch.topk(x, 1, d))[:1], operand)
+    add("order", f"kthvalue_{rank}", lambda x, d=dim: listed(torch.kthvalue(x, 1, d))[:1], operand)
+add(
+    "order",
+    "mode_position",
+    lambda x: listed(torch.mode(x, 0, keepdim=True)),
+    whole(6, 3, low=0, high=2),
+)
+gaps = torch.tensor([[3.0, torch.nan, 1.0, 2.0], [torch.nan, torch.nan, 4.0, 0.0], [torch.nan] * 4])
+add("order", "nanmedian_gaps", lambda x: [torch.nanmedian(x), torch.nanmedian(x, 1)[0]], gaps)
+add("order", "median_all", torch.median, normal(3, 4))
+steps = torch.sort(whole(2, 3, 5), -1)[0]
+for right in (False, True):
+    add(
+        "order",
+        f"search_{right}",
+        lambda x, y, r=right: torch.searchsorted(x, y, right=r),
+        steps,
+        whole(2, 3, 4),
+    )
+add(
+    "order",
+    "search_by_order",
+    lambda x, y: torch.searchsorted(x, y, sorter=torch.argsort(x)),
+    normal(6),
+    normal(2, 3),
+)
+add(
+    "order",
+    "unique_consecutive",
+    lambda x: torch.unique_consecutive(x, dim=0, return_inverse=True, return_counts=True),
+    whole(9, 2, low=0, high=2),
+)
+add(
+    "order",
+    "logcumsumexp",
+    lambda x: torch.logcumsumexp(x, 0),
+    torch.tensor([-2000.0, -1000.0, 0.0, -3.0]),
+)
+
+# ---- writes and reads at positions
+
+for reduce in ("mean", "prod", "amin", "amax"):
+    for own in (normal, whole):
+        add(
+            "places",
+            f"index_reduce_{reduce}_{own.__name__}",
+            lambda x, i, y, r=reduce: torch.index_reduce(x, 1, i, y, r, include_self=False),
+            own(3, 4),
+            whole(5, low=0, high=4),
+            own(3, 5),
+        )
+    add(
+        "places",
+        f"scatter_scalar_{reduce}",
+        lambda x, i, y, r=reduce: torch.scatter_reduce(x, 0, i, y, r),
+        normal(),
+        torch.tensor(0),
+        normal(),
+    )
+for accumulate in (False, True):
+    add(
+        "places",
+        f"put_{accumulate}",
+        lambda x, i, y, a=accumulate: torch.Tensor.put(x, i, y, accumulate=a),
+        normal(3, 4),
+        torch.tensor([[0, -1], [5, 6]]),
+        normal(2, 2),
+    )
+add(
+    "places",
+    "take_along_broadcast",
+    lambda x, i: torch.take_along_dim(x, i, 1),
+    normal(3, 4),
+    whole(1, 2, low=0, high=4),
+)
+add(
+    "places",
+    "take_along_flat",
+    lambda x, i: torch.take_along_dim(x, i),
+    normal(3, 4),
+    whole(5, low=0, high=12),
+)
+add(
+    "places",
+    "gather_nothing",
+    lambda x, i: torch.gather(x, 0, i),
+    normal(4),
+    torch.zeros(3, 0, dtype=torch.int64),
+)
+add(
+    "places",
+    "as_strided_scatter",
+    lambda x, y: torch.as_strided_scatter(x, y, (2, 3), (4, 1), 1),
+    normal(3, 4),
+    normal(2, 3),
+)
+add(
+    "places",
+    "masked_select_broadcast",
+    lambda x, m: torch.masked_select(x, m),
+    normal(4),
+    flags(3, 1),
+)
+add(
+    "places",
+    "masked_scatter_broadcast",
+    lambda x, m, y: torch.masked_scatter(x, m, y),
+    normal(4),
+    flags(3, 4),
+    normal(12),
+)
+for offset in (-2, -1, 0, 1, 2):
+    add("places", f"diagonal_matrix_{offset}", lambda x, o=offset: torch.diag(x, o), normal(3))
+add(
+    "places",
+    "splits",
+    lambda x: [*torch.hsplit(x, 2), *torch.vsplit(x, [1]), *torch.dsplit(x, 2)],
+    normal(3, 4, 2),
+)
+for fill in (-1, 7):
+    add(
+        "places",
+        f"nonzero_static_{fill}",
+        lambda x, f=fill: torch.nonzero_static(x, size=4, fill_value=f),
+        whole(3, 3, low=0, high=2),
+    )
+add("places", "nonzero_scalar", torch.nonzero, torch.tensor(3.0))
+for name, operand in [("rows", normal(3, 4)), ("stacked", normal(2, 3, 4))]:
+    for p in (1.0, 2.0, 3.0, torch.inf):
+        add(
+            "places",
+            f"cdist_{name}_{p}",
+            lambda x, y, p=p: torch.cdist(x, y, p),
+            operand,
+            normal(5, 1, 2, 4),
+        )
+add("places", "pdist", lambda x: F.pdist(x, 1.5), normal(5, 3))
+add(
+    "places",
+    "cosine_broadcast",
+    lambda x, y: F.cosine_similarity(x, y, -1),
+    normal(3, 4),
+    normal(3, 1),
+)
+
+# ---- pads with negative amounts, pools of integers
+
+for mode, amounts in [
+    ("replicate", (-3, 4)),
+    ("replicate", (2, -1)),
+    ("reflect", (-1, 2)),
+    ("circular", (-1, 1)),
+    ("constant", (-2, 3)),
+]:
+    add(
+        "pads",
+        f"{mode}_{amounts}",
+        lambda x, m=mode, a=amounts: F.pad(x, a, mode=m),
+        normal(2, 3, 4),
+    )
+add("pads", "pool_divisor", lambda x: F.avg_pool2d(x, 2, 1, 1, divisor_override=3), whole(2, 5, 6))
+
+# ---- matrices and special functions
+
+add("rare", "lu", lambda x: listed(torch.linalg.lu(x)), normal(2, 3, 4))
+add(
+    "rare",
+    "lu_unpack",
+    lambda x: listed(torch.lu_unpack(*torch.linalg.lu_factor(x))),
+    normal(2, 4, 4),
+)
+for left in (True, False):
+    for adjoint in (True, False):
+        add(
+            "rare",
+            f"lu_solve_{left}_{adjoint}",
+            lambda x, y, k=left, a=adjoint: torch.linalg.lu_solve(
+                *torch.linalg.lu_factor(x), y, left=k, adjoint=a
+            ),
+            normal(2, 3, 3),
+            normal(2, 3, 3),
+        )
+add("rare", "pinv_lower", lambda x: torch.linalg.pinv(x, hermitian=True), normal(3, 3))
+add(
+    "rare",
+    "frexp",
+    lambda x: listed(torch.frexp(x)),
+    torch.tensor([0.0, 1.0, -0.75, 8.0, 3e-30, -torch.inf, 0.9999999]),
+)
+for order in range(4):
+    add(
+        "rare",
+        f"polygamma_{order}",
+        lambda x, n=order: torch.polygamma(n, x),
+        torch.tensor([0.2, 1.0, 7.5, 30.0, -3.3]),
+    )
+add(
+    "rare",
+    "zeta",
+    torch.special.zeta,
+    torch.tensor([1.0, 1.5, 2.0, 9.0, 0.5, 3.0]),
+    torch.tensor([2.0, 0.1, 30.0, 1.0, 1.0, -1.5]),
+)

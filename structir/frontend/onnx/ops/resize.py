@@ -8,11 +8,13 @@ from functools import reduce
 from typing import Any
 
 import attrs
+import numpy as np
 
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
+from structir.frontend.scales import as_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue
@@ -103,11 +105,11 @@ def _checked_sizes(node: OnnxNode, sizes: list[Dim], count: int) -> list[Dim]:
 
 
 def scale_size(size: Dim, scale: float) -> Dim:
-    """Returns floor(size * scale)."""
+    """Returns the floor of the product of a size and a scale, which is computed in float32."""
     if isinstance(size, int):
-        return int(size * scale)
-    over, under = float(scale).as_integer_ratio()
-    return dims.floordiv(size * over, under)
+        return int(np.float32(size) * np.float32(scale))
+    fraction = as_fraction(float(scale), "float32")
+    return dims.floordiv(size * fraction.numerator, fraction.denominator)
 
 
 def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:

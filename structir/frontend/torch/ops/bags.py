@@ -1,10 +1,11 @@
-"""Mapping of embedding_bag."""
+"""Mappings of embedding_bag and of the largest norm of embeddings."""
 
 from __future__ import annotations
 
 import math
 
 from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
 from structir.ir.dims import Dim
@@ -75,3 +76,20 @@ def _bag_index(node: FxNode, count: Dim) -> Expr:
     starts = cast(node["offsets"], "int64")
     bag_number = cast(R.bucketize(index_range(count), starts, right=True), "int64")
     return node.emit(R.subtract(bag_number, number(1, "int64")))
+
+
+@torch_op("embedding_renorm")
+def limit_norms(node: FxNode) -> Expr:
+    """Builds embedding_renorm: scales the rows at the indices to a largest norm."""
+    x, dtype = node["self"], node.dtype()
+    rows, _ = node.dims()
+    limit = number(node.arg("max_norm"), dtype)
+    norm = node.emit(norm_along(node, R.abs(x), node.arg("norm_type"), [1], keepdims=True))
+    scale = R.divide(limit, R.add(norm, number(1e-7, dtype)))
+    index = R.flatten(cast(node["indices"], "int64"))
+    ones = R.full(ShapeExpr(node.dims_of(node.emit(index))), number(1, "int8"))
+    zeros = R.full(ShapeExpr((rows,)), number(0, "int8"))
+    is_used = R.scatter_elements(zeros, index, ones, axis=0, reduction="update")
+    is_used = reshape_to(cast(is_used, "bool"), (rows, 1))
+    is_scaled = R.logical_and(is_used, R.greater(norm, limit))
+    return R.multiply(x, R.where(is_scaled, scale, number(1, dtype)))

@@ -33,22 +33,22 @@ def real_build(node: FxNode) -> Callable[[FxNode], Any]:
 # ---- linear ops: the same for each part
 
 LINEAR = """
-view.default reshape _unsafe_view _reshape_copy view_copy.default flatten unflatten view_as
-reshape_as ravel _reshape_alias unsqueeze unsqueeze_copy squeeze squeeze_copy permute
-permute_copy transpose.int transpose_copy.int swapaxes swapdims t t_copy numpy_T mT movedim
-moveaxis expand expand_copy expand_as broadcast_to repeat tile repeat_interleave slice.Tensor
-slice_copy.Tensor narrow.default narrow_copy unbind.int unbind_copy.int split split_with_sizes
-split_copy split_with_sizes_copy chunk tensor_split unsafe_split unsafe_chunk diagonal
-diagonal_copy as_strided unfold cat concat concatenate stack hstack vstack dstack column_stack
+view.default reshape _unsafe_view flatten unflatten view_as
+reshape_as ravel _reshape_alias unsqueeze squeeze permute
+transpose.int swapaxes swapdims t numpy_T mT movedim
+moveaxis expand expand_as broadcast_to repeat tile repeat_interleave slice.Tensor
+narrow.default unbind.int split split_with_sizes
+chunk tensor_split unsafe_split unsafe_chunk diagonal
+as_strided unfold cat concat concatenate stack hstack vstack dstack column_stack
 atleast_1d atleast_2d atleast_3d flip fliplr flipud roll rot90 meshgrid fft_fftshift
 fft_ifftshift broadcast_tensors index_select take gather take_along_dim index.Tensor
 _unsafe_index.Tensor index_put _unsafe_index_put _index_put_impl masked_select masked_scatter
-select.int select_copy.int slice_scatter select_scatter index_add index_copy index_fill scatter
+select.int slice_scatter select_scatter index_add index_copy index_fill scatter
 scatter_add pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d
 replication_pad1d replication_pad2d replication_pad3d tril triu diag diag_embed trace diff where
 masked_fill full full_like new_full fill zeros zeros_like new_zeros zero empty empty_like
 new_empty empty_strided new_empty_strided empty_permuted scalar_tensor clone contiguous alias
-alias_copy detach detach_ detach_copy lift lift_fresh lift_fresh_copy positive resolve_conj
+detach detach_ lift lift_fresh positive resolve_conj
 resolve_neg requires_grad_ copy add sub subtract rsub neg negative sum mean cumsum nansum
 """
 complex_op(*LINEAR.split())(lambda node: on_parts(node, real_build(node)))
@@ -247,12 +247,12 @@ def from_polar(node: FxNode) -> ComplexTensor:
     return with_parts(node, R.multiply(radius, R.cos(angle)), R.multiply(radius, R.sin(angle)))
 
 
-@complex_op("view_as_real", "view_as_real_copy")
+@complex_op("view_as_real")
 def to_pairs(node: FxNode) -> Expr:
     return join_pairs(node.arg("self"))
 
 
-@complex_op("view_as_complex", "view_as_complex_copy")
+@complex_op("view_as_complex")
 def from_pairs(node: FxNode) -> ComplexTensor:
     return split_pairs(node, node["self"])
 
@@ -271,12 +271,12 @@ def _conjugate(x: ComplexTensor) -> ComplexTensor:
     return ComplexTensor(x.real, R.negative(x.imag))
 
 
-@complex_op("_conj", "conj", "_conj_copy", "_conj_physical", "conj_physical")
+@complex_op("_conj", "conj", "_conj_physical", "conj_physical")
 def conjugate(node: FxNode) -> ComplexTensor:
     return bound(node, _conjugate(node.arg("self")))
 
 
-@torch_op("_neg_view", "_neg_view_copy")
+@torch_op("_neg_view")
 def negated_view(node: FxNode) -> Expr:
     return R.negative(node["self"])
 

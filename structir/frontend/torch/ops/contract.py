@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, index_range, is_number
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    index_range,
+    is_number,
+    number,
+    size_number,
+)
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
@@ -143,7 +150,13 @@ def bilinear(node: FxNode) -> Expr:
 def cosine_similarity(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     lhs, rhs = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))
-    axis = node.normalize_axis(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
+    rank = max(node.rank("x1"), node.rank("x2"))
+    if not rank:
+        lhs, rhs, rank = R.reshape(lhs, (1,)), R.reshape(rhs, (1,)), 1
+    axis = node.normalize_axis(node.plain("dim", 1), rank)
+    if not are_equal(node.dims_of(lhs := node.emit(lhs)), node.dims_of(rhs := node.emit(rhs))):
+        sizes = node.dims_of(node.emit(R.multiply(lhs, rhs)))  # of the broadcast operands
+        lhs, rhs = (node.emit(R.broadcast_to(x, sizes)) for x in (lhs, rhs))
     epsilon = as_tensor(node.arg("eps", 1e-8), dtype)
 
     def length(x: Expr) -> Expr:
@@ -155,8 +168,33 @@ def cosine_similarity(node: FxNode) -> Expr:
 
 @torch_op("_cdist_forward", "cdist")
 def distances(node: FxNode) -> Expr:
-    rank = node.rank("x1")
-    lhs = R.expand_dims(node["x1"], [rank - 1])
-    rhs = R.expand_dims(node["x2"], [node.rank("x2") - 2])
+    return _distances(node, node["x1"], node["x2"])
+
+
+@torch_op("_pdist_forward", "pdist")
+def distances_of_pairs(node: FxNode) -> Expr:
+    """Builds the distance of each pair of rows i < j, in row-major order.
+
+    Of n rows, the pairs before those of row i are i * (2 n - i - 1) / 2; row i of a pair is the
+    number of rows whose pairs all come before it.
+    """
+    x, (count, _) = node["self"], node.dims()
+    matrix = node.emit(_distances(node, x, x))
+    row = index_range(count)
+    twice = R.multiply(row, R.subtract(size_number(2 * count - 1), row))
+    starts = node.emit(R.floor_divide(twice, number(2, "int64")))
+    pair = node.emit(index_range(node.out_dims()[0]))
+    after = R.bucketize(pair, starts, right=True)
+    first = node.emit(R.subtract(cast(after, "int64"), number(1, "int64")))
+    before = R.subtract(pair, R.take(starts, first, axis=0))
+    second = R.add(R.add(before, first), number(1, "int64"))
+    return R.index_tensor(matrix, Tuple((first, second)))
+
+
+def _distances(node: FxNode, lhs: Expr, rhs: Expr) -> Expr:
+    """Returns the distance of each row of `lhs` to each row of `rhs`."""
+    lhs_rank, rhs_rank = len(node.dims_of(lhs)), len(node.dims_of(rhs))
+    lhs = R.expand_dims(lhs, [lhs_rank - 1])
+    rhs = R.expand_dims(rhs, [rhs_rank - 2])
     magnitude = node.emit(R.abs(R.subtract(lhs, rhs)))
-    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [rank])
+    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [max(lhs_rank, rhs_rank)])

@@ -127,7 +127,7 @@ def diagonal_matrix(node: FxNode) -> Expr:
         zeros = R.full(
             ShapeExpr((abs(offset), 1)[:: 1 if offset > 0 else -1]), number(0, node.dtype())
         )
-        padded = R.concat([padded, zeros] if offset > 0 else [zeros, padded], axis=int(offset < 0))
+        padded = R.concat([padded, zeros], axis=int(offset < 0))
     return R.where(is_diagonal, padded, number(0, node.dtype()))
 
 
@@ -146,13 +146,10 @@ def one_hot(node: FxNode) -> Expr:
     "clone",
     "contiguous",
     "alias",
-    "alias_copy",
     "detach",
     "detach_",
-    "detach_copy",
     "lift",
     "lift_fresh",
-    "lift_fresh_copy",
     "positive",
     "resolve_conj",
     "resolve_neg",

@@ -9,7 +9,7 @@ from typing import Any
 import structir.frontend.special_functions as functions
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
-from structir.frontend.torch.scalars import number
+from structir.frontend.torch.scalars import cast, number
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R
@@ -140,6 +140,27 @@ def logit(node: FxNode) -> Expr:
 @torch_op("frac")
 def fraction(node: FxNode) -> Expr:
     return R.subtract(node["self"], R.trunc(node["self"]))
+
+
+@torch_op("frexp")
+def mantissa_and_exponent(node: FxNode) -> list[Expr]:
+    """Builds x = mantissa * 2**exponent with 0.5 <= |mantissa| < 1; 0 and non-finite numbers are
+    their own mantissa."""
+    dtype = node.dtype()
+    x = node.emit(cast(node["self"], "float64"))
+    half, one, two = (number(value, "float64") for value in (0.5, 1.0, 2.0))
+    is_regular = R.logical_and(R.isfinite(x), R.not_equal(x, number(0.0, "float64")))
+    magnitude = node.emit(R.where(node.emit(is_regular), R.abs(x), half))
+    base = number(math.log(2.0), "float64")
+    exponent = node.emit(R.add(R.floor(R.divide(R.log(magnitude), base)), one))
+    scaled = node.emit(R.divide(magnitude, R.power(two, exponent)))
+    step = R.subtract(
+        cast(R.greater_equal(scaled, one), "float64"), cast(R.less(scaled, half), "float64")
+    )  # of a rounded logarithm
+    step = node.emit(step)
+    mantissa = R.multiply(R.divide(scaled, R.power(two, step)), R.sign(x))
+    mantissa = R.where(is_regular, mantissa, x)
+    return [cast(mantissa, dtype), cast(R.add(exponent, step), "int32")]
 
 
 @torch_op("signbit")

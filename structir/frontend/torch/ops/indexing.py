@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
@@ -63,16 +63,32 @@ def take(node: FxNode) -> Expr:
 @torch_op("gather")
 def gather(node: FxNode) -> Expr:
     axis = node.axis()
+    index_dims = node.dims("index")
+    if 0 in index_dims:  # the index may have another rank
+        return R.full(ShapeExpr(index_dims), number(0, node.dtype()))
     if not node.rank():
-        return node["self"]
+        return R.broadcast_to(node["self"], index_dims)
     return R.gather_elements(node["self"], cast(node["index"], "int64"), axis=axis)
 
 
 @torch_op("take_along_dim")
 def take_along(node: FxNode) -> Expr:
-    axis = node.axis()
-    indices = normalize_indices(node, node["indices"], node.dims()[axis])
-    return R.gather_elements(node["self"], indices, axis=axis)
+    """Builds take_along_dim; the shapes broadcast except for the axis."""
+    if "dim" not in node.spec.args or node.arg("dim") is None:
+        x = node.emit(R.flatten(node["self"]))
+        return R.take(x, normalize_indices(node, R.flatten(node["indices"]), node.dims_of(x)[0]), 0)
+    axis, x = node.axis(), node["self"]
+    sizes, index_dims = list(node.dims()), list(node.dims("indices"))
+    size, count = sizes[axis], index_dims[axis]
+    indices = node.emit(normalize_indices(node, node["indices"], size))
+    sizes[axis] = index_dims[axis] = 1
+    if not are_equal(sizes, index_dims):
+        whole = list(node.out_dims())
+        whole[axis] = size
+        x = node.emit(R.broadcast_to(x, ShapeExpr(tuple(whole))))
+        whole[axis] = count
+        indices = node.emit(R.broadcast_to(indices, ShapeExpr(tuple(whole))))
+    return R.gather_elements(x, indices, axis=axis)
 
 
 # ---- advanced indexing
@@ -185,9 +201,10 @@ def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
 
 @torch_op("masked_select")
 def masked_select(node: FxNode) -> Expr:
-    sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
-    mask = R.broadcast_to(node["mask"], sizes)
-    x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
+    x, mask = node["self"], node["mask"]
+    whole = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
+    mask = R.broadcast_to(mask, node.dims_of(whole))
+    x = node.emit(R.flatten(whole))
     value = _expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
     return R.take(x, value, axis=0)
 
@@ -195,18 +212,49 @@ def masked_select(node: FxNode) -> Expr:
 @torch_op("masked_scatter")
 def masked_scatter(node: FxNode) -> Expr:
     """Builds masked_scatter: replaces the masked elements by consecutive elements of the source."""
-    sizes = node.dims()
-    mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
+    sizes = node.out_dims()
+    x, mask = (R.flatten(R.broadcast_to(node[name], sizes)) for name in ("self", "mask"))
+    mask = node.emit(mask)
     source_index = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
     source = R.flatten(node["source"])
     clamped = R.maximum(source_index, number(0, "int64"))
-    result = R.where(mask, R.take(source, clamped, axis=0), R.flatten(node["self"]))
+    result = R.where(mask, R.take(source, clamped, axis=0), x)
     return reshape_to(result, sizes)
 
 
 @torch_op("nonzero", "argwhere")
 def nonzero(node: FxNode) -> Expr:
-    return R.permute_dims(R.nonzero(node["self"]), [1, 0])
+    if node.rank():
+        return R.permute_dims(R.nonzero(node["self"]), [1, 0])
+    positions = node.emit(R.permute_dims(R.nonzero(R.reshape(node["self"], (1,))), [1, 0]))
+    return R.strided_slice(positions, [1], [0], [0])  # a scalar has no coordinates
+
+
+@torch_op("nonzero_static")
+def nonzero_of_size(node: FxNode) -> Expr:
+    """Builds nonzero_static: the first coordinates, and then rows of the fill value.
+
+    Each element that is not 0 writes its coordinates to the row of its rank among them, or to one
+    row after the last.
+    """
+    size, rank = node.size("size"), node.rank()
+    flat = node.emit(R.flatten(node["self"]))
+    if not rank:
+        return R.full(ShapeExpr((size, 0)), number(0, "int64"))
+    is_nonzero = node.emit(cast(R.not_equal(flat, number(0, node.dtype())), "int64"))
+    row = R.subtract(R.cumsum(is_nonzero, axis=0), number(1, "int64"))
+    last = size_number(size)
+    row = R.where(cast(is_nonzero, "bool"), R.minimum(row, last), last)
+    position = index_range(node.dims_of(flat)[0])
+    fill = R.full(ShapeExpr((size + 1,)), number(node.plain("fill_value", -1), "int64"))
+    columns = []
+    row = node.emit(row)
+    for extent in reversed(node.dims()):
+        extent_number = size_number(extent)
+        coordinate = node.emit(R.floor_mod(position, extent_number))
+        position = node.emit(R.floor_divide(position, extent_number))
+        columns.insert(0, R.scatter_elements(fill, row, coordinate, axis=0, reduction="update"))
+    return R.strided_slice(node.emit(R.stack(columns, axis=1)), [0], [0], [size])
 
 
 @torch_op("nonzero_numpy", "where.default")
@@ -215,7 +263,7 @@ def nonzero_by_axis(node: FxNode) -> list[Any]:
     return list(_expand_masks(node, [node.operand(name, "bool")], node[name]))
 
 
-@torch_op("select.int", "select_copy.int")
+@torch_op("select.int")
 def select(node: FxNode) -> Expr:
     """Builds select: one slice along an axis, at a constant, symbolic or data-dependent index."""
     axis, position = node.axis(), node.arg("index")
@@ -236,44 +284,57 @@ def select(node: FxNode) -> Expr:
 
 @torch_op("scatter", "scatter_add", "scatter_reduce")
 def scatter(node: FxNode) -> Expr:
-    x, index, axis = node["self"], node["index"], node.axis()
+    x, axis = node["self"], node.axis()
     op_name = node.spec.target.split(".")[1]
     reduction = "add" if op_name == "scatter_add" else node.arg("reduce", "update")
-    reduction = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
-        reduction, reduction
-    )
     index_dims = node.dims("index")
     if "src" in node.spec.args:
         updates = _leading_elements(node, node["src"], index_dims)
     else:
         updates = R.broadcast_to(node.operand("value", node.dtype()), index_dims)
-    if not node.rank():
-        return updates
-    index = cast(index, "int64")
+    index = cast(node["index"], "int64")
+    if node.rank():
+        return _scattered(node, x, index, updates, axis, reduction)
+    x, index, updates = (R.reshape(v, (1,)) for v in (x, index, updates))
+    return R.reshape(_scattered(node, x, index, updates, 0, reduction), ())
+
+
+REDUCTIONS = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def _scattered(
+    node: FxNode, x: Expr, index: Expr, updates: Expr, axis: int, reduction: str
+) -> Expr:
+    """Combines elements of `x` along an axis with updates of the shape of the index."""
+    reduction = REDUCTIONS.get(reduction, reduction)
+    x, index, dtype = node.emit(x), node.emit(index), node.dtype()
+    index_dims = node.dims_of(index)
     if not node.flag("include_self", True):
         x = R.scatter_elements(
-            x, index, _neutral(node, reduction, index_dims), axis=axis, reduction="update"
+            x, index, _neutral(dtype, reduction, index_dims), axis=axis, reduction="update"
         )
     if reduction != "mean":
         return R.scatter_elements(x, index, updates, axis=axis, reduction=reduction)
     total = R.scatter_elements(x, index, updates, axis=axis, reduction="add")
-    return R.divide(total, _counts(node, index, index_dims, axis))
+    divide = R.divide if is_float(dtype) else R.floor_divide
+    return divide(total, _counts(node, node.dims_of(x), index, index_dims, axis))
 
 
-def _neutral(node: FxNode, reduction: str, sizes: tuple[Dim, ...]) -> Expr:
+def _neutral(dtype: str, reduction: str, sizes: tuple[Dim, ...]) -> Expr:
     """Returns the identity element of a reduction."""
-    dtype = node.dtype()
     lowest = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
     highest = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
     value = {"mul": 1, "max": lowest, "min": highest}.get(reduction, 0)
     return R.full(ShapeExpr(sizes), number(value, dtype))
 
 
-def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Expr:
+def _counts(
+    node: FxNode, x_dims: tuple[Dim, ...], index: Expr, sizes: tuple[Dim, ...], axis: int
+) -> Expr:
     """Returns the number of elements that each mean averages."""
     dtype = node.dtype()
     initial = number(int(node.flag("include_self", True)), dtype)
-    counts = R.full(ShapeExpr(node.dims()), initial)
+    counts = R.full(ShapeExpr(x_dims), initial)
     ones = R.full(ShapeExpr(sizes), number(1, dtype))
     counts = R.scatter_elements(counts, index, ones, axis=axis, reduction="add")
     return R.maximum(counts, number(1, dtype))
@@ -332,6 +393,30 @@ def index_write(node: FxNode) -> Expr:
         updates = updates if factor == 1 else R.multiply(updates, as_tensor(factor, node.dtype()))
     result = R.index_put(x, Tuple((indices,)), updates, accumulate=op_name == "index_add")
     return reorder_axes(result, [order.index(k) for k in range(rank)])
+
+
+@torch_op("index_reduce")
+def index_reduce(node: FxNode) -> Expr:
+    """Builds index_reduce: each slice of the source is combined with the slice at its index."""
+    axis, source = node.axis(), node["source"]
+    sizes = node.dims_of(source)
+    along = [size if k == axis else 1 for k, size in enumerate(sizes)]
+    index = R.broadcast_to(reshape_to(cast(node["index"], "int64"), along), ShapeExpr(sizes))
+    if not node.rank():
+        index, source, x = (R.reshape(v, (1,)) for v in (node["index"], source, node["self"]))
+        index = cast(index, "int64")
+        return R.reshape(_scattered(node, x, index, source, 0, node.arg("reduce")), ())
+    return _scattered(node, node["self"], index, source, axis, node.arg("reduce"))
+
+
+@torch_op("put")
+def put(node: FxNode) -> Expr:
+    """Builds put: writes elements at positions of the flattened tensor."""
+    x = node.emit(R.flatten(node["self"]))
+    index = normalize_indices(node, R.flatten(node["index"]), node.dims_of(x)[0])
+    updates, reduction = R.flatten(node["source"]), "add" if node.flag("accumulate") else "update"
+    result = R.scatter_elements(x, index, updates, axis=0, reduction=reduction)
+    return reshape_to(result, node.dims())
 
 
 @torch_op("repeat_interleave.Tensor")
@@ -398,6 +483,39 @@ def unique(node: FxNode) -> list[Expr]:
     return [
         result[0],
         inverse if axis is not None or node.flag("return_inverse") else empty,
+        counts if node.flag("return_counts") else empty,
+    ]
+
+
+@torch_op("unique_consecutive")
+def unique_consecutive(node: FxNode) -> list[Expr]:
+    """Builds the first element, or the first slice along an axis, of each run of equal ones."""
+    x, axis = node["self"], 0
+    if "dim" not in node.spec.args or node.arg("dim") is None:
+        x = R.flatten(x)
+    else:
+        axis = node.axis()
+    x = node.emit(x)
+    sizes = node.dims_of(x)
+    size, others = sizes[axis], [k for k in range(len(sizes)) if k != axis]
+    before = R.maximum(R.subtract(index_range(size), number(1, "int64")), number(0, "int64"))
+    differs = cast(R.not_equal(x, R.take(x, before, axis=axis)), "int64")
+    differs = R.max(differs, axis=others) if others else differs
+    is_first = R.equal(index_range(size), number(0, "int64"))
+    is_new = node.emit(R.logical_or(is_first, cast(differs, "bool")))
+    start = _expand_masks(node, [is_new], x)[0]
+    assert start is not None
+    inverse = R.subtract(R.cumsum(cast(is_new, "int64"), axis=0), number(1, "int64"))
+    inverse = node.emit(inverse)
+    zeros = R.full(ShapeExpr(node.dims_of(node.emit(start))), number(0, "int64"))
+    ones = R.full(ShapeExpr((size,)), number(1, "int64"))
+    counts = R.scatter_elements(zeros, inverse, ones, axis=0, reduction="add")
+    if len(sizes) != node.rank():
+        inverse = reshape_to(inverse, node.dims())
+    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
+    return [
+        R.take(x, start, axis=axis),
+        inverse if node.flag("return_inverse") else empty,
         counts if node.flag("return_counts") else empty,
     ]
 

@@ -1,4 +1,4 @@
-"""Mappings of QR, LU, eigenvalue and singular value decompositions, and of pseudoinverses."""
+"""Mappings of QR, eigenvalue and singular value decompositions, and of pseudoinverses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.linalg import transposed
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number, size_number
-from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
 
 EPSILON = {"float32": 2.0**-23, "float64": sys.float_info.epsilon}
@@ -31,26 +31,26 @@ def orthogonal_factors_of_tensor(node: FxNode) -> list[Expr]:
     return [node.emit(result[0]), node.emit(result[1])]
 
 
-def _singular_values(node: FxNode, name: str, is_full: bool = False) -> list[Expr]:
-    result = node.emit(R.linalg.svd(node[name], full_matrices=is_full))
+def _singular_values(node: FxNode, matrix: Expr, is_full: bool = False) -> list[Expr]:
+    result = node.emit(R.linalg.svd(matrix, full_matrices=is_full))
     return [node.emit(result[k]) for k in range(3)]
 
 
 @torch_op("linalg_svd", "_linalg_svd")
 def singular_value_decomposition(node: FxNode) -> list[Expr]:
     is_default_full = "_linalg" not in node.spec.target
-    return _singular_values(node, "A", node.flag("full_matrices", is_default_full))
+    return _singular_values(node, node["A"], node.flag("full_matrices", is_default_full))
 
 
 @torch_op("svd")
 def singular_value_decomposition_of_tensor(node: FxNode) -> list[Expr]:
-    u, values, vh = _singular_values(node, "self", not node.flag("some", True))
+    u, values, vh = _singular_values(node, node["self"], not node.flag("some", True))
     return [u, values, transposed(node, vh)]
 
 
 @torch_op("linalg_svdvals")
 def singular_values(node: FxNode) -> Expr:
-    return _singular_values(node, "A")[1]
+    return _singular_values(node, node["A"])[1]
 
 
 def _eigenvalues(node: FxNode, name: str) -> list[Expr]:
@@ -72,10 +72,18 @@ def symmetric_eigenvalues(node: FxNode) -> Expr:
     return _eigenvalues(node, "self")[0]
 
 
+def _operand(node: FxNode) -> Expr:
+    """Returns the matrix of a pseudoinverse; of a symmetric one, torch reads the lower triangle."""
+    if not node.flag("hermitian"):
+        return node["self"]
+    below = node.emit(R.tril(node["self"], PrimValue(-1)))
+    return R.add(R.tril(node["self"]), transposed(node, below))
+
+
 @torch_op("linalg_pinv", "pinverse")
 def pseudoinverse(node: FxNode) -> Expr:
     """Builds the inverse of the singular values above max(atol, rtol * the largest one)."""
-    u, values, vh = _singular_values(node, "self")
+    u, values, vh = _singular_values(node, _operand(node))
     axis, one = node.rank() - 2, number(1, node.dtype())
     largest = R.max(values, axis=[axis], keepdims=True)
     limit = R.multiply(largest, _relative_tolerance(node))

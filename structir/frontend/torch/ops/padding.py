@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import number
+from structir.frontend.torch.scalars import index_range, number, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr
@@ -25,6 +25,9 @@ def emit_pad(
     mode: str = "constant",
 ) -> Expr:
     """Returns a padded tensor; negative amounts crop."""
+    are_static = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
+    if mode in ("reflect", "replicate") and not are_static:
+        return _pad_by_index(node, x, before, after, mode)
     x = _crop(node, x, before, after)
     before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
     amounts_of_all = [*before, *after]
@@ -35,10 +38,49 @@ def emit_pad(
         widths = [w for pair in zip(before, after, strict=True) for w in pair]
         return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=float(value))
     if mode != "constant":
-        node.fail(f"expected static amounts in mode {mode!r}, found {before} and {after}")
+        return _pad_by_index(node, x, before, after, mode)
     for axis, amounts in enumerate(zip(before, after, strict=True)):
         x = _blocks(node, x, axis, amounts, number(value, dtype))
     return x
+
+
+def _pad_by_index(
+    node: FxNode, x: Expr, before: Sequence[Dim], after: Sequence[Dim], mode: str
+) -> Expr:
+    """Selects the element of each padded position, for symbolic or negative amounts.
+
+    As in torch, reflected and repeated elements may be ones that negative amounts remove.
+    """
+    for axis, (start, end) in enumerate(zip(before, after, strict=True)):
+        if dims.equal(start, 0) is True and dims.equal(end, 0) is True:
+            continue
+        size = node.dims_of(x)[axis]
+        last = size_number(size - 1)
+        index = R.subtract(index_range(size + start + end), size_number(start))
+        x = node.emit(R.take(x, INDICES[mode](index, last), axis=axis))
+    return x
+
+
+def _edge_index(index: Expr, last: Expr) -> Expr:
+    result: Expr = R.minimum(R.maximum(index, number(0, "int64")), last)
+    return result
+
+
+def _reflected_index(index: Expr, last: Expr) -> Expr:
+    result: Expr = R.subtract(last, R.abs(R.subtract(last, R.abs(index))))
+    return result
+
+
+def _circular_index(index: Expr, last: Expr) -> Expr:
+    result: Expr = R.floor_mod(index, R.add(last, number(1, "int64")))
+    return result
+
+
+INDICES = {
+    "reflect": _reflected_index,
+    "replicate": _edge_index,
+    "circular": _circular_index,
+}
 
 
 def _adds(amount: Dim) -> bool:

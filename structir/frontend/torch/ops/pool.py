@@ -145,8 +145,13 @@ def _pool_with_divisor(node: FxNode, x: Expr, divisor: int) -> Expr:
     kernel, strides, padding, _ = _window(node, count)
     after = _ceil_mode_padding(node, x, count) if node.flag("ceil_mode") else padding
     padded = emit_pad(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
-    mean = MEAN[count](padded, pool_size=kernel, strides=strides)
-    return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
+    dtype, size = node.out_dtype(), math.prod(kernel)
+    if is_float(dtype):
+        mean = MEAN[count](padded, pool_size=kernel, strides=strides)
+        return R.multiply(mean, number(size / divisor, dtype))
+    mean = MEAN[count](cast(padded, "float64"), pool_size=kernel, strides=strides)
+    total = R.round(R.multiply(mean, number(size, "float64")))
+    return cast(R.trunc(R.divide(total, number(divisor, "float64"))), dtype)
 
 
 # ---- adaptive pooling

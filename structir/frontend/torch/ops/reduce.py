@@ -225,10 +225,20 @@ def running_extreme(node: FxNode) -> list[Expr]:
 
 @torch_op("logcumsumexp")
 def running_log_sum_exp(node: FxNode) -> Expr:
-    """Builds logcumsumexp; the maximum is subtracted first for stability."""
-    x, axis = node["self"], node.axis()
-    maximum = node.emit(R.max(x, axis=[axis], keepdims=True))
-    return R.add(R.log(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis)), maximum)
+    """Builds logcumsumexp in float64; the maximum is subtracted first for stability.
+
+    Where all exponentials so far underflow, the result is the largest element so far.
+    """
+    if not node.rank():
+        return node["self"]
+    x, axis = node.emit(cast(node["self"], "float64")), node.axis()
+    maximum = R.max(x, axis=[axis], keepdims=True)
+    maximum = node.emit(R.where(R.isfinite(maximum), maximum, number(0.0, "float64")))
+    total = node.emit(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis))
+    result = R.add(R.log(total), maximum)
+    largest = node.emit(R.cummax(x, axis=axis))
+    is_zero = R.equal(total, number(0.0, "float64"))
+    return cast(R.where(is_zero, largest[0], result), node.out_dtype())
 
 
 @torch_op("trace")
@@ -262,78 +272,7 @@ def _step(node: FxNode, x: Expr, axis: int, difference: Any) -> Expr:
     )
 
 
-# ---- order
-
-
-@torch_op("sort")
-def sort(node: FxNode) -> list[Expr]:
-    axis, descending = node.axis("dim", -1), node.flag("descending")
-    x = node["self"]
-    if not node.rank():
-        return [x, number(0, "int64")]
-    order = node.emit(cast(R.argsort(x, axis=axis, descending=descending), "int64"))
-    return [R.gather_elements(x, order, axis=axis), order]
-
-
-@torch_op("argsort")
-def arg_sort(node: FxNode) -> Expr:
-    axis, descending = node.axis("dim", -1), node.flag("descending")
-    return cast(R.argsort(node["self"], axis=axis, descending=descending), "int64")
-
-
-@torch_op("topk")
-def top_k(node: FxNode) -> list[Expr]:
-    axis, count = node.axis("dim", -1), node.size("k")
-    result = node.emit(
-        R.topk(node["self"], k=count, axis=axis, largest=node.flag("largest", True), dtype="int64")
-    )
-    return [result[0], result[1]]
-
-
-@torch_op("kthvalue")
-def k_th(node: FxNode) -> list[Expr]:
-    axis, index = node.axis("dim", -1), node.plain("k") - 1
-    order = node.emit(cast(R.argsort(node["self"], axis=axis), "int64"))
-    position = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
-    value = R.gather_elements(node["self"], position, axis=axis)
-    if node.flag("keepdim"):
-        return [value, position]
-    return [R.squeeze(value, [axis]), R.squeeze(position, [axis])]
-
-
-@torch_op("median")
-def median(node: FxNode) -> Any:
-    """Builds the median; for an even count, the lower of the two middle elements."""
-    x, over_all = node["self"], "dim" not in node.spec.args
-    if over_all:
-        x = R.reshape(x, (product(node.dims()),))
-    axis = 0 if over_all else node.axis()
-    x = node.emit(x)
-    size = node.dims_of(x)[axis]
-    order = node.emit(cast(R.argsort(x, axis=axis), "int64"))
-    index = (size - 1) // 2
-    position = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
-    value = R.gather_elements(x, position, axis=axis)
-    if over_all:
-        return R.reshape(value, ())
-    if node.flag("keepdim"):
-        return [value, position]
-    return [R.squeeze(value, [axis]), R.squeeze(position, [axis])]
-
-
-@torch_op("bucketize", "searchsorted")
-def buckets(node: FxNode) -> Expr:
-    if ".searchsorted" in node.spec.target:
-        node.require_default("sorter", None)
-        if node.rank("sorted_sequence") != 1:
-            rank = node.rank("sorted_sequence")
-            node.fail(f"sorted_sequence: expected rank 1, found rank {rank}")
-        edges = node["sorted_sequence"]
-    else:
-        edges = node["boundaries"]
-    right = node.flag("right") or node.arg("side", None) == "right"
-    x = as_tensor(node.arg("self"), node.dtype_of(edges))
-    return cast(R.bucketize(x, edges, right=right), node.out_dtype())
+# ---- histograms
 
 
 @torch_op("histc")

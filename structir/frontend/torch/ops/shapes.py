@@ -19,8 +19,6 @@ from structir.script import R
     "view.default",
     "reshape",
     "_unsafe_view",
-    "_reshape_copy",
-    "view_copy.default",
     "flatten",
     "unflatten",
     "view_as",
@@ -33,12 +31,12 @@ def reshape(node: FxNode) -> Expr:
     return node["self"] if are_equal(sizes, node.dims()) else reshape_to(node["self"], sizes)
 
 
-@torch_op("unsqueeze", "unsqueeze_copy")
+@torch_op("unsqueeze")
 def unsqueeze(node: FxNode) -> Expr:
     return R.expand_dims(node["self"], [node.normalize_axis(node.plain("dim"), node.rank() + 1)])
 
 
-@torch_op("squeeze", "squeeze_copy")
+@torch_op("squeeze")
 def squeeze(node: FxNode) -> Expr:
     sizes = node.dims()
     axes = list(range(len(sizes))) if "dim" not in node.spec.args else node.axes()
@@ -46,7 +44,7 @@ def squeeze(node: FxNode) -> Expr:
     return R.squeeze(node["self"], ones) if ones else node["self"]
 
 
-@torch_op("permute", "permute_copy")
+@torch_op("permute")
 def permute(node: FxNode) -> Expr:
     rank = node.rank()
     return reorder_axes(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
@@ -61,16 +59,16 @@ def order_of(node: FxNode) -> list[int]:
     """Returns the axis permutation of a node that permutes axes."""
     rank = node.rank()
     order = list(range(rank))
-    op_name = node.spec.target.split(".")[1]
-    if op_name.startswith("permute"):
+    op_name = node.spec.target.split(".")[1].removesuffix("_copy")
+    if op_name == "permute":
         return [node.normalize_axis(a, rank) for a in node.ints("dims", ())]
-    if op_name.startswith("movedim") or op_name == "moveaxis":
+    if op_name in ("movedim", "moveaxis"):
         sources = [node.normalize_axis(a, rank) for a in node.ints("source")]
         destinations = [node.normalize_axis(a, rank) for a in node.ints("destination")]
         remaining = iter(a for a in order if a not in sources)
         source_of = dict(zip(destinations, sources, strict=True))
         return [source_of[k] if k in source_of else next(remaining) for k in order]
-    if op_name in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "mH", "adjoint"):
+    if op_name in ("t", "numpy_T", "matrix_H", "mT", "mH", "adjoint"):
         return [*order[:-2], *reversed(order[-2:])] if op_name != "numpy_T" else order[::-1]
     names = ("axis0", "axis1") if op_name == "swapaxes" else ("dim0", "dim1")
     if rank:
@@ -81,11 +79,9 @@ def order_of(node: FxNode) -> list[int]:
 
 @torch_op(
     "transpose.int",
-    "transpose_copy.int",
     "swapaxes",
     "swapdims",
     "t",
-    "t_copy",
     "numpy_T",
     "mT",
     "mH",
@@ -98,7 +94,7 @@ def reorder(node: FxNode) -> Expr:
     return reorder_axes(node["self"], order_of(node))
 
 
-@torch_op("expand", "expand_copy", "expand_as", "broadcast_to")
+@torch_op("expand", "expand_as", "broadcast_to")
 def expand(node: FxNode) -> Expr:
     sizes = node.out_dims()
     return node["self"] if are_equal(sizes, node.dims()) else R.broadcast_to(node["self"], sizes)
@@ -127,7 +123,7 @@ def repeat_each(node: FxNode) -> Expr:
 # ---- slicing and splitting
 
 
-@torch_op("slice.Tensor", "slice_copy.Tensor", "narrow.default", "narrow_copy")
+@torch_op("slice.Tensor", "narrow.default")
 def slice_axis(node: FxNode) -> Expr:
     if ".narrow" in node.spec.target:
         start = node.size("start")
@@ -154,7 +150,7 @@ def slice_between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: 
     return R.strided_slice(x, [axis], (start,), (end,), [step])
 
 
-@torch_op("unbind.int", "unbind_copy.int")
+@torch_op("unbind.int")
 def unbind(node: FxNode) -> list[Any]:
     axis = node.axis("dim", 0)
     count = len(names_of(node.spec.outputs))
@@ -166,16 +162,28 @@ def unbind(node: FxNode) -> list[Any]:
 
 def parts_of(node: FxNode) -> tuple[int, list[Dim]]:
     """Returns the axis that a node splits, and the sizes of the parts."""
-    axis = node.axis("dim", 0)
+    axis = _split_axis(node)
     count = len(node.spec.outputs[0]) if isinstance(node.spec.outputs[0], tuple) else 1
     return axis, [node.out_dims(k)[axis] for k in range(count)]
 
 
+def _split_axis(node: FxNode) -> int:
+    match node.spec.target.split(".")[1]:
+        case "hsplit":
+            return min(node.rank() - 1, 1)
+        case "vsplit":
+            return 0
+        case "dsplit":
+            return 2
+    return node.axis("dim", 0)
+
+
 @torch_op(
     "split",
+    "hsplit",
+    "vsplit",
+    "dsplit",
     "split_with_sizes",
-    "split_copy",
-    "split_with_sizes_copy",
     "chunk",
     "tensor_split",
     "unsafe_split",
@@ -191,17 +199,23 @@ def split(node: FxNode) -> list[Any]:
     return result
 
 
-@torch_op("diagonal", "diagonal_copy")
+@torch_op("diagonal")
 def diagonal(node: FxNode) -> Expr:
     first, second = node.axis("dim1", 0), node.axis("dim2", 1)
     return diagonal_of(node, first, second, node.plain("offset", 0))
 
 
-def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
-    """Returns the diagonal of two axes as the last axis."""
-    rank = node.rank()
+@torch_op("linalg_diagonal")
+def diagonal_of_matrices(node: FxNode) -> Expr:
+    first, second = node.axis("dim1", -2, of="A"), node.axis("dim2", -1, of="A")
+    return diagonal_of(node, first, second, node.plain("offset", 0), "A")
+
+
+def diagonal_of(node: FxNode, first: int, second: int, offset: int, name: str = "self") -> Expr:
+    """Returns the diagonal of two axes of an argument as the last axis."""
+    rank = node.rank(name)
     other_axes = [a for a in range(rank) if a not in (first, second)]
-    x = node.emit(reorder_axes(node["self"], [first, second, *other_axes]))
+    x = node.emit(reorder_axes(node[name], [first, second, *other_axes]))
     indices = index_range(node.out_dims()[-1])
     rows = R.add(indices, as_tensor(max(-offset, 0), "int64"))
     columns = R.add(indices, as_tensor(max(offset, 0), "int64"))
@@ -209,9 +223,9 @@ def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
     return reorder_axes(result, [*range(1, rank - 1), 0])
 
 
-@torch_op("as_strided")
+@torch_op("as_strided", "as_strided_scatter")
 def as_strided(node: FxNode) -> Expr:
-    """Builds as_strided as a gather from the elements in the order of memory."""
+    """Builds as_strided as a gather from the elements in the order of memory, or a scatter."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
     order = None if meta is None else memory_order(symbol, meta.sizes, meta.strides)
@@ -222,6 +236,17 @@ def as_strided(node: FxNode) -> Expr:
         )
     is_ordered = order == sorted(order)
     x = node["self"] if is_ordered else node.emit(reorder_axes(node["self"], order))
+    flat, indices = R.flatten(x), node.fold(_strided_indices(node))
+    if "src" not in node.spec.args:
+        return R.take(flat, indices, axis=0)
+    updates = R.reshape(node["src"], node.dims_of(node.emit(R.flatten(indices))))
+    result = R.scatter_elements(flat, R.flatten(indices), updates, axis=0, reduction="update")
+    result = reshape_to(result, node.dims_of(x))
+    return result if is_ordered else reorder_axes(result, [order.index(k) for k in order])
+
+
+def _strided_indices(node: FxNode) -> Expr:
+    """Returns the position in memory of each element of a strided view."""
     sizes, steps = node.sizes("size"), node.sizes("stride")
     storage_offset = node.arg("storage_offset", None)
     indices: Expr = as_tensor(0 if storage_offset is None else node.whole(storage_offset), "int64")
@@ -229,7 +254,7 @@ def as_strided(node: FxNode) -> Expr:
         trailing = [1] * (len(sizes) - 1 - axis)
         offsets = R.multiply(index_range(size), as_tensor(step, "int64"))
         indices = R.add(indices, reshape_to(offsets, (size, *trailing)))
-    return R.take(R.flatten(x), node.fold(indices), axis=0)
+    return indices
 
 
 def memory_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> list[int] | None:
@@ -261,6 +286,8 @@ def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> boo
 @torch_op("unfold")
 def windows(node: FxNode) -> Expr:
     """Builds unfold: windows along an axis, with their elements along a new last axis."""
+    if not node.rank():
+        return reshape_to(node["self"], node.out_dims())
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
     positions, rank = node.out_dims()[axis], node.rank()
     starts = R.arange(R.prim_value(0), R.prim_value(positions), R.prim_value(1), dtype="int64")

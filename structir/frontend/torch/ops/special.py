@@ -116,9 +116,11 @@ def _bessel(node: FxNode, order: int, is_scaled: bool) -> Expr:
     return cast(result, node.out_dtype())
 
 
-torch_op("i0", "special_i0")(lambda node: _bessel(node, 0, is_scaled=False))
+torch_op("i0", "special_i0", "special_modified_bessel_i0")(
+    lambda node: _bessel(node, 0, is_scaled=False)
+)
 torch_op("special_i0e")(lambda node: _bessel(node, 0, is_scaled=True))
-torch_op("special_i1")(lambda node: _bessel(node, 1, is_scaled=False))
+torch_op("special_i1", "special_modified_bessel_i1")(lambda node: _bessel(node, 1, is_scaled=False))
 torch_op("special_i1e")(lambda node: _bessel(node, 1, is_scaled=True))
 
 
