@@ -378,7 +378,8 @@ class Rewriter:
         """Returns a size with its dims resolved, also where the value of a product of open dims is
         known."""
         solver = self.generator.solver
-        return substitute(size, {s: solver.resolve((as_dim(s),))[0] for s in variables(size)})
+        dims: dict[Sym, Any] = {s: solver.resolve((as_dim(s),))[0] for s in variables(size)}
+        return substitute(size, dims)
 
     def _express_axis(self, axis: Any, new: bool) -> Any:
         """Expresses an axis in the program's variables; None if that is impossible."""
