@@ -135,7 +135,7 @@ def names_in(program: Any) -> ProgramNames:
             if item not in seen:
                 seen.add(item)
                 todo += parts(item)[::-1]
-        elif isinstance(item, Node) and kind is not Op:
+        elif issubclass(kind, Node) and kind is not Op:
             if kind is VarBinding or kind is MatchCast:
                 defined.add(item.var)
             elif kind is Function or kind is Kernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ from structir.analysis.arguments import check_call
 from structir.analysis.constant_values import ConstantValues
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match, with_bound_dtypes
+from structir.interpret.constant_indices import check_constant_indices, has_unknown_sizes
 from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
 from structir.interpret.scope import Activation, Closure, Value
@@ -110,6 +111,9 @@ class Interpreter:
     assumptions: dict[int, tuple[Any, ...]] = attrs.field(
         factory=dict, init=False
     )  # by the id of the call
+    open_calls: dict[int, Call | None] = attrs.field(
+        factory=dict, init=False
+    )  # by the id of a call: itself with its constants, if sizes of its operands are unknown
     bound_constants: list[ConstantValues] = attrs.field(factory=list, init=False)  # of the module
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
@@ -139,6 +143,14 @@ class Interpreter:
                         f"{op.name}{_location(call)}: expected {sizes} to {relation} "
                         f"({assumed.text}), found {lhs} and {rhs}"
                     )
+
+    def check_indices(self, call: Call, args: Sequence[Value]) -> None:
+        """Checks constant indices against sizes that the StructInfo of the operands leaves open."""
+        if id(call) not in self.open_calls:
+            exact = self.with_constants(call)
+            self.open_calls[id(call)] = exact if has_unknown_sizes(exact) else None
+        if (exact_call := self.open_calls[id(call)]) is not None:
+            check_constant_indices(exact_call, args)
 
     def with_constants(self, call: Call) -> Call:
         """Returns a call with the constants that its arguments are bound to."""
@@ -335,6 +347,8 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
     args = tuple([interpreter.value(a, scope) for a in call.args])
     if isinstance(call.op, Op):
         interpreter.check_assumptions(call.op, call, scope)
+        if _checks_indices(call.op):
+            interpreter.check_indices(call, args)
         return applied(call.op.definition, call, args)
     callee = interpreter.value(call.op, scope)
     if isinstance(callee, Closure):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from structir.errors import Diagnostic, StructInfoError
 from structir.ir.expr import Expr, PrimValue
 from structir.lazy import lazy_module
-from structir.opdef.call_view import CallView
+from structir.opdef.call_view import CallView, known_dims
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32, i64
 from structir.ops.broadcast import divide, multiply, not_equal
@@ -14,7 +15,7 @@ from structir.ops.create import full_like
 from structir.ops.elementwise import astype, negative
 from structir.ops.indexing import gather_elements, take
 from structir.ops.layout import expand_dims, squeeze
-from structir.ops.reduce import sum_
+from structir.ops.reduce import mean, sum_
 
 np = lazy_module("numpy")
 Array = Any
@@ -112,13 +113,20 @@ def nll_loss(
     name="nn.cross_entropy_with_logits",
     parts=True,
 )
-def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
+def cross_entropy_with_logits(predictions: Any, labels: Expr) -> Expr:
     """Computes -sum(predictions * labels) / batch size, for log predictions."""
-    total = negative(sum_(multiply(predictions, labels)))
-    sizes = predictions.struct_info.dims
-    if len(sizes) < 2:
+    products, info = multiply(predictions, labels), predictions.struct_info
+    total = negative(sum_(products))
+    if info.ndim is None:
+        message = f"cross_entropy_with_logits: expected predictions of known rank, found {info}"
+        hint = "state the rank: `R.match_cast(predictions, R.Tensor(ndim=2))`"
+        raise StructInfoError(Diagnostic(message, hint=hint))
+    if info.ndim < 2:
         return total
-    return divide(total, astype(PrimValue(sizes[0]), predictions.struct_info.dtype))
+    sizes = known_dims(info)
+    if sizes is None:  # a mean over the batch needs no size
+        return negative(sum_(mean(products, axis=[0])))
+    return divide(total, astype(PrimValue(sizes[0]), info.dtype))
 
 
 class_indices.example(i64[3].below(5), ExactValues("int64", 5))

@@ -1,6 +1,7 @@
 """Constant indices: beyond a known size an error, beyond a symbolic size a lower bound."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -146,3 +147,19 @@ def test_modes_that_define_other_indices_accept_them(mode):
     text = "@R.function\ndef main(x: R.Tensor((4, 3), 'float32')):\n"
     text += f"    return R.take(x, R.const([-9, 9]), axis=0, mode='{mode}')\n"
     assert structir.parse(text)["main"].ret_struct_info.dims == (2, 3)
+
+
+@pytest.mark.parametrize("value", ["x", "R.exp(x)", "R.unique(x)"])
+def test_constant_indices_are_checked_against_sizes_that_only_a_run_knows(value):
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(dtype="float32", ndim=1)):
+    v = {value}
+    i = R.const([3], "int64")
+    y = R.take(v, i, axis=0)
+    return y
+""")
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        assert run(np.arange(4, dtype="float32")).shape == (1,)
+        with pytest.raises(ShapeMismatchError, match="take"):
+            run(np.arange(3, dtype="float32"))

@@ -100,3 +100,16 @@ def test_a_size_without_a_dim_that_binds_it_is_solved_or_rejected(size: str) -> 
     solved = parsed(text.replace("RESULT", ' -> R.Tensor((4, 4), "float32")'))
     if size not in ("n * m", "n // 2"):
         assert structir.infer(solved)["main"].params[0].struct_info.dims == (4, 4)
+
+
+def test_a_product_of_open_dims_remains_in_the_signature() -> None:
+    text = """
+@R.function
+def main(a: R.Tensor(("n",)), b: R.Tensor(("m",)), x: R.Tensor(("n * m",))):
+    y = R.match_cast(x, R.Tensor((6,)))
+    return y
+"""
+    main = structir.infer(structir.parse(text))["main"]
+    n, m = [param.struct_info.dims[0] for param in main.params[:2]]
+    assert main.params[2].struct_info.dims == (n * m,)
+    assert main.ret_struct_info.dims == (6,)

@@ -357,6 +357,9 @@ class Rewriter:
         size, declared_size = size_in(inferred), size_in(declared)
         if type(declared_size) is int:  # an equation with it may be open, and remains a check
             size = declared_size
+        elif new and type(declared_size) is Poly and symbol_of(declared_size) is None:
+            # so may one with an expression of open dims, which nothing else would check
+            size = self._resolve_dims(declared_size)
         if type(size) is not int:
             anonymous = type(declared_size) is AnySize
             # inside a body, another name for the same size adds nothing
@@ -373,6 +376,13 @@ class Rewriter:
             size = renamed if expressed is None else expressed
         label = getattr(inferred, "label", getattr(declared, "label", None))
         return size if label is None else Labelled(size, label)
+
+    def _resolve_dims(self, size: Poly) -> Dim:
+        """Returns a size with its dims resolved, also where the value of a product of open dims is
+        known."""
+        solver = self.generator.solver
+        dims: dict[Sym, Any] = {s: solver.resolve((as_dim(s),))[0] for s in variables(size)}
+        return substitute(size, dims)
 
     def _express_axis(self, axis: Any, new: bool) -> Any:
         """Expresses an axis in the program's variables; None if that is impossible."""

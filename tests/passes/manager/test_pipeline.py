@@ -141,7 +141,7 @@ def test_required_passes_run_once_until_invalidated(
     def noting(name: str, changes: bool) -> Any:
         def transform(given: IRModule) -> IRModule:
             ran.append(name)
-            return given.with_functions(dict(given.functions)) if changes else given
+            return IRModule(given.functions) if changes else given
 
         return transform
 

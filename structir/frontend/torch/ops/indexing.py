@@ -77,7 +77,8 @@ def take_along(node: FxNode) -> Expr:
     if "dim" not in node.spec.args or node.arg("dim") is None:
         x = node.emit(R.flatten(node["self"]))
         return R.take(x, normalize_indices(node, R.flatten(node["indices"]), node.dims_of(x)[0]), 0)
-    axis, x = node.axis(), node["self"]
+    axis = node.axis()
+    data = node["self"]
     sizes, index_dims = list(node.dims()), list(node.dims("indices"))
     size, count = sizes[axis], index_dims[axis]
     indices = node.emit(normalize_indices(node, node["indices"], size))
@@ -85,16 +86,16 @@ def take_along(node: FxNode) -> Expr:
     if not are_equal(sizes, index_dims):
         whole = list(node.out_dims())
         whole[axis] = size
-        x = node.emit(R.broadcast_to(x, ShapeExpr(tuple(whole))))
+        data = R.broadcast_to(data, ShapeExpr(tuple(whole)))
         whole[axis] = count
         indices = node.emit(R.broadcast_to(indices, ShapeExpr(tuple(whole))))
-    return R.gather_elements(x, indices, axis=axis)
+    return R.gather_elements(data, indices, axis=axis)
 
 
 # ---- advanced indexing
 
 
-def _expand_masks(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
+def expand_masks(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
     """Returns indices with each boolean mask replaced by the indices of its True elements."""
     result: list[Expr | None] = []
     for index in indices:
@@ -130,7 +131,7 @@ def _split_axes(
 
 @torch_op("index.Tensor", "_unsafe_index.Tensor")
 def index(node: FxNode) -> Expr:
-    indices = _expand_masks(node, node.arg("indices"), node["self"])
+    indices = expand_masks(node, node.arg("indices"), node["self"])
     sizes = node.dims()
     if all(i is None for i in indices):
         return node["self"]
@@ -159,7 +160,7 @@ def index_put(node: FxNode) -> Expr:
     mask = _whole_mask(node, indices)
     if mask is not None and len(node.dims_of(values)) == 0 and not node.flag("accumulate"):
         return R.where(mask, values, x)
-    indices = _expand_masks(node, indices, x)
+    indices = expand_masks(node, indices, x)
     sizes = node.dims()
     indexed_axes, other_axes, leading = _split_axes(indices, len(sizes))
     normalized = [node.emit(normalize_indices(node, indices[k], sizes[k])) for k in indexed_axes]  # type: ignore[arg-type]
@@ -205,7 +206,7 @@ def masked_select(node: FxNode) -> Expr:
     whole = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
     mask = R.broadcast_to(mask, node.dims_of(whole))
     x = node.emit(R.flatten(whole))
-    value = _expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
+    value = expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
     return R.take(x, value, axis=0)
 
 
@@ -222,45 +223,10 @@ def masked_scatter(node: FxNode) -> Expr:
     return reshape_to(result, sizes)
 
 
-@torch_op("nonzero", "argwhere")
-def nonzero(node: FxNode) -> Expr:
-    if node.rank():
-        return R.permute_dims(R.nonzero(node["self"]), [1, 0])
-    positions = node.emit(R.permute_dims(R.nonzero(R.reshape(node["self"], (1,))), [1, 0]))
-    return R.strided_slice(positions, [1], [0], [0])  # a scalar has no coordinates
-
-
-@torch_op("nonzero_static")
-def nonzero_of_size(node: FxNode) -> Expr:
-    """Builds nonzero_static: the first coordinates, and then rows of the fill value.
-
-    Each element that is not 0 writes its coordinates to the row of its rank among them, or to one
-    row after the last.
-    """
-    size, rank = node.size("size"), node.rank()
-    flat = node.emit(R.flatten(node["self"]))
-    if not rank:
-        return R.full(ShapeExpr((size, 0)), number(0, "int64"))
-    is_nonzero = node.emit(cast(R.not_equal(flat, number(0, node.dtype())), "int64"))
-    row = R.subtract(R.cumsum(is_nonzero, axis=0), number(1, "int64"))
-    last = size_number(size)
-    row = R.where(cast(is_nonzero, "bool"), R.minimum(row, last), last)
-    position = index_range(node.dims_of(flat)[0])
-    fill = R.full(ShapeExpr((size + 1,)), number(node.plain("fill_value", -1), "int64"))
-    columns = []
-    row = node.emit(row)
-    for extent in reversed(node.dims()):
-        extent_number = size_number(extent)
-        coordinate = node.emit(R.floor_mod(position, extent_number))
-        position = node.emit(R.floor_divide(position, extent_number))
-        columns.insert(0, R.scatter_elements(fill, row, coordinate, axis=0, reduction="update"))
-    return R.strided_slice(node.emit(R.stack(columns, axis=1)), [0], [0], [size])
-
-
 @torch_op("nonzero_numpy", "where.default")
 def nonzero_by_axis(node: FxNode) -> list[Any]:
     name = next(iter(node.spec.args))
-    return list(_expand_masks(node, [node.operand(name, "bool")], node[name]))
+    return list(expand_masks(node, [node.operand(name, "bool")], node[name]))
 
 
 @torch_op("select.int")
@@ -460,64 +426,6 @@ def bin_counts(node: FxNode) -> Expr:
     ones = R.full(ShapeExpr(node.dims()), number(1, dtype)) if weights is None else weights
     zeros = R.full(ShapeExpr((size,)), number(0, dtype))
     return R.scatter_elements(zeros, x, cast(ones, dtype), axis=0, reduction="add")
-
-
-@torch_op("_unique2", "unique_dim")
-def unique(node: FxNode) -> list[Expr]:
-    """Returns the sorted unique elements, the inverse indices and the counts."""
-    axis = node.plain("dim") if "dim" in node.spec.args else None
-    result = node.emit(
-        R.unique(
-            node["self"],
-            sorted=True,
-            return_index=False,
-            return_inverse=True,
-            return_counts=True,
-            axis=axis,
-        )
-    )
-    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
-    inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
-    if axis is None:
-        inverse = R.reshape(inverse, ShapeExpr(node.dims()))
-    return [
-        result[0],
-        inverse if axis is not None or node.flag("return_inverse") else empty,
-        counts if node.flag("return_counts") else empty,
-    ]
-
-
-@torch_op("unique_consecutive")
-def unique_consecutive(node: FxNode) -> list[Expr]:
-    """Builds the first element, or the first slice along an axis, of each run of equal ones."""
-    x, axis = node["self"], 0
-    if "dim" not in node.spec.args or node.arg("dim") is None:
-        x = R.flatten(x)
-    else:
-        axis = node.axis()
-    x = node.emit(x)
-    sizes = node.dims_of(x)
-    size, others = sizes[axis], [k for k in range(len(sizes)) if k != axis]
-    before = R.maximum(R.subtract(index_range(size), number(1, "int64")), number(0, "int64"))
-    differs = cast(R.not_equal(x, R.take(x, before, axis=axis)), "int64")
-    differs = R.max(differs, axis=others) if others else differs
-    is_first = R.equal(index_range(size), number(0, "int64"))
-    is_new = node.emit(R.logical_or(is_first, cast(differs, "bool")))
-    start = _expand_masks(node, [is_new], x)[0]
-    assert start is not None
-    inverse = R.subtract(R.cumsum(cast(is_new, "int64"), axis=0), number(1, "int64"))
-    inverse = node.emit(inverse)
-    zeros = R.full(ShapeExpr(node.dims_of(node.emit(start))), number(0, "int64"))
-    ones = R.full(ShapeExpr((size,)), number(1, "int64"))
-    counts = R.scatter_elements(zeros, inverse, ones, axis=0, reduction="add")
-    if len(sizes) != node.rank():
-        inverse = reshape_to(inverse, node.dims())
-    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
-    return [
-        R.take(x, start, axis=axis),
-        inverse if node.flag("return_inverse") else empty,
-        counts if node.flag("return_counts") else empty,
-    ]
 
 
 @torch_op("isin")

@@ -1,0 +1,103 @@
+"""Mappings of ops whose result sizes depend on elements: nonzero and unique elements."""
+
+from __future__ import annotations
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.indexing import expand_masks
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
+from structir.ir.expr import Expr, ShapeExpr
+from structir.script import R
+
+
+@torch_op("nonzero", "argwhere")
+def nonzero(node: FxNode) -> Expr:
+    if node.rank():
+        return R.permute_dims(R.nonzero(node["self"]), [1, 0])
+    positions = node.emit(R.permute_dims(R.nonzero(R.reshape(node["self"], (1,))), [1, 0]))
+    return R.strided_slice(positions, [1], [0], [0])  # a scalar has no coordinates
+
+
+@torch_op("nonzero_static")
+def nonzero_of_size(node: FxNode) -> Expr:
+    """Builds nonzero_static: the first coordinates, and then rows of the fill value.
+
+    Each element that is not 0 writes its coordinates to the row of its rank among them, or to one
+    row after the last.
+    """
+    size, rank = node.size("size"), node.rank()
+    flat = node.emit(R.flatten(node["self"]))
+    if not rank:
+        return R.full(ShapeExpr((size, 0)), number(0, "int64"))
+    is_nonzero = node.emit(cast(R.not_equal(flat, number(0, node.dtype())), "int64"))
+    row = R.subtract(R.cumsum(is_nonzero, axis=0), number(1, "int64"))
+    last = size_number(size)
+    row = R.where(cast(is_nonzero, "bool"), R.minimum(row, last), last)
+    position = index_range(node.dims_of(flat)[0])
+    fill = R.full(ShapeExpr((size + 1,)), number(node.plain("fill_value", -1), "int64"))
+    columns: list[Expr] = []
+    row = node.emit(row)
+    for extent in reversed(node.dims()):
+        extent_number = size_number(extent)
+        coordinate = node.emit(R.floor_mod(position, extent_number))
+        position = node.emit(R.floor_divide(position, extent_number))
+        columns.insert(0, R.scatter_elements(fill, row, coordinate, axis=0, reduction="update"))
+    return R.strided_slice(node.emit(R.stack(columns, axis=1)), [0], [0], [size])
+
+
+@torch_op("_unique2", "unique_dim")
+def unique(node: FxNode) -> list[Expr]:
+    """Returns the sorted unique elements, the inverse indices and the counts."""
+    axis = node.plain("dim") if "dim" in node.spec.args else None
+    result = node.emit(
+        R.unique(
+            node["self"],
+            sorted=True,
+            return_index=False,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
+        )
+    )
+    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
+    inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
+    if axis is None:
+        inverse = R.reshape(inverse, ShapeExpr(node.dims()))
+    return [
+        result[0],
+        inverse if axis is not None or node.flag("return_inverse") else empty,
+        counts if node.flag("return_counts") else empty,
+    ]
+
+
+@torch_op("unique_consecutive")
+def unique_consecutive(node: FxNode) -> list[Expr]:
+    """Builds the first element, or the first slice along an axis, of each run of equal ones."""
+    x, axis = node["self"], 0
+    if "dim" not in node.spec.args or node.arg("dim") is None:
+        x = R.flatten(x)
+    else:
+        axis = node.axis()
+    x = node.emit(x)
+    sizes = node.dims_of(x)
+    size, others = sizes[axis], [k for k in range(len(sizes)) if k != axis]
+    before = R.maximum(R.subtract(index_range(size), number(1, "int64")), number(0, "int64"))
+    differs = cast(R.not_equal(x, R.take(x, before, axis=axis)), "int64")
+    differs = R.max(differs, axis=others) if others else differs
+    is_first = R.equal(index_range(size), number(0, "int64"))
+    is_new = node.emit(R.logical_or(is_first, cast(differs, "bool")))
+    start = expand_masks(node, [is_new], x)[0]
+    assert start is not None
+    inverse = R.subtract(R.cumsum(cast(is_new, "int64"), axis=0), number(1, "int64"))
+    inverse = node.emit(inverse)
+    zeros = R.full(ShapeExpr(node.dims_of(node.emit(start))), number(0, "int64"))
+    ones = R.full(ShapeExpr((size,)), number(1, "int64"))
+    counts = R.scatter_elements(zeros, inverse, ones, axis=0, reduction="add")
+    if len(sizes) != node.rank():
+        inverse = reshape_to(inverse, node.dims())
+    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
+    return [
+        R.take(x, start, axis=axis),
+        inverse if node.flag("return_inverse") else empty,
+        counts if node.flag("return_counts") else empty,
+    ]
