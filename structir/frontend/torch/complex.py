@@ -82,12 +82,21 @@ def on_parts(node: ReplaceableNode, act: Callable[..., Any], *values: Any) -> An
     results = []
     for part in PARTS:
         elements = {
-            name: part_of(node.arg(name), part) for name in node.spec.args if name in ELEMENTS
+            name: _elements(node.arg(name), part) for name in node.spec.args if name in ELEMENTS
         }
         results.append(act(node.replace(elements), *[part_of(value, part) for value in values]))
     if isinstance(results[0], list | tuple):
         return [ComplexTensor(*pair) for pair in zip(*results, strict=True)]
     return ComplexTensor(*results)
+
+
+def _elements(value: Any, part: str) -> Any:
+    """Returns a part of an argument that holds elements; axes, such as the `source` of `movedim`,
+    are the same for both parts."""
+    if isinstance(value, bool):
+        return value and part == "real"
+    are_axes = isinstance(value, tuple | list) and all(type(item) is int for item in value)
+    return value if are_axes else part_of(value, part)
 
 
 def as_complex(value: Any, dtype: str) -> ComplexTensor:

@@ -113,3 +113,13 @@ add("fourier", "stft_narrow", lambda x, w: torch.stft(
 for name in words("bartlett blackman hamming hann kaiser"):
     act = getattr(torch, f"{name}_window")
     add("fourier", f"{name}_window", lambda x, f=act: (x + f(6), x + f(6, periodic=False)), X)
+
+# ---- axes, booleans and real results of ops on complex tensors
+
+CUBE = torch.complex(normal(3, 3, 3), normal(3, 3, 3))
+add("complex_likes", "movedim", lambda z: torch.movedim(z, (0, 1, 2), (2, 0, 1)), CUBE)
+add("complex_likes", "fill", lambda z: torch.fill(z, True), Z)
+for dtype in (torch.float64, torch.complex64):
+    add("complex_likes", f"likes_{dtype}", lambda z, d=dtype: (
+        torch.zeros_like(z, dtype=d), torch.ones_like(z, dtype=d), torch.full_like(z, 2, dtype=d),
+        z.new_zeros(3, dtype=d), z.new_ones(3, dtype=d), z.new_full((3,), 4, dtype=d)), Z)  # fmt: skip

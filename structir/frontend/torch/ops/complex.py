@@ -51,7 +51,14 @@ new_empty empty_strided new_empty_strided empty_permuted scalar_tensor clone con
 detach detach_ lift lift_fresh positive resolve_conj
 resolve_neg requires_grad_ copy add sub subtract rsub neg negative sum mean cumsum nansum
 """
-complex_op(*LINEAR.split())(lambda node: on_parts(node, real_build(node)))
+
+
+@complex_op(*LINEAR.split())
+def linear_in_parts(node: FxNode) -> Any:
+    """Builds an op for each part; a new tensor of a real dtype, such as of `zeros_like`, once."""
+    if "dtype" in node.spec.args and not node.meta().is_complex:
+        return of_real_part(node)
+    return on_parts(node, real_build(node))
 
 
 @complex_op("sym_size.int", "_assert_tensor_metadata")
@@ -294,10 +301,9 @@ def to_dtype(node: FxNode) -> Any:
 
 
 @complex_op("ones", "ones_like", "new_ones", "eye")
-def with_zero_imaginary(node: FxNode) -> ComplexTensor:
-    names = [name for name in node.spec.args if isinstance(node.arg(name), ComplexTensor)]
-    values = {name: node.arg(name).real for name in names}
-    return as_complex(node.emit(real_build(node)(node.replace(values))), node.out_dtype())
+def with_zero_imaginary(node: FxNode) -> Any:
+    result = node.emit(of_real_part(node))
+    return as_complex(result, node.out_dtype()) if node.meta().is_complex else result
 
 
 # ---- writes to views of parts
