@@ -120,6 +120,9 @@ CUBE = torch.complex(normal(3, 3, 3), normal(3, 3, 3))
 add("complex_likes", "movedim", lambda z: torch.movedim(z, (0, 1, 2), (2, 0, 1)), CUBE)
 add("complex_likes", "fill", lambda z: torch.fill(z, True), Z)
 for dtype in (torch.float64, torch.complex64):
-    add("complex_likes", f"likes_{dtype}", lambda z, d=dtype: (
-        torch.zeros_like(z, dtype=d), torch.ones_like(z, dtype=d), torch.full_like(z, 2, dtype=d),
-        z.new_zeros(3, dtype=d), z.new_ones(3, dtype=d), z.new_full((3,), 4, dtype=d)), Z)  # fmt: skip
+
+    def likes(z, d=dtype):
+        made = [torch.zeros_like(z, dtype=d), torch.ones_like(z, dtype=d), z.new_zeros(3, dtype=d)]
+        return [*made, z.new_ones(3, dtype=d), z.new_full((3,), 4, dtype=d)]
+
+    add("complex_likes", f"likes_{dtype}", likes, Z)
