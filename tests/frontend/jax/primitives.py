@@ -21,6 +21,16 @@ def _cases(spec: Any, *functions: Callable[..., Any]) -> list[Case]:
     return [(function, specs) for function in functions]
 
 
+MODES = ("promise_in_bounds", "clip", "fill")
+
+
+def _windows(x: Any, mode: str) -> Any:
+    """Gathers windows of 2 x 3 elements, some of them partly outside of the operand."""
+    numbers = lax.GatherDimensionNumbers((0, 1), (), (0, 1))
+    start = jnp.argmax(x[:1] * 0, axis=1).repeat(2) + jnp.array([7, 6])
+    return lax.gather(x, start, numbers, (2, 3), mode=mode)
+
+
 UNARY = [
     *(jnp.tanh, jnp.sin, jnp.cos, jnp.tan, jnp.exp, jnp.expm1, jnp.exp2, jnp.arctan, jnp.sinh),
     *(jnp.cosh, jnp.arcsinh, jnp.sign, jnp.round, jnp.floor, jnp.ceil, jnp.abs, jnp.square),
@@ -55,7 +65,7 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x: jnp.clip(x, -1, 1),
         lambda x: jnp.logaddexp(x, 1.0),
         lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
-        lambda x: lax.reduce_precision(x, 8, 23),
+        *[lambda x, m=m: lax.reduce_precision(x, *m) for m in ((8, 23), (8, 7), (5, 10))],
         lambda x: (x > 0) & (x < 1) | ~(x < 2) ^ (x >= 0),
         lambda x: x * jnp.array([np.nan, np.inf] * 4),
     ),
@@ -170,6 +180,22 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x, i: x.at[i * 4].set(3.0),
         lambda x, i: x.at[i * 4].add(3.0, mode="clip"),
         lambda x, i: jax.vmap(lambda r, k: r.at[k].set(9.0))(x[:3], i),
+    ),
+    "windows outside of the operand": _cases(
+        SQUARE,
+        *[
+            lambda x, mode=mode: jnp.stack(
+                [lax.dynamic_slice(x, (7, -9), (2, 3)), _windows(x, mode), _windows(x.T, mode)]
+            )
+            for mode in MODES
+        ],
+        *[
+            lambda x, mode=mode: x.at[jnp.array([1, 12, 7]), jnp.array([9, 0, 7])].add(
+                1.0, mode=mode
+            )
+            for mode in MODES
+        ],
+        lambda x: lax.linalg.eigh(x, lower=False, symmetrize_input=False)[1],
     ),
     "windows": _cases(
         f32("n", 9, 8, 3),

@@ -10,10 +10,7 @@ from structir.frontend.jax.equation import Equation, number
 from structir.frontend.jax.registry import direct, jax_primitive
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Expr
-from structir.lazy import lazy_module
 from structir.script import R
-
-np = lazy_module("numpy")
 
 direct(
     {
@@ -59,20 +56,35 @@ direct(
     }
 )
 IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "device_put")
+# The dtypes of floats by the numbers of their exponent and mantissa bits.
+PRECISIONS = {
+    (8, 7): "bfloat16",
+    (5, 10): "float16",
+    (8, 23): "float32",
+    (11, 52): "float64",
+    (4, 3): "float8_e4m3fn",
+    (5, 2): "float8_e5m2",
+}
 LOGICAL = {"and": R.logical_and, "or": R.logical_or, "xor": R.logical_xor}
 BITWISE = {"and": R.bitwise_and, "or": R.bitwise_or, "xor": R.bitwise_xor}
 
 
-@jax_primitive(*IDENTITIES, "reduce_precision")
+@jax_primitive(*IDENTITIES)
 def identity(equation: Equation) -> Any:
-    """Builds primitives that return their operands; `reduce_precision` only for its own dtype."""
-    if equation.name == "reduce_precision":
-        info = np.finfo(numpy_dtype(equation.dtype()))
-        own = (int(info.nexp), int(info.nmant))
-        wanted = (equation.params["exponent_bits"], equation.params["mantissa_bits"])
-        if own != wanted:
-            equation.fail(f"expected {own[0]} exponent and {own[1]} mantissa bits, found {wanted}")
+    """Builds primitives that return their operands."""
     return list(equation.args)
+
+
+@jax_primitive("reduce_precision")
+def reduce_precision(equation: Equation) -> Expr:
+    """Builds a conversion to the dtype with these bits and back."""
+    bits = (int(equation.params["exponent_bits"]), int(equation.params["mantissa_bits"]))
+    narrow, own = PRECISIONS.get(bits), equation.dtype()
+    if narrow is None:
+        known = ", ".join([str(pair) for pair in PRECISIONS])
+        equation.fail(f"expected exponent and mantissa bits of {known}, found {bits}")
+    x = equation.args[0]
+    return x if narrow == own else R.astype(equation.emit(R.astype(x, narrow)), own)
 
 
 @jax_primitive("pow")

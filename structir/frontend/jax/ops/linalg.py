@@ -56,7 +56,10 @@ def qr(equation: Equation) -> list[Expr]:
 @jax_primitive("eigh")
 def eigh(equation: Equation) -> list[Expr]:
     """Builds eigenvectors and eigenvalues; the signs of vectors may differ."""
-    pair = equation.emit(R.linalg.eigh(equation.args[0]))
+    x = equation.args[0]
+    if not equation.params["lower"]:  # `R.linalg.eigh` reads the lower triangle
+        x = equation.emit(_transposed(x))
+    pair = equation.emit(R.linalg.eigh(x))
     return [pair[1], pair[0]]
 
 
