@@ -73,8 +73,12 @@ class SpecLowering:
             elif 0 in buffer.shape or not self._covered(k):
                 dtype = computed_in(buffer.dtype)
                 value = cast(number(self.spec.fill, _literal_dtype(self.spec.fill)), dtype)
-                found.append(self._filled(buffer, lambda at, v=value: v))
+                found.append(self.filled(buffer, value))
         return found
+
+    def filled(self, buffer: Buffer, value: Expression) -> Stage:
+        """Returns the stage that gives every element of a buffer one value."""
+        return self._filled(buffer, lambda at: value)
 
     def _filled(self, buffer: Buffer, value: object) -> Stage:
         axes = [dims.as_sym(dims.sym(f"x{i}")) for i in range(len(buffer.shape))]
@@ -117,6 +121,7 @@ class ClauseLowering:
             self._declare(letter)
         self.guards: list[Guard] = []
         self.tests: list[Expression] = []
+        self.of_nothing: Expression | None = None  # stands where the only point does not exist
         self.may_read_nothing = False  # along an axis of no elements no place is a safe one
         self.out = lowering.results[write.result]
         self.values: dict[str, Expression] = {}
@@ -156,7 +161,9 @@ class ClauseLowering:
         monoid = self.clause.monoid if self.clause.reduce or not self.write.unique else None
         if self.clause.reduce and monoid is None:
             monoid = "sum"
-        return [self._stage(self.out, body, at, monoid, running)]
+        stage = self._stage(self.out, body, at, monoid, running)
+        absent = self.of_nothing
+        return [stage] if absent is None else [self.lowering.filled(self.out, absent), stage]
 
     def _widened(self, read: Read, value: Expression) -> Expression:
         """Returns a term of a sum in the dtype of the sum, where it is converted before the sum."""
@@ -208,11 +215,11 @@ class ClauseLowering:
         body = body if monoid in PICKING else self._in_result_dtype(body, monoid)
         reduce = self.axes(self.clause.reduce)
         around = self._missing(body, monoid) if bordered else None
-        missing = (
-            self._missing(body, monoid) if exists is not None and self._selectable(at) else None
-        )
-        if missing is not None and exists is not None:
+        missing = None if exists is None else self._missing(body, monoid)
+        if missing is not None and exists is not None and self._selectable(at):
             body, exists = apply("select", (exists, body, missing), body.dtype), None
+        elif of_one_point and self.write.unique:
+            self.of_nothing = missing
         if not reduce and self.write.unique:
             body = cast(number(0, "int64"), self.out.dtype) if monoid in PICKING else body
             monoid = None

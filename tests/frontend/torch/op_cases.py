@@ -1159,6 +1159,7 @@ for mode, amounts in [
         lambda x, m=mode, a=amounts: F.pad(x, a, mode=m),
         normal(2, 3, 4),
     )
+add("pads", "pool_padded", lambda x: F.avg_pool2d(x, 3, 2, 1), whole(2, 5, 6))
 add("pads", "pool_divisor", lambda x: F.avg_pool2d(x, 2, 1, 1, divisor_override=3), whole(2, 5, 6))
 
 # ---- matrices and special functions
