@@ -47,6 +47,8 @@ def _condition(guard: str, inputs: Mapping[str, StructInfo]) -> Dim:
     """Returns a guard as 1 or 0; warns about a guard that fixes a size or cannot be parsed."""
     try:
         condition = guard_condition(guard, inputs)
+        if dims.equal(condition, 0) is True:
+            raise UnreadableSizeError("it is false for every size")
     except UnreadableSizeError as error:
         message = f"cannot check the guard {guard[:100]} of the export: {error}; assuming it holds"
         warn(Diagnostic(message, severity="warning"))

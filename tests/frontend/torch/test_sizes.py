@@ -122,6 +122,17 @@ def test_guards_relate_sizes_of_several_inputs():
 
 
 @pytest.mark.parametrize(
+    ("guard", "accepted_sizes"),
+    [
+        ("L['x'].size()[0] > 1.5", [2, 3, 4]),
+        ("math.trunc(0.7*torch.sym_float(L['x'].size()[0])) >= 2", [3, 4]),
+    ],
+)
+def test_guards_with_fractions_are_checked(guard, accepted_sizes):
+    assert accepted_rows(doubled(N, [guard]), [1, 2, 3, 4]) == accepted_sizes
+
+
+@pytest.mark.parametrize(
     "guard",
     ["L['q'].size()[0] == 1", "L['x'].size()[4] == 1", "L['x'].stride()[0] == 3", "1 +",
      "__import__('os')", "L['x'].size()[0] / 2", "1 / 0", "L['x'].size()[0] == 1.5", "(" * 5000,
