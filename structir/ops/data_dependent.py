@@ -127,9 +127,8 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
 def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **options: Any) -> Expr | None:
     """Selects the elements that differ from their predecessor in sorted order."""
     sizes = x.struct_info.dims
-    if not (isinstance(sizes, tuple) and sorted) or any(
-        v not in (None, False) for v in options.values()
-    ):
+    is_plain = all(value is None or value is False for value in options.values())  # not axis 0
+    if not (isinstance(sizes, tuple) and sorted and is_plain):
         return None
     total = prod(sizes)
     elements = emit(sort(reshape(x, (total,))))
