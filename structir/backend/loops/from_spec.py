@@ -121,7 +121,7 @@ class ClauseLowering:
             self._declare(letter)
         self.guards: list[Guard] = []
         self.tests: list[Expression] = []
-        self.of_nothing: Expression | None = None  # stands where the only point does not exist
+        self.of_nothing: Expression | None = None  # the result where the only point is absent
         self.may_read_nothing = False  # along an axis of no elements no place is a safe one
         self.out = lowering.results[write.result]
         self.values: dict[str, Expression] = {}

@@ -121,8 +121,8 @@ add("complex_likes", "movedim", lambda z: torch.movedim(z, (0, 1, 2), (2, 0, 1))
 add("complex_likes", "fill", lambda z: torch.fill(z, True), Z)
 for dtype in (torch.float64, torch.complex64):
 
-    def likes(z, d=dtype):
-        made = [torch.zeros_like(z, dtype=d), torch.ones_like(z, dtype=d), z.new_zeros(3, dtype=d)]
-        return [*made, z.new_ones(3, dtype=d), z.new_full((3,), 4, dtype=d)]
+    def of_dtype(z, d=dtype):
+        likes = [torch.zeros_like(z, dtype=d), torch.ones_like(z, dtype=d), z.new_zeros(3, dtype=d)]
+        return [*likes, z.new_ones(3, dtype=d), z.new_full((3,), 4, dtype=d)]
 
-    add("complex_likes", f"likes_{dtype}", likes, Z)
+    add("complex_likes", f"likes_{dtype}", of_dtype, Z)
