@@ -14,6 +14,7 @@ import attrs
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import Element
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
@@ -34,7 +35,7 @@ class Operand:
 
     path: Path
     dims: tuple[Dim, ...]
-    dtype: str | None
+    element: Element
     mapped: bool
 
 
@@ -52,7 +53,7 @@ def tensor_operands(call: Call, mapped: Sequence[Path]) -> list[Operand] | None:
             if isinstance(field, TensorStructInfo):
                 if not isinstance(field.dims, tuple):
                     return None
-                operands.append(Operand(path, field.dims, field.dtype, path in mapped))
+                operands.append(Operand(path, field.dims, field.element, path in mapped))
     return operands
 
 
@@ -107,7 +108,7 @@ def _placeholders(
         if not operand.mapped:
             continue
         axes = (size, *[1] * inserted[operand.path], *operand.dims)
-        value = Var("operand", TensorStructInfo(axes, operand.dtype))
+        value = Var("operand", TensorStructInfo(axes, operand.element))
         args[operand.path[0]] = with_operand(args[operand.path[0]], operand.path[1:], value)
     return tuple(args)
 

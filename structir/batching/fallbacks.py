@@ -196,7 +196,7 @@ def loop_over_axis(
 
 
 def _without_axis(info: Any) -> TensorStructInfo:
-    return TensorStructInfo(info.dims[1:], info.dtype)
+    return TensorStructInfo(info.dims[1:], info.element)
 
 
 def _variables(call: Call) -> list[Var]:

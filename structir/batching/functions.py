@@ -142,4 +142,4 @@ def batched_info(info: StructInfo, flag: Flags, size: Dim) -> StructInfo:
         return info
     if not isinstance(info.dims, tuple):
         return with_axis(info, size)
-    return TensorStructInfo((size, *info.dims), info.dtype)
+    return TensorStructInfo((size, *info.dims), info.element)

@@ -286,7 +286,7 @@ class BatchedScope:
         for path in paths:
             info = _info_at(args, path)
             if isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple):
-                value = Var("element", TensorStructInfo(info.dims[1:], info.dtype))
+                value = Var("element", TensorStructInfo(info.dims[1:], info.element))
                 elements[path[0]] = with_operand(elements[path[0]], path[1:], value)
         info = self.copier.info(call.struct_info)  # type: ignore[arg-type]
         return Call(call.op, tuple(elements), call.attrs, call.sinfo_args, info, call.span)

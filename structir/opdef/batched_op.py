@@ -79,7 +79,7 @@ class BatchedDefinition(DerivedDefinition):
         args = list(call.args)
         for path in self.paths(call):
             info = self._info(call, path)
-            element = TensorStructInfo(info.dims[1:], info.dtype)
+            element = TensorStructInfo(info.dims[1:], info.element)
             args[path[0]] = _replaced(args[path[0]], path[1:], Var("element", element))
         return self.forward_call(call, tuple(args))
 
@@ -112,9 +112,9 @@ def with_axis(info: StructInfo | None, size: Dim) -> StructInfo:
         return TupleStructInfo(tuple([with_axis(f, size) for f in info.fields]), info.names)
     assert isinstance(info, TensorStructInfo)
     if isinstance(info.dims, tuple):
-        return TensorStructInfo((size, *info.dims), info.dtype)
+        return TensorStructInfo((size, *info.dims), info.element)
     rank: Any = info.ndim
-    return TensorStructInfo(None, info.dtype, rank + 1 if rank is not None and rank >= 0 else -1)
+    return TensorStructInfo(None, info.element, rank + 1 if rank is not None and rank >= 0 else -1)
 
 
 def batched_spec(spec: IndexSpec, paths: Sequence[Path], size: Dim) -> IndexSpec:

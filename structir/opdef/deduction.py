@@ -413,8 +413,11 @@ def _with_sizes(info: Any) -> Any:
     return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.element)
 
 
-def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> Expr:
-    """Returns the decomposition of a composite op: its body applied to a call's arguments."""
+def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> Expr | None:
+    """Returns the decomposition of a composite op: its body applied to a call's arguments.
+
+    A body returns None for operands of which it knows too little.
+    """
     values: dict[str, Any] = {}
     position = 0
     for parameter in definition.signature.parameters:
@@ -430,7 +433,7 @@ def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> E
         else:
             values[parameter.name] = None if arg is OMITTED else arg
     decomposition = body(**values)
-    if not isinstance(decomposition, Expr):
+    if decomposition is not None and not isinstance(decomposition, Expr):
         message = f"invalid decomposition: expected an Expr, found {decomposition!r}"
         raise StructInfoError(Diagnostic(message, call.span, definition.name))
     return decomposition

@@ -221,10 +221,10 @@ def astype(x: ScalarExpr, dtype: DType) -> ScalarExpr:
 
 
 @op("x[*s] @ T1, like[*r] @ T2 -> y[*s] @ T2", parts=True)
-def astype_like(x: Expr, like: Expr) -> Expr:
+def astype_like(x: Expr, like: Expr) -> Expr | None:
     """Converts the elements to the dtype of another tensor, of which only the dtype is used."""
     dtype = like.struct_info.dtype
-    return x if dtype is None else astype(x, dtype)
+    return None if dtype is None else astype(x, dtype)
 
 
 @astype_like.gradient

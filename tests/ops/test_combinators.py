@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import structir
+from structir import passes
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir.module import IRModule
 from structir.passes.expand_combinators import expand_combinators
@@ -407,3 +408,24 @@ def main(x: R.Tensor(("n", 3), "float64"), w: R.Tensor((3,), "float64")):
     np.testing.assert_allclose(value, (y * y).sum())
     np.testing.assert_allclose(to_x, 2 * y * (1 + V))
     np.testing.assert_allclose(to_w, (2 * y * X).sum(0))
+
+
+@pytest.mark.parametrize("like", ["R.Tensor(('*s',), \"'T\")", "R.Tensor(('n',))"])
+def test_maps_convert_to_a_dtype_that_only_the_run_knows(like: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(x: {like}, z: R.Tensor((4, 3), "float32")):
+    @R.function
+    def f(y: R.Tensor((3,), "float32")):
+        return R.exp(R.astype_like(y, x))
+    return R.map(f, z)
+""")
+    expanded = expand_combinators(module)
+    assert expanded["main"].ret_struct_info == module["main"].ret_struct_info
+    assert "R.map" not in expanded.script()
+    operands = np.ones(2, "float16"), np.ones((4, 3), "float32")
+    expected = np.exp(operands[1].astype("float16"))
+    for program in (module, passes.Decompose()(expanded)):
+        result = structir.interpret(program, "main", *operands)
+        assert result.dtype == expected.dtype
+        assert np.array_equal(result, expected)
