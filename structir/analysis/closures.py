@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,8 +11,8 @@ from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.ir.axes import AnySize, Labelled, size_in
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Sym, sym
-from structir.ir.expr import DataflowVar, Function, If, SeqExpr, ShapeExpr, Var
+from structir.ir.dims import sym
+from structir.ir.expr import DataflowVar, Function, If, MatchCast, SeqExpr, ShapeExpr, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
@@ -47,44 +47,49 @@ def params_for(values: Iterable[Var]) -> dict[Var, Var]:
     return {v: Var(v.name, _with_dims(v.struct_info, numbers), v.span) for v in values}
 
 
-def visible_binders(function: Function) -> dict[Var, dict[Any, Var]]:
-    """Returns the values that bind each row and dtype variable where a closure is defined.
+Scope = Mapping[Any, Var | None]
 
-    They are variables in scope there, by closure. A value cannot state such a variable, as a shape
-    states a size; another value with it is passed instead.
+
+def scopes_of(function: Function) -> dict[Var, Scope]:
+    """Returns the symbolic, row and dtype variables in scope at each binding, by its variable.
+
+    Each has a value in scope whose StructInfo binds it, or None: a shape states a size, but a row
+    or a dtype is only known from such a value.
     """
-    binders: dict[Var, dict[Any, Var]] = {}
-    _visit_sequence(function.body, _with_values({}, function.params), binders)
-    return binders
+    scopes: dict[Var, Scope] = {}
+    _visit_sequence(function.body, _with_values({}, function.params), scopes)
+    return scopes
 
 
-def _visit_sequence(
-    seq: SeqExpr, scope: dict[Any, Var], binders: dict[Var, dict[Any, Var]]
-) -> None:
+def _visit_sequence(seq: SeqExpr, scope: Scope, scopes: dict[Var, Scope]) -> None:
     for block in seq.blocks:
-        inside = dict(scope)  # also dataflow variables
+        local: set[Var] = set()
         for binding in block.bindings:
+            scopes[binding.var] = scope
             value = binding.value
             if isinstance(value, Function):
-                binders[binding.var] = dict(inside)
-                _visit_sequence(value.body, _with_values(inside, value.params), binders)
+                _visit_sequence(value.body, _with_values(scope, value.params), scopes)
             elif isinstance(value, If):
                 for branch in (value.true_branch, value.false_branch):
-                    _visit_sequence(branch, dict(inside), binders)
-            inside = _with_values(inside, [binding.var])
-            if type(binding.var) is Var:
-                scope = _with_values(scope, [binding.var])
+                    _visit_sequence(branch, scope, scopes)
+            scope = _with_values(scope, [binding.var])
+            if isinstance(binding, MatchCast):
+                scope = {**dict.fromkeys(standing_alone([binding.struct_info])), **scope}
+            if type(binding.var) is DataflowVar:
+                local.add(binding.var)
+        if not local.isdisjoint(scope.values()):
+            scope = {name: None if value in local else value for name, value in scope.items()}
 
 
-def _with_values(scope: dict[Any, Var], values: Iterable[Var]) -> dict[Any, Var]:
+def _with_values(scope: Scope, values: Iterable[Var]) -> Scope:
     """Returns a scope in which these values bind the variables that no other value binds."""
     new = {
         variable: value
         for value in values
         for variable in standing_alone([value.struct_info])
-        if type(variable) is not Sym and variable not in scope
+        if scope.get(variable) is None
     }
-    return {**new, **scope} if new else scope
+    return {**scope, **new} if new else scope
 
 
 def _with_dims(info: StructInfo, numbers: Iterator[int]) -> StructInfo:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from structir.analysis.closures import with_captured
+from structir.analysis.closures import Scope, scopes_of, with_captured
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.loop_view import LoopView, slice_info
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_in, walk_values
+from structir.analysis.variables import free_vars, names_in, walk_values
 from structir.batching.expansion_values import (
     UnknownRankError,
     field_of,
@@ -27,14 +27,14 @@ from structir.batching.expansion_values import (
     without_unused_closures,
 )
 from structir.batching.functions import Batching
-from structir.batching.instances import BodyInstance
+from structir.batching.instances import BodyInstance, unchanged
 from structir.batching.scope import BatchedScope
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_blocks
-from structir.ir.dims import as_dim
+from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -51,6 +51,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
+from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import apply
 
@@ -106,6 +107,8 @@ class _Expansion:
     def __init__(self, module: IRModule) -> None:
         self.source = module
         self.batching = Batching(module)
+        self.scopes: dict[Var, Scope] = {}  # of the function that is expanded
+        self.scope: Scope = {}  # of the combinator that is expanded
 
     def module(self) -> IRModule:
         """Returns the module with every function expanded."""
@@ -121,6 +124,7 @@ class _Expansion:
     def function(self, function: Function) -> Function:
         """Returns a function with its combinators expanded."""
         function = without_dataflow(function)
+        self.scopes = scopes_of(function)
         closures = {b.var: b.value for b in bindings_of(function) if isinstance(b.value, Function)}
 
         def in_block(block: BindingBlock) -> list[BindingBlock]:
@@ -135,7 +139,8 @@ class _Expansion:
             return (binding,)
         builder, before = BlockBuilder(), set(self.batching.generated)
         scope = BodyInstance(builder, self.functions, self.rule)
-        scope.copier = Substitution()
+        self.scope = self.scopes[binding.var]
+        scope.copier = Substitution(dims=unchanged(self.scope))
         scope.closures.update({var: (f, scope) for var, f in closures.items()})
         try:
             with builder.function("expansion"):
@@ -238,7 +243,8 @@ class _OneAxis:
         sequence = self._body(body, elements)
         batching = self.expansion.batching
         batching.module = batching.module.with_functions(self.expansion.functions)
-        scope = BatchedScope(self.builder, batching, self.size, Substitution(fresh=True))
+        copier = Substitution(dims=self.instance.variables, fresh=True)
+        scope = BatchedScope(self.builder, batching, self.size, copier)
         for element, front in self.fronts:
             scope.define(element, front, True)
         value, flags = scope.run(sequence)
@@ -368,10 +374,34 @@ def typed_body(
         builder.emit_func_output(Tuple(tuple(after)))
     step = builder.finished("step")
     captured = free_vars(step)
+    used = names_in((step, tuple(captured))).symbols
+    captured += _binders(expansion, instance, [*step.params, *captured], used)
     casts = [b.struct_info for b in bindings_of(step) if isinstance(b, MatchCast)]
-    bound = bound_dims([*[v.struct_info for v in (*step.params, *captured)], *casts])
-    sizes = [s for s in symbols_in((step, tuple(captured))) if s not in bound]
+    bound = bound_dims(casts) - instance.variables.keys()
+    bound |= bound_dims([v.struct_info for v in (*step.params, *captured)])
+    sizes = [s for s in used if type(s) is Sym and s not in bound]
     shapes = [ShapeExpr(tuple(map(as_dim, sizes)))] if sizes else []
     function = with_captured(step, captured, shapes)
     name = f"{getattr(view.body, 'name', 'fold')}_step"
     return expansion.batching.define(name, function), [*captured, *shapes]
+
+
+def _binders(
+    expansion: _Expansion, instance: BodyInstance, values: Sequence[Var], used: Iterable[Any]
+) -> list[Var]:
+    """Returns values that bind the row and dtype variables of the scope of a loop, where its
+    operands do not."""
+    binders: list[Var] = []
+    in_scope = instance.variables
+    for variable in used:
+        if variable not in in_scope:
+            continue
+        row_size = row_size_of(variable) if type(variable) is Sym else None
+        row = variable if row_size is None else row_size[1]
+        if type(row) is Sym or row in bound_dims([v.struct_info for v in (*values, *binders)]):
+            continue
+        value = expansion.scope.get(row)
+        if value is None:
+            raise UnknownRankError
+        binders.append(value)
+    return binders

@@ -5,14 +5,16 @@ A function of unknown ranks has known ones for the operands of one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from structir.analysis.calls import Binder
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import names_in
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
     Binding,
     Call,
@@ -27,9 +29,14 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.node import Node, replace
-from structir.ir.struct_info import FuncStructInfo, TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 
 MAX_DEPTH = 32  # nested calls: deeper ones are recursive
+
+
+def unchanged(variables: Iterable[Any]) -> dict[Any, Any]:
+    """Returns the replacement of symbolic, row and dtype variables by themselves."""
+    return {name: as_dim(name) if type(name) is Sym else name for name in variables}
 
 
 class CallRule(Protocol):
@@ -60,6 +67,11 @@ class BodyInstance:
             self.copier.dims.update(outer.copier.dims)
             self.closures.update(outer.closures)
 
+    @property
+    def variables(self) -> dict[Any, Any]:
+        """The symbolic, row and dtype variables in scope, each mapped to itself."""
+        return unchanged(names_in(tuple(self.copier.dims.values())).symbols)
+
     def called(self, callee: Expr) -> tuple[Function, BodyInstance | None] | None:
         """Returns a function with a known body, and the scope of a closure."""
         if callee in self.closures:
@@ -85,14 +97,24 @@ class BodyInstance:
         for param, arg in zip(function.params, args, strict=True):
             if arg.struct_info is not None:
                 binder.bind(param.struct_info, arg.struct_info)
-        self.copier.dims.update(binder.bindings)
+        # the sizes of the scope of a closure are checked, not bound again
+        in_scope = self.copier.dims.keys()
+        own = {name: new for name, new in binder.bindings.items() if name not in in_scope}
+        self.copier.dims.update(own)
         self.copier.new_dims([param.struct_info for param in function.params])
         for param, arg in zip(function.params, args, strict=True):
             info = self.copier.info(param.struct_info)
             is_function = isinstance(info, FuncStructInfo)
             known = arg.struct_info is not None and not is_function
             fits = is_function or (known and base_check(info, arg.struct_info) is PASS)
-            self.copier.variables[param] = arg if fits else self.builder.match_cast(arg, info)
+            self.copier.variables[param] = arg if fits else self._checked(arg, info)
+
+    def _checked(self, arg: Expr, info: StructInfo) -> Expr:
+        """Emits the check of an argument; returns it with its StructInfo of the two that has
+        sizes: a row variable would hide the rank of the argument."""
+        cast = self.builder.match_cast(arg, info)
+        sizes = [getattr(each, "dims", None) for each in (arg.struct_info, cast.struct_info)]
+        return arg if isinstance(sizes[0], tuple) and sizes[1] is None else cast
 
     def run(self, body: SeqExpr) -> Expr:
         """Emits the bindings of a sequence; returns its result."""
@@ -105,7 +127,10 @@ class BodyInstance:
         """Emits one binding."""
         value = binding.value
         if isinstance(value, Function):
+            in_scope = dict(self.copier.dims)
             copy = self.copier.binding(binding)
+            self.copier.dims = in_scope  # without those that the closure binds
+            self.copier.infos.clear()
             self.builder.take(copy)
             self.copier.variables[binding.var] = copy.var
             self.closures[copy.var] = value, self

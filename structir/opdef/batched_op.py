@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.axes import tensor
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Expr, Tuple, Var
@@ -113,6 +114,8 @@ def with_axis(info: StructInfo | None, size: Dim) -> StructInfo:
     assert isinstance(info, TensorStructInfo)
     if isinstance(info.dims, tuple):
         return TensorStructInfo((size, *info.dims), info.element)
+    if info.axes is not None:
+        return tensor((size, *info.axes), info.element)
     rank: Any = info.ndim
     return TensorStructInfo(None, info.element, rank + 1 if rank is not None and rank >= 0 else -1)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from structir.analysis.calls import derive_call_ret_struct_info
-from structir.analysis.closures import visible_binders, with_captured
+from structir.analysis.closures import Scope, scopes_of, with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_symbols_in, free_vars, names_in
@@ -227,9 +227,9 @@ class _ClosureUses:
         return uses
 
     @cached_property
-    def visible_binders(self) -> dict[Var, dict[Any, Var]]:
-        """The values in scope of each closure that bind a row or a dtype variable."""
-        return visible_binders(self.function)
+    def scopes(self) -> dict[Var, Scope]:
+        """The values that bind each row and dtype variable in scope of a closure."""
+        return scopes_of(self.function)
 
     def binders_for(
         self, var: Var, closure: Function, captured: list[Var], used: Collection[Any]
@@ -242,7 +242,7 @@ class _ClosureUses:
             row = variable if row_size is None else row_size[1]
             if type(row) is Sym or row in bound_dims([value.struct_info for value in binders]):
                 continue
-            value = self.visible_binders[var].get(row)
+            value = self.scopes[var].get(row)
             if value is None:
                 return None
             binders.append(value)
@@ -257,7 +257,8 @@ class _ClosureUses:
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
             return []
-        checked = any(_checks_dims(call, closure, enclosing) for call in self.calls.get(var, ()))
+        calls = self.calls.get(var, ())  # those of a value are not known
+        checked = var in self.values or any(_checks_dims(c, closure, enclosing) for c in calls)
         determining = captured if checked else [*closure.params, *captured]
         determined = bound_dims([each.struct_info for each in determining])
         return [sym for sym in used if sym in enclosing and sym not in determined]

@@ -301,3 +301,44 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor({declared})):
         structir.interpret(program, "main", three, three)
         with pytest.raises(StructIRError, match="axis 0: expected n = "):
             structir.interpret(program, "main", two, three)
+
+
+MAPPED = {  # parameters, the value of the body, the call
+    "cast": ("a: R.Tensor(ndim=1)", "R.match_cast(u, {info})", "R.map(f, z)"),
+    "parameter": ("a: {info}", "a", "R.map(f, z)"),
+    "fold": (
+        "b: R.Tensor((), 'float32'), a: R.Tensor(ndim=1)",
+        "R.match_cast(u, {info})",
+        "R.reduce(f, R.const(0.0, 'float32'), z)",
+    ),
+}
+
+
+@pytest.mark.parametrize("combinator", MAPPED)
+@pytest.mark.parametrize(("sizes", "dtype"), [("'n'", "'float32'"), ("'*s'", '"\'T"')])
+def test_local_functions_of_combinators_check_variables_of_the_enclosing_function(
+    combinator: str, sizes: str, dtype: str
+) -> None:
+    info = f"R.Tensor(({sizes},), {dtype})"
+    params, value, call = [each.format(info=info) for each in MAPPED[combinator]]
+    module = structir.parse(f"""
+@R.function
+def main(x: {info}, u: R.Object, z: R.Tensor((4, 'm'), {dtype})):
+    @R.function
+    def f({params}):
+        c = {value}
+        return R.astype(R.sum(c), "float32")
+    return {call}
+""")
+    changed = {each.name: each(module) for each in PASSES}
+    assert "R.map" not in changed["expand_combinators"].script()
+    accepted = [np.ones(3, "float32"), np.ones(3, "float32"), np.ones((4, 3), "float32")]
+    rejected = list(accepted)
+    rejected[2 if combinator == "parameter" else 1] = np.ones(
+        (4, 2)[combinator != "parameter" :], "float32"
+    )
+    expected = interpret(module, "main", *accepted)
+    for program in dict.fromkeys([module, *changed.values()]):
+        assert same(expected, interpret(program, "main", *accepted), 1e-5)
+        with pytest.raises(StructIRError, match="expected"):
+            interpret(program, "main", *rejected)
