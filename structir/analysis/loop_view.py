@@ -45,6 +45,14 @@ class LoopView:
     states: int = 0
     stacked: AxisList = (0,)
 
+    def elements(self, call: Call) -> list[StructInfo | None]:
+        """Returns the StructInfo of the first value of each parameter."""
+        infos = [each.of(call) for each in self.operands]
+        return [
+            None if info is None else slice_info(info, each.axes)
+            for info, each in zip(infos, self.operands, strict=True)
+        ]
+
 
 def in_order(axes: Sequence[int]) -> AxisList | None:
     """Returns axes in the order in which they are inserted into a slice; None for axes that are

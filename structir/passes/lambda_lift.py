@@ -12,8 +12,10 @@ import attrs
 from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.closures import Scope, scopes_of, with_captured
 from structir.analysis.lattice import PASS, base_check
+from structir.analysis.loop_view import LoopView
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_symbols_in, free_vars, names_in
+from structir.batching.expansion_values import leaf_infos
 from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
@@ -33,6 +35,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
+from structir.ir.op import Op
 from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
@@ -123,12 +126,14 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
-        binders = uses.binders_for(var, closure, captured, names.symbols)
+        is_recursive = len(captured) < len(free)
+        dims = uses.open_variables(var, closure, captured, names.symbols)
+        binders = uses.binders_for(var, dims)
         if binders is None:
             continue
-        is_recursive = len(captured) < len(free)
-        captured += binders
-        dims = uses.open_variables(var, closure, captured, names.symbols)
+        if binders:
+            captured += binders
+            dims = uses.open_variables(var, closure, captured, names.symbols)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
@@ -193,6 +198,7 @@ class _ClosureUses:
     binders: Counter[Any] = attrs.Factory(Counter)  # how many parameters and casts bind a variable
     calls: dict[Expr, list[Call]] = attrs.Factory(dict)  # by callee
     users: set[Var] = attrs.Factory(set)  # the variables of the bindings that use closures
+    operands: dict[Var, list[Expr]] = attrs.Factory(dict)  # values that closures are operands of
     values: set[Var] = attrs.Factory(set)  # closures used other than as the callee of a call
     results: set[Var] = attrs.Factory(set)  # closures in the results of sequences
 
@@ -222,6 +228,8 @@ class _ClosureUses:
             if used := _closures_in(operands, names):
                 uses.users.add(binding.var)
                 uses.values |= used
+                for closure in used:
+                    uses.operands.setdefault(closure, []).append(value)
         uses.results = _closures_in(results, names)
         uses.values |= uses.results
         return uses
@@ -231,13 +239,11 @@ class _ClosureUses:
         """The values that bind each row and dtype variable in scope of a closure."""
         return scopes_of(self.function)
 
-    def binders_for(
-        self, var: Var, closure: Function, captured: list[Var], used: Collection[Any]
-    ) -> list[Var] | None:
-        """Returns further values that bind the row and dtype variables of a closure; None if one of
-        them has no such value."""
+    def binders_for(self, var: Var, variables: Iterable[Any]) -> list[Var] | None:
+        """Returns values in scope of a closure that bind its row and dtype variables; None if one
+        of them has no such value."""
         binders: list[Var] = []
-        for variable in self.open_variables(var, closure, captured, used):
+        for variable in variables:
             row_size = row_size_of(variable) if type(variable) is Sym else None
             row = variable if row_size is None else row_size[1]
             if type(row) is Sym or row in bound_dims([value.struct_info for value in binders]):
@@ -257,11 +263,18 @@ class _ClosureUses:
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
             return []
-        calls = self.calls.get(var, ())  # those of a value are not known
-        checked = var in self.values or any(_checks_dims(c, closure, enclosing) for c in calls)
+        checked = self._checks_variables(var, closure, enclosing)
         determining = captured if checked else [*closure.params, *captured]
         determined = bound_dims([each.struct_info for each in determining])
         return [sym for sym in used if sym in enclosing and sym not in determined]
+
+    def _checks_variables(self, var: Var, closure: Function, variables: Set[Any]) -> bool:
+        """Returns whether a call of a closure, also by an op that it is an operand of, may check at
+        run time that an argument has these variables of the enclosing function."""
+        if any(_checks_dims(call, closure, variables) for call in self.calls.get(var, ())):
+            return True
+        operands = self.operands.get(var, ())
+        return var in self.results or not all(_is_proved_loop(v, var, closure) for v in operands)
 
     def permits_calls(self, var: Var, closure: Function, captured: list[Any]) -> bool:
         """Returns whether the function of the module accepts the arguments of every call.
@@ -309,6 +322,23 @@ def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
         elif type(binding.value) is Function:
             infos += [param.struct_info for param in binding.value.params]
     return Counter(sym for info in infos for sym in bound_dims([info]))
+
+
+def _is_proved_loop(value: Expr, var: Var, closure: Function) -> bool:
+    """Returns whether a value is a call of an op that applies a closure to slices and states which
+    surely have the StructInfos of its parameters."""
+    op = value.op if isinstance(value, Call) else None
+    hooks = getattr(op.definition, "hooks", {}) if isinstance(op, Op) else {}
+    if "loop" not in hooks:
+        return False
+    view: LoopView = hooks["loop"](value)
+    params, elements = [p.struct_info for p in closure.params], view.elements(value)  # type: ignore[arg-type]
+    if view.body is not var or len(params) != len(elements) or None in elements:
+        return False
+    states = [leaf for info in params[: view.states] for leaf in leaf_infos(info)]
+    results = leaf_infos(closure.ret_struct_info)[: len(states)]
+    pairs = [*zip(params, elements, strict=True), *zip(states, results, strict=False)]
+    return len(states) == len(results) and all([_is_certain(p, e) for p, e in pairs])
 
 
 def _checks_dims(call: Call, closure: Function, dims: Set[Any]) -> bool:
