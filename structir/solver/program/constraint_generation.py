@@ -67,6 +67,7 @@ from structir.solver.program.value_trees import (
     operands_of,
     pairs,
     refine_info,
+    result_bounds,
     tensors,
     values_of,
 )
@@ -198,21 +199,12 @@ class ConstraintGenerator:
                 continue
             var, value = binding.var, binding.value
             self.trees[var] = self._value(var, value, binding.span)
-            self._add_result_bounds(var, value, binding.span)
+            for bound in result_bounds(value):
+                self.solver.add(bound, self._binding_origin(var, "op", binding.span or value.span))
             self.calls.bind(binding)
             if value.struct_info is not var.struct_info and value.struct_info != var.struct_info:
                 origin = self._binding_origin(var, "annotation", var.span)
                 self.annotate(self.trees[var], var.struct_info, origin)
-
-    def _add_result_bounds(self, var: Var, value: Expr, span: Span | None) -> None:
-        """Adds the lower bound of every computed size of a call's result, as the call requires."""
-        if not isinstance(value, Call):
-            return
-        bounds = [c for part in tensors(value.struct_info) for c in non_negative(axes_of(part))]
-        if bounds:
-            origin = self._binding_origin(var, "op", span or value.span)
-            for bound in dict.fromkeys(bounds):
-                self.solver.add(bound, origin)
 
     def _add_requirements(self, binding: MatchCast) -> None:
         """Adds the conditions on sizes that a match_cast requires."""
