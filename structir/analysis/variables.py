@@ -100,11 +100,11 @@ def symbols_in(program: Any) -> dict[Sym, None]:
 
 
 class ProgramNames(NamedTuple):
-    """The variables and symbolic variables that occur in a program, in order of occurrence, and the
-    variables that it defines."""
+    """The variables that occur in a program, its symbolic, row and dtype variables, both in order
+    of occurrence, and the variables that it defines."""
 
     variables: dict[Var, None]
-    symbols: dict[Sym, None]
+    symbols: dict[Any, None]
     defined: set[Var]
 
     @property
@@ -114,9 +114,9 @@ class ProgramNames(NamedTuple):
 
 
 def names_in(program: Any) -> ProgramNames:
-    """Returns the variables and symbolic variables of a program, in one traversal."""
+    """Returns the names of a program, in one traversal."""
     variables: dict[Var, None] = {}
-    symbols: dict[Sym, None] = {}
+    symbols: dict[Any, None] = {}
     defined: set[Var] = set()
     seen: set[StructInfo] = set()
     todo = [program]
@@ -131,6 +131,8 @@ def names_in(program: Any) -> ProgramNames:
             todo += item[::-1]
         elif kind is Poly:
             symbols |= dict.fromkeys(sorted(syms(item), key=_order))
+        elif kind is RowVar or kind is DtypeVar:
+            symbols[item] = None
         elif isinstance(item, StructInfo):
             if item not in seen:
                 seen.add(item)

@@ -43,7 +43,7 @@ def _collapse_signature(call: CallView, to: tuple[Dim, ...], other: str) -> Reso
     out, checks = [], []
     for k, variable in enumerate(variables[rank - count :]):
         size = sizes[rank - count + k] if sizes is not None else None
-        if to[k] == 1:
+        if to[k] == 1 and (size is None or size != 1):  # a sum of one term would lose -0.0
             out.append("1")
         elif isinstance(to[k], int) or (size is not None and equal(size, to[k]) is not None):
             out.append(variable)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Set
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import attrs
 
 from structir.analysis.calls import derive_call_ret_struct_info
-from structir.analysis.closures import with_captured
+from structir.analysis.closures import visible_binders, with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, names_in, symbols_in
+from structir.analysis.variables import free_symbols_in, free_vars, names_in
 from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
@@ -32,6 +33,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
+from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
 
@@ -40,8 +42,12 @@ from structir.passes.base import module_pass
 def lambda_lift(module: IRModule) -> IRModule:
     """Moves nested functions to the module; captured variables become parameters.
 
-    Not moved are closures that capture variables and are used other than as a callee, and those
-    with a call that cannot pass the checks of the function: it fails at run time, if it is reached.
+    Sizes of enclosing functions become parameters as well. A value that binds a row or a dtype
+    variable is passed where no other argument does.
+
+    Not moved are closures that capture variables and are used other than as a callee, those that
+    mention a row or a dtype variable that no value in scope binds, and those with a call that
+    cannot pass the checks of the function: it fails at run time, if it is reached.
     """
     functions: dict[str, Node] = dict(module.functions)
     worklist = list(functions)
@@ -68,6 +74,7 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
         uses = _ClosureUses.of(function)
         moves, more = _next_moves(uses)
         callees: dict[Var, _Callee] = {}
+        exports: dict[Var, Var] = {}  # dataflow variables that calls outside of their block pass
         for var, closure, captured, sizes, is_recursive in moves:
             global_name = _fresh(f"{name}_{var.name}", functions)
             moved = with_captured(closure, captured, sizes)
@@ -76,8 +83,19 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
                 moved = with_captured(_called_in(closure, {var: callee}), captured, sizes)
             functions[global_name] = moved
             callees[var] = callee
+            local = captured if type(var) is Var else ()
+            exports |= {v: Var(v.name, v.struct_info, v.span) for v in local if type(v) is not Var}
         function = _called_in(function, callees, uses) if moves else function
+        function = _exported(function, exports) if exports else function
     return function
+
+
+def _exported(function: Function, names: Mapping[Var, Var]) -> Function:
+    """Returns a function in which dataflow variables are outputs of their blocks."""
+    function = Substitution(names).function(function)
+    return with_bindings(
+        function, lambda b: (replace(b, var=names[b.var]) if b.var in names else b,)
+    )
 
 
 class _Move(NamedTuple):
@@ -105,11 +123,16 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
-        dims = uses.open_dims(var, closure, captured, names.symbols)
+        binders = uses.binders_for(var, closure, captured, names.symbols)
+        if binders is None:
+            continue
+        is_recursive = len(captured) < len(free)
+        captured += binders
+        dims = uses.open_variables(var, closure, captured, names.symbols)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
-                moves[var] = _Move(var, closure, captured, sizes, len(captured) < len(free))
+                moves[var] = _Move(var, closure, captured, sizes, is_recursive)
                 inside.update([binding.var for binding in bindings_of(closure)])
     remaining = uses.closures.keys() - moves.keys() - inside
     return list(moves.values()), bool(moves and remaining)
@@ -163,10 +186,11 @@ def _without_aliases(function: Function, bindings: Iterable[Binding]) -> Functio
 
 @attrs.define(eq=False)
 class _ClosureUses:
-    """The closures of a function, their uses, and the dims that they may depend on."""
+    """The closures of a function, their uses, and the variables that they may depend on."""
 
+    function: Function
     closures: dict[Var, Function] = attrs.Factory(dict)
-    binders: Counter[Any] = attrs.Factory(Counter)  # how many parameters and casts bind a dim
+    binders: Counter[Any] = attrs.Factory(Counter)  # how many parameters and casts bind a variable
     calls: dict[Expr, list[Call]] = attrs.Factory(dict)  # by callee
     users: set[Var] = attrs.Factory(set)  # the variables of the bindings that use closures
     values: set[Var] = attrs.Factory(set)  # closures used other than as the callee of a call
@@ -176,7 +200,7 @@ class _ClosureUses:
     def of(cls, function: Function, among: Collection[Var] = ()) -> _ClosureUses:
         """Returns those of all closures in a function, or of `among` as well."""
         bindings = list(bindings_of(function))
-        uses = cls({b.var: b.value for b in bindings if type(b.value) is Function})
+        uses = cls(function, {b.var: b.value for b in bindings if type(b.value) is Function})
         uses.binders = _binders(function, bindings)
         names = {*uses.closures, *among}
         results: list[Expr] = [function.body.body]
@@ -202,11 +226,33 @@ class _ClosureUses:
         uses.values |= uses.results
         return uses
 
-    def open_dims(
-        self, var: Var, closure: Function, captured: list[Var], used: Collection[Sym]
-    ) -> list[Sym]:
-        """Returns the dims of the enclosing functions that the captured variables do not determine,
-        nor the parameters if every call proves their sizes."""
+    @cached_property
+    def visible_binders(self) -> dict[Var, dict[Any, Var]]:
+        """The values in scope of each closure that bind a row or a dtype variable."""
+        return visible_binders(self.function)
+
+    def binders_for(
+        self, var: Var, closure: Function, captured: list[Var], used: Collection[Any]
+    ) -> list[Var] | None:
+        """Returns further values that bind the row and dtype variables of a closure; None if one of
+        them has no such value."""
+        binders: list[Var] = []
+        for variable in self.open_variables(var, closure, captured, used):
+            row_size = row_size_of(variable) if type(variable) is Sym else None
+            row = variable if row_size is None else row_size[1]
+            if type(row) is Sym or row in bound_dims([value.struct_info for value in binders]):
+                continue
+            value = self.visible_binders[var].get(row)
+            if value is None:
+                return None
+            binders.append(value)
+        return binders
+
+    def open_variables(
+        self, var: Var, closure: Function, captured: list[Var], used: Collection[Any]
+    ) -> list[Any]:
+        """Returns the symbolic, row and dtype variables of the enclosing functions that the
+        captured variables do not determine, nor the parameters if every call proves theirs."""
         inner = _binders(closure, bindings_of(closure)) if used else self.binders
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
@@ -254,7 +300,7 @@ def _closures_in(operands: Iterable[Expr], closures: Collection[Var]) -> set[Var
 
 
 def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
-    """Returns how many parameters and casts of a function, and of those in it, bind each dim."""
+    """Returns how often parameters and casts of a function, and of those in it, bind variables."""
     infos = [param.struct_info for param in function.params]
     for binding in bindings:
         if type(binding) is MatchCast:
@@ -264,14 +310,14 @@ def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
     return Counter(sym for info in infos for sym in bound_dims([info]))
 
 
-def _checks_dims(call: Call, closure: Function, dims: Set[Sym]) -> bool:
-    """Returns whether a call checks at run time that an argument has these dims of the enclosing
-    function: a parameter does not bind them."""
+def _checks_dims(call: Call, closure: Function, dims: Set[Any]) -> bool:
+    """Returns whether a call checks at run time that an argument has these variables of the
+    enclosing function: a parameter does not bind them."""
     pairs = zip(closure.params, call.args, strict=False)
     return any(
         [
             not _is_certain(param.struct_info, arg.struct_info)
-            and not dims.isdisjoint(symbols_in(param))
+            and not dims.isdisjoint(free_symbols_in(param.struct_info))
             for param, arg in pairs
         ]
     )

@@ -405,3 +405,12 @@ def test_take_and_loss_backward():
         "nn.nll_loss", x, targets, weights
     )
     close(np.sum(grad * step), up * change, 1e-4)
+
+
+def test_sums_to_the_same_shape_keep_the_sign_of_zeros():
+    x = -np.zeros((1, 3), "float32")
+    for result in (
+        evaluated("collapse_sum_like", x, x),
+        evaluated("collapse_sum_to", x, shape=(1, 3)),
+    ):
+        assert np.signbit(result).all()

@@ -54,6 +54,13 @@ return f(R.exp(x))""",
     b = f(a)
     R.output(b)
 return b""",
+    "output of its block that captures a local value": """with R.dataflow():
+    a = R.exp(x)
+    @R.function
+    def f(y: R.Tensor((n,), "float32")):
+        return R.add(y, a)
+    R.output(f)
+return f(x)""",
     "recursion": LOOP.format(info=SCALAR, step='R.const(1, "int32")', value="R.add(s, j)")
     + 'return loop(k, R.const(0, "int32"))',
     "recursion with captures": LOOP.format(info=VECTOR, step="k", value="R.add(s, x)")
@@ -164,3 +171,60 @@ def main(
     assert structir.interpret(lifted, "main", *arguments, np.False_).shape == (2,)
     with pytest.raises(StructIRError, match=r"expected n = 2, found 3"):
         structir.interpret(lifted, "main", *arguments, np.True_)
+
+
+BOUND = [
+    ("*s", "float32", "b", "x: R.Tensor(('*s',), 'float32')"),
+    ("3", "'T", "b", 'x: R.Tensor((3,), "\'T")'),
+    ("*s", "'T", "b", "k: R.Tensor((3,), \"'T\"), x: R.Tensor(('*s',), 'float32')"),
+    ("*s", "float32", "f", "x: R.Tensor(('*s',), 'float32')"),
+    ("*s", "float32", "f", "w: R.Object"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "dtype", "output", "parameters"), BOUND)
+def test_a_value_is_passed_that_binds_a_row_or_a_dtype_variable(sizes, dtype, output, parameters):
+    text = f"""
+@R.function
+def main({parameters}, u: R.Object, i: R.Tensor((), "int32")):
+    with R.dataflow():
+        {'bound = R.match_cast(w, R.Tensor(("*s",), "float32"))' * ("w:" in parameters)}
+        @R.function
+        def f(j: R.Tensor((), "int32")) -> R.Tensor(("{sizes}",), "{dtype}"):
+            if R.greater(j, R.const(1, "int32")):
+                r = R.match_cast(u, R.Tensor(("{sizes}",), "{dtype}"))
+            else:
+                r = f(R.add(j, R.const(1, "int32")))
+            return r
+        {"b = f(i)" * (output == "b")}
+        R.output({output})
+    return {"b" if output == "b" else "f(i)"}
+"""
+    module = structir.parse(text)
+    lifted = passes.LambdaLift()(module)
+    assert set(lifted) == {"main", "main_f"}
+    assert structir.structural_equal(structir.parse(lifted.script()), lifted)
+    ones = [np.ones(3, "float32")] * (len(module["main"].params) - 1)
+    result = structir.interpret(lifted, "main", *ones, np.int32(0))
+    assert np.array_equal(result, np.ones(3))
+    with pytest.raises(StructIRError, match="expected"):
+        structir.interpret(lifted, "main", *ones[:-1], np.ones(4, "float64"), np.int32(0))
+
+
+def test_a_closure_stays_if_no_value_binds_its_row():
+    text = """
+@R.function
+def main(w: R.Object, u: R.Object, i: R.Tensor((), "int32")):
+    bound: R.Object = R.match_cast(w, R.Tensor(("*s",), "float32"))
+    @R.function
+    def f(j: R.Tensor((), "int32")):
+        r = R.match_cast(u, R.Tensor(("*s",), "float32"))
+        return r
+    return f(i)
+"""
+    module = structir.parse(text)
+    lifted = passes.LambdaLift()(module)
+    assert structir.structural_equal(structir.parse(lifted.script()), lifted)
+    arguments = np.ones(2, "float32"), np.ones(3, "float32"), np.int32(0)
+    with pytest.raises(StructIRError, match="expected"):
+        structir.interpret(lifted, "main", *arguments)

@@ -400,9 +400,8 @@ class Context:
             info = annotate(declared, info, name or "the value", span, value, as_written=True)
         elif annotation is not None and annotation is not info:
             info = annotate(annotation, info, name or "the value", span, value)
-        outputs = self.outputs
-        kind = Var if outputs is None or name in outputs else DataflowVar
-        if kind is Var and outputs is not None:
+        kind = self.variable_class(name)
+        if kind is Var and self.outputs is not None:
             info = leave_dataflow(info)
         if name is None:
             name = self.fresh()
@@ -410,6 +409,10 @@ class Context:
         self.scope.bindings.append(VarBinding(var, value, span))
         self.constants.bind(var, value)
         return var
+
+    def variable_class(self, name: str | None) -> type[Var]:
+        """Returns the class of a variable of this name in the open block."""
+        return Var if self.outputs is None or name in self.outputs else DataflowVar
 
     def declared(self, name: str) -> StructInfo | None:
         """Returns the StructInfo that the declaration before a binding states, at most once."""
@@ -429,8 +432,6 @@ class Context:
             return self.emit(function, name, node, declared=declared)
         if declared is not None:
             annotate(declared, deduce(function), name, var.span, function, as_written=True)
-        kind = Var if self.outputs is None or name in self.outputs else DataflowVar
-        var = var if type(var) is kind else kind(name, var.struct_info, var.span)
         self.scope.bindings.append(VarBinding(var, function, var.span))
         return var
 
@@ -445,8 +446,7 @@ class Context:
     ) -> Var:
         """Binds a value by a match_cast, which checks its StructInfo at run time."""
         self.scope.define(info)
-        outputs = self.outputs
-        kind = Var if outputs is None or name in outputs else DataflowVar
+        kind = self.variable_class(name)
         var_span = span if node is None else self.source_map.span(node)
         var = kind(name or self.fresh(), annotation or info, var_span)
         self.scope.bindings.append(MatchCast(var, value, info, span))

@@ -271,6 +271,7 @@ def _attribute_to_op(error: DiagnosticError, result: Expr, scope: BuilderScope) 
 def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody) -> Var:
     """Parses a nested function and binds it; with a return annotation it may call itself."""
     declared = context.declared(node.name)
+    kind, span = context.variable_class(node.name), context.source_map.span(node)
     mark, outer_dims, outputs = context.mark(), context.declared_dims, context.outputs
     context.declared_dims, context.outputs = set(), None
     with context.nested(node):
@@ -279,7 +280,7 @@ def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody)
             var = None
             if signature.ret is not None:
                 info = declared or signature.info()
-                var = Var(node.name, info, context.source_map.span(node))
+                var = kind(node.name, info, span)
                 context.define(node.name, var)
                 context.signatures[var] = signature
             function = read_function(context, signature, read_body)
