@@ -246,8 +246,8 @@ def _declare_pools(count: int) -> None:
     ) -> ScalarExpr:
         """Computes the mean of each window; `count_include_pad` includes padding.
 
-        Means of integers are truncated. With `ceil_mode` the last windows may extend beyond the padding; those that begin beyond it
-        are dropped, as in torch.
+        Means of integers are truncated. With `ceil_mode` the last windows may extend beyond the
+        padding; those that begin beyond it are dropped, as in torch.
         """
         if loop.attributes["pads_integers"]:
             return _with_zeros(x, loop)

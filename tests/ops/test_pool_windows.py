@@ -75,7 +75,18 @@ def test_meshgrid_has_the_axes_of_its_indexing(indexing: str, count: int) -> Non
             assert np.array_equal(result, expected)
 
 
-INTEGERS = ["int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32", "uint64"]
+INTEGERS = [
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 
 def truncated_means(x: np.ndarray, settings: dict) -> np.ndarray:
@@ -115,7 +126,9 @@ def test_means_of_integers_are_exact_and_truncated(dtype: str) -> None:
             f"@R.function\ndef main(x: R.Tensor((2, 'c', 'n'), '{dtype}')):\n"
             f"    return R.nn.avg_pool1d(x, {text}), R.mean(x, axis=[1, 2])\n"
         )
-        x = rng.integers(low, high, (2, 2, 9), dtype="uint64" if low == 0 else "int64", endpoint=True)
+        x = rng.integers(
+            low, high, (2, 2, 9), dtype="uint64" if low == 0 else "int64", endpoint=True
+        )
         x = x.astype(kind)
         totals = [sum(map(int, row.ravel())) for row in x]
         whole = np.array([abs(t) // 18 * (-1 if t < 0 else 1) for t in totals]).astype(kind)
