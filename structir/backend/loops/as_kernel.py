@@ -234,7 +234,8 @@ class _KernelNodeWriter:
             return number
         if stage.monoid == "mean":
             count = applied("cast", [number], total.dtype)
-            into.append(Assign(total, applied("div", [total, count], total.dtype)))
+            fn = "div" if is_float(total.dtype) else "quotient"
+            into.append(Assign(total, applied(fn, [total, count], total.dtype)))
         return total
 
     def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local]:

@@ -24,7 +24,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
 from structir.projections import spec as specs
-from structir.projections.monoid import MONOIDS
+from structir.projections.monoid import MONOIDS, exact_sum_dtype
 from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import IndexSpec, Read, Statement, Write, scan_of
 from structir.projections.values import widened
@@ -154,10 +154,16 @@ class ClauseLowering:
         if self.clause.monoid in PICKING and not self.clause.reduce:
             body = number(0, self.out.dtype)  # the place of the only element
         running = self._running()
-        if self.clause.reduce and self.clause.monoid == "mean" and not self._partial():
-            return self._mean(body, at)
+        if self.clause.reduce and self.clause.monoid == "mean":
+            if self.out.dtype == "bool":
+                return [self._stage(self.out, body, at, "any")]
+            if not self._partial():
+                return self._mean(body, at)
+            if not is_float(self.out.dtype):
+                return self._combined_in(self._mean_dtype(body), body, at, running)
         if self._changes_kind(body, at):
-            return self._summed_as_it_is(body, at, running)
+            own = "int64" if body.dtype == "bool" else body.dtype
+            return self._combined_in(own, body, at, running)
         monoid = self.clause.monoid if self.clause.reduce or not self.write.unique else None
         if self.clause.reduce and monoid is None:
             monoid = "sum"
@@ -180,11 +186,11 @@ class ClauseLowering:
         plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
         return adds and plain and is_float(body.dtype) != is_float(self.out.dtype)
 
-    def _summed_as_it_is(
-        self, body: Expression, at: tuple[Entry, ...], running: Running | None
+    def _combined_in(
+        self, dtype: str, body: Expression, at: tuple[Entry, ...], running: Running | None
     ) -> list[Stage]:
-        """The combination of terms in their own dtype, then its cast to the result's."""
-        own = Buffer(self.out.shape, "int64" if body.dtype == "bool" else body.dtype)
+        """The combination of terms in another dtype, then its cast to the result's."""
+        own = Buffer(self.out.shape, dtype)
         result, self.out = self.out, own
         stage = self._stage(own, body, at, self.clause.monoid, running)
         self.out = result
@@ -279,18 +285,27 @@ class ClauseLowering:
         return number(MONOIDS[monoid].identity(body.dtype), body.dtype)
 
     def _mean(self, body: Expression, at: tuple[Entry, ...]) -> list[Stage]:
-        if not is_float(self.out.dtype):
-            raise NoKernelError("an average of integers")
-        summed = Buffer(self.out.shape, computed_in(self.out.dtype))
-        stage = self._stage(summed, cast(body, summed.dtype), at, "sum")
+        result, own = self.out, Buffer(self.out.shape, self._mean_dtype(body))
+        self.out = own
+        stage = self._stage(own, cast(body, own.dtype), at, "sum")
+        self.out = result
         count = prod(self.extents[a] for a in self.axes(self.clause.reduce))
-        divided = self._divided(load(summed, at), cast(position(count, "int64"), summed.dtype))
+        divided = self._divided(load(own, at), cast(position(count, "int64"), own.dtype))
         axes = stage.parallel
         extents = {a: self.extents[a] for a in axes}
-        made = Stage(self.out, axes, (), extents, divided, at, origin=self.lowering.origin)
+        value = cast(divided, result.dtype)
+        made = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
         return [stage, made]
 
+    def _mean_dtype(self, body: Expression) -> str:
+        """The dtype in which a mean is summed and divided."""
+        if is_float(self.out.dtype):
+            return computed_in(self.out.dtype)
+        return body.dtype if is_float(body.dtype) else exact_sum_dtype(body.dtype)
+
     def _divided(self, over: Expression, under: Expression) -> Expression:
+        if not is_float(over.dtype):
+            return apply("quotient", (over, under), over.dtype)
         one = number(1.0, over.dtype)
         return apply("mul", (over, apply("div", (one, under), over.dtype)), over.dtype)
 
