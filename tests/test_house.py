@@ -105,7 +105,7 @@ ADVICE = {
     "structir.printer.parser.expressions": {
         *("logical_not", "permute_dims", "reshape", "shape_of"),
     },
-    "structir.printer.parser.statements": {"slice_scatter", "where"},
+    "structir.printer.parser.augmented": {"slice_scatter", "where"},
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),

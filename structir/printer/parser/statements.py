@@ -24,6 +24,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TupleStructInfo
+from structir.printer.parser.augmented import plain_assignment
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
 from structir.printer.parser.context import (
@@ -124,18 +125,6 @@ def _assign(context: Context, node: ast.Assign) -> None:
         raise unsupported(
             context, node, "bind one name: `y = ...`, or unpack a tuple: `a, b = ...`"
         )
-
-
-def _plain(context: Context, node: ast.AugAssign) -> ast.Assign:
-    """Returns `y = y + x` for `y += x`."""
-    if not isinstance(node.target, ast.Name):
-        hint = (
-            "tensors are values: bind a new one, such as `R.slice_scatter(...)` or `R.where(...)`"
-        )
-        raise unsupported(context, node, hint)
-    current = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
-    value = ast.copy_location(ast.BinOp(current, node.op, node.value), node)
-    return ast.copy_location(ast.Assign([node.target], value), node)
 
 
 def _annotated(context: Context, node: ast.AnnAssign) -> None:
@@ -408,7 +397,7 @@ def _region(context: Context, why: str, hint: str) -> Iterator[None]:
 
 def _branch_result(context: Context, node: ast.stmt) -> Expr:
     """Parses the last statement of a branch to its result; an atom needs no variable."""
-    node = _plain(context, node) if isinstance(node, ast.AugAssign) else node
+    node = plain_assignment(context, node) if isinstance(node, ast.AugAssign) else node
     if isinstance(node, ast.Assign | ast.AnnAssign) and _binds_value(node):
         annotated = isinstance(node, ast.AnnAssign)
         info = info_of(context, node.annotation) if isinstance(node, ast.AnnAssign) else None
@@ -488,7 +477,7 @@ def _read_to_return(context: Context, nodes: Sequence[ast.stmt]) -> ast.stmt:
 _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], None]] = {
     ast.Assign: _assign,
     ast.AnnAssign: _annotated,
-    ast.AugAssign: lambda context, node: _assign(context, _plain(context, node)),
+    ast.AugAssign: lambda context, node: _assign(context, plain_assignment(context, node)),
     ast.Expr: _expression,
     ast.With: _dataflow,
     ast.If: _if,
