@@ -16,7 +16,7 @@ from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.matrix import matrix_kernel
-from structir.backend.loops.nest import nest_kernel
+from structir.backend.loops.picks import pick_kernel
 from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
@@ -79,7 +79,7 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "blocks": block_kernel,
     "columns": column_kernel,
     "matrix": matrix_kernel,
-    "nest": nest_kernel,
+    "nest": pick_kernel,
     "routine": routine_kernel,
     "padding": padding_kernel,
     "planes": plane_kernel,
