@@ -340,9 +340,8 @@ class ClauseLowering:
         assert point is not None
         self.may_read_nothing |= dims.at_least(entry.size, 1) is not True
         found = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
-        if isinstance(found, Number) and found.value >= 0:
-            if dims.at_least(entry.size, found.value + 1) is True:
-                return int(found.value)
+        if isinstance(found, Number) and _is_inside(int(found.value), entry.size):
+            return int(found.value)
         zero, size = number(0, "int64"), position(entry.size, "int64")
         last = position(entry.size - 1, "int64")
         self.tests.append(apply("ge", (found, zero), "bool"))
@@ -361,6 +360,11 @@ class ClauseLowering:
             return None
         plain = len(self.guards) == 1 and self.clause.monoid not in ("mean", *PICKING)
         return Running(self.axis_of[scan.target], scan.op) if plain else None
+
+
+def _is_inside(index: int, size: Dim) -> bool:
+    """Whether a constant index is surely one of an axis."""
+    return index >= 0 and dims.at_least(size, index + 1) is True
 
 
 def _guards(op: str, left: Dim, right: Dim) -> list[Guard]:

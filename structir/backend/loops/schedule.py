@@ -16,8 +16,8 @@ from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.matrix import matrix_kernel
-from structir.backend.loops.picks import pick_kernel
 from structir.backend.loops.padding import padding_kernel
+from structir.backend.loops.picks import pick_kernel
 from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
