@@ -11,6 +11,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
     Entry,
     Expression,
+    Number,
     apply,
     axis_dim,
     computed_in,
@@ -45,7 +46,21 @@ def stages_of(
         for write in clause.writes:
             if 0 not in results[write.result].shape:  # no element of it may read any
                 stages += ClauseLowering(lowering, clause, write).stages()
-    return results, stages
+    rewritten = {stage.out for stage in stages if _writes_all(stage, stages)}
+    return results, [x for x in stages if x.out not in rewritten or not _is_start(x, stages)]
+
+
+def _writes_all(stage: Stage, stages: list[Stage]) -> bool:
+    """Whether a map writes every element of its result after the stage that fills it."""
+    if _is_start(stage, stages) or stage.reduce or not stage.direct:
+        return False
+    axes = map(dims.as_sym, stage.write)  # type: ignore[arg-type]
+    sizes = [1 if axis is None else stage.extents[axis] for axis in axes]
+    return sizes == list(stage.out.shape) and all(x.buffer is not stage.out for x in stage.loads)
+
+
+def _is_start(stage: Stage, stages: list[Stage]) -> bool:
+    return stage is next(x for x in stages if x.out is stage.out)
 
 
 def _known(dtype: str | None) -> str:
@@ -340,6 +355,8 @@ class ClauseLowering:
         assert point is not None
         self.may_read_nothing |= dims.at_least(entry.size, 1) is not True
         found = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
+        if isinstance(found, Number) and _is_inside(int(found.value), entry.size):
+            return int(found.value)
         zero, size = number(0, "int64"), position(entry.size, "int64")
         last = position(entry.size - 1, "int64")
         self.tests.append(apply("ge", (found, zero), "bool"))
@@ -358,6 +375,11 @@ class ClauseLowering:
             return None
         plain = len(self.guards) == 1 and self.clause.monoid not in ("mean", *PICKING)
         return Running(self.axis_of[scan.target], scan.op) if plain else None
+
+
+def _is_inside(index: int, size: Dim) -> bool:
+    """Whether a constant index is surely one of an axis."""
+    return index >= 0 and dims.at_least(size, index + 1) is True
 
 
 def _guards(op: str, left: Dim, right: Dim) -> list[Guard]:

@@ -15,9 +15,10 @@ from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
+from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.matrix import matrix_kernel
-from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
+from structir.backend.loops.picks import pick_kernel
 from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
@@ -79,7 +80,7 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "blocks": block_kernel,
     "columns": column_kernel,
     "matrix": matrix_kernel,
-    "nest": nest_kernel,
+    "nest": pick_kernel,
     "routine": routine_kernel,
     "padding": padding_kernel,
     "planes": plane_kernel,
@@ -107,7 +108,7 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        program = with_updates(_plain(composed(program)))
+        program = with_updates(with_products_together(_plain(composed(program))))
         lowered = written(program, ScheduleMemo().schedules(SCHEDULES), settled=_settled)
     return attrs.evolve(lowered, kernels=shared(lowered.kernels))
 
