@@ -47,6 +47,7 @@ class KernelCode:
     sizes: tuple[Dim, ...]
     sites: tuple[Site, ...]
     panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays that are packed parts of constants
+    singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
 
     @property
     def source(self) -> str:
@@ -92,7 +93,9 @@ def _emitted(
     emitter.asm.run("ret i32 0")
     arrays = _arrays(emitter)
     _, mentioned = emitter.words()
-    sizes = tuple(mentioned)
+    words = {dims.as_dim(word): number for number, word in emitter.singles.items()}
+    singles = [dim for dim in mentioned if dim in words]
+    sizes = (*[dim for dim in mentioned if dim not in words], *singles)
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
         kernel,
@@ -102,6 +105,7 @@ def _emitted(
         sizes,
         tuple(emitter.checks.sites),
         emitter.panels,
+        tuple([words[dim] for dim in singles]),
     )
 
 

@@ -24,6 +24,7 @@ from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared import shared
+from structir.backend.loops.shared_numbers import with_shared_numbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
@@ -109,7 +110,8 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
     with roundings(skipped=fast):
         program = with_updates(_plain(composed(program)))
         lowered = written(program, ScheduleMemo().schedules(SCHEDULES), settled=_settled)
-    return attrs.evolve(lowered, kernels=shared(lowered.kernels))
+    kernels = with_shared_numbers(lowered.made_from, lowered.kernels)
+    return attrs.evolve(lowered, kernels=shared(kernels))
 
 
 def _plain(program: LoopProgram) -> LoopProgram:
