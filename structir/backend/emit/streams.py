@@ -119,7 +119,7 @@ class StreamingLoop:
         arrays = [
             n.array
             for n in reads
-            if n.flat and n.array not in self.emitter.only_filled
+            if n.array not in self.emitter.only_filled and len(n.indices) == 1
             if n.indices[0] is target.indices[-1] and len(target.indices) == 1
         ]
         return [a for a in dict.fromkeys(arrays) if element_bytes(dtype_of(a)) == self.width]
@@ -163,8 +163,8 @@ class StreamingLoop:
             return []
         if _work(loop) < MUCH or not gains_from_prefetching():
             return []
-        reads = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element) and n.flat]
-        arrays = [n.array for n in reads if n.indices[0] is loop.variable]
+        reads = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element)]
+        arrays = [n.array for n in reads if len(n.indices) == 1 and n.indices[0] is loop.variable]
         return list(dict.fromkeys(a for a in arrays if a not in self.emitter.only_filled))
 
 

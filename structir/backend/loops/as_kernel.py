@@ -20,6 +20,7 @@ from structir.backend.loops.as_scalar import (
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Expression, Load, axis_dim, computed_in
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
@@ -73,9 +74,7 @@ def shown_kernel(
 
 
 class _KernelNodeWriter:
-    def __init__(
-        self, groups: Sequence[Group], name: str, parameters: KernelParameters
-    ) -> None:
+    def __init__(self, groups: Sequence[Group], name: str, parameters: KernelParameters) -> None:
         self.groups, self.name, self.parameters = groups, name, parameters
         self.group = groups[0]  # which is being written,
         self.stage = self.group.stages[0]  # and its stage
@@ -169,6 +168,8 @@ class _KernelNodeWriter:
         if stage.written_axes is None:
             raise NotShown("a value inside that is not at its own point")
         dtype, name = stage.out.dtype, f"row{len(self.scratch)}"
+        if are_skipped():
+            dtype = computed_in(dtype)
         if not inner and computed_in(dtype) == dtype:
             self.inside[stage.out] = stage, self.scalars.local("t", dtype)
             return

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import attrs
 import numpy as np
 
-from structir.backend.emit.code import code_of
+from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
 from structir.backend.loops.as_scalar import KernelParameters, NotShown
 from structir.backend.loops.buffer import Buffer
@@ -25,12 +25,11 @@ from structir.backend.loops.writer import KernelText
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
-from structir.ir.kernel import Kernel
 from structir.ir.struct_info import PrimStructInfo
 from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
-_recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset())
+_recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset({"maps"}))
 _templates: dict[Hashable, _Template | None] = {}  # of groups without a naive kernel, None
 MOST_TEMPLATES = 1024
 
@@ -72,6 +71,17 @@ def recipe_kernel(group: Group, varying: frozenset[int] = frozenset()) -> Kernel
     return None if template is None else template.kernel(group, key)
 
 
+def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
+    """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
+    return _scheduled(shown_kernel([group], name), recipe_of(group))
+
+
+def _scheduled(naive: ShownKernel, recipe: str) -> ShownKernel:
+    handle = KernelHandle(naive.kernel, partial=True)
+    find_recipe(recipe)(handle)
+    return attrs.evolve(naive, kernel=handle.node)
+
+
 @attrs.frozen(eq=False)
 class _Template:
     """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
@@ -88,8 +98,7 @@ class _Template:
         """Returns the kernel of a group."""
         numbers, buffers = list(key.numbers), [b.root for b in key.buffers]
         values: dict[Sym, Dim] = {
-            symbol: dims.as_dim(size)
-            for symbol, size in zip(self.symbols, key.sizes, strict=True)
+            symbol: dims.as_dim(size) for symbol, size in zip(self.symbols, key.sizes, strict=True)
         }
         values |= {symbol: int(numbers[k]) for symbol, k in self.integers.items()}  # type: ignore[arg-type]
         pointers = [
@@ -117,9 +126,7 @@ def _bits(value: float) -> int:
         return int(np.float32(value).view(np.int32))
 
 
-def _template(
-    group: Group, name: str, key: KernelKey, varying: frozenset[int]
-) -> _Template | None:
+def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) -> _Template | None:
     symbols = tuple([Sym(f"n{k}") for k in range(len(key.sizes))])
     integers = {k: Sym(f"m{k}") for n, k in key.numbers.items() if isinstance(n, int)}
     singles = {
@@ -129,39 +136,21 @@ def _template(
     }
     parameters = KernelParameters(
         dict(zip(key.sizes, symbols, strict=True)),
-        {n: integers[k] if k in varying else n for n, k in key.numbers.items() if isinstance(n, int)},
+        {
+            n: integers[k] if k in varying else n
+            for n, k in key.numbers.items()
+            if isinstance(n, int)
+        },
         singles,
     )
     try:
         naive = shown_kernel([group], "kernel", parameters)
     except NotShown:
         return None
-    handle = KernelHandle(naive.kernel, partial=True)
-    find_recipe(name)(handle)
-    numbers = {var: key.numbers[n] for n, var in singles.items()}
-    return _compiled(naive, handle.node, group, key, symbols, integers, numbers)
-
-
-def _compiled(
-    naive: ShownKernel,
-    kernel: Kernel,
-    group: Group,
-    key: KernelKey,
-    symbols: tuple[Sym, ...],
-    integers: dict[int, Sym],
-    singles: dict[Var, int],
-) -> _Template:
-    """The scheduled kernel, over the buffers of the group."""
-    arrays = [p for p in kernel.operands if p not in singles]
-    params: dict[Var, Buffer] = dict(zip(arrays, naive.reads, strict=False))
-    params |= dict(zip(kernel.results, naive.fills, strict=True))
-    written = [buffer.root for buffer in naive.fills]
-    is_apart = len({*written}) == len(written) and not {b.root for b in naive.reads} & {*written}
-    code = code_of(kernel, is_generated=True, is_apart=is_apart)
-    pointers = tuple(
-        [key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays]
-    )
-    part, count = kernel.part, len(code.sizes) - len(code.singles)
+    code, params = _compiled(_scheduled(naive, name))
+    pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
+    part, count = code.kernel.part, len(code.sizes) - len(code.singles)
+    varying_singles = {var: key.numbers[n] for n, var in singles.items()}
     return _Template(
         KernelText(
             code.source,
@@ -177,8 +166,18 @@ def _compiled(
         1 if part is None else part.extent,
         symbols,
         {symbol: k for k, symbol in integers.items()},
-        tuple([singles[number] for number in code.singles]),
+        tuple([varying_singles[number] for number in code.singles]),
     )
+
+
+def _compiled(scheduled: ShownKernel) -> tuple[KernelCode, dict[Var, Buffer]]:
+    """The code of a kernel, and the buffers of its parameters."""
+    kernel, reads, fills = scheduled.kernel, scheduled.reads, scheduled.fills
+    params: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
+    params |= dict(zip(kernel.results, fills, strict=True))
+    written = [buffer.root for buffer in fills]
+    is_apart = len({*written}) == len(written) and not {b.root for b in reads} & {*written}
+    return code_of(kernel, is_generated=True, is_apart=is_apart), params
 
 
 def _scratch(array: Var) -> Buffer:

@@ -19,8 +19,8 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
     """Replaces the divisions of a loop by a scalar that it leaves unchanged by products: the
     reciprocal is computed once, before the loop.
 
-    A divisor that reads an array with axes is not replaced: the element may be out of range if the loop has
-    no iteration. Assign it to a scalar before the loop.
+    A divisor that reads an array with axes is not replaced: the element may be out of range if the
+    loop has no iteration. Assign it to a scalar before the loop.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
