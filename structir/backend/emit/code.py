@@ -51,8 +51,8 @@ class KernelCode:
 
     @property
     def source(self) -> str:
-        """The kernel as source. It starts with a hash, so that equal sources have equal code."""
-        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:16]}\n{self.kernel.script()}"
+        """The kernel as source. It starts with a hash of its code, which equal codes have."""
+        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:32]}\n{self.kernel.script()}"
 
     @property
     def names(self) -> tuple[str, ...]:

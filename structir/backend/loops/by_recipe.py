@@ -54,13 +54,20 @@ def recipe_of(group: Group) -> str:
     return "rows" if any(stage.reduce for stage in group.stages) else "maps"
 
 
-def recipe_kernel(group: Group, varying: frozenset[int] = frozenset()) -> KernelText | None:
+def is_map_by_recipe(group: Group) -> bool:
+    """Whether the recipe of maps is used for a group."""
+    name = "maps"
+    return group.kind == "rows" and name in _recipes.get() and recipe_of(group) == name
+
+
+def recipe_kernel(
+    group: Group, key: KernelKey, varying: frozenset[int] = frozenset()
+) -> KernelText | None:
     """Returns the kernel of a group by its recipe; None if the recipe is not used, or the group has
     no naive kernel. The `varying` numbers of its key are in the table, not in the code."""
     name = recipe_of(group)
     if name not in _recipes.get():
         return None
-    key = KernelKey(group)
     constants = tuple([n for n, number in key.numbers.items() if number not in varying])
     template_key = name, key.value, varying, constants, are_skipped()
     if template_key not in _templates:
