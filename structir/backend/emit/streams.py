@@ -20,20 +20,21 @@ from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.kernel_table import dtype_of
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.streams import (
-    AHEAD,
     BEHIND,
-    BLOCK,
     LARGE,
     LINE,
     LONG,
     MORE,
-    MUCH,
     PAGE,
     may_be_large,
 )
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Local, nodes_of
+
+MUCH = 6.0  # work on an element from which on memory has too few loads without prefetches
+BLOCK = 128  # elements that are prefetched at once
+AHEAD = 8192  # bytes between a prefetch and the read
 
 
 @attrs.frozen(eq=False)
