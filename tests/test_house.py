@@ -103,18 +103,16 @@ ADVICE = {
     "structir.analysis.deduction": {"take", "reshape", "astype"},
     "structir.analysis.well_formed": {"astype", "max", "where"},
     "structir.printer.parser.expressions": {
-        *("take", "bitwise_not", "logical_not", "permute_dims", "reshape", "shape_of"),
-        "strided_slice",
+        *("logical_not", "permute_dims", "reshape", "shape_of"),
     },
+    "structir.printer.parser.augmented": {"slice_scatter", "where"},
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
         *("one_hot", "reshape", "to_vdevice", "vision.all_class_non_max_suppression"),
     },
-    "structir.printer.parser.values": {
-        *("strided_slice", "where", "logical_and", "logical_or"),
-        *("bitwise_and", "bitwise_or", "bitwise_xor"),
-    },
+    "structir.printer.parser.subscripts": {"take"},
+    "structir.printer.parser.values": {"where"},
 }
 HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500

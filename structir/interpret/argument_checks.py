@@ -383,12 +383,28 @@ def _from_foreign(value: Value) -> Value:
 
 
 def _array_of(value: Value, info: TensorStructInfo) -> Value:
-    """Converts numbers to an array."""
+    """Converts numbers to an array; floats, strings and other objects do not become integers."""
     try:
-        return np.asarray(value, info.dtype)
+        numbers = np.asarray(value)
+        if info.dtype is None:
+            return numbers
+        array = np.asarray(value, info.dtype)
     except (ValueError, TypeError, OverflowError) as error:
         text = f"expected {info}, found {described(value)}: {error}"
         raise ShapeMismatchError(text) from None
+    if not _is_exact(numbers, array):
+        kind = dtype_name(numbers.dtype)
+        raise ShapeMismatchError(f"expected {info}, found {described(value)} of dtype {kind}")
+    return array
+
+
+def _is_exact(numbers: Value, array: Value) -> bool:
+    """Whether numbers of Python keep their values in the dtype of an array, up to rounding."""
+    if numbers.dtype == object:  # integers beyond 64 bits
+        return is_float(dtype_name(array.dtype)) and None not in numbers.flat
+    if not numbers.size or is_float(dtype_name(array.dtype)):
+        return not numbers.size or numbers.dtype.kind in "biuf"
+    return numbers.dtype.kind in "biu" and bool((numbers == array).all())
 
 
 def as_value(info: StructInfo, value: Value) -> Value:

@@ -8,19 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
-from structir.lazy import exported
+from structir.lazy import exported, lazy_module
 from structir.numpy import (
     contraction,
+    creation,
     elementwise,
     indexing,
     reductions,
     shaping,
 )
 from structir.numpy import padding as pads
+from structir.projections.monoid import MONOIDS
 from structir.script import R
-from structir.tracing.array import TracedArray, emit, expression, promoted
+from structir.tracing.array import TracedArray, cast, emit, expression, promoted
 from structir.tracing.context import traced
+
+np = lazy_module("numpy")
 
 
 @traced
@@ -217,19 +222,17 @@ def reduce_window(
         message = f"reduce_window: expected lax.add, lax.max or lax.min, found {name}"
         raise DiagnosticError(Diagnostic(message, code="E1107"))
     x = elementwise.positive(operand)
+    neutral = MONOIDS[NEUTRAL[name]].identity(x.dtype_name)
     ones = [1] * x.ndim
     pairs = _padding(padding, x.shape, window_dimensions, window_strides, ones)
     if any([side for pair in pairs for side in pair]):
-        x = pads.pad(x, pairs, constant_values=init_value)
+        x = pads.pad(x, pairs, constant_values=np.asarray(neutral, x.dtype))
     settings = zip(window_dimensions, window_strides, strict=True)
     spatial = [k for k, (width, step) in enumerate(settings) if (width, step) != (1, 1)]
-    if not spatial:
-        return x
-    if len(spatial) > len(POOLS):
-        message = f"reduce_window: expected windows over at most 3 axes, found {len(spatial)}"
-        raise DiagnosticError(Diagnostic(message, code="E1107"))
-    result = _pooled(x, name, spatial, window_dimensions, window_strides)
-    is_neutral = isinstance(init_value, int | float) and init_value == NEUTRAL[name]
+    pools = 1 <= len(spatial) <= len(POOLS) and is_float(x.dtype_name)
+    reduction = _pooled if pools else _by_axis
+    result = reduction(x, name, spatial, window_dimensions, window_strides)
+    is_neutral = isinstance(init_value, int | float) and init_value == neutral
     return result if is_neutral else COMBINED[name](result, init_value)
 
 
@@ -256,7 +259,20 @@ def _pooled(
     return shaping.transpose(shaping.reshape(result, sizes), inverse)
 
 
-NEUTRAL = {"add": 0, "maximum": -math.inf, "minimum": math.inf}
+def _by_axis(
+    x: TracedArray, name: str, spatial: list[int], widths: Sequence[int], steps: Sequence[int]
+) -> TracedArray:
+    """Returns the reduction over windows, axis by axis; a mean of integers would be truncated."""
+    for axis in spatial:
+        width, step = int(widths[axis]), int(steps[axis])
+        starts = creation.arange((x.shape[axis] - width) // step + 1) * step
+        positions = shaping.expand_dims(starts, 1) + creation.arange(width)
+        windows = indexing.take(x, positions, axis)
+        x = cast(WINDOWS[name](windows, axis=axis + 1), x.dtype_name)
+    return x
+
+
+NEUTRAL = {"add": "sum", "maximum": "max", "minimum": "min"}
 COMBINED: dict[str, Callable[..., TracedArray]] = {
     "add": elementwise.add,
     "maximum": elementwise.maximum,

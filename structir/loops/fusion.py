@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from structir.ir.kernel import Apply, Assign, For, Scalar
 from structir.ir.scalar_functions import declared
 from structir.loops.accesses import expressions
@@ -76,11 +78,33 @@ def collapse_loops(kernel: KernelHandle) -> None:
                 kernel.undo()
 
 
+def collapse_rows(kernel: KernelHandle) -> None:
+    """Joins the outermost loops around an innermost one, so that parts of the kernel are of all
+    rows: there may be few iterations of the first loop."""
+    while _has_rows_of_rows(kernel.tree) and kernel.attempt("collapse", kernel.loops()[0]):
+        pass
+
+
+def _has_rows_of_rows(tree: LoopTree) -> bool:
+    """Whether the kernel is a loop around a loop around loops, each the only one."""
+    first = next(iter(tree.loops.values()), None)
+    if first is None or len(first.body) != 1 or not isinstance(first.body[0], For):
+        return False
+    return any(isinstance(s, For) for s in tree.within(first.body[0].body))
+
+
 def _divides(tree: LoopTree, name: str) -> bool:
     """Whether a loop takes its variable apart."""
     loop = tree.loop(name)
     parts = [p for s in tree.within(loop.body) for p in expressions(s) if isinstance(p, Apply)]
     return any(p.fn in ("floordiv", "mod") and p.args[0] is loop.variable for p in parts)
+
+
+def replace_divisions(kernel: KernelHandle, loops: Sequence[str]) -> None:
+    """Replaces divisions in loops by products with reciprocals, where they may be replaced."""
+    for loop in loops:
+        if applies(kernel.tree, loop, "div"):
+            kernel.attempt("reciprocal", loop)
 
 
 def innermost_loops(tree: LoopTree) -> list[str]:

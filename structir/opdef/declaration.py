@@ -14,6 +14,7 @@ from structir.ir.op import Op
 from structir.opdef.attributes import SIZE
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.examples import build_argument, sample_operands
+from structir.opdef.notation import NotationError, parse_index_signature
 from structir.opdef.parameters import REQUIRED, OpSignature, signature_of
 
 SignatureFunction = Callable[[CallView], "ResolvedSignature | str"]
@@ -61,8 +62,16 @@ class DeclaredOp:
 
     @cached_property
     def signature(self) -> OpSignature:
-        """Returns the parameters in order."""
-        return signature_of(self.name, self.body)
+        """Returns the parameters in order, with the declared dtypes of operands."""
+        signature = signature_of(self.name, self.body)
+        if callable(self.index_signature):
+            return signature
+        names = frozenset([p.name for p in signature.attributes])
+        try:
+            parsed = parse_index_signature(self.index_signature, attributes=names)
+        except NotationError:  # reported where the declaration is checked
+            return signature
+        return attrs.evolve(signature, dtypes={a.name: a.dtypes for a in parsed.operands})
 
     @property
     def doc(self) -> str:

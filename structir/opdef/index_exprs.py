@@ -134,7 +134,9 @@ class LoopIndices:
         affine_form = affine(index, tuple(self.in_order(dims.syms(index))))
         if affine_form is None:
             atom = as_atom(index)
-            return isinstance(atom, Opaque) and atom.fn == "floormod" and atom.args[1] == size
+            if isinstance(atom, Opaque) and atom.fn == "floormod" and atom.args[1] == size:
+                return True
+            return bool(dims.at_least(index, 0) and dims.at_least(size - 1 - index, 0))
         steps, least = affine_form
         if not steps and index == 0:
             return True  # the constant index 0

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, Span, StructInfoError
-from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.dtype import DTYPES, is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
 from structir.ir.masked import unmasked
 from structir.ir.op import find_op
@@ -25,6 +25,7 @@ np = lazy_module("numpy")
 OMITTED = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
+FIXED = frozenset([(dtype,) for dtype in DTYPES])  # dtypes in an index signature, no variables
 CONSTANT_LIKE = "constant_like"  # the op of a scalar in the dtype of an operand
 INDICES = "indices"  # the operand of indices: a literal is int64 for operands of any dtype
 
@@ -59,12 +60,14 @@ class OpSignature:
     """The parameters of an op in order, and the body parameters for loop indices.
 
     `index_params` are annotated `LoopIndex`; `loops_param`, if any, is annotated `LoopIndices`.
+    `dtypes` has the dtypes of operands in the index signature, unless that is a function.
     """
 
     op: str
     parameters: tuple[Parameter, ...]
     index_params: tuple[str, ...]
     loops_param: str | None = None
+    dtypes: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.parameters))})"
@@ -263,24 +266,49 @@ def _as_operand(
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
-        others = {} if parameter.name == INDICES else values
-        like = _operand_of_variable(others)
+        others = {} if parameter.name == INDICES else _beside(signature, parameter, values)
+        like = _operand_of_variable(value, others)
         if like is not None:
             return like_operand(value, like, span)
-        return _scalar(signature, parameter, value, _scalar_dtype(value, others), span)
+        dtype = _known_dtype(value, others) or _default_dtype(value)
+        return _scalar(signature, parameter, value, dtype, span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(unmasked(value)))
     message = f"{parameter.name}: expected a tensor, found {value!r}"
     raise StructInfoError(signature.diagnostic(message, span).coded("E0305"))
 
 
-def _operand_of_variable(values: Mapping[str, Any]) -> Expr | None:
-    """Returns the operand with a dtype variable beside which a number has its dtype, or None."""
+def _beside(
+    signature: OpSignature, parameter: Parameter, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the operands that determine the dtype of a number.
+
+    These have the dtype of the number in the index signature, such as `T`; without one, these are
+    all whose dtype is not fixed there, as that of a condition.
+    """
+    own = signature.dtypes.get(parameter.name)
+    others = {name: value for name, value in values.items() if isinstance(value, Expr)}
+    same = {n: value for n, value in others.items() if own and signature.dtypes.get(n) == own}
+    return same or {
+        n: value for n, value in others.items() if signature.dtypes.get(n, own) not in FIXED
+    }
+
+
+def _operand_of_variable(value: bool | int | float, values: Mapping[str, Any]) -> Expr | None:
+    """Returns the operand beside which a number has its dtype, which is known at run time only.
+
+    This is the first one with a dtype variable, else one of unknown dtype if no other has a dtype
+    that can represent the number.
+    """
+    unknown = None
     for operand in values.values():
-        info = operand.struct_info if isinstance(operand, Expr) else None
-        if isinstance(info, TensorStructInfo | PrimStructInfo) and info.dtype_var is not None:
+        info = operand.struct_info
+        if not isinstance(info, TensorStructInfo | PrimStructInfo):
+            continue
+        if info.dtype_var is not None:
             return operand  # type: ignore[no-any-return]
-    return None
+        unknown = operand if unknown is None and info.dtype is None else unknown
+    return unknown if _known_dtype(value, values) is None else None
 
 
 def like_operand(value: bool | int | float, operand: Expr, span: Span | None) -> Expr:
@@ -305,14 +333,21 @@ def _scalar(
         raise StructInfoError(signature.diagnostic(message, span).coded("E0305")) from None
 
 
-def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
-    """Returns the dtype of the first other operand that can represent `value`, else the default."""
-    default = {bool: "bool", int: "int64"}.get(type(value), "float32")
+def _default_dtype(value: bool | int | float) -> str:
+    return {bool: "bool", int: "int64"}.get(type(value), "float32")
+
+
+def _known_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str | None:
+    """Returns the dtype of the first other operand that can represent `value`, or None."""
     for operand in values.values():
         info = operand.struct_info if isinstance(operand, Expr) else None
         dtype = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
         if dtype is None or isinstance(operand, PrimValue):
             continue
-        if is_float(dtype) or (type(value) is int and dtype != "bool") or dtype == default:
+        if (
+            is_float(dtype)
+            or (type(value) is int and dtype != "bool")
+            or dtype == _default_dtype(value)
+        ):
             return dtype
-    return default
+    return None

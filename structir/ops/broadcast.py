@@ -93,31 +93,31 @@ def log_add_exp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     return scalar_expr.max(x, y) + scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(x - y)))
 
 
-@op(INTEGRAL)
+@op(INTEGRAL, operator="&")
 def bitwise_and(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Computes the bitwise AND."""
     return x & y
 
 
-@op(INTEGRAL)
+@op(INTEGRAL, operator="|")
 def bitwise_or(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Computes the bitwise OR."""
     return x | y
 
 
-@op(INTEGRAL)
+@op(INTEGRAL, operator="^")
 def bitwise_xor(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Computes the bitwise XOR."""
     return x ^ y
 
 
-@op(INTEGRAL)
+@op(INTEGRAL, operator="<<")
 def left_shift(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Shifts the bits of x left by y; gives 0 where y is not a valid bit position."""
     return x << y
 
 
-@op(INTEGRAL)
+@op(INTEGRAL, operator=">>")
 def right_shift(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Shifts the bits of x right by y; gives the sign bit where y is not a valid position."""
     return x >> y

@@ -198,7 +198,7 @@ def logical_not(x: ScalarExpr) -> ScalarExpr:
     return scalar_expr.not_(x)
 
 
-@op(INTEGRAL)
+@op(INTEGRAL, operator="~")
 def bitwise_not(x: ScalarExpr) -> ScalarExpr:
     """Inverts all bits."""
     return ~x

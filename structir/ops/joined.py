@@ -175,9 +175,9 @@ def _(x: Array, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> An
 PADDING_INDICES = {
     "edge": "min(max(i{k} - pad_width[{b}], 0), size(n{k}) - 1) : n{k}",
     "circular": "(i{k} - pad_width[{b}]) % max(size(n{k}), 1) : n{k}",
-    "reflect": "size(n{k}) - 1 - max(size(n{k}) - 1 - max(i{k} - pad_width[{b}], "
+    "reflect": "min(max(size(n{k}) - 1 - max(size(n{k}) - 1 - max(i{k} - pad_width[{b}], "
     "pad_width[{b}] - i{k}), max(i{k} - pad_width[{b}], pad_width[{b}] - i{k}) - "
-    "(size(n{k}) - 1)) : n{k}",
+    "(size(n{k}) - 1)), 0), size(n{k}) - 1) : n{k}",
 }
 
 
@@ -197,8 +197,12 @@ def pad_signature(call: CallView) -> ResolvedSignature:
         checks = [f"b{k} == pad_width[{2 * k}], e{k} == pad_width[{2 * k + 1}]" for k in axes]
         signature = f"{access_text('x', index_vars(len(axes)))} -> {access_text('y', out)}"
         return ResolvedSignature(signature, where_text(checks))
-    read = [PADDING_INDICES[mode].format(k=k, b=2 * k) for k in axes]
-    checks = [f"i{k} == n{k} + pad_width[{2 * k}] + pad_width[{2 * k + 1}]" for k in axes]
+    padded = [k for k in axes if width[2 * k : 2 * k + 2] != (0, 0)]
+    read = [PADDING_INDICES[mode].format(k=k, b=2 * k) if k in padded else f"i{k}" for k in axes]
+    checks = [f"i{k} == n{k} + pad_width[{2 * k}] + pad_width[{2 * k + 1}]" for k in padded]
+    for k in padded:  # each element of a border is one of the axis; a reflection leaves out its end
+        least = [f"pad_width[{j}] + 1" for j in (2 * k, 2 * k + 1)] if mode == "reflect" else ["1"]
+        checks += [f"n{k} >= {size}" for size in least]
     signature = f"{access_text('x', read)} -> {access_text('y', index_vars(len(axes)))}"
     return ResolvedSignature(signature, where_text(checks))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import truediv
 from typing import Any
 
 import attrs
 
+from structir.ir.dtype import is_int
 from structir.opdef.attributes import Ints, Layout
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -36,8 +37,10 @@ class PoolWindows:
     numbers: dict[str, Any]
 
 
-def windows_of(call: CallView, count: int, name: str) -> PoolWindows:
-    """Returns the windows of a pool, from its attributes."""
+def windows_of(
+    call: CallView, count: int, name: str, read: Callable[[int], str] = window
+) -> PoolWindows:
+    """Returns the windows of a pool, from its attributes; `read` is the index of an axis."""
     axes = range(count)
     low, high = padding(call, count)
     strides, dilation = each(call, "strides", count), each(call, "dilation", count)
@@ -56,7 +59,7 @@ def windows_of(call: CallView, count: int, name: str) -> PoolWindows:
     }
     layout = call["layout"] or "NC" + SPATIAL[count]
     check_rank(call, name, layout)
-    in_axes = _in_axes(layout, [window(k) for k in axes])
+    in_axes = _in_axes(layout, [read(k) for k in axes])
     out_axes = _in_axes(layout, [f"h{k}" for k in axes])
     sizes = [*_block_size(layout), *[f"p{k} == pool_size[{k}]" for k in axes]]
     counts = [f"h{k} == {_window_count(numbers, k)}" for k in axes]
@@ -83,16 +86,53 @@ def pool_signature(call: CallView) -> ResolvedSignature:
     With `ceil_mode` the last windows may be partial, but each starts within the input or the
     padding before it.
     """
-    windows = windows_of(call, int(call.op[-2]), "x")
+    return _signature(windows_of(call, int(call.op[-2]), "x"))
+
+
+def _signature(windows: PoolWindows, condition: str = "") -> ResolvedSignature:
     signature = f"{access_text('x', windows.in_axes)} -> {access_text('out', windows.out_axes)}"
-    return ResolvedSignature(signature, windows.checks, "", windows.numbers)
+    return ResolvedSignature(signature, windows.checks, condition, windows.numbers)
 
 
 def avg_pool_signature(call: CallView) -> ResolvedSignature:
-    """Returns the signature of a mean; `count_include_pad` counts padding but nothing after it."""
-    signature = pool_signature(call)
-    monoid = "sum" if call["count_include_pad"] else "mean"
-    return attrs.evolve(signature, attributes={**signature.attributes, "monoid": monoid})
+    """Returns the signature of a mean; `count_include_pad` counts padding but nothing after it.
+
+    Elements of integers cannot be divided before their sum: their padding is read, as elements
+    that the body replaces by 0.
+    """
+    signature, monoid, counted = pool_signature(call), "mean", call["count_include_pad"]
+    pads_integers = counted and is_int(call.info("x").dtype or "")
+    if pads_integers:
+        windows = windows_of(call, int(call.op[-2]), "x", _clamped_window)
+        inside = [_within_padding(k) for k, up in enumerate(windows.numbers["up"]) if up]
+        signature = _signature(windows, " and ".join(inside))
+    elif counted:
+        monoid = "sum"
+    attributes = {**signature.attributes, "monoid": monoid, "pads_integers": pads_integers}
+    return attrs.evolve(signature, attributes=attributes)
+
+
+def _clamped_window(k: int) -> str:
+    index, axis = window(k).split(" : ")
+    return f"min(max({index}, 0), size({axis}) - 1) : {axis}"
+
+
+def _within_padding(k: int) -> str:
+    index, axis = window(k).split(" : ")
+    return f"{index} < size({axis}) + hi[{k}]"
+
+
+def _with_zeros(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
+    """Returns an element, or 0 where its window is in the padding."""
+    numbers = loop.attributes
+    for k, (step, dilation, low) in enumerate(
+        zip(numbers["s"], numbers["d"], numbers["lo"], strict=True)
+    ):
+        h, p = (LoopIndex(loop.symbol(f"{name}{k}")) for name in "hp")
+        index = h * step + p * dilation - low
+        x = scalar_expr.select(index < 0, 0, x)
+        x = scalar_expr.select(index >= loop.extents[f"H{k}"], 0, x)
+    return x
 
 
 def _mean_with_padding(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
@@ -206,10 +246,12 @@ def _declare_pools(count: int) -> None:
     ) -> ScalarExpr:
         """Computes the mean of each window; `count_include_pad` includes padding.
 
-        With `ceil_mode` the last windows may extend beyond the padding; those that begin beyond it
-        are dropped, as in torch.
+        Means of integers are truncated. With `ceil_mode` the last windows may extend beyond the
+        padding; those that begin beyond it are dropped, as in torch.
         """
-        return _mean_with_padding(x, loop) if count_include_pad else x
+        if loop.attributes["pads_integers"]:
+            return _with_zeros(x, loop)
+        return _mean_with_padding(x, loop) if loop.attributes["monoid"] == "sum" else x
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
 

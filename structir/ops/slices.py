@@ -47,10 +47,9 @@ def strided_slice_signature(call: CallView) -> ResolvedSignature:
     starts, counts = [], []
     for position, (k, step) in enumerate(zip(cut, steps, strict=True)):
         begin, end = bounds[0][position], bounds[1][position]
-        if not call["assume_inbound"]:
-            begin, end = _clamp(begin, sizes[k], step), _clamp(end, sizes[k], step)
-        starts.append(begin)
-        counts.append(_count(begin, end, step, call["assume_inbound"]))
+        start, count = _range(begin, end, sizes[k], step, call["assume_inbound"])
+        starts.append(start)
+        counts.append(count)
         in_indices[k] = f"starts[{position}] + steps[{position}] * {variables[k]} : n{k}"
     checks = [f"{variables[k]} == counts[{position}]" for position, k in enumerate(cut)]
     attributes = {"starts": tuple(starts), "counts": tuple(counts), "steps": tuple(steps)}
@@ -58,17 +57,35 @@ def strided_slice_signature(call: CallView) -> ResolvedSignature:
     return ResolvedSignature(signature, where_text(checks), "", attributes)
 
 
+def _range(begin: Dim, end: Dim, size: Dim, step: int, inbound: bool) -> tuple[Dim, Dim]:
+    """Returns the first index and the number of elements of a slice."""
+    if inbound:
+        return begin, _count(begin, end, step, inbound)
+    begin, end = _from_front(begin, size), _from_front(end, size)
+    start = _clamp(begin, size, step)
+    if step > 0 and at_least(begin, 0) is True and at_least(size, end) is True:
+        # a begin beyond the axis, or a negative end, gives a count below 1, as its clamped form
+        return start, _count(begin, end, step, inbound)
+    return start, _count(start, _clamp(end, size, step), step, inbound)
+
+
+def _from_front(bound: Dim, size: Dim) -> Dim:
+    """Returns a bound that counts from the front; a negative one counts from the end."""
+    if isinstance(bound, int):
+        return bound + size if bound < 0 else bound
+    if at_least(bound, 0) is True:
+        return bound
+    return select(below_zero(bound), bound + size, bound)
+
+
 def _clamp(bound: Dim, size: Dim, step: int) -> Dim:
-    """Clamps a bound to the axis; a negative bound counts from the end."""
+    """Clamps a bound from the front to the axis."""
     low: Dim = 0 if step > 0 else -1
     high: Dim = size if step > 0 else size - 1
-    if isinstance(bound, int):
-        bound = bound + size if bound < 0 else bound
-    elif at_least(bound, 0) is not True:
-        bound = select(below_zero(bound), bound + size, bound)
     if bound == high or (bound == 0 and low == 0):
         return bound
-    return dim_min(dim_max(bound, low), high)
+    raised = bound if at_least(bound, low) is True else dim_max(bound, low)
+    return raised if at_least(high, bound) is True else dim_min(raised, high)
 
 
 def below_zero(size: Dim) -> Dim:

@@ -38,6 +38,11 @@ class Monoid:
         return self.identity(dtype)
 
 
+def exact_sum_dtype(dtype: str) -> str:
+    """Returns the dtype in which a mean of integers is summed before the division."""
+    return "uint64" if dtype.startswith("uint") else "int64"
+
+
 INF = float("inf")
 MONOIDS: dict[str, Monoid] = {
     monoid.name: monoid
@@ -48,7 +53,7 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("min", "min", INF),
         Monoid("any", "or", 0.0),
         Monoid("all", "and", 1.0),
-        Monoid("mean", "add", 0.0),  # the sum divided by the number of points
+        Monoid("mean", "add", 0.0),  # the sum divided by the number of points, truncated
         Monoid("argmax", "max", -INF),  # the linear index of the first maximum
         Monoid("argmin", "min", INF),
     )

@@ -11,7 +11,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir.dims import Sym
-from structir.ir.dtype import SMALL_INTS, dtype_of, is_float, numpy_dtype
+from structir.ir.dtype import SMALL_INTS, dtype_of, is_float, is_int, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import (
     LoadedView,
@@ -25,7 +25,7 @@ from structir.projections.access import (
 from structir.projections.blocks import evaluate_in_blocks
 from structir.projections.contract import contract
 from structir.projections.conversion import convert_dtype
-from structir.projections.monoid import MONOIDS
+from structir.projections.monoid import MONOIDS, exact_sum_dtype
 from structir.projections.spec import Condition, IndexSpec, Read, Statement, Write, scan_of
 from structir.projections.values import EvaluationPoint, ufunc, widened
 
@@ -187,10 +187,13 @@ COMBINERS = {
 
 def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
     axes = tuple(range(parallel, value.ndim))
+    is_truth_value = value.dtype == bool
     if monoid in ("any", "all"):
         value = value != 0
-    elif value.dtype == bool and monoid in ("sum", "prod"):
+    elif value.dtype == bool and monoid in ("sum", "prod", "mean"):
         value = value.astype("int64")  # counted first, then rounded to a truth value
+    elif monoid == "mean" and is_int(dtype_of(value)):
+        value = value.astype(exact_sum_dtype(dtype_of(value)))  # no narrow sum that wraps around
     identity = np.asarray(MONOIDS[monoid].identity(dtype_of(value)), value.dtype)
     if exists is not None:
         exists = np.broadcast_to(exists, value.shape)
@@ -210,7 +213,16 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         number = np.prod(value.shape[parallel:]) if exists is None else exists.sum(axis=axes)
         if is_float(dtype_of(total)):
             return np.divide(total, number, dtype=total.dtype)
-        return np.divide(total, np.maximum(number, 1))  # integers have no NaN for an empty mean
+        if is_truth_value:
+            return np.divide(total, np.maximum(number, 1))
+        return _truncated_quotient(total, np.maximum(number, 1))  # 0 for an empty mean
+
+
+def _truncated_quotient(total: Array, number: Array) -> Array:
+    """Divides integers, rounding toward zero."""
+    number = np.asarray(number).astype(total.dtype)
+    quotient = total // number
+    return quotient + ((quotient < 0) & (quotient * number != total))
 
 
 def _initial_result(state: SpecRun, result: int) -> Array:

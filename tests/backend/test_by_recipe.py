@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.loops import schedule
+from structir.backend.loops import shared_numbers
 from structir.backend.loops.by_recipe import recipe_kernel, with_recipes
 
 BODIES = {
@@ -43,17 +43,18 @@ def test_recipes_compute_the_bits_of_the_generators(
 ) -> None:
     module, kernels = structir.parse(FUNCTION.format(body)), []
 
-    def counted(group):
-        kernels.append(recipe_kernel(group))
+    def counted(*args):
+        kernels.append(recipe_kernel(*args))
         return kernels[-1]
 
     rng = np.random.default_rng(1)
     x, b = rng.normal(size=(5, 24)).astype("float32"), rng.normal(size=24).astype("float32")
     arguments = (x, b, np.float32(1.5), np.array([3, 0, 4, -1]))
     run = partial(structir.interpret, module, "main")
-    expected = structir.compile(module)["main"](*arguments)
+    with with_recipes():
+        expected = structir.compile(module)["main"](*arguments)
     np.testing.assert_allclose(expected, run(*arguments), 2e-3, 1e-5)
-    monkeypatch.setattr(schedule, "recipe_kernel", counted)
+    monkeypatch.setattr(shared_numbers, "recipe_kernel", counted)
     monkeypatch.setenv("STRUCTIR_CACHE", "off")  # or the plan of an earlier run is loaded
     with with_recipes("maps", "rows"):
         result = structir.compile(module)["main"](*arguments)

@@ -838,6 +838,16 @@ def conv_nhwc(x, w):
     return lax.reduce_window(y, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
 
 
+@case(whole(2, 5, 7, high=250))
+def integer_windows(x):
+    small = (x - 125).astype(jnp.int8)
+    return (
+        lax.reduce_window(small, jnp.int8(3), lax.add, (1, 2, 3), (1, 2, 1), "SAME"),
+        lax.reduce_window(small, jnp.int8(127), lax.min, (2, 1, 2), (1, 1, 1), "VALID"),
+        lax.reduce_window(x.astype(jnp.uint8), jnp.uint8(0), lax.max, (1, 3, 2), (1, 1, 2), "SAME"),
+    )
+
+
 @case(normal(6, 3), whole(6, high=3))
 def triplet_and_metrics(x, y):
     d = jnp.sqrt(jnp.maximum(jnp.sum((x[:, None] - x[None]) ** 2, -1), 1e-12))

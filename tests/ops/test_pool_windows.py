@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import structir
+from structir.ir.dtype import int_limits, numpy_dtype
 
 CASES = [
     ((7, 8), (3, 2), (2, 3), 1),
@@ -72,3 +73,68 @@ def test_meshgrid_has_the_axes_of_its_indexing(indexing: str, count: int) -> Non
     for results in both_ways(module, *vectors):
         for result, expected in zip(results, np.meshgrid(*vectors, indexing=indexing), strict=True):
             assert np.array_equal(result, expected)
+
+
+INTEGERS = [
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
+
+def truncated_means(x: np.ndarray, settings: dict) -> np.ndarray:
+    """Returns the exact means of windows of the last axis, rounded toward zero."""
+    (low, high), step, dilation = settings["padding"], settings["strides"], settings["dilation"]
+    extent, n = (settings["pool_size"] - 1) * dilation + 1, x.shape[-1]
+    is_partial, counted = settings["ceil_mode"], settings["count_include_pad"]
+    count = (n + low + high - extent + (step - 1) * is_partial) // step + 1
+    count = min(count, (n + low + step - 1) // step) if is_partial else count
+    result = np.zeros((*x.shape[:-1], count), x.dtype)
+    for index in np.ndindex(result.shape):
+        at = range(index[-1] * step - low, index[-1] * step - low + extent, dilation)
+        values = [int(x[(*index[:-1], k)]) for k in at if 0 <= k < n]
+        divisor = sum(-low <= k < n + high for k in at) if counted else len(values)
+        total = sum(values)
+        result[index] = (abs(total) // max(divisor, 1)) * (-1 if total < 0 else 1)
+    return result
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_means_of_integers_are_exact_and_truncated(dtype: str) -> None:
+    rng = np.random.default_rng(INTEGERS.index(dtype))
+    kind, limits = numpy_dtype(dtype), int_limits(dtype)
+    low, high = [limit // 32 if "64" in dtype else limit for limit in limits]  # no sum overflows
+    for case, (counted, partial) in enumerate(product([True, False], repeat=2)):
+        pool_size = int(rng.integers(1, 5))
+        settings = {
+            "pool_size": pool_size,
+            "strides": int(rng.integers(1, 4)),
+            "dilation": int(rng.integers(1, 3)),
+            "padding": tuple(rng.integers(0, pool_size, 2).tolist()),
+            "ceil_mode": partial,
+            "count_include_pad": counted,
+        }
+        text = ", ".join([f"{name}={value}" for name, value in settings.items()])
+        module = structir.parse(
+            f"@R.function\ndef main(x: R.Tensor((2, 'c', 'n'), '{dtype}')):\n"
+            f"    return R.nn.avg_pool1d(x, {text}), R.mean(x, axis=[1, 2])\n"
+        )
+        x = rng.integers(
+            low, high, (2, 2, 9), dtype="uint64" if low == 0 else "int64", endpoint=True
+        )
+        x = x.astype(kind)
+        totals = [sum(map(int, row.ravel())) for row in x]
+        whole = np.array([abs(t) // 18 * (-1 if t < 0 else 1) for t in totals]).astype(kind)
+        interpreted = structir.interpret(module, "main", x)
+        is_compiled = case == INTEGERS.index(dtype) % 4
+        compiled = structir.compile(module)["main"](x) if is_compiled else interpreted
+        for results in (interpreted, compiled):
+            assert np.array_equal(results[0], truncated_means(x, settings)), text
+            assert np.array_equal(results[1], whole)

@@ -298,6 +298,51 @@ def test_a_size_that_would_be_negative_is_a_conflict() -> None:
         structir.infer(module)
 
 
+NEGATIVE = "a = R.strided_slice(x, axes=[0], begin=(n,), end=(1,), assume_inbound=True)"
+DEAD_CODE = {
+    "branch": f"""
+    if c:
+        {NEGATIVE}
+        r = R.sum(a)
+    else:
+        r = R.sum(x)
+""",
+    "closure": f"""
+    @R.function
+    def g(x: R.Tensor(("n", "m"))):
+        {NEGATIVE}
+        return R.sum(a)
+    r = x
+""",
+}
+
+
+def with_negative_size(code: str) -> IRModule:
+    return parsed(f"""
+@R.function
+def f(x: R.Tensor(("n", "m"), "float32"), c: R.Tensor((), "bool")):
+    n = T.int64()
+    R.require("n == 2")
+{code}
+    return r
+""")
+
+
+def test_an_unused_result_of_negative_size_is_a_conflict() -> None:
+    with pytest.raises(StructInfoError, match="at least 0, found -1") as error:
+        structir.infer(with_negative_size(f"    {NEGATIVE}\n    r = x"))
+    assert all(line in str(error.value) for line in ("n == 2", "`a` is defined here"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("code", DEAD_CODE.values(), ids=DEAD_CODE)
+def test_sizes_that_are_negative_in_dead_code_keep_the_signature(code: str) -> None:
+    completed = structir.infer(with_negative_size(code))
+    assert params(completed)[0] == 'R.Tensor((n, m), dtype="float32")'
+    assert bound(completed)["x_checked"] == 'R.Tensor((2, m), dtype="float32")'
+    reread(completed)
+
+
 def test_strided_window_that_exceeds_its_axis_is_rejected_with_sizes_of_0() -> None:
     module = parsed("""
         @R.function

@@ -1,6 +1,7 @@
 """Tests of inference with ragged axes."""
 
 import numpy as np
+import pytest
 
 import structir
 
@@ -55,3 +56,24 @@ def main(x: R.Tensor(("n", "*", 2), "'T")):
     inferred = structir.infer(structir.parse(text))
     x = structir.RaggedArray(np.ones((3, 2), "int32"), np.array([0, 1, 3]))
     assert structir.interpret(inferred, "main", x).tolist() == [[4, 4], [6, 6]]
+
+
+@pytest.mark.parametrize("first", ['("m", "k", "*m", "*k")', '("k", "m", "*k", "*m")'])
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "op", "expected"),
+    [
+        ('("k",)', '("m", "*:len", "m", "k")', "matmul(x, y)", '(k, "*:len", k)'),
+        ('("m", "*:len", "k")', '("m",)', "matmul(x, y)", '(m, "*:len")'),
+        ('("m", "*:len", "k", "m")', '("k", "m")', "linear(x, y)", '(m, "*:len", k, k)'),
+        ('("m", "*", "k")', '("k", "*", "m")', "concat((x, y), axis=0)", '("_", "*", m)'),
+        ('("*m", "k")', '("m", "*k")', 'sig("*a n; n *a -> n *a n")(x, y)', '(k, "*m", k)'),
+    ],
+)
+def test_of_equal_sizes_a_result_has_the_one_that_occurs_first(
+    first: str, lhs: str, rhs: str, op: str, expected: str
+) -> None:
+    axes = first.strip("()").split(", ")
+    params = ", ".join([f"f{k}: R.Tensor(({axis},))" for k, axis in enumerate(axes)])
+    params += f", x: R.Tensor({lhs}), y: R.Tensor({rhs})"
+    program = structir.parse(f"@R.function\ndef main({params}):\n    return R.{op}\n")
+    assert str(program["main"].ret_struct_info) == f"R.Tensor({expected})"

@@ -23,7 +23,6 @@ from structir.backend.cpu.intrinsics import (
     brain_value,
     ceil,
     copy_run,
-    fetch_ahead,
     finish_streams,
     floor,
     greater,
@@ -43,7 +42,14 @@ from structir.backend.cpu.intrinsics import (
     wrapping_mul,
     wrapping_sub,
 )
-from structir.backend.cpu.objects import Loaded, MachineCode, built, code_of_library, loaded
+from structir.backend.cpu.objects import (
+    Loaded,
+    MachineCode,
+    built,
+    code_key,
+    code_of_library,
+    loaded,
+)
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.prepared import Assembled, pending_kernel
@@ -99,7 +105,6 @@ NAMES: dict[str, Any] = {
     "offset_by": offset_by,
     "copy_run": copy_run,
     "stream_to": stream_to,
-    "fetch_ahead": fetch_ahead,
     "finish_streams": finish_streams,
     "wide_vectors": wide_vectors,
     "multiply_matrices": multiply_matrices,
@@ -145,13 +150,13 @@ llvm.set_option("structir", "-unroll-threshold=100")
 # LLVM's search for something better takes most of the time that machine code takes, and finds none.
 llvm.set_option("structir", "-disable-lsr")
 
-_kernels: dict[str, CompiledKernel] = {}
+_kernels: dict[str, CompiledKernel] = {}  # by `code_key`
 lock = new_lock()  # held while a kernel is built
 
 
 def symbol_of(text: str) -> str:
     """Returns the symbol of a kernel, which is as unique as its text."""
-    return f"kernel_{digest(text)}"
+    return f"kernel_{digest(code_key(text))}"
 
 
 def kernel_names() -> dict[str, Any]:
@@ -227,7 +232,7 @@ def kernel(
     A text that was read from a file is not compiled: without machine code it is a MissingCodeError.
     """
     with lock:
-        compiled = _kernels.get(text)
+        compiled = _kernels.get(code_key(text))
         if compiled is None:
             start = time.perf_counter()
             if routine is not None:
@@ -239,14 +244,15 @@ def kernel(
 
 def is_built(text: str) -> bool:
     """Whether the kernel of a text has been compiled or loaded."""
-    return text in _kernels
+    return code_key(text) in _kernels
 
 
 def add_kernel(text: str, loaded: Loaded, start: float) -> CompiledKernel:
     """Adds a kernel whose compilation began at `start`."""
     seconds = time.perf_counter() - start
-    _kernels[text] = CompiledKernel(text, loaded.addresses[0], seconds, loaded)
-    return _kernels[text]
+    compiled = CompiledKernel(text, loaded.addresses[0], seconds, loaded)
+    _kernels[code_key(text)] = compiled
+    return compiled
 
 
 def kernel_count() -> int:

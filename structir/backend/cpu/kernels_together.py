@@ -26,7 +26,7 @@ from structir.backend.cpu.kernels import (
     symbol_of,
     translated_library,
 )
-from structir.backend.cpu.objects import add, stored
+from structir.backend.cpu.objects import add, code_key, stored
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.prepared import pending_kernel
 from structir.backend.loops.writer import KernelText
@@ -47,14 +47,14 @@ class KernelsTogether:
 
     def __init__(self, executor: ThreadPoolExecutor | None) -> None:
         self.executor = executor
-        self.tasks: dict[str, _Task] = {}
+        self.tasks: dict[str, _Task] = {}  # by `code_key`
 
     def start(self, text: KernelText) -> None:
         """Starts the compilation of a kernel; without threads, or where numba compiles it, builds
         it at once."""
         is_plain = text.function is None and not text.from_file
         with lock:
-            if is_built(text.text) or text.text in self.tasks:
+            if is_built(text.text) or code_key(text.text) in self.tasks:
                 return
             if self.executor is not None and is_plain and self._start(text, self.executor):
                 return
@@ -70,7 +70,9 @@ class KernelsTogether:
             pending = _pending(kernel_text, symbol_of(text))
         except UntranslatedError:
             return False
-        self.tasks[text] = _Task(text, pending, start, _submitted(executor, pending.generate))
+        self.tasks[code_key(text)] = _Task(
+            text, pending, start, _submitted(executor, pending.generate)
+        )
         return True
 
     def finish(self) -> None:

@@ -39,9 +39,15 @@ class Loaded:
     from_disk: bool
 
 
+def code_key(text: str) -> str:
+    """Returns what identifies the machine code of a text: the hash in the first line of the source
+    of a kernel of the program, whose names and shapes do not matter; else the text."""
+    return text.partition("\n")[0] if text.startswith(SOURCE_HEAD) else text
+
+
 def key_of(text: str) -> str:
     """The name that machine code for a text has in the cache, on this machine."""
-    return disk.digest(machine_identity(), text)
+    return disk.digest(machine_identity(), code_key(text))
 
 
 def from_disk(text: str) -> Loaded | None:
@@ -127,14 +133,14 @@ def stored(text: str) -> Loaded | None:
     """The machine code for a text, if it need not be built."""
     code = from_disk(text)
     if code is not None:
-        _codes[text] = code.code
+        _codes[code_key(text)] = code.code
     return code
 
 
 def add(text: str, code: Loaded) -> Loaded:
     """Keeps newly built machine code for a text."""
     to_disk(text, code.code)
-    _codes[text] = code.code
+    _codes[code_key(text)] = code.code
     return code
 
 
@@ -149,7 +155,7 @@ def offer(key: str, entry: disk.CacheEntry) -> None:
 
 def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
     """The machine code of these kernels, and of all that is not made for any one program."""
-    wanted = set(kernels)
+    wanted = set(map(code_key, kernels))
     return [(t, c) for t, c in _codes.items() if t in wanted or not _is_kernel(t)]
 
 
@@ -159,7 +165,7 @@ def _is_kernel(text: str) -> bool:
 
 makers: dict[str, Callable[[], object]] = {}  # builds the function of a symbol
 _lock = new_rlock()
-_codes: dict[str, MachineCode] = {}  # of this process, by text
+_codes: dict[str, MachineCode] = {}  # of this process, by `code_key`
 _offered: dict[str, MachineCode] = {}  # of files that were loaded, by key
 _in_shared: set[str] = set()
 _kept: list[Any] = []

@@ -117,6 +117,9 @@ def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, Prepared
         power = PreparedFunction(_of_two(helpers()["whole_power"]), kind(kind, kind))
         functions[f"pow_{dtype}"] = power
     for dtype in FLOATS:
+        kind = getattr(types, dtype)
+        for name in (f"floor_quotient_{dtype}", f"remainder_{dtype}"):
+            functions[name] = PreparedFunction(_of_two(helpers()[name]), kind(kind, kind))
         place = pointer(getattr(types, dtype))
         product = types.void(*[place] * 3, *[types.int64] * 8)
         functions[f"product_{dtype}"] = PreparedFunction(_product, product)

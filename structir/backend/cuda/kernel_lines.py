@@ -62,7 +62,6 @@ REGISTERS = {"thread": "threadIdx", "threads": "blockDim", "block": "blockIdx", 
 LAZY = {"and": "{0} and {1}", "or": "{0} or {1}", "select": ALL_KINDS["select"]}
 OWN_TEXTS = {
     **{row.name: f"{row.name}_{{dtype}}({{0}}, {{1}})" for row in OF_LANES},
-    "floordiv": "{dtype}(whole_quotient({0}, {1}))",
     "min": "smaller({0}, {1})",
     "max": "larger({0}, {1})",
     "maximum": "maximum({0}, {1})",

@@ -47,11 +47,12 @@ class KernelCode:
     sizes: tuple[Dim, ...]
     sites: tuple[Site, ...]
     panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays that are packed parts of constants
+    singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
 
     @property
     def source(self) -> str:
-        """The kernel as source. It starts with a hash, so that equal sources have equal code."""
-        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:16]}\n{self.kernel.script()}"
+        """The kernel as source. It starts with a hash of its code, which equal codes have."""
+        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:32]}\n{self.kernel.script()}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,7 +93,9 @@ def _emitted(
     emitter.asm.run("ret i32 0")
     arrays = _arrays(emitter)
     _, mentioned = emitter.words()
-    sizes = tuple(mentioned)
+    words = {dims.as_dim(word): number for number, word in emitter.singles.items()}
+    singles = [dim for dim in mentioned if dim in words]
+    sizes = (*[dim for dim in mentioned if dim not in words], *singles)
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
         kernel,
@@ -102,6 +105,7 @@ def _emitted(
         sizes,
         tuple(emitter.checks.sites),
         emitter.panels,
+        tuple([words[dim] for dim in singles]),
     )
 
 

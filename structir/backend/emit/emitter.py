@@ -13,7 +13,8 @@ from structir.backend.emit.types import STORED, TYPES
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.index_proofs import IndexRanges
 from structir.backend.loops.kernel_table import dtype_of, table_of
-from structir.ir.dims import Dim
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     REGISTERS,
@@ -28,8 +29,19 @@ from structir.ir.kernel import (
     Scratch,
     nodes_of,
 )
+from structir.ir.struct_info import PrimStructInfo
 
 CONTRACT = "contract "  # a product and a sum may be rounded once
+
+
+def _singles(kernel: Kernel) -> dict[Var, Sym]:
+    """The float32 parameters, each with a symbol for its bits."""
+    infos = {p: p.struct_info for p in kernel.params}
+    return {
+        p: Sym(p.name)
+        for p, info in infos.items()
+        if isinstance(info, PrimStructInfo) and info.dtype == "float32"
+    }
 
 
 class Emitter:
@@ -62,10 +74,13 @@ class Emitter:
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
         self._arrays: dict[Var, str] = {}
         self._sizes: dict[Dim, str] = {}
+        self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
         self.registers = {array for array, space in spaces.items() if space == REGISTERS}
-        self.table.arrays = [a for a in self.table.arrays if a not in self.registers]
+        self.singles = _singles(kernel) if is_generated else {}
+        elsewhere = {*self.registers, *self.singles}
+        self.table.arrays = [a for a in self.table.arrays if a not in elsewhere]
         writes = Counter(n.target for n in nodes if isinstance(n, Assign))
         loops = {n.variable for n in nodes if isinstance(n, For)}
         parts = {end for n in nodes if isinstance(n, Part) for end in (n.low, n.high)}
@@ -110,6 +125,14 @@ class Emitter:
         if isinstance(dim, int):
             return str(dim)
         return self._sizes.setdefault(dim, f"%n{len(self._sizes)}")
+
+    def single(self, number: Var) -> str:
+        """Returns a float32 whose bits are a word of the table."""
+        if number not in self._singles:
+            word = self.size(dims.as_dim(self.singles[number]))
+            bits = self.asm.at_entry(f"trunc i64 {word} to i32")
+            self._singles[number] = self.asm.at_entry(f"bitcast i32 {bits} to float")
+        return self._singles[number]
 
     def words(self) -> tuple[dict[Var, str], dict[Dim, str]]:
         """Returns the arrays and sizes that are mentioned, with their names."""

@@ -154,6 +154,16 @@ def _shifted(instruction: str) -> Row:
     return shift
 
 
+def _prepared(name: str) -> Row:
+    """A function that is linked in."""
+
+    def call(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        kind = TYPES[dtype]
+        return asm.call_prepared(f"{name}_{dtype}", kind, [(kind, a) for a in args])
+
+    return call
+
+
 def _complement(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
     return asm.value(f"xor {TYPES[dtype]} {args[0]}, -1")
 
@@ -178,6 +188,8 @@ FLOATS: dict[str, Row] = {
         f"fadd reassoc contract {TYPES[dtype]} {args[0]}, {args[1]}"
     ),
     "multiply_to": _arithmetic("fmul"),
+    "floordiv": _prepared("floor_quotient"),
+    "mod": _prepared("remainder"),
     "neg": _plain("fneg"),
     "abs": _intrinsic("fabs"),
     "floor": _intrinsic("floor"),

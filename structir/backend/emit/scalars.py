@@ -32,6 +32,8 @@ def _argument(emitter: Emitter, argument: Argument) -> str:
     number = emitter.table.numbers.get(argument.var)
     if number is not None:
         return emitter.size(dims.as_dim(number))
+    if argument.var in emitter.singles:
+        return emitter.single(argument.var)
     return loaded(emitter.asm, emitter.array(argument.var), dtype_of(argument.var))
 
 

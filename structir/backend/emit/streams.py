@@ -20,20 +20,21 @@ from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.kernel_table import dtype_of
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.streams import (
-    AHEAD,
     BEHIND,
-    BLOCK,
     LARGE,
     LINE,
     LONG,
     MORE,
-    MUCH,
     PAGE,
     may_be_large,
 )
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Local, nodes_of
+
+MUCH = 6.0  # work on an element from which on memory has too few loads without prefetches
+BLOCK = 128  # elements that are prefetched at once
+AHEAD = 8192  # bytes between a prefetch and the read
 
 
 @attrs.frozen(eq=False)
@@ -119,7 +120,7 @@ class StreamingLoop:
         arrays = [
             n.array
             for n in reads
-            if n.flat and n.array not in self.emitter.only_filled
+            if n.array not in self.emitter.only_filled and len(n.indices) == 1
             if n.indices[0] is target.indices[-1] and len(target.indices) == 1
         ]
         return [a for a in dict.fromkeys(arrays) if element_bytes(dtype_of(a)) == self.width]
@@ -163,8 +164,8 @@ class StreamingLoop:
             return []
         if _work(loop) < MUCH or not gains_from_prefetching():
             return []
-        reads = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element) and n.flat]
-        arrays = [n.array for n in reads if n.indices[0] is loop.variable]
+        reads = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element)]
+        arrays = [n.array for n in reads if len(n.indices) == 1 and n.indices[0] is loop.variable]
         return list(dict.fromkeys(a for a in arrays if a not in self.emitter.only_filled))
 
 

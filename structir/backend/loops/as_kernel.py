@@ -8,10 +8,19 @@ from functools import reduce
 
 import attrs
 
-from structir.backend.loops.as_scalar import NotShown, Scalars, applied, literal, stated
+from structir.backend.loops.as_scalar import (
+    NO_PARAMETERS,
+    KernelParameters,
+    NotShown,
+    Scalars,
+    applied,
+    literal,
+    stated,
+)
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Expression, Load, axis_dim, computed_in
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
@@ -50,12 +59,14 @@ class ShownKernel:
     fills: tuple[Buffer, ...]
 
 
-def shown_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
+def shown_kernel(
+    groups: Sequence[Group], name: str, parameters: KernelParameters = NO_PARAMETERS
+) -> ShownKernel:
     """The kernel of groups in their order; NotShown where kernels cannot say what they do."""
     refused = [s.out for group in groups for s in group.stages if s.routine is not None]
     if refused:
         raise NotShown("a function over whole arrays", refused)
-    writer = _KernelNodeWriter(groups, name)
+    writer = _KernelNodeWriter(groups, name, parameters)
     try:
         return writer.kernel()
     except NotShown as error:
@@ -63,11 +74,11 @@ def shown_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
 
 
 class _KernelNodeWriter:
-    def __init__(self, groups: Sequence[Group], name: str) -> None:
-        self.groups, self.name = groups, name
+    def __init__(self, groups: Sequence[Group], name: str, parameters: KernelParameters) -> None:
+        self.groups, self.name, self.parameters = groups, name, parameters
         self.group = groups[0]  # which is being written,
         self.stage = self.group.stages[0]  # and its stage
-        self.scalars = Scalars(self.read)
+        self.scalars = Scalars(self.read, parameters)
         self.params: dict[Buffer, Var] = {}  # of what is read from outside
         self.fills: dict[Buffer, Var] = {}
         self.inside: dict[Buffer, tuple[Stage, Var | Local]] = {}  # made here, kept nowhere
@@ -94,7 +105,12 @@ class _KernelNodeWriter:
                 mentioned |= dict.fromkeys(sorted(syms(dim), key=lambda s: s.order))
         numbers = tuple([s for s in mentioned if s not in bound_dims(infos)])
         told = [Var(f"{s.name}_", PrimStructInfo("int64", dims.as_dim(s))) for s in numbers]
-        params = (*self.params.values(), *told, *self.fills.values())
+        params = (
+            *self.params.values(),
+            *told,
+            *self.parameters.numbers.values(),
+            *self.fills.values(),
+        )
         kernel = Kernel(params, (*self.scratch, *body), self.name)
         return ShownKernel(kernel, tuple(self.params), numbers, tuple(self.fills))
 
@@ -106,7 +122,7 @@ class _KernelNodeWriter:
     def _array(self, name: str, buffer: Buffer) -> Var:
         if buffer.dtype not in KERNEL_DTYPES:
             raise NotShown(f"an array of {buffer.dtype}")
-        return Var(name, TensorStructInfo(buffer.shape, buffer.dtype))
+        return Var(name, TensorStructInfo(self.parameters.shape(buffer.shape), buffer.dtype))
 
     # ---- loops
 
@@ -152,10 +168,12 @@ class _KernelNodeWriter:
         if stage.written_axes is None:
             raise NotShown("a value inside that is not at its own point")
         dtype, name = stage.out.dtype, f"row{len(self.scratch)}"
+        if are_skipped():
+            dtype = computed_in(dtype)
         if not inner and computed_in(dtype) == dtype:
             self.inside[stage.out] = stage, self.scalars.local("t", dtype)
             return
-        shape: tuple[Dim, ...] = tuple([stage.extents[axis] for axis in inner])
+        shape = self.parameters.shape([stage.extents[axis] for axis in inner])
         array = Var(name, TensorStructInfo(shape, dtype))
         self.scratch.append(Scratch(array))
         self.inside[stage.out] = stage, array
@@ -234,7 +252,8 @@ class _KernelNodeWriter:
             return number
         if stage.monoid == "mean":
             count = applied("cast", [number], total.dtype)
-            into.append(Assign(total, applied("div", [total, count], total.dtype)))
+            fn = "div" if is_float(total.dtype) else "quotient"
+            into.append(Assign(total, applied(fn, [total, count], total.dtype)))
         return total
 
     def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local]:

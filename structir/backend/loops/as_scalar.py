@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import attrs
+
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
     Entry,
@@ -19,11 +21,24 @@ from structir.backend.loops.expression import (
     walk,
 )
 from structir.backend.loops.expression import Operation as Applied
+from structir.ir import dims
 from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom
 from structir.ir.dtype import is_float
-from structir.ir.kernel import Apply, Assign, KernelStatement, Literal, Local, Scalar, Size
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Apply,
+    Argument,
+    Assign,
+    KernelStatement,
+    Literal,
+    Local,
+    Scalar,
+    Size,
+)
 from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
+from structir.ir.polynomial import of_terms
 
+LEAST = 16  # LLVM unrolls shorter loops, and smaller steps tell it how lanes lie
 DEEPEST = 6  # operations within one another, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
 # Functions of floats on integers and booleans: the operand, or a constant.
@@ -44,6 +59,42 @@ OF_SIZES = {
 }
 
 
+@attrs.frozen
+class KernelParameters:
+    """What a kernel takes as parameters, so that other groups of stages can use it: sizes of the
+    program by symbols of the kernel, and numbers.
+
+    `integers` holds all from `LEAST` up, those that are parameters by symbols, others by
+    themselves; smaller ones and divisors shape the code.
+    """
+
+    sizes: Mapping[Sym, Sym] = attrs.Factory(dict)
+    integers: Mapping[int, Sym | int] = attrs.Factory(dict)
+    numbers: Mapping[tuple[str, str], Var] = attrs.Factory(dict)  # by `repr` and dtype
+
+    def shape(self, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Returns the shape of an array in the kernel."""
+        return tuple([self._dim(dim) for dim in shape])
+
+    def _dim(self, dim: Dim) -> Dim:
+        if not isinstance(dim, Poly):
+            return self._integer(int(dim))
+        symbols = {size: dims.as_dim(symbol) for size, symbol in self.sizes.items()}
+        total = self._integer(dim.constant)
+        for monomial, factor in dim.terms.items():
+            term = dims.substitute(of_terms({monomial: 1}, 0), symbols)
+            total = total + self._integer(factor) * term
+        return total
+
+    def _integer(self, value: int) -> Dim:
+        size = self.integers.get(abs(value), abs(value))
+        known = dims.as_dim(size) if isinstance(size, Sym) else size
+        return known if value >= 0 else -known
+
+
+NO_PARAMETERS = KernelParameters()
+
+
 class NotShown(Exception):
     """Something that kernels of a program cannot say, and which values it is about."""
 
@@ -55,12 +106,17 @@ class NotShown(Exception):
 class Scalars:
     """Writes the values of one kernel; `read` gives the number that stands for a load."""
 
-    def __init__(self, read: Callable[[Load, list[KernelStatement]], Scalar]) -> None:
-        self.read = read
+    def __init__(
+        self,
+        read: Callable[[Load, list[KernelStatement]], Scalar],
+        parameters: KernelParameters = NO_PARAMETERS,
+    ) -> None:
+        self.read, self.parameters = read, parameters
         self.axes: dict[Sym, Scalar] = {}  # the variables of the loops around
         self.totals: dict[Any, Scalar] = {}
         self.symbols: dict[Sym, None] = {}  # of the program, that the kernel mentions
         self.count = 0
+        self._functions = 0  # functions of sizes around the index being written
 
     def local(self, stem: str, dtype: str) -> Local:
         """A new name."""
@@ -72,7 +128,7 @@ class Scalars:
     def index(self, dim: Dim) -> Scalar:
         """An integer over loops and sizes."""
         if not isinstance(dim, Poly):
-            return Literal(int(dim), "int64")
+            return self._integer(int(dim))
         found: Scalar | None = None
         for monomial, factor in dim.terms.items():
             term = reduce(self._product, [self._atom(atom) for atom in monomial])
@@ -86,8 +142,23 @@ class Scalars:
             return number if number.dtype == "int64" else Apply("cast", (number,), "int64")
         if atom in self.axes:
             return self.axes[atom]
-        self.symbols[atom] = None
-        return Size(Poly({(atom,): 1}, 0))
+        return self._size(self.parameters.sizes.get(atom, atom))
+
+    def _size(self, symbol: Sym) -> Scalar:
+        self.symbols[symbol] = None
+        return Size(Poly({(symbol,): 1}, 0))
+
+    def _integer(self, value: int) -> Scalar:
+        """An integer in a size or an index, unless it is a parameter."""
+        known = self.parameters.integers
+        if abs(value) < LEAST or not known or self._functions:
+            return Literal(value, "int64")
+        size = known.get(abs(value))
+        if size is None:
+            raise NotShown("an integer that kernels do not share")
+        if isinstance(size, int):
+            return Literal(value, "int64")
+        return self._size(size) if value > 0 else Apply("neg", (self._size(size),), "int64")
 
     def _function(self, atom: Opaque) -> Scalar:
         """A function of sizes; a comparison is a bool."""
@@ -95,7 +166,9 @@ class Scalars:
             raise NotShown(atom.fn)
         fn, dtype = OF_SIZES[atom.fn]
         condition, others = ((), atom.args) if fn != "select" else (atom.args[:1], atom.args[1:])
+        self._functions += 1
         args = [*map(self._test, condition), *map(self.index, others)]
+        self._functions -= 1
         return Apply(fn, tuple(args), dtype)
 
     def _test(self, condition: Dim) -> Scalar:
@@ -114,9 +187,9 @@ class Scalars:
         """A total with `factor * term` more, or with the factor alone."""
         size = abs(factor)
         if term is None:
-            term = Literal(size, "int64")
+            term = self._integer(size)
         elif size != 1:
-            term = Apply("mul", (Literal(size, "int64"), term), "int64")
+            term = Apply("mul", (self._integer(size), term), "int64")
         if total is None:
             return term if factor > 0 else Apply("neg", (term,), "int64")
         return Apply("add" if factor > 0 else "sub", (total, term), "int64")
@@ -153,7 +226,8 @@ class Scalars:
     ) -> tuple[Scalar, int]:
         match node:
             case Number(value, dtype):
-                return literal(value, dtype), 0
+                number = self.parameters.numbers.get((repr(value), dtype))
+                return literal(value, dtype) if number is None else Argument(number, dtype), 0
             case Position(dim, dtype):
                 return self._as_dtype(self.index(dim), dtype), 1
             case Total(buffer):

@@ -12,6 +12,7 @@ import attrs
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.by_recipe import kernel_by_recipe
 from structir.backend.loops.group import Group
 from structir.backend.loops.kernel_words import Words
 from structir.backend.loops.packing import origin_of
@@ -35,6 +36,8 @@ def scheduled_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
     made, group = None, groups[0]
     if group.kind != "routine" and len(groups) == 1:
         made = SCHEDULES[group.kind](group)
+    if isinstance(made, KernelText) and made.assembled is not None:
+        return kernel_by_recipe(group, name)
     if not isinstance(made, KernelText) or made.function is not None or made.sites:
         raise NotShown("no loops", [stage.out for group in groups for stage in group.stages])
     try:

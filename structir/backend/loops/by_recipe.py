@@ -1,27 +1,37 @@
 """Groups compiled by a recipe: from the naive kernel of a group to its scheduled kernel.
 
 It is used for the kinds of groups that `with_recipes` names, an internal setting; others have
-generators.
+generators. Groups that differ only in buffers, axes and sizes of the program have one kernel in a
+process: `_templates` holds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from structir.backend.emit.code import code_of
+import attrs
+import numpy as np
+
+from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
-from structir.backend.loops.as_scalar import NotShown
+from structir.backend.loops.as_scalar import KernelParameters, NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.group import Group
+from structir.backend.loops.kernel_key import KernelKey
+from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.writer import KernelText
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
-from structir.ir.kernel import Kernel
+from structir.ir.struct_info import PrimStructInfo
 from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
-_recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset())
+_recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset({"maps"}))
+_templates: dict[Hashable, _Template | None] = {}  # of groups without a naive kernel, None
+MOST_TEMPLATES = 1024
 
 
 @contextmanager
@@ -44,46 +54,137 @@ def recipe_of(group: Group) -> str:
     return "rows" if any(stage.reduce for stage in group.stages) else "maps"
 
 
-def recipe_kernel(group: Group) -> KernelText | None:
+def is_map_by_recipe(group: Group) -> bool:
+    """Whether the recipe of maps is used for a group."""
+    name = "maps"
+    return group.kind == "rows" and name in _recipes.get() and recipe_of(group) == name
+
+
+def recipe_kernel(
+    group: Group, key: KernelKey, varying: frozenset[int] = frozenset()
+) -> KernelText | None:
     """Returns the kernel of a group by its recipe; None if the recipe is not used, or the group has
-    no naive kernel."""
+    no naive kernel. The `varying` numbers of its key are in the table, not in the code."""
     name = recipe_of(group)
     if name not in _recipes.get():
         return None
+    constants = tuple([n for n, number in key.numbers.items() if number not in varying])
+    template_key = name, key.value, varying, constants, are_skipped()
+    if template_key not in _templates:
+        if len(_templates) >= MOST_TEMPLATES:
+            _templates.clear()
+        _templates[template_key] = _template(group, name, key, varying)
+    template = _templates[template_key]
+    return None if template is None else template.kernel(group, key)
+
+
+def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
+    """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
+    return _scheduled(shown_kernel([group], name), recipe_of(group))
+
+
+def _scheduled(naive: ShownKernel, recipe: str) -> ShownKernel:
+    handle = KernelHandle(naive.kernel, partial=True)
+    find_recipe(recipe)(handle)
+    return attrs.evolve(naive, kernel=handle.node)
+
+
+@attrs.frozen(eq=False)
+class _Template:
+    """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
+
+    text: KernelText
+    pointers: tuple[int | Buffer, ...]  # numbers of buffers of the group, or scratch memory
+    sizes: tuple[Dim, ...]
+    range: Dim
+    symbols: tuple[Sym, ...]  # of the sizes of the key
+    integers: dict[Sym, int]  # numbers of the key by symbols,
+    singles: tuple[int, ...]  # and those whose bits follow the sizes
+
+    def kernel(self, group: Group, key: KernelKey) -> KernelText:
+        """Returns the kernel of a group."""
+        numbers, buffers = list(key.numbers), [b.root for b in key.buffers]
+        values: dict[Sym, Dim] = {
+            symbol: dims.as_dim(size) for symbol, size in zip(self.symbols, key.sizes, strict=True)
+        }
+        values |= {symbol: int(numbers[k]) for symbol, k in self.integers.items()}  # type: ignore[arg-type]
+        pointers = [
+            buffers[p] if isinstance(p, int) else _renewed(p, values) for p in self.pointers
+        ]
+        sizes = [dims.substitute(size, values) for size in self.sizes]
+        return attrs.evolve(
+            self.text,
+            pointers=tuple(pointers),
+            sizes=(*sizes, *[_bits(float(numbers[k][0])) for k in self.singles]),  # type: ignore[index]
+            range=dims.substitute(self.range, values),
+            scratch=tuple([b for b in pointers if b.origin == "scratch"]),
+            origins=group.origins,
+        )
+
+
+def _renewed(buffer: Buffer, values: dict[Sym, Dim]) -> Buffer:
+    shape = tuple([dims.substitute(size, values) for size in buffer.shape])
+    return Buffer(shape, buffer.dtype, buffer.origin)
+
+
+def _bits(value: float) -> int:
+    """The bits of a float32, as a word of a table."""
+    with np.errstate(over="ignore"):
+        return int(np.float32(value).view(np.int32))
+
+
+def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) -> _Template | None:
+    symbols = tuple([Sym(f"n{k}") for k in range(len(key.sizes))])
+    integers = {k: Sym(f"m{k}") for n, k in key.numbers.items() if isinstance(n, int)}
+    singles = {
+        n: Var(f"c{k}", PrimStructInfo("float32"))
+        for n, k in key.numbers.items()
+        if k in varying and not isinstance(n, int)
+    }
+    parameters = KernelParameters(
+        dict(zip(key.sizes, symbols, strict=True)),
+        {
+            n: integers[k] if k in varying else n
+            for n, k in key.numbers.items()
+            if isinstance(n, int)
+        },
+        singles,
+    )
     try:
-        naive = shown_kernel([group], "kernel")
+        naive = shown_kernel([group], "kernel", parameters)
     except NotShown:
         return None
-    handle = KernelHandle(naive.kernel, partial=True)
-    find_recipe(name)(handle)
-    return _text(naive, handle.node, group)
-
-
-def _text(naive: ShownKernel, kernel: Kernel, group: Group) -> KernelText:
-    """The scheduled kernel, over the buffers of the group."""
-    params: dict[Var, Buffer] = dict(
-        zip(naive.kernel.operands, (*naive.reads, *naive.numbers), strict=True)  # type: ignore[arg-type]
-    )
-    params |= dict(zip(naive.kernel.results, naive.fills, strict=True))
-    written = [buffer.root for buffer in naive.fills]
-    is_apart = len({*written}) == len(written) and not {b.root for b in naive.reads} & {*written}
-    code = code_of(kernel, is_generated=True, is_apart=is_apart)
-    pointers, scratch = list[Buffer](), list[Buffer]()
-    for array in code.arrays:
-        buffer = params[array].root if array in params else _scratch(array)
-        pointers.append(buffer)
-        scratch += [] if array in params else [buffer]
-    part = kernel.part
-    return KernelText(
-        code.source,
-        tuple(pointers),
-        code.sizes,
+    code, params = _compiled(_scheduled(naive, name))
+    pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
+    part, count = code.kernel.part, len(code.sizes) - len(code.singles)
+    varying_singles = {var: key.numbers[n] for n, var in singles.items()}
+    return _Template(
+        KernelText(
+            code.source,
+            (),
+            (),
+            0,
+            names=code.names,
+            assembled=code.assembled,
+            singles=len(code.singles),
+        ),
+        pointers,
+        code.sizes[:count],
         1 if part is None else part.extent,
-        tuple(scratch),
-        group.origins,
-        names=code.names,
-        assembled=code.assembled,
+        symbols,
+        {symbol: k for k, symbol in integers.items()},
+        tuple([varying_singles[number] for number in code.singles]),
     )
+
+
+def _compiled(scheduled: ShownKernel) -> tuple[KernelCode, dict[Var, Buffer]]:
+    """The code of a kernel, and the buffers of its parameters."""
+    kernel, reads, fills = scheduled.kernel, scheduled.reads, scheduled.fills
+    params: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
+    params |= dict(zip(kernel.results, fills, strict=True))
+    written = [buffer.root for buffer in fills]
+    is_apart = len({*written}) == len(written) and not {b.root for b in reads} & {*written}
+    return code_of(kernel, is_generated=True, is_apart=is_apart), params
 
 
 def _scratch(array: Var) -> Buffer:

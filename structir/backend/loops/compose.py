@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from math import prod
 
 import attrs
 
@@ -27,6 +28,8 @@ from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
+LEAST_ROWS = 16  # of a group of rows that is multiplied by itself
+LEAST_COLUMNS = 128  # of a product whose left operand is worth a copy
 ProductOf = Callable[[Stage], Contraction | None]  # the matrix product that a stage is
 
 
@@ -136,6 +139,18 @@ class BufferTable:
         forms: tuple[Callable[[Stage], object], ...] = (self.product_of, self.windows_of)
         return any(of(stage) is not None and of(composed_stage) is None for of in forms)
 
+    def splits_rows(self, stage: Stage, composed_stage: Stage) -> bool:
+        """Whether the rows of a product with many columns, which followed each other, would be
+        read in groups that may hold few rows each: every group reads the right operand again."""
+        before, after = self.product_of(stage), self.product_of(composed_stage)
+        if before is None or after is None or after.windows or len(after.m) >= len(before.m):
+            return False
+        rows, columns = (prod(stage.extents[x] for x in axes) for axes in (after.m, after.n))
+        return (
+            dims.at_least(rows, LEAST_ROWS) is not True
+            and dims.at_least(columns, LEAST_COLUMNS) is True
+        )
+
     def is_epilogue(self, stage: Stage) -> bool:
         """Whether a map works on the result of a reduction at its own point: it belongs there."""
         own = set(stage.parallel)
@@ -240,7 +255,9 @@ def _composed_stage(stage: Stage, table: BufferTable) -> Stage:
     if body is stage.body:
         return stage
     made = attrs.evolve(stage, body=body)
-    return _composed_factors(stage, leaf, table) if table.loses_form(stage, made) else made
+    if table.loses_form(stage, made) or table.splits_rows(stage, made):
+        return _composed_factors(stage, leaf, table)
+    return made
 
 
 def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
@@ -248,8 +265,9 @@ def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
     for factor in loads_of(stage.body):
         body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
         made = attrs.evolve(stage, body=body)
-        if body is not stage.body and not table.loses_form(stage, made):
-            return made
+        if body is stage.body or table.loses_form(stage, made) or table.splits_rows(stage, made):
+            continue
+        return made
     return stage
 
 

@@ -83,8 +83,16 @@ def _contraction(stage: Stage) -> Contraction | None:
         found = way(stage, loads[0], loads[1], addresses[0], addresses[1], out)
         found = found or way(stage, loads[1], loads[0], addresses[1], addresses[0], out)
         if found is not None:
-            return found
+            return None if _is_dot_products(found) else found
     return None
+
+
+def _is_dot_products(found: Contraction) -> bool:
+    """Whether one vector meets lines that lie in memory as they are: a sum along each line reads
+    them once, where a product would first copy them to panels."""
+    constant = found.right.buffer.root.origin == "constant"
+    lines = found.right_address.coefficient(found.k[-1]) == 1
+    return not (found.m or found.windows or constant) and lines
 
 
 def factors_of(stage: Stage) -> tuple[Load, Load] | None:

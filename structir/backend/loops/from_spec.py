@@ -11,6 +11,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
     Entry,
     Expression,
+    Number,
     apply,
     axis_dim,
     computed_in,
@@ -24,7 +25,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
 from structir.projections import spec as specs
-from structir.projections.monoid import MONOIDS
+from structir.projections.monoid import MONOIDS, exact_sum_dtype
 from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import IndexSpec, Read, Statement, Write, scan_of
 from structir.projections.values import widened
@@ -45,7 +46,21 @@ def stages_of(
         for write in clause.writes:
             if 0 not in results[write.result].shape:  # no element of it may read any
                 stages += ClauseLowering(lowering, clause, write).stages()
-    return results, stages
+    rewritten = {stage.out for stage in stages if _writes_all(stage, stages)}
+    return results, [x for x in stages if x.out not in rewritten or not _is_start(x, stages)]
+
+
+def _writes_all(stage: Stage, stages: list[Stage]) -> bool:
+    """Whether a map writes every element of its result after the stage that fills it."""
+    if _is_start(stage, stages) or stage.reduce or not stage.direct:
+        return False
+    axes = map(dims.as_sym, stage.write)  # type: ignore[arg-type]
+    sizes = [1 if axis is None else stage.extents[axis] for axis in axes]
+    return sizes == list(stage.out.shape) and all(x.buffer is not stage.out for x in stage.loads)
+
+
+def _is_start(stage: Stage, stages: list[Stage]) -> bool:
+    return stage is next(x for x in stages if x.out is stage.out)
 
 
 def _known(dtype: str | None) -> str:
@@ -154,10 +169,16 @@ class ClauseLowering:
         if self.clause.monoid in PICKING and not self.clause.reduce:
             body = number(0, self.out.dtype)  # the place of the only element
         running = self._running()
-        if self.clause.reduce and self.clause.monoid == "mean" and not self._partial():
-            return self._mean(body, at)
+        if self.clause.reduce and self.clause.monoid == "mean":
+            if self.out.dtype == "bool":
+                return [self._stage(self.out, body, at, "any")]
+            if not self._partial():
+                return self._mean(body, at)
+            if not is_float(self.out.dtype):
+                return self._combined_in(self._mean_dtype(body), body, at, running)
         if self._changes_kind(body, at):
-            return self._summed_as_it_is(body, at, running)
+            own = "int64" if body.dtype == "bool" else body.dtype
+            return self._combined_in(own, body, at, running)
         monoid = self.clause.monoid if self.clause.reduce or not self.write.unique else None
         if self.clause.reduce and monoid is None:
             monoid = "sum"
@@ -180,11 +201,11 @@ class ClauseLowering:
         plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
         return adds and plain and is_float(body.dtype) != is_float(self.out.dtype)
 
-    def _summed_as_it_is(
-        self, body: Expression, at: tuple[Entry, ...], running: Running | None
+    def _combined_in(
+        self, dtype: str, body: Expression, at: tuple[Entry, ...], running: Running | None
     ) -> list[Stage]:
-        """The combination of terms in their own dtype, then its cast to the result's."""
-        own = Buffer(self.out.shape, "int64" if body.dtype == "bool" else body.dtype)
+        """The combination of terms in another dtype, then its cast to the result's."""
+        own = Buffer(self.out.shape, dtype)
         result, self.out = self.out, own
         stage = self._stage(own, body, at, self.clause.monoid, running)
         self.out = result
@@ -279,18 +300,27 @@ class ClauseLowering:
         return number(MONOIDS[monoid].identity(body.dtype), body.dtype)
 
     def _mean(self, body: Expression, at: tuple[Entry, ...]) -> list[Stage]:
-        if not is_float(self.out.dtype):
-            raise NoKernelError("an average of integers")
-        summed = Buffer(self.out.shape, computed_in(self.out.dtype))
-        stage = self._stage(summed, cast(body, summed.dtype), at, "sum")
+        result, own = self.out, Buffer(self.out.shape, self._mean_dtype(body))
+        self.out = own
+        stage = self._stage(own, cast(body, own.dtype), at, "sum")
+        self.out = result
         count = prod(self.extents[a] for a in self.axes(self.clause.reduce))
-        divided = self._divided(load(summed, at), cast(position(count, "int64"), summed.dtype))
+        divided = self._divided(load(own, at), cast(position(count, "int64"), own.dtype))
         axes = stage.parallel
         extents = {a: self.extents[a] for a in axes}
-        made = Stage(self.out, axes, (), extents, divided, at, origin=self.lowering.origin)
+        value = cast(divided, result.dtype)
+        made = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
         return [stage, made]
 
+    def _mean_dtype(self, body: Expression) -> str:
+        """The dtype in which a mean is summed and divided."""
+        if is_float(self.out.dtype):
+            return computed_in(self.out.dtype)
+        return body.dtype if is_float(body.dtype) else exact_sum_dtype(body.dtype)
+
     def _divided(self, over: Expression, under: Expression) -> Expression:
+        if not is_float(over.dtype):
+            return apply("quotient", (over, under), over.dtype)
         one = number(1.0, over.dtype)
         return apply("mul", (over, apply("div", (one, under), over.dtype)), over.dtype)
 
@@ -325,6 +355,8 @@ class ClauseLowering:
         assert point is not None
         self.may_read_nothing |= dims.at_least(entry.size, 1) is not True
         found = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
+        if isinstance(found, Number) and _is_inside(int(found.value), entry.size):
+            return int(found.value)
         zero, size = number(0, "int64"), position(entry.size, "int64")
         last = position(entry.size - 1, "int64")
         self.tests.append(apply("ge", (found, zero), "bool"))
@@ -343,6 +375,11 @@ class ClauseLowering:
             return None
         plain = len(self.guards) == 1 and self.clause.monoid not in ("mean", *PICKING)
         return Running(self.axis_of[scan.target], scan.op) if plain else None
+
+
+def _is_inside(index: int, size: Dim) -> bool:
+    """Whether a constant index is surely one of an axis."""
+    return index >= 0 and dims.at_least(size, index + 1) is True
 
 
 def _guards(op: str, left: Dim, right: Dim) -> list[Guard]:

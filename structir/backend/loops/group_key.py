@@ -22,7 +22,7 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.group import Group
 from structir.backend.loops.stage import Stage
-from structir.ir.dims import Atom, Dim, Poly, Sym
+from structir.ir.dims import Atom, Dim, Opaque, Poly, Sym
 
 
 class GroupKey:
@@ -66,7 +66,7 @@ class GroupKey:
             self._symbols(stage.parallel),
             self._symbols(stage.reduce),
             tuple([(self._atom(a), self._dim(e)) for a, e in stage.extents.items()]),
-            self._expression(stage.body),
+            self._expression(self._body(stage)),
             self._entries(stage.write),
             stage.monoid,
             tuple([self._dim(guard.value) for guard in stage.guards]),
@@ -75,6 +75,9 @@ class GroupKey:
             running and (self._atom(running.target), running.op),
             None if stage.otherwise is None else self._expression(stage.otherwise),
         )
+
+    def _body(self, stage: Stage) -> Expression:
+        return stage.body
 
     def _symbols(self, symbols: Iterable[Sym]) -> Hashable:
         return tuple([self._atom(symbol) for symbol in symbols])
@@ -98,18 +101,32 @@ class GroupKey:
 
     def _dim(self, dim: Dim) -> Hashable:
         if type(dim) is not Poly:
-            return dim
-        terms = [(tuple([self._atom(a) for a in m]), c) for m, c in dim.terms.items()]
-        return tuple(terms), dim.constant
+            return self._integer(int(dim))
+        terms = [
+            (tuple([self._atom(a) for a in monomial]), self._integer(factor))
+            for monomial, factor in dim.terms.items()
+        ]
+        return tuple(terms), self._integer(dim.constant)
+
+    def _function(self, atom: Opaque) -> Hashable:
+        return atom.fn, tuple([self._dim(a) for a in atom.args]), atom.interval
+
+    def _size(self, size: Sym) -> Hashable:
+        """Returns what equal groups have in common of a size of the program."""
+        return size
+
+    def _integer(self, value: int) -> Hashable:
+        """Returns what equal groups have in common of an integer in a size or an index."""
+        return value
 
     def _atom(self, atom: Atom) -> int:
         number = self._atoms.get(atom)
         if number is None:
             facts: Hashable = "axis"
             if not isinstance(atom, Sym):
-                facts = atom.fn, tuple([self._dim(a) for a in atom.args]), atom.interval
+                facts = self._function(atom)
             elif atom not in self._axes:
-                facts = atom
+                facts = self._size(atom)
             number = self._atoms[atom] = len(self._atoms)
             self._atom_facts.append(facts)
         return number
@@ -129,12 +146,16 @@ class GroupKey:
             case Load(buffer, entries, dtype):
                 return "load", self._buffer(buffer), self._entries(entries), dtype
             case Number(value, dtype):
-                return "number", repr(value), dtype
+                return "number", self._number(value, dtype), dtype
             case Position(dim, dtype):
                 return "position", self._dim(dim), dtype
             case Total(buffer, dtype):
                 return "total", self._buffer(buffer), dtype
         raise TypeError(f"no key of {node!r}")
+
+    def _number(self, value: Any, dtype: str) -> Hashable:
+        """Returns what equal groups have in common of a constant in an expression."""
+        return repr(value)
 
     def _data(self, data: Any) -> Hashable:
         """Returns what a kernel may depend on of a constant."""

@@ -53,7 +53,7 @@ class Words:
         found: list[ast.stmt] = []
         for statement in statements:
             match statement:
-                case ast.For(_, ast.Call(_, [ast.Name("near"), stop, *_])):
+                case ast.For(_, ast.Call(_, [ast.Name("near"), stop])):
                     twin = found[-1]
                     assert isinstance(twin, ast.For) and isinstance(twin.iter, ast.Call)
                     twin.iter.args[-1] = self.value(stop)

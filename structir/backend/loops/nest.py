@@ -12,6 +12,7 @@ from structir.backend.loops.expression import axis_dim, computed_in
 from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import (
     accumulation_text,
+    application_text,
     load_text,
     number_text,
     store_text,
@@ -21,6 +22,7 @@ from structir.backend.loops.stage import Guard, Stage
 from structir.backend.loops.writer import INDENT, SINGLE, KernelText, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float
 from structir.projections.monoid import MONOIDS
 
 
@@ -245,7 +247,9 @@ class NestSchedule:
         if self.monoid in ("argmax", "argmin"):
             return f"{self.stage.out.dtype}(at)"
         if self.monoid == "mean":
-            lines.append(f"total = total / {self.dtype}(count)")
+            fn = "div" if is_float(self.dtype) else "quotient"
+            terms = ["total", f"{self.dtype}(count)"]
+            lines.append(f"total = {application_text(fn, self.dtype, self.dtype, terms)}")
         return "total"
 
     def _scan(self, known: set[Sym]) -> list[str]:

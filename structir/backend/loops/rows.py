@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from structir.backend.cpu.features import gains_from_prefetching
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
@@ -14,12 +13,11 @@ from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.streams import MORE, MUCH, may_be_large, two_loops
+from structir.backend.loops.streams import MORE, may_be_large, two_loops
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
 
-FLAT_HEAD = "for i in range(lo, hi):"
 LAST = 1 << 30  # the phase of what stands after all loops of a row
 
 
@@ -49,8 +47,8 @@ class RowSchedule:
         self.addresses = self._addresses(tuple(axes))
         rows = group.rows
         self.last: tuple[Sym, ...] = ()
-        if self.flat and rows:
-            joined = self.joined(rows)
+        joined = self.joined(rows) if self.flat else []
+        if len(joined) > 1:
             rows, self.last = tuple(a for g in joined[:-1] for a in g), joined[-1]
         self.rows = rows
         if writer is None:
@@ -92,15 +90,13 @@ class RowSchedule:
 
     def text(self) -> KernelText:
         """The kernel's text."""
-        origins = self.group.origins
-        if self.flat and not self.rows:
-            return self.writer.finish(self._flat_lines(), self.extent(self.last), origins)
         groups = self.name_rows(self.joined(self.rows))
         sizes = [self.writer.size(self.extent(g)) for g in groups[1:]]
         lines = self.writer.decoded(groups, ["", *sizes], "r") if groups else []
         lines += self.row_lines()
         whole = self.extent(tuple(a for g in groups for a in g))
-        return self.writer.finish(["for r in range(lo, hi):", *indented(lines)], whole, origins)
+        lines = ["for r in range(lo, hi):", *indented(lines)]
+        return self.writer.finish(lines, whole, self.group.origins)
 
     def name_rows(self, groups: list[tuple[Sym, ...]]) -> list[tuple[Sym, ...]]:
         """Name joined rows, of which one number tells all; the same groups."""
@@ -108,30 +104,19 @@ class RowSchedule:
         self.writer.name_axes(groups, names)
         return groups
 
-    def _flat_lines(self) -> list[str]:
-        """Maps that all accesses walk as one axis: one loop over elements."""
-        if self.last:
-            self.writer.name_axes([self.last], ["i"])
-        outer, inner = LoopScope(frozenset()), LoopScope(frozenset(self.last))
-        self.write_roots([s for s in self.stages if s.out in self.group.kept], 0, [outer, inner])
-        return [*outer.lines, *self._loop(["i"], [], inner.lines)]
-
     def _loop(self, names: list[str], sizes: list[str], lines: list[str]) -> list[str]:
         """Loops around lines, the last one over neighbours: what is large is stored past the caches
-        there. Without sizes, one loop over the range."""
+        there."""
         writer = self.writer
         stores, writer.stores = writer.stores, []
-        bounds = ("0", sizes[-1]) if sizes else ("lo", "hi")
         if stores and len(names) == 1:
-            work = self._work()
-            asks = work >= MUCH and not sizes and gains_from_prefetching()
-            reads = writer.read_at(names[0]) if asks else {}
-            beside = {s.buffer: writer.read_at(s.index).values() for s in stores if work >= MORE}
+            is_felt = self._work() >= MORE
+            beside = {s.buffer: writer.read_at(s.index) for s in stores if is_felt}
             texts = (writer.elements, writer.start)
-            found = two_loops(names[0], bounds, lines, stores, *texts, beside, reads)
+            found = two_loops(names[0], sizes[-1], lines, stores, *texts, beside)
             if found is not None:
                 return found
-        return loops(names, sizes, lines) if sizes else [FLAT_HEAD, *indented(lines)]
+        return loops(names, sizes, lines)
 
     def _work(self) -> float:
         """What one element of all that is stored takes, an addition being 1."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import attrs
 
 from structir.backend.emit.called import called_kernel
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.by_recipe import recipe_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
+from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.matrix import matrix_kernel
-from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
+from structir.backend.loops.picks import pick_kernel
 from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared import shared
+from structir.backend.loops.shared_numbers import SharedNumbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
@@ -63,14 +65,14 @@ def _routine_text(routine: Routine) -> str:
     return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
 
 
-def any_row_kernel(group: Group) -> KernelText:
+def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> KernelText:
     """The text of a row group: rows side by side where they are short, squares in a transpose."""
     turned = turned_kernel(group)
     if turned is not None:
         return turned
     if has_short_rows(group):
         return short_row_kernel(group)
-    return recipe_kernel(group) or row_kernel(group)
+    return (numbers or SharedNumbers()).kernel(group) or row_kernel(group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
@@ -79,7 +81,7 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "blocks": block_kernel,
     "columns": column_kernel,
     "matrix": matrix_kernel,
-    "nest": nest_kernel,
+    "nest": pick_kernel,
     "routine": routine_kernel,
     "padding": padding_kernel,
     "planes": plane_kernel,
@@ -107,8 +109,11 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        program = with_updates(_plain(composed(program)))
-        lowered = written(program, ScheduleMemo().schedules(SCHEDULES), settled=_settled)
+        program = with_updates(with_products_together(_plain(composed(program))))
+        numbers = SharedNumbers()
+        schedules = {**SCHEDULES, "rows": partial(any_row_kernel, numbers=numbers)}
+        settled = partial(_settled, numbers)
+        lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)
     return attrs.evolve(lowered, kernels=shared(lowered.kernels))
 
 
@@ -118,9 +123,11 @@ def _plain(program: LoopProgram) -> LoopProgram:
     return program if plain.stages == program.stages else composed(plain)
 
 
-def _settled(program: LoopProgram, groups: Sequence[Group]) -> Settled:
+def _settled(numbers: SharedNumbers, program: LoopProgram, groups: Sequence[Group]) -> Settled:
     """The groups as they lie in memory, and the outputs that lie over inputs."""
-    return with_reuse(program, with_planes(program, groups))
+    settled, moved = with_reuse(program, with_planes(program, groups))
+    numbers.add(settled)
+    return settled, moved
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:

@@ -55,7 +55,7 @@ class ScheduleMemo:
 
 def _is_renamable(text: KernelText, group: Group, key: GroupKey) -> bool:
     """Whether a kernel mentions nothing of its group but buffers that can be replaced."""
-    if text.sites or text.names or text.function or text.origins != group.origins:
+    if text.sites or text.function or text.origins != group.origins:
         return False
     constants = {id(buffer.data) for buffer in key.buffers}
     return all(

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from structir.backend.loops.as_scalar import LEAST
 from structir.backend.loops.writer import INDENT, KernelText
 
 HEAD = "def kernel(a, lo, hi):\n"
 NUMBER = re.compile(r"float32\((-?[\d.]+(?:e[-+]\d+)?)\)|(?<![\w.\[])(?<!e[-+])(\d+)(?![\w.])")
-LEAST = 16  # LLVM writes out shorter loops, and smaller steps tell it how lanes lie
 EVERY_ELEMENT = INDENT * 3  # how far in lines stand that run for each element
 AROUND = re.compile(r"\):\n +for ")  # what follows the last number of a loop around a loop
 # LLVM makes nothing of knowing the numbers in tables of offsets, which are filled once for a call,

@@ -399,6 +399,9 @@ def _as_map(stage: Stage) -> list[Stage] | None:
     """A reduction over few terms with a vector of results, written out term by term."""
     if stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
         return None
+    product = contraction_of(stage)
+    if product is not None and product.m and not product.windows:
+        return None
     before, body = list[Stage](), stage.body
     moved = [r for r in loads_of(body) if _overlaps(r, stage)]
     if len(moved) != 1 or (stage.guards and len(loads_of(body)) > 2):

@@ -315,10 +315,10 @@ class Writer:
         if buffer in self.large and len(scopes) > 1:
             self.stores.append(StreamingStore(buffer, line, place, value))
 
-    def read_at(self, index: str) -> dict[str, Buffer]:
-        """The pointers that are read at an index, and what they point to."""
+    def read_at(self, index: str) -> list[Buffer]:
+        """What is read at an index."""
         pairs = [(place.partition("[")[0], buffer) for place, buffer in self.reads.items()]
-        return {p: buffer for p, buffer in pairs if f"{p}[{index}]" in self.reads}
+        return [buffer for p, buffer in pairs if f"{p}[{index}]" in self.reads]
 
     def elements(self, buffer: Buffer) -> str:
         """How many elements a buffer has."""

@@ -25,8 +25,8 @@ from structir.export.stablehlo.scalars import ScalarLowering
 from structir.export.stablehlo.tensors import HloTensor, integers
 from structir.export.stablehlo.windows import WindowedRead, convolved, pooled, windowed
 from structir.ir.dims import Sym
-from structir.ir.dtype import is_float
-from structir.projections.monoid import MONOIDS
+from structir.ir.dtype import is_float, is_int
+from structir.projections.monoid import MONOIDS, exact_sum_dtype
 from structir.projections.spec import (
     Condition,
     IndexSpec,
@@ -318,8 +318,10 @@ def _combinable(grid: LoopGrid, value: HloElement, monoid: str) -> tuple[HloElem
     dtype = dtype_of_kind(value.kind)
     if monoid in ("any", "all"):
         dtype = "bool"
-    elif dtype == "bool" and monoid in ("sum", "prod"):
+    elif dtype == "bool" and monoid in ("sum", "prod", "mean"):
         dtype = "int64"
+    elif is_int(dtype) and monoid == "mean":
+        dtype = exact_sum_dtype(dtype)
     return grid.apply(lambda x: x, [value], dtype), dtype
 
 
@@ -331,6 +333,7 @@ def _reduced(
     monoid: str,
 ) -> HloElement:
     """Returns a value combined over the reduction variables."""
+    is_truth_value = dtype_of_kind(value.kind) == "bool"
     value, dtype = _combinable(grid, value, monoid)
     identity = HloElement(None, (), dtype, MONOIDS[monoid].identity(dtype))
     if exists is not None:
@@ -344,7 +347,9 @@ def _reduced(
     region = grid.block.combining(OPS[MONOIDS[monoid].combine], dtype)
     total = reduction(grid.block, x, grid.tensor(identity, dtype), over, region)
     result = HloElement(total, kept, dtype)
-    return result if monoid != "mean" else _mean(grid, statement, result, exists, dtype)
+    if monoid != "mean":
+        return result
+    return _mean(grid, statement, result, exists, "float64" if is_truth_value else dtype)
 
 
 def reduction(
@@ -363,17 +368,16 @@ def _mean(
     exists: HloElement | None,
     dtype: str,
 ) -> HloElement:
-    """Returns a sum divided by the number of existing points."""
-    wide = dtype if is_float(dtype) else "float64"
+    """Returns a sum divided by the number of existing points, in a dtype."""
     if exists is None:
         count = grid.index(product(grid.shape(statement.reduce)))
     else:
         ones = grid.apply(lambda x: x, [exists], INDEX)
         count = _reduced(grid, statement, ones, None, "sum")
-    if not is_float(dtype):  # integers have no NaN for an empty mean
+    if not is_float(dtype_of_kind(total.kind)):  # integers have no NaN for an empty mean
         count = grid.binary("maximum", count, _one())
-    count = HloElement(grid.tensor(count, wide), count.axes, wide)
-    return grid.binary("divide", total, count, wide)
+    count = HloElement(grid.tensor(count, dtype), count.axes, dtype)
+    return grid.binary("divide", total, count, dtype)
 
 
 def _one() -> HloElement:

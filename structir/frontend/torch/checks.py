@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from structir.errors import Diagnostic, warn
+from structir.frontend.torch.clamped_sizes import UNENFORCED_LOWER_BOUND
 from structir.frontend.torch.graph import ExportedModule, Ref
 from structir.frontend.torch.guards import fixed_size, guard_condition, is_internal, range_key
 from structir.frontend.torch.importer import TorchImporter
@@ -16,7 +17,6 @@ from structir.ir.expr import Var
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
 NO_UPPER_BOUND = 1 << 40  # torch writes larger bounds for "unbounded"
-UNENFORCED_LOWER_BOUND = 2  # torch records it for every dynamic size; it enforces higher ones
 
 
 def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:

@@ -13,6 +13,7 @@ from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
+from structir.frontend.torch.clamped_sizes import are_clamped
 from structir.frontend.torch.complex import ComplexTensor, map_parts
 from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, is_used, names_of
 from structir.frontend.torch.listing import node_spans
@@ -58,11 +59,13 @@ class TorchImporter:
         ranges: Ranges,
         progress: Callable[[], None] = lambda: None,
         seed: int = 0,
+        accepts_clamped: bool = False,
     ) -> None:
         self.builder = NodeBuilder()
         self.symbols, self.ranges, self.progress = symbols, ranges, progress
         self.memory = AliasState(self)
         self.built, self.seed = 0, seed
+        self.accepts_clamped = accepts_clamped  # sizes that differ from the recorded ones at 1
 
     # ---- graphs
 
@@ -183,7 +186,29 @@ class TorchImporter:
         build = find_build(node.spec.target, node.is_complex())
         assert build is not None  # check_supported has checked every op
         result = build(node)
+        if node.recorded_reads and self.accepts_clamped:
+            self._require_recorded_operands(node)
         return list(result) if isinstance(result, list | tuple) else [result]
+
+    def _require_recorded_operands(self, node: FxNode) -> None:
+        """Checks operands with clamped sizes if the mapping depends on recorded sizes."""
+        for name in names_of(tuple(node.spec.args.values())):
+            meta = node.scope.graph.tensors.get(name)
+            value = node.scope.values.get(name)
+            if meta is None or meta.dtype is None or not isinstance(value, Var):
+                continue
+            info, recorded = value.struct_info, node.recorded_dims(meta)
+            if isinstance(info, TensorStructInfo) and self._are_clamped(recorded, info.dims):
+                checked = TensorStructInfo(recorded, info.dtype)
+                self.builder.match_cast(value, checked, f"{name}_checked", node.span)
+
+    def _are_clamped(self, recorded: Sequence[Dim], inferred: Any) -> bool:
+        """Returns whether sizes are recorded for inputs of length 2 and longer."""
+        if not self.accepts_clamped or not isinstance(inferred, tuple):
+            return False
+        by_name = self.symbols.by_name
+        bounds = {by_name[name]: low for name, (low, _) in self.ranges.items() if name in by_name}
+        return are_clamped(recorded, inferred, bounds)
 
     def _build_in_place(self, node: FxNode, functional: str) -> None:
         """Builds an in-place op as its functional form and updates the mutated tensor."""
@@ -251,7 +276,8 @@ class TorchImporter:
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        recorded = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
+        recorded_dims = node.recorded_dims(node.meta(index))
+        recorded = TensorStructInfo(recorded_dims, node.out_dtype(index))
         if are_disjoint(recorded, info):
             node.fail(
                 f"result {name!r}: inferred {info}, but the exported program declares {recorded}"
@@ -259,8 +285,10 @@ class TorchImporter:
         in_scope = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
             _is_more_precise(recorded_dim, inferred, in_scope)
-            for recorded_dim, inferred in zip(recorded.dims, info.dims, strict=True)
+            for recorded_dim, inferred in zip(recorded_dims, info.dims, strict=True)
         ):
+            return value
+        if self._are_clamped(recorded_dims, info.dims):
             return value
         return self.builder.match_cast(value, recorded, name, node.span)
 

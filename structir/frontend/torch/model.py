@@ -78,7 +78,9 @@ def from_exported_program(
     while True:
         try:
             with _serialize(fallback.program) as file:
-                return _module(file, "program", names, weights_as_inputs, seed, progress)
+                is_original = not fallback.original  # decompositions contain recorded sizes
+                settings = (names, weights_as_inputs, seed, progress)
+                return _module(file, "program", *settings, accepts_clamped=is_original)
         except UnmappedOpsError as error:
             fallback.decompose(error)
 
@@ -234,10 +236,12 @@ def _module(
     seed: int,
     progress: Progress | None,
     mapped: bool = True,
+    accepts_clamped: bool = True,
 ) -> IRModule:
     archive = Archive(file, name, mapped)
     try:
-        return _imported(program_of(archive.program()), archive, names, as_inputs, seed, progress)
+        program, settings = program_of(archive.program()), (names, as_inputs, seed, progress)
+        return _imported(program, archive, *settings, accepts_clamped)
     except CONVERSION_ERRORS as error:  # inconsistent fields
         raise wrong(
             f"{name}: not a valid exported program ({type(error).__name__}: {error})"
@@ -251,13 +255,14 @@ def _imported(
     as_inputs: bool,
     seed: int,
     progress: Progress | None,
+    accepts_clamped: bool = False,
 ) -> IRModule:
     ops.load()
     program = inline_blocks(remove_tokens(program))
     check_supported(program.graph)
     symbols = TorchSymbols(names or {})
     count = _counter(progress, len(program.graph.nodes))
-    importer = TorchImporter(symbols, program.ranges, count, seed)
+    importer = TorchImporter(symbols, program.ranges, count, seed, accepts_clamped)
     params = Parameters(tensors, program, importer, as_inputs)
     return _build_module(importer, program, params, tensors.name)
 

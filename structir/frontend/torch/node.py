@@ -81,6 +81,7 @@ class FxNode:
     ) -> None:
         self.spec, self.host, self.scope, self.span = spec, host, scope, span
         self.replaced: Mapping[str, Any] = {}  # values of arguments, by name
+        self.recorded_reads: list[int] = []  # results whose recorded sizes the mapping reads
 
     def replace(self, values: Mapping[str, Any]) -> FxNode:
         """Returns this node with other values of some arguments."""
@@ -279,7 +280,21 @@ class FxNode:
 
     def out_dims(self, index: int = 0) -> tuple[Dim, ...]:
         """Returns the shape that torch recorded for a result."""
-        return tuple([self.host.symbols.dim(s) for s in self.meta(index).sizes])
+        self.recorded_reads.append(index)
+        return self.recorded_dims(self.meta(index))
+
+    def has_recorded_dims(self, name: str = "self") -> bool:
+        """Returns whether the inferred shape of an operand is the one that torch recorded."""
+        argument = self.spec.args.get(name)
+        meta = self.scope.graph.tensors.get(argument.name) if isinstance(argument, Ref) else None
+        if meta is None:
+            return True
+        pairs = zip(self.recorded_dims(meta), self.dims(name), strict=False)
+        return all([dims.equal(a, b) is True for a, b in pairs])
+
+    def recorded_dims(self, meta: Meta) -> tuple[Dim, ...]:
+        """Returns the shape in the metadata of a tensor."""
+        return tuple([self.host.symbols.dim(s) for s in meta.sizes])
 
     # ---- results
 

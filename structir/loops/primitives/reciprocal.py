@@ -19,8 +19,8 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
     """Replaces the divisions of a loop by a scalar that it leaves unchanged by products: the
     reciprocal is computed once, before the loop.
 
-    A divisor that reads an array is not replaced: the element may be out of range if the loop has
-    no iteration. Assign it to a scalar before the loop.
+    A divisor that reads an array with axes is not replaced: the element may be out of range if the
+    loop has no iteration. Assign it to a scalar before the loop.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -59,8 +59,10 @@ def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
     written = [a.memory for a in tree.accesses(loop.body) if a.is_write]
     parts = list(expressions(divisor))
     changes = any(part is other for part in parts for other in (*inside, *written))
-    is_element = any(isinstance(part, Element) for part in parts)
-    return is_float(divisor.dtype) and not changes and not is_element
+    elements = [part for part in parts if isinstance(part, Element)]
+    # the element of an array without axes always exists
+    is_readable = all(not e.indices and all(e.array is not w for w in written) for e in elements)
+    return is_float(divisor.dtype) and not changes and is_readable
 
 
 def _nothing_to_replace(tree: LoopTree, loop: For) -> Exception:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from structir.loops.fusion import (
     collapse_loops,
+    collapse_rows,
     fuse_loops,
     inline_arrays,
+    replace_divisions,
     run_in_parts,
     shrink_arrays,
 )
@@ -24,4 +26,6 @@ def maps(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0)
     fuse_loops(kernel)
     shrink_arrays(kernel)
     collapse_loops(kernel)
+    collapse_rows(kernel)
     run_in_parts(kernel)
+    replace_divisions(kernel, kernel.loops())

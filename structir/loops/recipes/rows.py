@@ -5,9 +5,11 @@ from __future__ import annotations
 from structir.loops.fusion import (
     applies,
     collapse_loops,
+    collapse_rows,
     fuse_loops,
     inline_arrays,
     innermost_loops,
+    replace_divisions,
     run_in_parts,
     shrink_arrays,
 )
@@ -29,7 +31,6 @@ def rows(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0)
     fuse_loops(kernel)
     shrink_arrays(kernel)
     collapse_loops(kernel)
-    for loop in kernel.loops()[1:]:
-        if applies(kernel.tree, loop, "div"):
-            kernel.attempt("reciprocal", loop)
+    collapse_rows(kernel)
+    replace_divisions(kernel, kernel.loops()[1:])
     run_in_parts(kernel)

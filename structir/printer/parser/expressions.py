@@ -12,21 +12,24 @@ from structir.errors import Diagnostic, ParseError
 from structir.ir.dims import Poly
 from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
-from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.printer import constants
 from structir.printer.parser.captured import MAX_ITEMS, PLAIN, arrays_in, stored_names
 from structir.printer.parser.context import MISSING, Context, PythonValue, class_name
 from structir.printer.parser.named_fields import field_of
 from structir.printer.parser.sizes import (
     BINARY,
+    BITWISE,
     COMPARISONS,
     MAX_BITS,
+    SIZE_EXAMPLE,
     is_number,
     long_number,
     static_binary,
     static_compare,
 )
 from structir.printer.parser.static_values import static_value
+from structir.printer.parser.subscripts import tensor_subscript
 from structir.printer.parser.unrolling import display
 from structir.printer.parser.values import argument, path_of, reads, unsupported, value_of
 from structir.printer.syntax import METADATA
@@ -76,7 +79,19 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
             whole = context.expr(argument(context, node.value), node.value)
         if isinstance(deduce(whole), TupleStructInfo):
             return field_of(context, node, whole, node.attr)
+        value = _static_attribute(deduce(whole), node.attr)
+        if value is not None:
+            return value
     raise missing or _no_attribute(context, node)
+
+
+def _static_attribute(info: StructInfo | None, attribute: str) -> Any:
+    """Returns `x.shape`, `x.ndim` or `x.dtype` of a tensor if it is known; None otherwise."""
+    if not isinstance(info, TensorStructInfo):
+        return None
+    if attribute == "shape":
+        return info.dims if isinstance(info.dims, tuple) else None
+    return getattr(info, attribute) if attribute in ("ndim", "dtype") else None
 
 
 def _is_of_program(context: Context, node: ast.AST) -> bool:
@@ -150,10 +165,11 @@ def _hint_of_attribute(name: str, attribute: str) -> str:
 ATTRIBUTE_HINTS = {
     "T": "`R.permute_dims({})`",
     "mT": "`R.permute_dims({})`",
-    "shape": "`R.shape_of({})`; in annotations, name the dims: `R.Tensor((n, 4))`",
+    "shape": "the sizes are unknown here: `R.shape_of({})`, or name them: `R.Tensor((n, 4))`",
     "view": "`R.reshape({}, (...))`",
     "transpose": "`R.permute_dims({})`",
-    "dtype": 'write the dtype as a string: `"float32"`',
+    "dtype": "the dtype is unknown here: annotate the tensor, or use a dtype variable `'T`",
+    "ndim": "the rank is unknown here: annotate the tensor, or use `R.match_cast`",
 }
 
 
@@ -172,15 +188,17 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
         raise missing
     with context.nested(node):
         base = argument(context, node.value)
+        if isinstance(base, Expr) and isinstance(deduce(base), TensorStructInfo):
+            return tensor_subscript(context, node, base)
         index = None if isinstance(node.slice, ast.Slice) else value_of(context, node.slice)
+    if type(base) is tuple and type(index) is int and -len(base) <= index < len(base):
+        return base[index]
     if type(index) is str and isinstance(base, Expr):
         whole = context.expr(base, node.value)
         if isinstance(deduce(whole), TupleStructInfo):
             return field_of(context, node, whole, index)
     if type(index) is not int:
-        base_name = ast.unparse(node.value)
-        hint = f"of a tuple: `{base_name}[0]`; of a tensor: `R.take({base_name}, indices, axis=0)`"
-        hint += f" or `R.strided_slice({base_name}, axes=[0], begin=[0], end=[2])`"
+        hint = f"select a field by its index: `{ast.unparse(node.value)}[0]`"
         index_text = ast.unparse(node.slice)
         message = f"expected a constant integer as the index, found {index_text}"
         raise context.error(node, message, hint, "E0114")
@@ -230,7 +248,7 @@ def _binary(context: Context, node: ast.BinOp) -> Any:
             elif (joined := _joined(context, link, left, right)) is not MISSING:
                 left = joined
             else:
-                symbol = BINARY[type(link.op)][0] if type(link.op) in BINARY else "?"
+                symbol = BITWISE.get(type(link.op)) or BINARY[type(link.op)][0]
                 left = _operator(context, link, symbol, left, right)
                 left = left if link is node else context.atom(left, link)
     return left
@@ -269,24 +287,42 @@ def _unary(context: Context, node: ast.UnaryOp) -> Any:
         return -value if is_number(value) else _operator(context, node, "neg", value)
     if isinstance(node.op, ast.UAdd):
         return value
-    operand_text = ast.unparse(node.operand)
-    hint = f"`R.logical_not({operand_text})` or `R.bitwise_not({operand_text})`"
-    raise unsupported(context, node, hint)
+    if isinstance(node.op, ast.Invert):
+        if is_number(value):
+            raise context.error(node, "`~` is not defined on numbers", SIZE_EXAMPLE, "E0121")
+        return _operator(context, node, "~", value)
+    raise unsupported(context, node, f"`R.logical_not({ast.unparse(node.operand)})`")
 
 
 @reads(ast.Compare)
 def _compare(context: Context, node: ast.Compare) -> Any:
-    if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
+    """Parses a comparison; `a < b < c` is `(a < b) & (b < c)`, with `b` evaluated once."""
+    is_known = all([type(op) in COMPARISONS for op in node.ops])
+    if len(node.ops) != 1 or not is_known:
         value = context.captured(node)
         if value is not MISSING:
             return value
-        raise unsupported(context, node, "compare two values at a time: `a < b`")
-    with context.nested(node):
-        left, right = argument(context, node.left), argument(context, node.comparators[0])
+    if not is_known:
+        raise unsupported(context, node, "compare by `<`, `<=`, `>`, `>=`, `==` or `!=`")
+    with context.nested(node, len(node.ops)):
+        values = [argument(context, each) for each in (node.left, *node.comparators)]
+    pairs = zip(node.ops, values, values[1:], strict=False)
+    parts = [_compared(context, node, op, left, right) for op, left, right in pairs]
+    whole = parts[0]
+    for part in parts[1:]:
+        if is_number(whole) and is_number(part):
+            whole = whole * part
+        else:
+            terms = [context.atom(term, node) for term in (whole, part)]
+            whole = _operator(context, node, BITWISE[ast.BitAnd], *terms)
+    return whole
+
+
+def _compared(context: Context, node: ast.Compare, op: ast.cmpop, left: Any, right: Any) -> Any:
     if is_number(left) and is_number(right):
-        return static_compare(node, left, right)
+        return static_compare(op, left, right)
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         value = context.captured(node)
         if value is not MISSING:
             return value
-    return _operator(context, node, COMPARISONS[type(node.ops[0])][0], left, right)
+    return _operator(context, node, COMPARISONS[type(op)][0], left, right)

@@ -33,6 +33,13 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] =
     ast.Eq: ("==", "eq", operator.eq),
     ast.NotEq: ("!=", "ne", operator.ne),
 }
+BITWISE: dict[type[ast.operator], str] = {
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+}
 MAX_POWER = 64
 MAX_REPEATED = 200  # characters of a size
 MAX_BITS = 256  # of a number: Python refuses to print very long integers
@@ -88,9 +95,9 @@ def _small_power(base: Any, exponent: Any) -> bool:
     return bool(abs(exponent) <= MAX_POWER)
 
 
-def static_compare(node: ast.Compare, left: Any, right: Any) -> Any:
+def static_compare(comparison: ast.cmpop, left: Any, right: Any) -> Any:
     """Compares two numbers or sizes; the comparison of sizes may be symbolic."""
-    _, word, function = COMPARISONS[type(node.ops[0])]
+    _, word, function = COMPARISONS[type(comparison)]
     if type(left) is Poly or type(right) is Poly:
         return dims.compare(word, left, right)
     return function(left, right)

@@ -24,6 +24,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TupleStructInfo
+from structir.printer.parser.augmented import plain_assignment
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
 from structir.printer.parser.context import (
@@ -58,7 +59,6 @@ NULL_VALUE = "R.null_value"  # TVM passes it for an argument that is left out
 FUNC_RET_VALUE = "func_ret_value"  # `R.func_ret_value(y)` is `return y` in TVM
 HINTS: dict[type[ast.AST], str] = {
     ast.While: "call a recursive function of the module, or use `R.scan`",
-    ast.AugAssign: "bind the result to a name: `y = y + x`",
     ast.Delete: "remove the statement; values are freed after their last use",
     ast.Assert: '`R.require("n % 4 == 0")` for sizes, `R.match_cast(x, ...)` for a StructInfo',
     ast.Import: "move imports out of the function",
@@ -397,6 +397,7 @@ def _region(context: Context, why: str, hint: str) -> Iterator[None]:
 
 def _branch_result(context: Context, node: ast.stmt) -> Expr:
     """Parses the last statement of a branch to its result; an atom needs no variable."""
+    node = plain_assignment(context, node) if isinstance(node, ast.AugAssign) else node
     if isinstance(node, ast.Assign | ast.AnnAssign) and _binds_value(node):
         annotated = isinstance(node, ast.AnnAssign)
         info = info_of(context, node.annotation) if isinstance(node, ast.AnnAssign) else None
@@ -476,6 +477,7 @@ def _read_to_return(context: Context, nodes: Sequence[ast.stmt]) -> ast.stmt:
 _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], None]] = {
     ast.Assign: _assign,
     ast.AnnAssign: _annotated,
+    ast.AugAssign: lambda context, node: _assign(context, plain_assignment(context, node)),
     ast.Expr: _expression,
     ast.With: _dataflow,
     ast.If: _if,

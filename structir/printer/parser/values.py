@@ -82,8 +82,7 @@ OPERATOR_NAMES: dict[type[ast.AST], str] = {
     ast.RShift: "`>>`",
 }
 UNSUPPORTED: dict[type[ast.AST], str] = {
-    ast.BoolOp: "`R.logical_and(x, y)` or `R.logical_or(x, y)`",
-    ast.BinOp: "call the op: `R.bitwise_and(x, y)`, `R.bitwise_or(x, y)`, `R.bitwise_xor(x, y)`",
+    ast.BoolOp: "combine tensors elementwise: `(x > 0) & (y > 0)`, `(x > 0) | (y > 0)`",
     ast.IfExp: "`R.where(condition, x, y)`, or an `if` statement",
     ast.ListComp: "programs are parsed, not executed: write the elements one by one",
     ast.GeneratorExp: "programs are parsed, not executed: write the elements one by one",
@@ -92,7 +91,7 @@ UNSUPPORTED: dict[type[ast.AST], str] = {
     ast.Dict: "dicts are only allowed in `R.func_attr({...})` and `I.module_attrs({...})`",
     ast.Starred: "write the elements one by one",
     ast.NamedExpr: "bind the value in a statement of its own: `y = ...`",
-    ast.Slice: "`R.strided_slice(x, axes=[0], begin=[0], end=[2])`",
+    ast.Slice: "slice a tensor: `x[0:2]`",
 }
 IN_FUNCTION = "is not supported in @R.function"
 AT_MODULE_LEVEL = "is not allowed at module level"

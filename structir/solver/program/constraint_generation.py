@@ -67,6 +67,7 @@ from structir.solver.program.value_trees import (
     operands_of,
     pairs,
     refine_info,
+    result_bounds,
     tensors,
     values_of,
 )
@@ -198,6 +199,8 @@ class ConstraintGenerator:
                 continue
             var, value = binding.var, binding.value
             self.trees[var] = self._value(var, value, binding.span)
+            for bound in result_bounds(value):
+                self.solver.add(bound, self._binding_origin(var, "op", binding.span or value.span))
             self.calls.bind(binding)
             if value.struct_info is not var.struct_info and value.struct_info != var.struct_info:
                 origin = self._binding_origin(var, "annotation", var.span)

@@ -13,6 +13,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.solver.domains.reasons import Conflict
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.ordered_dims import with_ordered_dims
 from structir.solver.program.value_trees import Tree, tensors
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -23,8 +24,10 @@ COUNTS = (1, 0, 2, 3)  # numbers of axes per row variable, for a more specific m
 def refine_result(call: Call) -> StructInfo:
     """Returns the StructInfo of a call with the solver's results, in terms of the operands.
 
-    Raises Conflict if the operands cannot have these axes.
+    Of equal dims, the result has the one that occurs first. Raises Conflict if the operands cannot
+    have these axes.
     """
+    call, inverse = with_ordered_dims(call)
     generator = ConstraintGenerator({}, least=0)
     tree = generator.visit_call(call)
     generator.solve()
@@ -32,7 +35,7 @@ def refine_result(call: Call) -> StructInfo:
         v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)
     }
     result: StructInfo = _refine_info(generator.solver, call.struct_info, tree, operand_vars)
-    return result
+    return inverse.info(result)
 
 
 def with_result(value: Expr, info: StructInfo, *, of_form: bool = False) -> Expr:

@@ -8,6 +8,7 @@ from typing import Any
 
 from structir.analysis.axes import axes_of
 from structir.analysis.substitution import Substitution
+from structir.errors import DiagnosticError
 from structir.ir.axes import Axes, RowVar, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, substitute
@@ -26,7 +27,8 @@ def drop_undefined_dims(
 ) -> Function:
     """Replaces dims that the refined signature no longer binds by their values.
 
-    `rows` are the axes of row variables.
+    `rows` are the axes of row variables. If dead code has no valid sizes for the values, the result
+    mentions unbound dims, and the caller must keep the signature.
     """
     defined = bound_dims([param.struct_info for param in rewritten.params])
     values: dict[Any, Any] = dict(rows)  # closures and casts may mention them
@@ -42,7 +44,10 @@ def drop_undefined_dims(
     if not undefined:
         return rewritten
     body = _without_proved_requirements(rewritten.body, undefined)
-    return Substitution(dims=undefined).function(replace(rewritten, body=body))
+    try:
+        return Substitution(dims=undefined).function(replace(rewritten, body=body))
+    except DiagnosticError:  # code that never runs has a negative size for these values
+        return rewritten
 
 
 def _sizes(info: TensorStructInfo) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from structir.analysis.axes import axes_of, meet_tensors, tensor
 from structir.ir.axes import AnySize, size_in
+from structir.ir.expr import Call, Expr
 from structir.ir.node import replace
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import (
@@ -16,6 +17,8 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.solver.constraints.assumptions import non_negative
+from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.terms import Element, Row, RowVar, row_vars, symbol_of
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.propagation.arithmetic import fresh
@@ -99,6 +102,12 @@ def values_of(name: str, info: StructInfo | None) -> Tree:
         case TupleStructInfo(fields):
             return tuple([values_of(name, field) for field in fields])
     return None
+
+
+def result_bounds(value: Expr) -> dict[Constraint, None]:
+    """Returns the lower bound of every computed size of a call's result, as the call requires."""
+    infos = tensors(value.struct_info) if isinstance(value, Call) else ()
+    return dict.fromkeys([bound for info in infos for bound in non_negative(axes_of(info))])
 
 
 def has_all_sizes(info: StructInfo) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from structir.errors import DiagnosticError
-from structir.ir.polynomial import Dim, Monomial, Poly, Sym, substitute
+from structir.ir.polynomial import Dim, Monomial, Opaque, Poly, Sym, substitute
 from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.reasons import NO_REASON, Conflict, Reason
 from structir.solver.domains.terms import (
@@ -141,6 +141,11 @@ class ConstraintStore:
         for monomial, coefficient in dim.terms.items():  # type: ignore[union-attr]
             if monomial in self.rewrites:
                 value, reason = self.rewrites[monomial]
+                mark = len(self.used)
+                value = self.dim(value)
+                if _mentions_product(value, monomial):  # the product is the simpler term
+                    del self.used[mark:]
+                    continue
                 self.used.append(reason)
                 term = Poly({monomial: coefficient}, 0)
                 return self.normalize(dim - term + value * coefficient)
@@ -354,3 +359,10 @@ def _single_symbol(dim: Poly) -> Sym | None:
             if coefficient == 1 and len(monomial) == 1 and type(monomial[0]) is Sym:
                 return monomial[0]
     return None
+
+
+def _mentions_product(dim: Dim, monomial: Monomial) -> bool:
+    """Returns whether an opaque function in a size depends on all variables of a product."""
+    factors = set(variables(Poly({monomial: 1}, 0)))
+    atoms = [] if type(dim) is int else [a for m in dim.terms for a in m if type(a) is Opaque]  # type: ignore[union-attr]
+    return any(factors <= {v for arg in atom.args for v in variables(arg)} for atom in atoms)

@@ -21,6 +21,13 @@ def _cases(spec: Any, *functions: Callable[..., Any]) -> list[Case]:
     return [(function, specs) for function in functions]
 
 
+LEAST = (np.float32(-np.inf), np.int32(-1))
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return jnp.maximum(a[0], b[0]), jnp.where(a[0] >= b[0], a[1], b[1])
+
+
 MODES = ("promise_in_bounds", "clip", "fill")
 
 
@@ -205,6 +212,14 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x: lax.reduce_window(
             x, 0.0, lax.add, (1, 2, 2, 1), (1, 1, 1, 1), "VALID", window_dilation=(1, 3, 2, 1)
         ),
+    ),
+    "computations": _cases(
+        (f32("n", 6), i32("n", 6)),
+        lambda x, i: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 2), "SAME", (2, 1), (1, 2)),
+        lambda x, i: lax.reduce_window(i, np.int32(0), lax.bitwise_or, (2, 3), (1, 2), "SAME"),
+        lambda x, i: lax.reduce_window((x, i), LEAST, _larger, (2, 3), (1, 2), "SAME"),
+        lambda x, i: lax.reduce((x, i), LEAST, _larger, (1,)),
+        lambda x, i: [*lax.approx_max_k(x, 3), *lax.approx_min_k(x, 2)],
     ),
     "convolutions": _cases(
         (f32("n", 9, 8, 4), f32(3, 2, 2, 6)),

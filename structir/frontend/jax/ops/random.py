@@ -12,6 +12,7 @@ from typing import Any
 from structir.frontend.jax.equation import Equation, number
 from structir.frontend.jax.ops.shapes import index_range, reshape_to
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.jax.traced import traced
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.script import R
@@ -25,12 +26,6 @@ PARITY = 0x1BD11BDA
 def same_data(equation: Equation) -> Expr:
     """Builds the conversions between keys and their data."""
     return equation.args[0]
-
-
-def _traced(equation: Equation, function: Callable[..., Any], *operands: Any) -> list[Expr]:
-    """Builds a function of JAX's generator on the data of keys."""
-    closed = jax.make_jaxpr(function)(*operands)
-    return equation.host.inlined(closed.jaxpr, closed.consts, list(equation.args))
 
 
 def _key_data(aval: Any) -> Any:
@@ -60,7 +55,7 @@ def random_bits(equation: Equation) -> list[Expr]:
     def bits(data: Any) -> Any:
         return generator.random_bits(data, params["bit_width"], params["shape"])
 
-    return _traced(equation, _over_keys(bits, len(key.shape)), _key_data(key))
+    return traced(equation, _over_keys(bits, len(key.shape)), _key_data(key))
 
 
 @jax_primitive("random_split")
@@ -71,7 +66,7 @@ def random_split(equation: Equation) -> list[Expr]:
     def split(data: Any) -> Any:
         return generator.split(data, equation.params["shape"])
 
-    return _traced(equation, _over_keys(split, len(key.shape)), _key_data(key))
+    return traced(equation, _over_keys(split, len(key.shape)), _key_data(key))
 
 
 @jax_primitive("random_fold_in")
@@ -79,7 +74,7 @@ def random_fold_in(equation: Equation) -> list[Expr]:
     key, message = equation.inputs
     fold = _over_keys(_generator(equation, key.dtype._impl).fold_in, len(key.shape))
     data = jax.ShapeDtypeStruct(message.shape, message.dtype)
-    return _traced(equation, fold, _key_data(key), data)
+    return traced(equation, fold, _key_data(key), data)
 
 
 @jax_primitive("random_seed")
@@ -87,7 +82,7 @@ def random_seed(equation: Equation) -> list[Expr]:
     seed = equation.inputs[0]
     generator = _generator(equation, equation.params["impl"])
     function = _over_keys(generator.seed, len(seed.shape))
-    return _traced(equation, function, jax.ShapeDtypeStruct(seed.shape, seed.dtype))
+    return traced(equation, function, jax.ShapeDtypeStruct(seed.shape, seed.dtype))
 
 
 @jax_primitive("iota_2x32_shape")

@@ -102,3 +102,23 @@ def top_k(equation: Equation) -> list[Expr]:
         R.topk(equation.args[0], k=count, axis=axis, ret_type="both", dtype="int32")
     )
     return [pair[0], pair[1]]
+
+
+@jax_primitive("approx_top_k")
+def approximate_top_k(equation: Equation) -> list[Expr]:
+    """Builds the exact largest or smallest elements."""
+    params, count = equation.params, int(equation.params["k"])
+    axis = int(params["reduction_dimension"]) % len(equation.dims())
+    if equation.out_dims()[axis] != count:
+        equation.fail(f"expected {count} results, found {equation.out_dims()[axis]}")
+    pair = equation.emit(
+        R.topk(
+            equation.args[0],
+            k=count,
+            axis=axis,
+            ret_type="both",
+            largest=bool(params["is_max_k"]),
+            dtype="int32",
+        )
+    )
+    return [pair[0], pair[1]]

@@ -21,6 +21,7 @@ from structir.script import R
 np = lazy_module("numpy")
 WINDOWS: dict[str, tuple[Callable[..., Expr], float]] = {
     "reduce_window_sum": (R.sum, 0),
+    "reduce_window_prod": (R.prod, 1),
     "reduce_window_max": (R.max, -math.inf),
     "reduce_window_min": (R.min, math.inf),
 }
@@ -29,7 +30,7 @@ SELECTIONS = {"ge": (R.argmax, -math.inf), "le": (R.argmin, math.inf)}
 
 def _limit(dtype: str, value: float) -> Expr:
     """Returns a number, or for an infinity the limit of an integer dtype."""
-    if is_float(dtype) or not value:
+    if is_float(dtype) or math.isfinite(value):
         return number(value, dtype)
     limits = np.iinfo(numpy_dtype(dtype))
     return number(limits.min if value < 0 else limits.max, dtype)
@@ -59,8 +60,13 @@ def _starts(equation: Equation, axis: int, count: Dim) -> Expr | None:
 
 @jax_primitive(*WINDOWS)
 def windows(equation: Equation) -> Expr:
-    """Builds a reduction over windows of the padded operand, axis by axis."""
-    op, neutral = WINDOWS[equation.name]
+    """Builds a reduction over windows."""
+    return reduced_windows(equation, equation.name)
+
+
+def reduced_windows(equation: Equation, name: str) -> Expr:
+    """Returns a reduction over windows of the padded operand, axis by axis."""
+    op, neutral = WINDOWS[name]
     x = _padded(equation, equation.args[0], _limit(equation.dtype(), neutral))
     for axis, count in enumerate(equation.out_dims()):
         positions = _starts(equation, axis, count)

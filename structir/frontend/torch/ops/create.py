@@ -24,7 +24,10 @@ from structir.script import R
 
 
 def _full(node: FxNode, value: Any) -> Expr:
-    return R.full(ShapeExpr(node.out_dims()), as_tensor(value, node.out_dtype()))
+    op_name = node.spec.target.split(".")[1]
+    has_own_dims = op_name.endswith("_like") or op_name in ("fill", "zero")
+    sizes = node.dims() if has_own_dims else node.out_dims()
+    return R.full(ShapeExpr(sizes), as_tensor(value, node.out_dtype()))
 
 
 @torch_op("full", "full_like", "new_full", "fill", "fill.Scalar", "fill.Tensor")
@@ -93,7 +96,7 @@ def triangle(node: FxNode) -> Expr:
 @torch_op("diag_embed")
 def diagonal_matrices(node: FxNode) -> Expr:
     """Builds diag_embed: the last axis becomes the diagonal of the last two axes."""
-    sizes, rank = node.out_dims(), len(node.out_dims())
+    sizes, rank = node.out_dims(), len(node.meta().sizes)
     node.require_default("offset", 0)
     if node.normalize_axis(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
         axes = node.plain("dim1", -2), node.plain("dim2", -1)

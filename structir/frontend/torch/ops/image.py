@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.image_bytes import resized_bytes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
@@ -73,8 +74,11 @@ def _input_step(axis: ScaledAxis) -> Expr:
 def _resize(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Expr:
     x = node.emit(_image(node))
     dtype = node.dtype_of(x)
+    if dtype == "uint8":
+        matrices = [None if _is_same(a) else _tap_matrix(node, a, taps) for a in _axes(node)]
+        return resized_bytes(node, x, matrices)
     for axis in _axes(node):
-        if dims.equal(axis.old, axis.new) is True and axis.factor in (None, 1.0):
+        if _is_same(axis):
             continue
         trailing = [1] * (len(node.dims_of(x)) - 1 - axis.index)
         terms = []
@@ -85,6 +89,21 @@ def _resize(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Ex
             )
         x = node.emit(reduce(R.add, terms))
     return x
+
+
+def _is_same(axis: ScaledAxis) -> bool:
+    return dims.equal(axis.old, axis.new) is True and axis.factor in (None, 1.0)
+
+
+def _tap_matrix(
+    node: FxNode, axis: ScaledAxis, taps: Callable[[FxNode, ScaledAxis], list[Tap]]
+) -> Expr:
+    """Returns the weights (new, old) of input elements for each output element."""
+    indices, terms = index_range(axis.old), []
+    for coordinate, weight in taps(node, axis):
+        is_read = R.equal(reshape_to(_inside(node, coordinate, axis), (axis.new, 1)), indices)
+        terms.append(R.multiply(cast(is_read, WORK), reshape_to(weight, (axis.new, 1))))
+    return node.fold(reduce(R.add, terms))
 
 
 def _inside(node: FxNode, coordinate: Expr, axis: ScaledAxis) -> Expr:
@@ -211,8 +230,12 @@ def _cubic_filter(distance: Expr) -> Expr:
 
 def _antialiased(node: FxNode, weight_of: Callable[[Expr], Expr]) -> Expr:
     """Returns an image resized by a product with a matrix of filter weights per axis."""
-    rows, columns = (_filter_matrix(node, axis, weight_of) for axis in _axes(node))
-    return R.matmul(rows, R.matmul(node.emit(_image(node)), R.permute_dims(columns)))
+    axes, image, dtype = _axes(node), node.emit(_image(node)), node.out_dtype()
+    if dtype == "uint8":
+        matrices = [None if _is_same(a) else _filter_matrix(node, a, weight_of) for a in axes]
+        return resized_bytes(node, image, matrices)
+    rows, columns = (node.fold(cast(_filter_matrix(node, a, weight_of), dtype)) for a in axes)
+    return R.matmul(rows, R.matmul(image, R.permute_dims(columns)))
 
 
 def _filter_matrix(node: FxNode, axis: ScaledAxis, weight_of: Callable[[Expr], Expr]) -> Expr:
@@ -228,7 +251,7 @@ def _filter_matrix(node: FxNode, axis: ScaledAxis, weight_of: Callable[[Expr], E
     distance = node.fold(R.divide(R.abs(offset), R.maximum(step, _real(1.0))))
     weights = node.fold(weight_of(distance))
     total = R.sum(weights, axis=[1], keepdims=True)
-    return node.fold(cast(R.divide(weights, total), node.out_dtype()))
+    return node.fold(R.divide(weights, total))
 
 
 def _aligned_step(axis: ScaledAxis) -> Expr:

@@ -70,7 +70,8 @@ def solve_systems(node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim]) -> Expr:
 def solution(node: FxNode) -> Expr:
     a, b = node["A"], node["B"]
     a_dims, b_dims = node.dims("A"), node.dims("B")
-    is_vector = len(b_dims) == 1 or (len(node.out_dims()) == len(b_dims) and b_dims == a_dims[:-1])
+    rank = len(node.meta().sizes)
+    is_vector = len(b_dims) == 1 or (rank == len(b_dims) and b_dims == a_dims[:-1])
     if is_vector:
         b = node.emit(R.expand_dims(b, [len(b_dims)]))
     is_left = is_vector or node.flag("left", True)

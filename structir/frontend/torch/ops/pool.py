@@ -125,11 +125,6 @@ def mean_pool(node: FxNode) -> Expr:
     x, is_unbatched = _with_batch_axis(node, count)
     kernel, strides, padding, _ = _window(node, count)
     divisor = node.arg("divisor_override", None)
-    counts_padding = node.flag("count_include_pad", True)
-    if divisor is None and counts_padding and not is_float(node.out_dtype()):
-        # A sum of integers is divided once: the padding becomes elements.
-        x = node.emit(emit_pad(node, x, [0, 0, *padding], [0, 0, *padding], 0))
-        padding = [0] * count
     if divisor is None:
         result = MEAN[count](
             x,
@@ -137,7 +132,7 @@ def mean_pool(node: FxNode) -> Expr:
             strides=strides,
             padding=padding * 2,
             ceil_mode=node.flag("ceil_mode"),
-            count_include_pad=counts_padding and (any(padding) or is_float(node.out_dtype())),
+            count_include_pad=node.flag("count_include_pad", True),
         )
     else:
         result = _pool_with_divisor(node, x, divisor)

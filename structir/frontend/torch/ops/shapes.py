@@ -8,7 +8,7 @@ from typing import Any
 from structir.frontend.torch.graph import names_of
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, index_range, reshape_to
+from structir.frontend.torch.scalars import as_tensor, cast, index_range, product, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
@@ -27,8 +27,30 @@ from structir.script import R
     "_reshape_alias",
 )
 def reshape(node: FxNode) -> Expr:
-    sizes = node.out_dims()
+    sizes = _reshaped_sizes(node)
     return node["self"] if are_equal(sizes, node.dims()) else reshape_to(node["self"], sizes)
+
+
+def _reshaped_sizes(node: FxNode) -> tuple[Dim, ...]:
+    """Returns the sizes that torch recorded, or those of the arguments if it recorded others for
+    the operand."""
+    names = [name for name in ("shape", "size") if name in node.spec.args]
+    if node.has_recorded_dims() or node.spec.target.split(".")[1] not in ARGUMENTS_OF_RESHAPES:
+        return node.out_dims()
+    sizes = node.sizes(names[0]) if names else _flattened(node)
+    known = product([size for size in sizes if size != -1])
+    rest = dims.floordiv(product(node.dims()), known)
+    return tuple([rest if size == -1 else size for size in sizes])
+
+
+ARGUMENTS_OF_RESHAPES = ("view", "_unsafe_view", "reshape", "flatten", "ravel")
+
+
+def _flattened(node: FxNode) -> tuple[Dim, ...]:
+    sizes, rank = node.dims(), node.rank()
+    first = node.normalize_axis(node.plain("start_dim", 0), rank)
+    last = node.normalize_axis(node.plain("end_dim", -1), rank)
+    return (*sizes[:first], product(sizes[first : last + 1]), *sizes[last + 1 :])
 
 
 @torch_op("unsqueeze")
@@ -96,8 +118,17 @@ def reorder(node: FxNode) -> Expr:
 
 @torch_op("expand", "expand_as", "broadcast_to")
 def expand(node: FxNode) -> Expr:
-    sizes = node.out_dims()
+    sizes = node.out_dims() if node.has_recorded_dims() else _expanded_sizes(node)
     return node["self"] if are_equal(sizes, node.dims()) else R.broadcast_to(node["self"], sizes)
+
+
+def _expanded_sizes(node: FxNode) -> tuple[Dim, ...]:
+    """Returns the sizes of the arguments; -1 is the size of the operand."""
+    if "size" not in node.spec.args:
+        return node.dims("other") if "other" in node.spec.args else node.out_dims()
+    sizes = node.sizes("size")
+    own = (1,) * (len(sizes) - node.rank()) + node.dims()
+    return tuple([b if a == -1 else a for a, b in zip(sizes, own, strict=True)])
 
 
 @torch_op("repeat", "tile")
@@ -302,7 +333,7 @@ def windows(node: FxNode) -> Expr:
 
 @torch_op("cat", "concat", "concatenate")
 def concat(node: FxNode) -> Expr:
-    dtype, rank = node.out_dtype(), len(node.out_dims())
+    dtype, rank = node.out_dtype(), len(node.meta().sizes)
     operands = [x for x in node.arg("tensors") if len(node.dims_of(x)) == rank]
     parts = [cast(x, dtype) for x in operands]
     axis = node.normalize_axis(node.plain("dim", 0), rank)
@@ -313,13 +344,13 @@ def concat(node: FxNode) -> Expr:
 def stack(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     parts = [cast(x, dtype) for x in node.arg("tensors")]
-    axis = node.normalize_axis(node.plain("dim", 0), len(node.out_dims()))
+    axis = node.normalize_axis(node.plain("dim", 0), len(node.meta().sizes))
     return R.stack(Tuple(tuple(parts)), axis=axis)
 
 
 @torch_op("hstack", "vstack", "dstack", "column_stack")
 def stack_by_kind(node: FxNode) -> Expr:
-    rank = len(node.out_dims())
+    rank = len(node.meta().sizes)
     kind = node.spec.target.split(".")[1]
     parts = [_with_axes(node, cast(x, node.out_dtype()), kind, rank) for x in node.arg("tensors")]
     axis = {"vstack": 0, "dstack": 2}.get(kind, 0 if rank == 1 else 1)

@@ -1,0 +1,69 @@
+"""Products whose results lie between each other: a transposed convolution writes a few columns of
+each filter beside those of the next pixel. The product is computed with its columns together, then
+its results are moved to where they belong."""
+
+from __future__ import annotations
+
+from math import prod
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import contraction_of
+from structir.backend.loops.expression import axis_dim, load
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.ir.dims import Sym
+
+FEWEST_COLUMNS = 8  # of a product that is worth its calls
+
+
+def with_products_together(program: LoopProgram) -> LoopProgram:
+    """The program with each product of few columns as one of many columns, where it has them."""
+    stages = [part for stage in program.stages for part in _together(stage) or [stage]]
+    return program if len(stages) == len(program.stages) else attrs.evolve(program, stages=stages)
+
+
+def _together(stage: Stage) -> list[Stage] | None:
+    """The product with its columns together, and the stage that moves them."""
+    found = contraction_of(stage)
+    if found is None or found.windows or not found.m or not stage.simple:
+        return None
+    columns = prod(stage.extents[axis] for axis in found.n)
+    if not isinstance(columns, int) or columns >= FEWEST_COLUMNS:
+        return None
+    sides = [found.left_address.coefficients.keys(), found.right_address.coefficients.keys()]
+    only = [
+        [a for a in stage.parallel if a in own and a not in other]
+        for own, other in (sides, sides[::-1])
+    ]
+    if len(only[1]) == len(found.n):
+        return None
+    shared = [a for a in stage.parallel if a not in {*only[0], *only[1]}]
+    for first, last in (only[::-1], only):
+        together = _product(stage, (*shared, *first, *last))
+        if together is not None:
+            return together
+    return None
+
+
+def _product(stage: Stage, axes: tuple[Sym, ...]) -> list[Stage] | None:
+    """The product with a result of these axes, and the stage that moves it."""
+    at = tuple([axis_dim(axis) for axis in axes])
+    out = Buffer(tuple([stage.extents[axis] for axis in axes]), stage.out.dtype)
+    product = attrs.evolve(stage, out=out, write=at)
+    found = contraction_of(product)
+    if found is None:
+        return None
+    columns = prod(stage.extents[axis] for axis in found.n)
+    if isinstance(columns, int) and columns < FEWEST_COLUMNS:
+        return None
+    extents = {axis: stage.extents[axis] for axis in stage.parallel}
+    moved = attrs.evolve(
+        stage,
+        parallel=(*[axis for axis in stage.parallel if axis is not axes[-1]], axes[-1]),
+        reduce=(),
+        extents=extents,
+        body=load(out, at),
+        monoid=None,
+    )
+    return [product, moved]

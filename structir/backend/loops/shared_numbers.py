@@ -1,0 +1,39 @@
+"""Kernels by recipe of one program that differ in numbers only: one machine code, which reads these
+numbers from its table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from structir.backend.loops.by_recipe import is_map_by_recipe, recipe_kernel
+from structir.backend.loops.group import Group
+from structir.backend.loops.kernel_key import KernelKey
+from structir.backend.loops.writer import KernelText
+
+
+class SharedNumbers:
+    """The numbers that are no constants of the kernels of a program: those in which maps differ
+    that are equal but for numbers."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, KernelKey] = {}  # of groups, by identity
+        self._varying: dict[Hashable, frozenset[int]] = {}
+
+    def add(self, groups: Sequence[Group]) -> None:
+        """Adds the groups of the program."""
+        classes = defaultdict[Hashable, list[KernelKey]](list)
+        # kernels of reductions count terms with products of sizes, which are not among the numbers
+        for group in filter(is_map_by_recipe, groups):
+            key = self._keys[id(group)] = KernelKey(group)
+            classes[key.value].append(key)
+        for value, keys in classes.items():
+            columns = enumerate(zip(*[key.numbers for key in keys], strict=True))
+            self._varying[value] = frozenset([c for c, column in columns if len({*column}) > 1])
+
+    def kernel(self, group: Group) -> KernelText | None:
+        """Returns the kernel of a group by its recipe, if it has one."""
+        key = self._keys.get(id(group)) or KernelKey(group)
+        varying = self._varying.get(key.value)
+        kernel = recipe_kernel(group, key, varying) if varying else None
+        return kernel or recipe_kernel(group, key)
