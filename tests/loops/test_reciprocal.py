@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import structir
 from structir.loops.loop_tree import prepared
 from structir.loops.primitives import find_primitive
 from structir.loops.refusal import ScheduleError
@@ -52,3 +53,17 @@ def test_one_reciprocal_replaces_equal_divisors_and_augmented_divisions() -> Non
     assert np.array_equal(run(after, arrays, sizes)[0], run(naive, arrays, sizes)[0])
     with pytest.raises(ScheduleError, match="E1118"):
         find_primitive("reciprocal")(naive, "j", exact=True)
+
+
+@pytest.mark.parametrize("divisor", ["2.0", "(2.0 + 3.0)", "T.float64(2.0)", "(2.0 * y[()])"])
+def test_the_source_of_a_reciprocal_states_its_dtype(divisor: str) -> None:
+    source = f"""
+@I.kernel
+def halves(
+    x: R.Tensor((3,), "float64"), y: R.Tensor((), "float64"), out: R.Tensor((3,), "float64")
+):
+    for i in range(3):
+        out[i] = x[i] / {divisor}
+"""
+    after = find_primitive("reciprocal")(prepared(parsed(source)), "i")
+    assert structir.structural_equal(parsed(str(after)), after)

@@ -45,12 +45,23 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
     new = substitute(old, change)
     if not found:
         raise _nothing_to_replace(tree, old)
-    one = [Literal(1.0, divisor.dtype) for divisor, _ in found]
     assigns = [
-        Assign(scalar, Apply("div", (number, divisor), scalar.dtype))
-        for number, (divisor, scalar) in zip(one, found, strict=True)
+        Assign(scalar, Apply("div", (_one(divisor), divisor), scalar.dtype))
+        for divisor, scalar in found
     ]
     return exchange(kernel, old, *assigns, new)
+
+
+def _one(divisor: Scalar) -> Scalar:
+    """Returns 1.0 of the dtype of a divisor. Numbers alone would not state the dtype in source."""
+    one = Literal(1.0, divisor.dtype)
+    has_dtype = any(
+        [
+            part.fn == "cast" if isinstance(part, Apply) else type(part) is not Literal
+            for part in expressions(divisor)
+        ]
+    )
+    return one if has_dtype else Apply("cast", (one,), divisor.dtype)
 
 
 def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
