@@ -397,10 +397,9 @@ def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
 
 def _as_map(stage: Stage) -> list[Stage] | None:
     """A reduction over few terms with a vector of results, written out term by term."""
-    if stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
-        return None
     product = contraction_of(stage)
-    if product is not None and product.m and not product.windows:
+    is_product = product is not None and product.m and not product.windows
+    if is_product or stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
         return None
     before, body = list[Stage](), stage.body
     moved = [r for r in loads_of(body) if _overlaps(r, stage)]
