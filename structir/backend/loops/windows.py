@@ -12,6 +12,7 @@ import attrs
 from structir.backend.loops.access import leaves, split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import contraction_of, factors_of
+from structir.backend.loops.correlations import as_product_of_pixels
 from structir.backend.loops.expression import (
     Entry,
     Expression,
@@ -62,11 +63,10 @@ def _as_products(stage: Stage) -> list[Stage] | None:
 
 
 def _plain(stage: Stage) -> list[Stage]:
-    if not _is_candidate(stage):
+    if not _is_candidate(stage) or is_faster_than_product(stage):
         return [stage]
-    if is_faster_than_product(stage):
-        return [stage]
-    return _as_product(stage) or _as_mean(stage) or _as_map(stage) or [stage]
+    product = as_product_of_pixels(stage) or _as_product(stage)
+    return product or _as_mean(stage) or _as_map(stage) or [stage]
 
 
 def _is_candidate(stage: Stage) -> bool:
