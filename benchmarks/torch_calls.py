@@ -1,11 +1,13 @@
 """Measures about 190 calls that users write in torch against torch eager, one thread.
 
     python benchmarks/torch_calls.py --only conv,softmax --below 1.0
+    python benchmarks/torch_calls.py --gradients
 
 Each call is exported with a dynamic leading axis, imported and compiled. Both sides are called in
 turn in one process; the ratio is torch's CPU time divided by that of StructIR, medians of 7
 rounds. The sizes are small and odd on purpose: 49 rows, 7 columns, heads of 24. The slowest calls
-come first; `--below` lists only those whose ratio is smaller. It requires torch.
+come first; `--below` lists only those whose ratio is smaller. `--gradients` measures the gradients
+of the mean square of each result by its floating-point operands. It requires torch.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import structir  # noqa: E402
+from structir.errors import DiagnosticError  # noqa: E402
 from structir.frontend.torch import from_exported_program  # noqa: E402
 
 ROUNDS, BURST = 7, 0.004  # seconds of one sample
@@ -247,50 +250,86 @@ def cases(torch: Any, words: list[str]) -> Iterator[Case]:
 
 def seconds(torch: Any, call: Callable[..., Any], operands: tuple[Any, ...]) -> tuple[float, float]:
     """Returns the CPU seconds of a call of StructIR and of torch, medians."""
+    compiled = structir.compile(imported(torch, call, operands), num_threads=1)["main"]
+    return interleaved(compiled, call, numpy_arrays(torch, operands), operands)
+
+
+def gradient_seconds(
+    torch: Any, call: Callable[..., Any], operands: tuple[Any, ...]
+) -> tuple[float, float]:
+    """Returns the CPU seconds of the gradients of a call, of StructIR and of torch, medians."""
+
+    def loss(*tensors: Any) -> Any:
+        result = call(*tensors)
+        return (result[0] if isinstance(result, tuple) else result).square().mean()
+
+    module = structir.passes.Gradient()(imported(torch, loss, operands))
+    compiled = structir.compile(module, num_threads=1)["main_adjoint"]
+    leaves = [x.clone().requires_grad_(x.dtype.is_floating_point) for x in operands]
+    wanted = [x for x in leaves if x.requires_grad]
+
+    def gradients(*tensors: Any) -> Any:
+        with torch.enable_grad():
+            return torch.autograd.grad(loss(*tensors), wanted)
+
+    return interleaved(compiled, gradients, numpy_arrays(torch, operands), leaves)
+
+
+def imported(torch: Any, call: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """Returns the module of a call, with a dynamic leading axis."""
 
     class Call(torch.nn.Module):  # type: ignore[misc]
         def forward(self, *tensors: Any) -> Any:
             return call(*tensors)
 
-    module = Call()
     axes = tuple([{0: torch.export.Dim.AUTO} for _ in operands])
-    exported = torch.export.export(module, operands, dynamic_shapes=(axes,))
-    compiled = structir.compile(from_exported_program(exported), num_threads=1)["main"]
-    arrays = [numpy_array(torch, x) for x in operands]
-    sides: list[tuple[Callable[..., Any], Any]] = [(compiled, arrays), (module, operands)]
+    exported = torch.export.export(Call(), operands, dynamic_shapes=(axes,))
+    return from_exported_program(exported)
+
+
+def interleaved(
+    ours: Callable[..., Any], theirs: Callable[..., Any], arrays: Any, tensors: Any
+) -> tuple[float, float]:
+    """Returns the CPU seconds of a call of each side, called in turn, medians."""
     samples: list[list[float]] = [[], []]
     for _ in range(ROUNDS + 1):
-        for (side, arguments), times in zip(sides, samples, strict=True):
+        for side, arguments, times in ((ours, arrays, samples[0]), (theirs, tensors, samples[1])):
             calls, start = 0, time.process_time()
             while (spent := time.process_time() - start) < BURST:
                 side(*arguments)
                 calls += 1
             times.append(spent / calls)
-    ours, theirs = (statistics.median(times[1:]) for times in samples)
-    return ours, theirs
+    return statistics.median(samples[0][1:]), statistics.median(samples[1][1:])
 
 
-def numpy_array(torch: Any, tensor: Any) -> Any:
-    """Returns a tensor as an array; NumPy has no bfloat16 of its own."""
-    if tensor.dtype == torch.bfloat16:
-        return tensor.float().numpy().astype("bfloat16")
-    return tensor.numpy()
+def numpy_arrays(torch: Any, tensors: tuple[Any, ...]) -> list[Any]:
+    """Returns tensors as arrays; NumPy has no bfloat16 of its own."""
+    return [
+        x.float().numpy().astype("bfloat16") if x.dtype == torch.bfloat16 else x.numpy()
+        for x in tensors
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="parts of the calls, separated by commas")
     parser.add_argument("--below", type=float, default=math.inf, help="ratios that are listed")
+    parser.add_argument("--gradients", action="store_true", help="measure gradients")
     options = parser.parse_args()
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     warnings.filterwarnings("ignore")
-    rows = []
+    measure = gradient_seconds if options.gradients else seconds
+    rows, left = [], []
     words = [word for word in options.only.split(",") if word]
     with torch.no_grad():
         for text, call, operands in track(list(cases(torch, words)), "Calls"):
-            ours, theirs = seconds(torch, call, operands)
+            try:
+                ours, theirs = measure(torch, call, operands)
+            except (DiagnosticError, RuntimeError) as error:  # the result is no float
+                left.append(f"{text}: {str(error).splitlines()[0]}")
+                continue
             shapes = " ".join("x".join(map(str, x.shape)) for x in operands)
             dtype = str(operands[0].dtype).removeprefix("torch.")
             rows.append((theirs / ours, text, f"{shapes} {dtype}", ours, theirs))
@@ -300,6 +339,8 @@ def main() -> None:
             cells = f"{ratio:.2f}", text, shapes, f"{ours * 1e6:.1f}", f"{theirs * 1e6:.1f}"
             table.add_row(*cells)
     console = Console()
+    for line in left:
+        console.print(f"not measured: {line}", markup=False)
     console.print(f"{processor()}, one thread")
     console.print(table)
     ratios = [row[0] for row in rows]
