@@ -9,6 +9,7 @@ from structir.projections import scalar_expr as e
 
 np = lazy_module("numpy")
 vector = lazy_module("structir.backend.math.exponential")
+wide = lazy_module("structir.backend.math.wide")
 logarithm = lazy_module("structir.backend.math.logarithm")
 
 LEAST_LOGIT = {4: -80.0, 8: -700.0}  # by bytes: -log of a large number
@@ -28,7 +29,7 @@ declare(
     numpy="exp",
     slopes=(lambda x: e.exp(x),),
     single=lambda: vector.exp,
-    double=lambda: np.exp,
+    double=lambda: wide.exp,
     cost=10,
     monotone="increasing",
 )
@@ -37,7 +38,7 @@ declare(
     numpy="expm1",
     slopes=(lambda x: e.exp(x),),
     single=lambda: vector.expm1,
-    double=lambda: np.expm1,
+    double=lambda: wide.expm1,
     monotone="increasing",
 )
 declare(
@@ -45,7 +46,7 @@ declare(
     numpy=_sigmoid,
     slopes=(lambda x: e.sigmoid(x) * (1 - e.sigmoid(x)),),
     single=lambda: vector.sigmoid,
-    double=lambda: vector.sigmoid_double,
+    double=lambda: wide.sigmoid,
     cost=14,
     monotone="increasing",
 )
@@ -54,7 +55,7 @@ declare(
     numpy="log",
     slopes=(lambda x: 1 / x,),
     single=lambda: logarithm.log,
-    double=lambda: np.log,
+    double=lambda: wide.log,
     domain=(0, math.inf),
     monotone="increasing",
 )

@@ -8,6 +8,7 @@ from structir.projections import scalar_expr as e
 
 np = lazy_module("numpy")
 vector = lazy_module("structir.backend.math.exponential")
+wide = lazy_module("structir.backend.math.wide")
 logarithm = lazy_module("structir.backend.math.logarithm")
 
 declare(
@@ -32,7 +33,7 @@ declare(
     numpy="tanh",
     slopes=(lambda x: 1 - e.tanh(x) * e.tanh(x),),
     single=lambda: vector.tanh,
-    double=lambda: np.tanh,
+    double=lambda: wide.tanh,
     # One exponential, and no polynomial beside it.
     plus_one=lambda x, dtype: 2 / (e.exp(x * -2) + 1),
     parity="odd",

@@ -136,8 +136,10 @@ class BufferTable:
 
     def loses_form(self, stage: Stage, composed_stage: Stage) -> bool:
         """Whether a stage was a matrix product, or a sum over windows, before it was composed."""
-        forms: tuple[Callable[[Stage], object], ...] = (self.product_of, self.windows_of)
-        return any(of(stage) is not None and of(composed_stage) is None for of in forms)
+        before, after = self.product_of(stage), self.product_of(composed_stage)
+        if before is not None and (after is None or after.windows > before.windows):
+            return True
+        return self.windows_of(stage) is not None and self.windows_of(composed_stage) is None
 
     def splits_rows(self, stage: Stage, composed_stage: Stage) -> bool:
         """Whether the rows of a product with many columns, which followed each other, would be

@@ -15,9 +15,11 @@ from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Load, Operation, loads_of
 from structir.backend.loops.stage import Stage
+from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 
 MOST_UNUSED = 0.2  # of the lanes of registers that hold the rows of weights
+MOST_GAPS = 4  # times as many elements in a line as there are columns
 BLAS_DTYPES = frozenset({"float32", "float64"})
 
 
@@ -191,11 +193,21 @@ def _split_windows(
     columns = _last_columns(stage, only_right, b if weights is None else None, out)
     if not rows or not columns or not has_products_of_floats(stage.out.dtype):
         return None
+    if weights is None and _has_gaps(stage, columns, b):
+        return None
     used = {*rows[-1], *columns, *terms[0]}
     batch = tuple(x for x in stage.parallel if x not in used)
     return Contraction(
         batch, rows[-1], columns, terms[0], left, right, a, b, out, windows=True, weights=weights
     )
+
+
+def _has_gaps(stage: Stage, columns: tuple[Sym, ...], b: Address) -> bool:
+    """Whether most of a line that spans the columns lies between them: a product of the whole line
+    computes many results that nobody reads."""
+    span = 1 + sum((stage.extents[axis] - 1) * b.coefficient(axis) for axis in columns)
+    count = prod(stage.extents[axis] for axis in columns)
+    return dims.at_least(span, MOST_GAPS * count) is True
 
 
 def _weights(

@@ -83,7 +83,7 @@ def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
     known = all(isinstance(c, int) and c > 0 for c in steps.values()) and isinstance(start, int)
     if len(steps) != 2 or not counts or not known:
         return None
-    tap = min(counts, key=lambda a: (steps[a], counts[a]))
+    tap = min(counts, key=lambda a: (counts[a], steps[a]))
     (other,) = [a for a in steps if a is not tap]
     step, apart = int(steps[other]), int(steps[tap])  # type: ignore[arg-type]
     if gcd(step, apart) > 1 or (step > 1 and apart > 1) or counts[tap] < step:

@@ -12,6 +12,7 @@ import attrs
 from structir.backend.loops.access import leaves, split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import contraction_of, factors_of
+from structir.backend.loops.correlations import as_product_of_pixels
 from structir.backend.loops.expression import (
     Entry,
     Expression,
@@ -62,11 +63,10 @@ def _as_products(stage: Stage) -> list[Stage] | None:
 
 
 def _plain(stage: Stage) -> list[Stage]:
-    if not _is_candidate(stage):
+    if not _is_candidate(stage) or is_faster_than_product(stage):
         return [stage]
-    if is_faster_than_product(stage):
-        return [stage]
-    return _as_product(stage) or _as_mean(stage) or _as_map(stage) or [stage]
+    product = as_product_of_pixels(stage) or _as_product(stage)
+    return product or _as_mean(stage) or _as_map(stage) or [stage]
 
 
 def _is_candidate(stage: Stage) -> bool:
@@ -397,10 +397,9 @@ def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
 
 def _as_map(stage: Stage) -> list[Stage] | None:
     """A reduction over few terms with a vector of results, written out term by term."""
-    if stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
-        return None
     product = contraction_of(stage)
-    if product is not None and product.m and not product.windows:
+    is_product = product is not None and product.m and not product.windows
+    if is_product or stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
         return None
     before, body = list[Stage](), stage.body
     moved = [r for r in loads_of(body) if _overlaps(r, stage)]

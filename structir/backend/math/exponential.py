@@ -106,13 +106,6 @@ def sigmoid(x: Number) -> Number:
 
 
 @vectorisable
-def sigmoid_double(x: Number) -> Number:
-    """Computes 1 / (1 + exp(-x)) of a float64, never by way of an overflow."""
-    e = np.exp(-abs(x))
-    return (1.0 if x >= 0.0 else e) / (1.0 + e)
-
-
-@vectorisable
 def tanh(x: Number) -> Number:
     """Computes tanh(x): a polynomial near 0, 1 - 2 / (exp(2x) + 1) elsewhere."""
     bits = bits_of_single(x)
