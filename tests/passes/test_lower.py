@@ -1,6 +1,5 @@
 """Programs lowered to kernels: equal results, a source that parses back, fewer ops."""
 
-
 import numpy as np
 import pytest
 
