@@ -118,9 +118,10 @@ def sized_parts(tree: Tree, call: Call) -> list[tuple[Value, TensorStructInfo]]:
 
     Known sizes may select another index signature, without the conditions of the deduced one.
     """
-    if not schemes.depends_on_sizes(call):
+    info = call.struct_info
+    if info is None or not schemes.depends_on_sizes(call):
         return []
-    return [(v, part) for v, part in pairs(tree, call.struct_info) if type(part.dims) is tuple]
+    return [(value, part) for value, part in pairs(tree, info) if type(part.dims) is tuple]
 
 
 def has_unknown_rank(info: StructInfo | None) -> bool:
