@@ -16,6 +16,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.group import Group, grouped
+from structir.backend.recipe import doubtful_sizes
 from structir.backend.region import LoweredRegion, RegionLowering
 from structir.batching.combinators import expanded
 from structir.ir.dims import as_dim
@@ -30,6 +31,7 @@ from structir.ir.expr import (
     Function,
     GlobalVar,
     If,
+    MatchCast,
     PrimValue,
     SeqExpr,
     ShapeExpr,
@@ -42,6 +44,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import find_op
+from structir.ir.requirements import cast_of, condition
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 
 RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
@@ -240,11 +243,21 @@ class _KernelCalls:
 
     def bindings(self) -> list[Binding]:
         """Returns the calls in a valid order, and the results under their original names."""
+        self._require_sizes()
         program = composed(self.region.program)
         for shown in _all_shown(grouped(program)[0], self.block.lowering.shown):
             self._call(shown)
         values = [(v, self._value(self.lowering.values[v])) for v in self.results]
         return [*self.new, *[VarBinding(v, value) for v, value in values if v is not value]]
+
+    def _require_sizes(self) -> None:
+        """Requires the sizes of values inside kernels that may be negative: no call shows them."""
+        program = self.region.program
+        shown = {size for b in (*program.inputs, *program.outputs) for size in b.shape}
+        sizes = [size for size in doubtful_sizes(program) if size not in shown]
+        if sizes:
+            shape, ones = cast_of(tuple([condition(">=", size, 0) for size in sizes]), None)
+            self.new.append(MatchCast(self.block.kind("_", ones), shape, ones))
 
     def _call(self, shown: ShownKernel) -> None:
         operands: list[Expr] = [self._operand(buffer) for buffer in shown.reads]

@@ -97,7 +97,9 @@ def boundary_of(region: LoweredRegion, assumed: Assumed | None) -> Boundary:
     free_symbols = tuple([s for s in _symbols_of(region) if s not in input_symbols])
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
     equal = assumed.equal if assumed else {}
-    return Boundary(inputs, results, region.checks, free_symbols, _doubtful(region.program), equal)
+    return Boundary(
+        inputs, results, region.checks, free_symbols, doubtful_sizes(region.program), equal
+    )
 
 
 def _operations(group: Group) -> Dim:
@@ -111,7 +113,8 @@ def _operations_at_a_point(stage: Stage) -> int:
     return operations + (stage.monoid is not None)
 
 
-def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
+def doubtful_sizes(program: LoopProgram) -> tuple[Dim, ...]:
+    """Returns the sizes of buffers that may be negative, such as `n - 3`."""
     sizes = {d: None for buffer in program.buffers() for d in buffer.shape}
     lower_bounds = [(d, dims.bounds(d)[0]) for d in sizes]
     return tuple([d for d, bound in lower_bounds if bound is None or bound < 0])

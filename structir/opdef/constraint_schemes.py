@@ -196,7 +196,15 @@ class _SchemeBuilder:
                     (RowVar(name),) if ndim is None else tuple([fresh() for _ in range(ndim)])
                 )
             elif isinstance(value, tuple) and all(type(v) in (int, Poly) for v in value):
-                self.rows[name] = value
+                self.rows[name] = tuple([self._axis_of_size(v) for v in value])
+
+    def _axis_of_size(self, size: Dim) -> Dim:
+        """Returns an axis of this size: a variable of the program may be the size of others too."""
+        if symbol_of(size) is None:
+            return size
+        axis = fresh()
+        self.constraints.append(DimEq(axis, size))
+        return axis
 
     def _add_packs_around(self, access: OperandAccess, axes: Mapping[str, int]) -> None:
         """Binds the axis packs around an index variable whose axis is an attribute."""
@@ -330,7 +338,7 @@ class _SchemeBuilder:
             if condition.op == "eq" and isinstance(lhs, IndexExtent) and _is_attribute(rhs):
                 value = self._size(rhs)
                 if lhs.name not in self.extents:
-                    self.extents[lhs.name] = value
+                    self.extents[lhs.name] = self._axis_of_size(value)
 
     def _add_condition(self, condition: SideCondition) -> None:
         lhs, rhs = self._size(condition.left), self._size(condition.right)

@@ -172,6 +172,9 @@ class ConstraintSolver:
             equate_rows(self.store, asserted_row, row)
             if not row_vars(row) and row_vars(asserted_row):
                 self.rows[value] = row  # the one of known rank
+            elif self.store.labelled and not row_vars((*row, *asserted_row)):
+                pairs = zip(asserted_row, row, strict=True)  # a number has no label
+                self.rows[value] = tuple([b if type(a) is int else a for a, b in pairs])
 
     # Queries
 

@@ -6,6 +6,7 @@ import pytest
 import structir
 from structir.analysis import check_well_formed
 from structir.analysis.variables import walk
+from structir.errors import ShapeMismatchError
 from structir.ir import Call, IRModule, Kernel, Op, structural_equal
 from structir.passes import Lower, find_pass
 from structir.passes.manager.comparison import same
@@ -213,3 +214,29 @@ def main(x: R.Tensor(("n",), "float32")):
     expected = structir.interpret(module, "main", x)
     np.testing.assert_array_equal(structir.interpret(lowered, "main", x), expected)
     np.testing.assert_array_equal(structir.compile(lowered)["main"](x), expected)
+
+
+@pytest.mark.parametrize("name", ["lower", "schedule"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        'R.zeros((n - 3,), "float32")',
+        "R.strided_slice(x, axes=[0], begin=[2], end=[n - 1], assume_inbound=True)",
+    ],
+)
+def test_sizes_inside_a_kernel_that_may_be_negative_are_required(name: str, value: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    return R.sum({value})
+""")
+    lowered = find_pass(name)(module)
+    assert ops(lowered) == 0 and structural_equal(structir.parse(lowered.script()), lowered)
+    for run in (
+        structir.compile(lowered)["main"],
+        lambda x: structir.interpret(lowered, "main", x),
+    ):
+        assert run(np.ones(3, "float32")) == 0
+        with pytest.raises(ShapeMismatchError, match="0 <= n - 3"):
+            run(np.ones(2, "float32"))

@@ -190,3 +190,22 @@ def main(x: R.Tensor(("n:rows", "m:columns"), "float32"), y: R.Tensor(("n", "k")
     return z
 """)
     assert '-> R.Tensor(("n:rows", "n:columns")' in script
+
+
+@pytest.mark.parametrize(
+    ("x", "value"),
+    [
+        ('("k:a", "k:b")', "R.broadcast_to(x, (k, k))"),
+        ('("n:a", "k:b")', "R.broadcast_to(x, (k, n))"),
+        ('("n:a", "k")', "R.reshape(x, (k, n)) + w"),
+        ('("n:a", "k")', "(x + R.zeros((n, k), 'float32'), w + R.zeros((k, n), 'float32'))"),
+    ],
+)
+def test_sizes_of_a_shape_argument_do_not_share_labels(x: str, value: str) -> None:
+    require_idempotent(f"""
+@R.function
+def main(x: R.Tensor({x}, "float32"), w: R.Tensor(("k", "n:c"), "float32")):
+    k = T.int64()
+    n = T.int64()
+    return {value}
+""")

@@ -89,6 +89,7 @@ class Instance:
     def __init__(self, store: ConstraintStore, scheme: Scheme) -> None:
         self.store = store
         self.splits = scheme.splits
+        self.shared = scheme.shared
         self.sizes: dict[Sym, Dim] = {symbol: Poly({(symbol,): 1}, 0) for symbol in scheme.shared}
         self.rows: dict[RowVar, Row] = {}
         self.deferred: list[tuple[Dim, Dim]] = []  # composite sizes, equated last
@@ -176,6 +177,14 @@ class Instance:
                 self.sizes[inner] = Poly({(inner,): 1}, 0) if ragged else fresh(inner.name)
         return self.sizes[symbol] if symbol is not None else substitute(template, self.sizes)
 
+    def axis(self, size: Dim) -> Dim:
+        """Returns an axis of a size; with labels a variable of its own, which may have one."""
+        if not self.store.labelled:
+            return size
+        axis = fresh()
+        equate(self.store, axis, size)
+        return axis
+
     def row(self, template: Row) -> Row:
         """Instantiates a template row."""
         elements: list[Element] = []
@@ -241,6 +250,9 @@ def _define_equal(instance: Instance, equation: DimEq) -> bool:
     if symbol is None or symbol in set(variables(equation.right)):
         return False
     right = instance.size(equation.right)
+    if symbol_of(equation.right) in instance.shared:
+        instance.sizes[symbol] = instance.axis(right)
+        return True
     value = instance.store.dim(right)
     if type(value) is int and value < instance.store.least:
         raise instance.store.conflict(

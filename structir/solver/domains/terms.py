@@ -94,3 +94,13 @@ def variables(dim: Dim) -> Iterator[Sym]:
             else:
                 for argument in atom.args:
                     yield from variables(argument)
+
+
+def weight(dim: Dim) -> int:
+    """Returns the number of variables, constants and functions in a size, as a measure of its
+    length."""
+    if type(dim) is int:
+        return 1
+    atoms = [atom for monomial in dim.terms for atom in monomial]  # type: ignore[union-attr]
+    nested = [weight(arg) for atom in atoms if type(atom) is not Sym for arg in atom.args]
+    return len(atoms) + sum(nested) + bool(dim.constant)  # type: ignore[union-attr]

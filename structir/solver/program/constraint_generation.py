@@ -62,12 +62,14 @@ from structir.solver.program.value_trees import (
     Tree,
     aligned,
     common_row,
+    has_unknown_rank,
     leaves,
     open_sizes,
     operands_of,
     pairs,
     refine_info,
     result_bounds,
+    sized_parts,
     tensors,
     values_of,
 )
@@ -344,12 +346,14 @@ class ConstraintGenerator:
         use = OpUse(self.constants.in_call(call), operands, list(leaves(results)), origin)
         if not self._apply_op(use):
             return self.new_values(var.name, call.struct_info, origin)
+        for value, info in sized_parts(results, call):
+            self.assert_shape(value, info, origin)
         return results
 
     def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
         infos = self._infos(use)
-        if use.has_rank_cases and any(map(_has_unknown_rank, infos)):
+        if use.has_rank_cases and any(map(has_unknown_rank, infos)):
             self.pending.append(use)
             return True
         try:
@@ -386,7 +390,7 @@ class ConstraintGenerator:
         if (
             not use.reads_ranks
             or use.signature is not None
-            or not any(map(_has_unknown_rank, infos))
+            or not any(map(has_unknown_rank, infos))
         ):
             return None
         cases = self._rank_case_schemes(use, infos)
@@ -430,7 +434,7 @@ class ConstraintGenerator:
         ranks = {
             index: possible_ranks(self.solver, tree)
             for index, (info, tree) in enumerate(zip(infos, use.operands, strict=True))
-            if _has_unknown_rank(info) and isinstance(tree, Value)
+            if has_unknown_rank(info) and isinstance(tree, Value)
         }
         most = greatest_rank(self.solver, use.results[0]) if use.results else None
         return rank_case_schemes(use.call, infos, ranks, len(use.results), most)
@@ -494,7 +498,3 @@ class ConstraintGenerator:
 
 
 MAX_ROUNDS = 8  # of revisits per call
-
-
-def _has_unknown_rank(info: StructInfo | None) -> bool:
-    return isinstance(info, TensorStructInfo) and info.ndim is None

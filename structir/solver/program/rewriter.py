@@ -44,6 +44,7 @@ from structir.solver.domains.terms import (
     sizes,
     symbol_of,
     variables,
+    weight,
 )
 from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
@@ -362,8 +363,8 @@ class Rewriter:
             size = self._resolve_dims(declared_size)
         if type(size) is not int:
             anonymous = type(declared_size) is AnySize
-            # inside a body, another name for the same size adds nothing
-            more_precise = new or symbol_of(size) is None
+            # inside a body, another name or a longer expression of the same dims adds nothing
+            more_precise = new or (symbol_of(size) is None and not _is_longer(size, declared_size))
             is_open = anonymous or (
                 self.refine == "signature" and type(size) is Poly and more_precise
             )
@@ -396,6 +397,14 @@ class Rewriter:
         if all(symbol in self.defined for symbol in variables(axis)):
             return substitute(axis, self.names)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
+
+
+def _is_longer(size: Any, declared: Any) -> bool:
+    """Returns whether a size has the dims of the declared one, in no shorter expression."""
+    if type(size) is not Poly or type(declared) is not Poly:
+        return False
+    has_all = {*variables(declared)} <= {*variables(size)}
+    return has_all and weight(size) >= weight(declared)
 
 
 def _is_deduced(value: Expr) -> bool:

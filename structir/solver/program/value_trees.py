@@ -17,12 +17,15 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.lazy import lazy_module
 from structir.solver.constraints.assumptions import non_negative
 from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.terms import Element, Row, RowVar, row_vars, symbol_of
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
+
+schemes = lazy_module("structir.opdef.constraint_schemes")
 
 Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: no shape
 
@@ -108,6 +111,22 @@ def result_bounds(value: Expr) -> dict[Constraint, None]:
     """Returns the lower bound of every computed size of a call's result, as the call requires."""
     infos = tensors(value.struct_info) if isinstance(value, Call) else ()
     return dict.fromkeys([bound for info in infos for bound in non_negative(axes_of(info))])
+
+
+def sized_parts(tree: Tree, call: Call) -> list[tuple[Value, TensorStructInfo]]:
+    """Returns the results of a call with sizes that the solver must not infer anew.
+
+    Known sizes may select another index signature, without the conditions of the deduced one.
+    """
+    info = call.struct_info
+    if info is None or not schemes.depends_on_sizes(call):
+        return []
+    return [(value, part) for value, part in pairs(tree, info) if type(part.dims) is tuple]
+
+
+def has_unknown_rank(info: StructInfo | None) -> bool:
+    """Returns whether a StructInfo is of a tensor of unknown rank."""
+    return isinstance(info, TensorStructInfo) and info.ndim is None
 
 
 def has_all_sizes(info: StructInfo) -> bool:
