@@ -78,7 +78,7 @@ def _axes_of(read: Load, stage: Stage) -> set[Sym]:
 
 
 def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
-    return set() if isinstance(entry, Expression) else dims.syms(entry) & set(stage.axes)
+    return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
 
 
 def _overlaps(read: Load, stage: Stage) -> bool:
