@@ -59,8 +59,9 @@ class Pass:
                 raise StructIRError(
                     f"{self.name}: unknown option {name!r}; available: {available}", code="E0611"
                 )
-            kind, expected = PLAIN.get(options_by_name[name].annotation, (object, ""))
-            if not isinstance(value, kind):
+            annotation = options_by_name[name].annotation  # a string if it is not evaluated
+            kind, expected = PLAIN.get(getattr(annotation, "__name__", annotation), (object, ""))
+            if not isinstance(value, kind) or (type(value) is bool and kind is int):
                 message = f"{self.name}: {name}: expected {expected}, found {value!r}"
                 raise StructIRError(message, code="E0611")
         return attrs.evolve(self, options={**self.options, **options})
