@@ -15,14 +15,15 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module
+from structir.ir.node import ShownAsText
 from structir.passes import find_pass
 
 Program = TypeVar("Program", IRModule, Function)
 Fact = TypeVar("Fact")
 
 
-@attrs.frozen(eq=False)
-class Pass:
+@attrs.frozen(eq=False, repr=False)
+class Pass(ShownAsText):
     """A transformation of modules; applied to a function, it returns a function."""
 
     name: str
