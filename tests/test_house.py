@@ -100,7 +100,7 @@ OTHER_WORDS = {
 }
 # Where a message tells the user which op would do: advice, on which nothing else depends.
 ADVICE = {
-    "structir.analysis.deduction": {"take", "reshape", "astype"},
+    "structir.analysis.deduction": {"reshape", "astype"},
     "structir.analysis.well_formed": {"astype", "max", "where"},
     "structir.printer.parser.expressions": {
         *("logical_not", "permute_dims", "reshape", "shape_of"),

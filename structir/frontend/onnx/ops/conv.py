@@ -169,11 +169,12 @@ def _trim_amounts(
     mode = auto_pad_of(node)
     output_shape = node.attr("output_shape", None)
     if output_shape is None and mode == "NOTSET":
-        pads = list(pads_of(node, count))
+        pads: list[Dim] = list(pads_of(node, count))
         return pads[:count], pads[count:]
     if output_shape is None and mode == "VALID":
         return [0] * count, [0] * count
-    before, after = [], []
+    before: list[Dim] = []
+    after: list[Dim] = []
     spatial = node.dims()[2:]
     for axis in range(count):
         extent = (sizes[axis] - 1) * dilations[axis] + 1
