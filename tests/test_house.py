@@ -106,6 +106,10 @@ ADVICE = {
         *("logical_not", "permute_dims", "reshape", "shape_of"),
     },
     "structir.printer.parser.augmented": {"slice_scatter", "where"},
+    "structir.printer.parser.foreign_names": {  # a vocabulary
+        *("concat", "divide", "expand_dims", "matmul", "max", "min", "mod", "floor_mod", "reshape"),
+        *("multiply", "permute_dims", "power", "subtract", "where"),
+    },
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
