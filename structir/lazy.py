@@ -62,6 +62,7 @@ def lazy_names(
     module = sys.modules[package]
     module.__dict__.setdefault("_homes", {}).update(homes)
     module.__class__ = _Facade
+    module.__dict__["__all__"] = sorted(module.__dict__["_homes"])  # for `from package import *`
 
     def find(name: str) -> Any:
         if name not in homes:
@@ -102,6 +103,8 @@ def lazy_members(
         return names
 
     def find(name: str) -> Any:
+        if name == "__all__":  # for `from package import *`
+            return sorted(members())
         if name.startswith("__") or name not in members():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return members()[name]

@@ -15,7 +15,7 @@ from structir.loops.handle import KernelHandle
 from structir.loops.recipe import Recipe, TargetInfo
 from structir.loops.recipe import recipe as as_recipe
 from structir.loops.recipes import RECIPES, find_recipe
-from structir.loops.refusal import ScheduleError
+from structir.loops.refusal import ScheduleError, UnknownPrimitiveError
 from structir.passes import find_pass
 
 
@@ -62,6 +62,13 @@ class Schedule:
         return self._handles[names[name]]
 
     __getitem__ = kernel
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        hint = f'a handle applies primitives: `s.kernel("{next(iter(self._handles), "y")}").{name}`'
+        message = f"structir.schedule: a schedule has no attribute `{name}`"
+        raise UnknownPrimitiveError(Diagnostic(message, code="E1115", hint=hint))
 
     def _kernel_names(self) -> dict[str, str]:
         """Returns the names of the kernels that compute values, by the names of the values."""

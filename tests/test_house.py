@@ -100,12 +100,16 @@ OTHER_WORDS = {
 }
 # Where a message tells the user which op would do: advice, on which nothing else depends.
 ADVICE = {
-    "structir.analysis.deduction": {"take", "reshape", "astype"},
+    "structir.analysis.deduction": {"reshape", "astype"},
     "structir.analysis.well_formed": {"astype", "max", "where"},
     "structir.printer.parser.expressions": {
         *("logical_not", "permute_dims", "reshape", "shape_of"),
     },
     "structir.printer.parser.augmented": {"slice_scatter", "where"},
+    "structir.printer.parser.foreign_names": {  # a vocabulary
+        *("concat", "divide", "expand_dims", "matmul", "max", "min", "mod", "floor_mod", "reshape"),
+        *("multiply", "permute_dims", "power", "subtract", "where"),
+    },
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),

@@ -37,6 +37,13 @@ def test_an_unknown_name() -> None:
     assert "Function" in dir(structir.ir)
 
 
+def test_a_star_imports_the_public_names() -> None:
+    for package, name in (("structir.ir", "Expr"), ("structir.numpy", "einsum")):
+        namespace: dict[str, object] = {}
+        exec(f"from {package} import *", namespace)
+        assert name in namespace, package
+
+
 def test_a_lazy_module_loads_when_it_is_used() -> None:
     module = lazy_module("json")
     assert module.loads("[1]") == [1]

@@ -58,6 +58,9 @@ def test_kernels_of_ops_are_scheduled_and_compiled() -> None:
 def test_a_handwritten_kernel_is_scheduled_step_by_step() -> None:
     kernel = parsed(SCALE)
     s = structir.schedule(kernel)
+    with pytest.raises(ScheduleError, match=r'`s.kernel\("scale"\).split`'):
+        s.split("i", 4)
+    assert not hasattr(s, "_repr_html_")
     handle = s.kernel()
     before = str(handle)
     assert handle["i"].split(8) is handle and handle.loops() == ["i_0", "i", "j"]

@@ -166,10 +166,11 @@ def _item(value: TupleGetItem) -> StructInfo:
         return OBJECT
     if not isinstance(info, TupleStructInfo):
         name = getattr(value.tuple_value, "name", "x")
+        hint = f"only tuples and tensors have parts: write `{name}`"
         raise StructInfoError(
             Diagnostic(f"cannot index: expected a tuple, found {info}", value.span, code="E0209")
             .note(f"the value is {info}", value.tuple_value.span)
-            .hinted(f'index a tensor: `R.take({name}, R.const({value.index}, "int64"), axis=0)`')
+            .hinted(hint)
         )
     if not -len(info.fields) <= value.index < len(info.fields):
         raise StructInfoError(

@@ -16,6 +16,7 @@ from structir.backend.plan import BoundPlan, recording, run_space
 from structir.backend.source import origins
 from structir.backend.workspace import Workspace
 from structir.ir import dims
+from structir.ir.node import ShownAsText
 from structir.lazy import lazy_module
 
 rich_table = lazy_module("rich.table")
@@ -44,8 +45,8 @@ class KernelTime:
         return self.bytes / max(self.seconds, 1e-12) / 1e9
 
 
-@attrs.frozen
-class Profile:
+@attrs.frozen(repr=False)
+class Profile(ShownAsText):
     """The kernels of a call in order of their first run, and the time of whole calls."""
 
     kernels: tuple[KernelTime, ...]

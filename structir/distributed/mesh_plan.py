@@ -33,6 +33,7 @@ from structir.distributed.unit_cuts import (
 )
 from structir.distributed.work_units import Key, WorkUnit, work_units
 from structir.ir.dims import Sym
+from structir.ir.node import ShownAsText
 from structir.projections.boxes import Bounds, region
 from structir.projections.program import Program, leaves
 from structir.projections.restriction import Range
@@ -63,8 +64,8 @@ class MeshCuts:
         return self.stage_count * self.mesh.size
 
 
-@attrs.frozen(eq=False)
-class MeshPlan:
+@attrs.frozen(eq=False, repr=False)
+class MeshPlan(ShownAsText):
     """A program at concrete sizes on a mesh of workers.
 
     Every value has a layout that follows from the cut of the unit that computes it. The block of

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from structir.ir.dtype import numpy_dtype
+from structir.ir.node import ShownAsText
 from structir.ir.op import Op
 from structir.projections.boxes import Bounds, Region
 from structir.projections.cost import Sharing
@@ -66,8 +67,8 @@ class Shard:
         return dict(self.inputs).get(name)
 
 
-@attrs.frozen(eq=False)
-class Plan:
+@attrs.frozen(eq=False, repr=False)
+class Plan(ShownAsText):
     """A function split into shards.
 
     `axes` gives, for each split axis of the grid, the overlap of neighbouring shards in every

@@ -16,6 +16,7 @@ from structir.distributed.search_space import SearchCandidate, SearchSpace
 from structir.distributed.simulation import SimulatedCost, simulate
 from structir.distributed.unit_cuts import AxisCut, ReductionCut, UnitCut
 from structir.distributed.work_units import WorkUnit
+from structir.ir.node import ShownAsText
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ ALTERNATIVES = 3  # shown for a value
 DECISIONS = 40  # the most units of a program for which a table has alternatives
 
 
-@attrs.frozen
-class CutAlternative:
+@attrs.frozen(repr=False)
+class CutAlternative(ShownAsText):
     """Another cut of a value, and the time of the best plan with it on the same mesh."""
 
     cut: str
@@ -53,8 +54,8 @@ class CutChoice:
     reason: str
 
 
-@attrs.frozen(eq=False)
-class SearchReport:
+@attrs.frozen(eq=False, repr=False)
+class SearchReport(ShownAsText):
     """The result of a search: the plan, its simulated cost, and why each cut was chosen.
 
     `print(report)` shows the tables. Calling the report runs the plan in this process.

@@ -109,3 +109,12 @@ def replace(old: T, **fields: Any) -> T:
         for name, alias in _init_names(type(old))
     }
     return type(old)(**arguments, **fields)
+
+
+class ShownAsText:
+    """A base of results that a notebook or a prompt displays as they print."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"

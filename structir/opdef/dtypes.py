@@ -68,18 +68,24 @@ def bound_dtypes(
         expected = bound[name]
         if type(expected) is str and type(dtype) is str and expected != dtype:
             first = accesses[sources[name]].shown
+            message = f"dtype mismatch: {first} has {expected}, {access.shown} has {dtype}"
+            other = sources[name]
+            if _rank(dtype) > _rank(expected):  # the hint must not round, so `x` is converted
+                expected, dtype, other, k = dtype, expected, k, other
             raise InvalidCall(
-                f"dtype mismatch: {first} has {expected}, {access.shown} has {dtype}",
-                (
-                    (f"expected dtype {expected}", sources[name], None),
-                    (f"found dtype {dtype}", k, None),
-                ),
+                message,
+                ((f"expected dtype {expected}", other, None), (f"found dtype {dtype}", k, None)),
                 f"{conversion(expected)}; there is no implicit dtype promotion",
                 "E0202",
             )
         if dtype is None or (type(expected) is DtypeVar and type(dtype) is str):
             bound[name], sources[name] = dtype, k
     return bound
+
+
+def _rank(dtype: str) -> int:
+    """Orders the kinds of dtypes by what they represent: bools, integers, floats."""
+    return (dtype in INTS) + 2 * (dtype in FLOATS)
 
 
 def _check_fixed(k: int, access: OperandAccess, dtype: Element, expected: str) -> None:

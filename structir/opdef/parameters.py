@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, Span, StructInfoError
-from structir.ir.dtype import DTYPES, is_float, numpy_dtype
+from structir.ir.dtype import DTYPES, int_bits, is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
 from structir.ir.masked import unmasked
 from structir.ir.op import find_op
+from structir.ir.polynomial import Poly
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import AttributeKind, InvalidAttribute, Operands, kind_of
@@ -27,6 +28,7 @@ REQUIRED = inspect.Parameter.empty
 
 FIXED = frozenset([(dtype,) for dtype in DTYPES])  # dtypes in an index signature, no variables
 CONSTANT_LIKE = "constant_like"  # the op of a scalar in the dtype of an operand
+CAST, CAST_LIKE = "astype", "astype_like"  # the ops of a size in the dtype of an operand
 INDICES = "indices"  # the operand of indices: a literal is int64 for operands of any dtype
 
 
@@ -265,17 +267,37 @@ def _as_operand(
     """Converts numbers and arrays to constants; returns expressions unchanged."""
     if isinstance(value, Expr):
         return value
+    others = {} if parameter.name == INDICES else _beside(signature, parameter, values)
     if isinstance(value, bool | int | float):
-        others = {} if parameter.name == INDICES else _beside(signature, parameter, values)
         like = _operand_of_variable(value, others)
         if like is not None:
             return like_operand(value, like, span)
         dtype = _known_dtype(value, others) or _default_dtype(value)
         return _scalar(signature, parameter, value, dtype, span)
+    if isinstance(value, Poly):
+        return _size_beside(value, others, span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(unmasked(value)))
     message = f"{parameter.name}: expected a tensor, found {value!r}"
     raise StructInfoError(signature.diagnostic(message, span).coded("E0305"))
+
+
+def _size_beside(size: Poly, operands: Mapping[str, Any], span: Span | None) -> Expr:
+    """Returns a size as a scalar tensor in the dtype of operands; without any, as a number."""
+    number = PrimValue(size)
+    if not operands:
+        return number
+    dtype = _known_dtype(1, operands)
+    if dtype is None:
+        return _call(CAST_LIKE, (number, next(iter(operands.values()))), {}, span)
+    return _call(CAST, (number, dtype), {}, span)
+
+
+def _call(name: str, args: tuple[Any, ...], keywords: dict[str, Any], span: Span | None) -> Expr:
+    op = find_op(name)
+    assert op is not None
+    call: Expr = op.definition.bind(args, keywords, span)
+    return call
 
 
 def _beside(
@@ -313,10 +335,7 @@ def _operand_of_variable(value: bool | int | float, values: Mapping[str, Any]) -
 
 def like_operand(value: bool | int | float, operand: Expr, span: Span | None) -> Expr:
     """Returns a number in the dtype of an operand, whose dtype is a variable."""
-    op = find_op(CONSTANT_LIKE)
-    assert op is not None
-    call: Expr = op.definition.bind((operand,), {"value": value}, span)
-    return call
+    return _call(CONSTANT_LIKE, (operand,), {"value": value}, span)
 
 
 def _scalar(
@@ -330,7 +349,13 @@ def _scalar(
         return Constant(np.array(value, numpy_dtype(dtype)))
     except OverflowError:
         message = f"{parameter.name}: expected a value in the range of {dtype}, found {value}"
-        raise StructInfoError(signature.diagnostic(message, span).coded("E0305")) from None
+        hint = f"write a number from {_least(dtype)} to {_least(dtype) + 2 ** int_bits(dtype) - 1}"
+        raise StructInfoError(signature.diagnostic(message, span, hint).coded("E0305")) from None
+
+
+def _least(dtype: str) -> int:
+    """Returns the least number of an integer dtype; only integers are out of range."""
+    return 0 if dtype.startswith("u") else -(2 ** (int_bits(dtype) - 1))
 
 
 def _default_dtype(value: bool | int | float) -> str:

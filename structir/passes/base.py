@@ -15,14 +15,15 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module
+from structir.ir.node import ShownAsText
 from structir.passes import find_pass
 
 Program = TypeVar("Program", IRModule, Function)
 Fact = TypeVar("Fact")
 
 
-@attrs.frozen(eq=False)
-class Pass:
+@attrs.frozen(eq=False, repr=False)
+class Pass(ShownAsText):
     """A transformation of modules; applied to a function, it returns a function."""
 
     name: str
@@ -59,8 +60,9 @@ class Pass:
                 raise StructIRError(
                     f"{self.name}: unknown option {name!r}; available: {available}", code="E0611"
                 )
-            kind, expected = PLAIN.get(options_by_name[name].annotation, (object, ""))
-            if not isinstance(value, kind):
+            annotation = options_by_name[name].annotation  # a string if it is not evaluated
+            kind, expected = PLAIN.get(getattr(annotation, "__name__", annotation), (object, ""))
+            if not isinstance(value, kind) or (type(value) is bool and kind is int):
                 message = f"{self.name}: {name}: expected {expected}, found {value!r}"
                 raise StructIRError(message, code="E0611")
         return attrs.evolve(self, options={**self.options, **options})

@@ -8,6 +8,7 @@ import attrs
 
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym
+from structir.ir.node import ShownAsText
 from structir.proving.equations import ResultEquation
 from structir.proving.kernel import Case, Change, Loops, ProofKernel
 from structir.proving.laws import LAWS
@@ -34,8 +35,8 @@ class ProvedEquation:
         )
 
 
-@attrs.frozen(eq=False)
-class Proof:
+@attrs.frozen(eq=False, repr=False)
+class Proof(ShownAsText):
     """A proof that two programs are equal: one equation for each result, at each rank.
 
     `instances` are equations at other ranks that treat the axes of a row alike.

@@ -13,6 +13,7 @@ from structir.ir import dims
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.ir.node import ShownAsText
 from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
 from structir.proving.instances import RuleInstance, applied_once, instances, text_of
@@ -24,8 +25,8 @@ proofs = lazy_module("structir.passes.manager.proofs")
 FEW = 3  # programs that a report lists
 
 
-@attrs.frozen(eq=False)
-class RuleProof:
+@attrs.frozen(eq=False, repr=False)
+class RuleProof(ShownAsText):
     """The result for one rule: the programs, what is proved of each, and a side condition."""
 
     rule: str

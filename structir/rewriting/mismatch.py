@@ -21,6 +21,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.node import ShownAsText
 from structir.ir.op import Op
 from structir.rewriting.driver import fits
 from structir.rewriting.matching import Match, UseDefGraph, unmatched_argument
@@ -49,8 +50,8 @@ class Clause:
         return f"{'ok  ' if self.holds else 'FAIL'}  {self.text}"
 
 
-@attrs.frozen
-class MatchAttempt:
+@attrs.frozen(repr=False)
+class MatchAttempt(ShownAsText):
     """A binding at which a rule was tried, and the clauses up to the first that fails."""
 
     variable: Var

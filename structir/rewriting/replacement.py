@@ -15,7 +15,7 @@ def replacement_of(
     rule: Rule, bound: Mapping[str, Any], matched: Mapping[int, Any], graph: UseDefGraph
 ) -> Any:
     """Returns the second yield of a rule for a match, or None if its guard rejects the match."""
-    generator = rule.generator(**bound)
+    generator = rule.replacements(bound)
     with RECORDER.recording() as recorded:
         next(generator)
     for part, pattern in zip(recorded, rule.pattern_calls[1], strict=False):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import attrs
 
+from structir.errors import Diagnostic, DiagnosticError, Source, Span
 from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
 from structir.lazy import lazy_module
 from structir.rewriting.pattern_vars import (
     RECORDER,
     AttributeVar,
+    CallPattern,
+    ItemPattern,
     OpVar,
     ParallelVar,
     PatternVar,
@@ -60,8 +64,25 @@ class Rule:
     def pattern_calls(self) -> tuple[Any, Sequence[Any]]:
         """Returns the pattern and its calls in order."""
         with RECORDER.recording() as trail:
-            pattern = next(self.generator(**self.pattern_vars))
+            pattern = next(self.generator(**self.pattern_vars), None)
+        if not isinstance(pattern, CallPattern | ItemPattern):
+            kind = "none" if pattern is None else "a single variable"
+            message = f"expected a call of an op as the pattern, found {kind}"
+            raise self.error(message, "yield a call first: `yield R.exp(x)`")
         return pattern, tuple(trail)
+
+    def error(self, message: str, hint: str) -> DiagnosticError:
+        """Returns an error of the declaration of the rule."""
+        return DiagnosticError(_invalid(self.generator, message, hint))
+
+    def replacements(self, bound: Mapping[str, Any]) -> Iterator[Any]:
+        """Runs the generator for a match, of which each parameter is a matched value."""
+        missing = [name for name in self.pattern_vars if name not in bound]
+        if missing:
+            message = f"the pattern does not mention {', '.join([f'`{n}`' for n in missing])}"
+            hint = "use each parameter in the pattern, or remove it"
+            raise self.error(message, hint)
+        return self.generator(**bound)
 
     def prove(self, *programs: Any, most: int = 60) -> Any:
         """Proves that the replacement equals the pattern in programs in which the rule fires.
@@ -76,6 +97,17 @@ class Rule:
         """Returns the parallel pattern variable, or None."""
         parallel_vars = (var for var in self.pattern_vars.values() if isinstance(var, ParallelVar))
         return next(parallel_vars, None)
+
+
+def _invalid(function: Any, message: str, hint: str) -> Diagnostic:
+    """Returns the diagnostic of an invalid declaration of a rule."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    number = code.co_firstlineno  # of the decorator
+    line = lines[number - 1].rstrip() if number <= len(lines) else ""
+    indent = len(line) - len(line.lstrip())
+    span = Span(Source(code.co_filename, "".join(lines)), number, indent, number, len(line))
+    return Diagnostic(f"{function.__name__}: {message}", span, hint=hint, code="E1133")
 
 
 def _pattern_var(name: str, hint: Any) -> Any:
@@ -112,6 +144,11 @@ def rewrite(generator: Any = None, **options: Any) -> Any:
     """
 
     def declare(function: Generator) -> Rule:
+        if not inspect.isgeneratorfunction(function):
+            hint = "yield the pattern, then its replacement: `yield R.exp(x)`"
+            raise DiagnosticError(
+                _invalid(function, "expected a generator, found no `yield`", hint)
+            )
         rule = Rule(function.__name__, function, **options)
         RULES[rule.name] = rule
         return rule

@@ -103,7 +103,8 @@ def entries(module: str) -> Iterator[tuple[str, str]]:
 def public_names(package: ModuleType) -> list[str]:
     """Returns the names of a package's lazy table or of `__all__`, else of its classes."""
     homes = vars(package).get("_homes", {}) | vars(package).get("_HOMES", {})
-    names = set(getattr(package, "__all__", ())) | {
+    declared = () if homes else vars(package).get("__all__", ())  # lazy tables are homes
+    names = set(declared) | {
         name for name, home in homes.items() if home != f"{package.__name__}.{name}"
     }
     if not names and "__dir__" in vars(package):  # the names of its modules

@@ -40,6 +40,8 @@ def read_pipeline(
     if may_be_empty and not text:
         nothing: Pass = pass_base.Sequential([])
         return nothing
+    if not text:
+        raise typer.BadParameter("expected passes: `-p cse,dce`; `structir opt --help` lists them")
     try:
         pipeline: Pass = pipelines.pipeline(text)
         return pipeline

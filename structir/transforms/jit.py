@@ -80,6 +80,10 @@ class JitFunction:
         self.donated = set(donate_argnums)
         self.specialisations: list[Specialisation] = []
 
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return f"<JitFunction {name}: traced {len(self.specialisations)} times>"
+
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if is_tracing():
             return self.function(*args, **keywords)

@@ -9,6 +9,8 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import structir
+from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
 from tests.frontend.models import value
 
@@ -153,3 +155,39 @@ def test_a_layer_with_quantised_weights() -> None:
     )
     cases = [{"x": RNG.standard_normal((s, n, 6)).astype("float32")} for s, n in ((3, 1), (5, 2))]
     agree(model, *cases, atol=0.03)
+
+
+def test_resize_takes_sizes_that_are_known_at_run_time() -> None:
+    inputs = [value("x", ["b", 2, "h", "w"]), value("s", [2], TensorProto.INT64)]
+    model = model_of("Resize", "x _ _ s", "y", inputs, {}, "", mode="linear")
+    model.opset_import[0].version = 19
+    model.graph.node[0].attribute.append(helper.make_attribute("axes", [2, 3]))
+    shapes = ((1, 3, 4), (5, 6)), ((2, 1, 1), (3, 1))
+    cases = [
+        {"x": RNG.random((b, 2, h, w)).astype("float32"), "s": np.array(sizes)}
+        for (b, h, w), sizes in shapes
+    ]
+    module = from_onnx(model)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for case in cases:
+        result = structir.interpret(module, "main", *case.values())
+        np.testing.assert_allclose(result, session.run(None, case)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"output_shape": [9, 8], "output_padding": [1, 0]},
+        {"output_shape": [10, 9], "auto_pad": "SAME_UPPER"},
+    ],
+)
+def test_a_transposed_convolution_has_its_output_shape_at_symbolic_sizes(attributes: Any) -> None:
+    weight = RNG.random((4, 6, 3, 3)).astype("float32")
+    inputs = [value("x", ["b", 4, "h", "w"])]
+    constants = {"k": weight}
+    model = model_of(
+        "ConvTranspose", "x k", "y", inputs, constants, "", strides=[3, 2], **attributes
+    )
+    agree(model, *[{"x": RNG.random((b, 4, 4, 5)).astype("float32")} for b in (1, 2)])

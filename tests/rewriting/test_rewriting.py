@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.errors import PassError
+from structir.errors import DiagnosticError, PassError
 from structir.ir import Constant, Expr, IRModule, Op, structural_equal
 from structir.ir.op import registered_ops
 from structir.opdef.attributes import Ints, Sizes
@@ -30,7 +30,7 @@ from structir.rewriting.guards import (
     value_of,
 )
 from structir.rewriting.provenance import Provenance
-from structir.rewriting.rule import Parallel, rewrite
+from structir.rewriting.rule import RULES, Parallel, rewrite
 from structir.script import R
 from structir.tools.op_page import example_call
 
@@ -405,3 +405,33 @@ def test_a_literal_in_a_pattern_matches_what_the_op_stores(
         program(f"y = {call}", "return y")["main"], [rewrite(literal_rule)], Provenance()
     )
     assert len(applications) >= 1
+
+
+def one_variable(x: Expr) -> Iterator[Expr]:
+    yield x
+    yield x
+
+
+def foreign_variable(x: Expr, y: Expr) -> Iterator[Expr]:
+    yield exp(x)
+    yield add(x, y)
+
+
+def no_generator(x: Expr) -> Any:
+    return exp(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (one_variable, "expected a call of an op as the pattern, found a single variable"),
+        (foreign_variable, "the pattern does not mention `y`"),
+        (no_generator, "expected a generator, found no `yield`"),
+    ],
+)
+def test_an_invalid_rule_is_an_error_at_its_declaration(function: Any, message: str) -> None:
+    with pytest.raises(DiagnosticError, match="E1133") as caught:
+        rewrite_function(program("return R.exp(x)")["main"], [rewrite(function)])
+    RULES.pop(function.__name__, None)
+    assert message in str(caught.value) and f"{function.__name__}: " in str(caught.value)
+    assert "test_rewriting.py:" in str(caught.value)

@@ -10,7 +10,7 @@ import attrs
 from structir.analysis.internal_functions import PRIVATE
 from structir.errors import Diagnostic, PassError, StructIRError
 from structir.ir.module import IRModule
-from structir.ir.node import replace
+from structir.ir.node import ShownAsText, replace
 from structir.passes.base import Instrument, Pass, PassContext, PassRun
 from structir.passes.manager.verifying import VerifyResults
 from structir.proving.proof import Proof
@@ -21,8 +21,8 @@ SHOWN = 100  # characters of a value
 Kind = Literal["proved", "refuted", "not decided"]
 
 
-@attrs.frozen(eq=False)
-class Verdict:
+@attrs.frozen(eq=False, repr=False)
+class Verdict(ShownAsText):
     """The result of a proof of one function.
 
     A proved function has the proof, and whether it holds bit for bit; a refuted one the error with

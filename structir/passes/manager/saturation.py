@@ -13,7 +13,7 @@ from structir.errors import Diagnostic, PassError, StructIRError
 from structir.ir.dims import Sym
 from structir.ir.expr import Binding, BindingBlock, Function, If, SeqExpr, Var
 from structir.ir.module import IRModule
-from structir.ir.node import replace
+from structir.ir.node import ShownAsText, replace
 from structir.planning.kernel_costs import BlockCost, block_costs, call_seconds
 from structir.rewriting.egraph.block import BlockGraph
 from structir.rewriting.egraph.explanation import EqualityExplanation
@@ -58,8 +58,8 @@ class BlockReport:
         return EqualityExplanation(self.saturation.graph, start, end, self.names)
 
 
-@attrs.define(eq=False)
-class SaturationReport:
+@attrs.define(eq=False, repr=False)
+class SaturationReport(ShownAsText):
     """What `saturate` did, by function: pass one as the option `report`."""
 
     blocks: dict[str, list[BlockReport]] = attrs.field(factory=dict, init=False)

@@ -14,6 +14,7 @@ from structir.analysis.well_formed import violations
 from structir.errors import Diagnostic, PassError, StructIRError
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
+from structir.ir.node import ShownAsText
 from structir.passes.base import Instrument, Pass, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import (
@@ -59,8 +60,8 @@ class VerifyIR(Instrument):
             raise PassError([Diagnostic(message, code="E0601"), *broken_rules])
 
 
-@attrs.define(eq=False)
-class ComparisonCounts:
+@attrs.define(eq=False, repr=False)
+class ComparisonCounts(ShownAsText):
     """The comparisons of one function."""
 
     sizes: Sizes = attrs.Factory(dict)

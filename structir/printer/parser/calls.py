@@ -35,6 +35,7 @@ from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.dtype_arguments import call_like
 from structir.printer.parser.extern_calls import read_dps_call, read_packed_call
+from structir.printer.parser.foreign_names import FOREIGN_NAMES
 from structir.printer.parser.forms import dtype_error, info_of, read_form
 from structir.printer.parser.function_operands import is_function_operand, read_function_operand
 from structir.printer.parser.index_maps import read_layout_transform
@@ -89,9 +90,14 @@ def _call(context: Context, node: ast.Call) -> Any:
     elif type(func) is ast.Call and (op := curried_op(node)) is not None:
         with context.nested(node):
             return _call_of_op(context, joined_call(context, node), op)
-    elif type(func) is ast.Name and func.id == "float":
+    elif type(func) is ast.Name and func.id in ("float", "min", "max"):
         value = context.captured(node)
-        return _python_float(context, node) if value is MISSING else value
+        if value is not MISSING:
+            return value
+        if func.id == "float":
+            return _python_float(context, node)
+        if func.id not in context.names:
+            return _size_function(context, node, func.id)
     return _call_of_function(context, node)
 
 
@@ -159,6 +165,8 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
         return _add_call_context(context, rejected, node, name)
     matches = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
     hint = f"did you mean {' or '.join(f'`R.{n}`' for n in matches)}?" if matches else None
+    if name in FOREIGN_NAMES:
+        hint = f"write `{FOREIGN_NAMES[name]}`"
     diagnostic = Diagnostic(
         f"unknown op `R.{name}`",
         context.source_map.span(node.func),

@@ -13,6 +13,7 @@ import attrs
 
 from structir.errors import Diagnostic, PassError
 from structir.ir.expr import Expr, Tuple, Var
+from structir.ir.node import ShownAsText
 from structir.rewriting.egraph.application import Applier
 from structir.rewriting.egraph.graph import EGraph, Reason, RuleEquation
 from structir.rewriting.egraph.terms import with_operands
@@ -41,8 +42,8 @@ class RuleStep:
         return f"{self.before} = {self.after}  by {self.rule}{direction}"
 
 
-@attrs.define(eq=False)
-class EqualityExplanation:
+@attrs.define(eq=False, repr=False)
+class EqualityExplanation(ShownAsText):
     """Why a term equals another one: the applications of rules, each once, in order."""
 
     graph: EGraph

@@ -12,6 +12,7 @@ from structir.ir import dims
 from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
+from structir.ir.node import ShownAsText
 from structir.ir.polynomial import Dim
 from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.reasons import Origin
@@ -23,8 +24,8 @@ from structir.solver.program.value_trees import leaves
 from structir.solver.solver import ConstraintSolver, Value
 
 
-@attrs.frozen(eq=False)
-class Report:
+@attrs.frozen(eq=False, repr=False)
+class Report(ShownAsText):
     """The solver's results on a module; `conflicts` if it is unsatisfiable."""
 
     functions: Mapping[str, ConstraintGenerator]

@@ -43,21 +43,24 @@ def export(
 ) -> None:
     """Export a function of a program as an ONNX model or a StableHLO module.
 
-    Tuples become several inputs or outputs, and calls of other functions are inlined. Symbolic dims
-    keep their names in ONNX, and are dynamic (`?`) in StableHLO. Ops without a form in the format
-    are decomposed; an op without a decomposition is an error that names its line.
+    A MODEL that ends in .onnx or .mlir needs no option for its format. Tuples become several inputs
+    or outputs, and calls of other functions are inlined. Symbolic dims keep their names in ONNX,
+    and are dynamic (`?`) in StableHLO. Ops without a form in the format are decomposed; an op
+    without a decomposition is an error that names its line.
 
     With --json: the `output`; for ONNX its `inputs` and `outputs` and the number of `nodes`, for
     StableHLO the number of `lines`.
 
     [bold]Examples[/bold]
 
-        structir export model.py --onnx -o model.onnx
+        structir export model.py -o model.onnx
 
         structir export model.sir --onnx -f forward -o forward.onnx
 
         structir export model.py --stablehlo --sizes batch=8 -o model.mlir
     """
+    if not onnx and not stablehlo:
+        onnx, stablehlo = output.suffix == ".onnx", output.suffix == ".mlir"
     if onnx == stablehlo:
         raise typer.BadParameter("expected the format of the model: `--onnx` or `--stablehlo`")
     if sizes and onnx:

@@ -60,6 +60,19 @@ def test_options_are_parsed_as_literals() -> None:
         parsed.with_options(max_depth=1)
 
 
+def unchanged(module: IRModule, *, top: int = 3) -> IRModule:
+    return module
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_an_option_has_the_type_of_its_annotation(evaluated: bool) -> None:
+    unchanged.__annotations__["top"] = int if evaluated else "int"
+    assert passes.module_pass(unchanged).with_options(top=2).options == {"top": 2}
+    for value in ("x", True, 1.5):
+        with pytest.raises(StructIRError, match="top: expected an integer"):
+            passes.module_pass(unchanged).with_options(top=value)
+
+
 @pytest.mark.parametrize("quote", "'\"")
 def test_quoted_options_hold_any_text(quote: str) -> None:
     options = f"{{a}}, {quote} b=3"

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.deform_conv import DeformableConvolution
-from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
+from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.sizes import require
 from structir.frontend.onnx.windows import auto_pad_of, pads_of, per_axis_of, window_of
-from structir.ir.dims import Dim, Poly
+from structir.ir.dims import Dim, Poly, compare, floordiv
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
@@ -93,11 +94,29 @@ def conv_transpose(node: OnnxNode) -> Expr:
             dilation=dilations,
             groups=node.attr("group", 1),
         )
+    if any([isinstance(amount, Poly) for amount in before + after]):
+        return with_bias(node, _crop_to_shape(node, result, before, after, output_padding), 2)
     missing = [max(0, e - a) for e, a in zip(output_padding, after, strict=True)]
     surplus = [a - e for e, a in zip(output_padding, after, strict=True)]
     ends = [r - max(0, c) if c > 0 else r for r, c in zip(missing, surplus, strict=True)]
     result = emit_pad(node, result, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
     return with_bias(node, result, 2)
+
+
+def _crop_to_shape(
+    node: OnnxNode, result: Expr, before: list[Dim], after: list[Dim], output_padding: list[int]
+) -> Expr:
+    """Crops a result of symbolic size to `output_shape`, which must not be larger."""
+    require(node, [compare(">=", b + a, 0) for b, a in zip(before, after, strict=True)])
+    if any(output_padding):
+        result = emit_pad(
+            node, result, [0] * (len(before) + 2), [0, 0, *output_padding], "constant"
+        )
+    sizes = node.attr("output_shape", None)
+    ends = [b + n for b, n in zip(before, sizes, strict=True)]
+    axes = list(range(2, len(before) + 2))
+    bounds = ShapeExpr(tuple(before)), ShapeExpr(tuple(ends))
+    return R.strided_slice(result, axes, *bounds, assume_inbound=True)
 
 
 def _conv_by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
@@ -144,31 +163,28 @@ def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> A
 
 def _trim_amounts(
     node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], output_padding: list[int]
-) -> tuple[list[int], list[int]]:
+) -> tuple[list[Dim], list[Dim]]:
     """Returns the number of elements to crop before and after along each axis."""
     count = len(sizes)
     mode = auto_pad_of(node)
     output_shape = node.attr("output_shape", None)
     if output_shape is None and mode == "NOTSET":
-        pads = list(pads_of(node, count))
+        pads: list[Dim] = list(pads_of(node, count))
         return pads[:count], pads[count:]
     if output_shape is None and mode == "VALID":
         return [0] * count, [0] * count
-    before, after = [], []
+    before: list[Dim] = []
+    after: list[Dim] = []
     spatial = node.dims()[2:]
     for axis in range(count):
         extent = (sizes[axis] - 1) * dilations[axis] + 1
         if output_shape is not None:
-            size = spatial[axis]
-            if isinstance(size, Poly):
-                node.fail(
-                    f"output_shape requires an operand of static shape, found {node.dims()}",
-                    STATIC_SHAPE,
-                )
-            total = strides[axis] * (size - 1) + output_padding[axis] + extent - output_shape[axis]
+            full = strides[axis] * (spatial[axis] - 1) + output_padding[axis] + extent
+            total = full - output_shape[axis]
         else:
             total = output_padding[axis] + extent - strides[axis]
-        small, large = total // 2, total - total // 2
+        small = floordiv(total, 2)
+        large = total - small
         first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
         before.append(first)
         after.append(last)

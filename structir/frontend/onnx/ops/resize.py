@@ -14,6 +14,7 @@ from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
+from structir.frontend.onnx.sizes import sizes_of
 from structir.frontend.scales import as_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -128,7 +129,7 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
             ResizedAxis(p, dims_of_input[p], scale_size(dims_of_input[p], s), s, r)
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
-    sizes = _checked_sizes(node, list(node.sizes(3)), len(axes))
+    sizes = _checked_sizes(node, list(sizes_of(node, 3)), len(axes))
     policy = node.choice("keep_aspect_ratio_policy", POLICIES, "stretch")
     if policy != "stretch":
         ratios = [_share(node, n, dims_of_input[p]) for p, n in zip(axes, sizes, strict=True)]
