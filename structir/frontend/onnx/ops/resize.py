@@ -14,7 +14,8 @@ from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
-from structir.frontend.scales import as_fraction
+from structir.frontend.onnx.sizes import run_time_sizes
+from structir.frontend.scales import size_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue
@@ -61,7 +62,7 @@ def upsample(node: OnnxNode) -> Expr:
     method = "nearest" if mode == "nearest" else "linear"
     interpolation = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     axes = [
-        ResizedAxis(k, size, scale_size(size, s), s, (0.0, 1.0))
+        ResizedAxis(k, size, scale_size(node, size, s), s, (0.0, 1.0))
         for k, (size, s) in enumerate(zip(node.dims(), scales, strict=True))
     ]
     return _resize(node, axes, interpolation)
@@ -104,12 +105,18 @@ def _checked_sizes(node: OnnxNode, sizes: list[Dim], count: int) -> list[Dim]:
     return sizes
 
 
-def scale_size(size: Dim, scale: float) -> Dim:
-    """Returns the floor of the product of a size and a scale, which is computed in float32."""
+def scale_size(node: OnnxNode, size: Dim, scale: float) -> Dim:
+    """Returns the floor of the product of a size and a scale, which is computed in float32.
+
+    It is a quotient of integers if one is equal for all sizes, or else computed at run time.
+    """
     if isinstance(size, int):
         return int(np.float32(size) * np.float32(scale))
-    fraction = as_fraction(float(scale), "float32")
-    return dims.floordiv(size * fraction.numerator, fraction.denominator)
+    fraction = size_fraction(float(scale), "float32")
+    if fraction is not None:
+        return dims.floordiv(size * fraction.numerator, fraction.denominator)
+    product = R.multiply(size_number(size, "float32"), number(scale, "float32"))
+    return run_time_sizes(node, node.emit(R.expand_dims(R.floor(product), [0])))[0]
 
 
 def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
@@ -125,7 +132,7 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
     if by_scale:
         scales = _checked_scales(node, node.constant(2).ravel().tolist(), len(axes))
         return [
-            ResizedAxis(p, dims_of_input[p], scale_size(dims_of_input[p], s), s, r)
+            ResizedAxis(p, dims_of_input[p], scale_size(node, dims_of_input[p], s), s, r)
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
     sizes = _checked_sizes(node, list(node.sizes(3)), len(axes))
@@ -210,12 +217,14 @@ def _coordinates(node: OnnxNode, axis: ResizedAxis, interpolation: Interpolation
     transform = TRANSFORMS[interpolation.coordinates]
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
     old_size, new_size = _float(axis.size), _float(axis.new)
+    is_single = interpolation.method == "nearest"
     if axis.scale is None:
-        return transform(
-            ResizeTerms(axis, i, old_size, new_size, R.divide(new_size, old_size), new_size)
-        )
+        ratio = R.divide(new_size, old_size)
+        ratio = R.astype(R.astype(ratio, "float32"), WORK) if is_single else ratio
+        return transform(ResizeTerms(axis, i, old_size, new_size, ratio, new_size, is_single))
     scale = _real(axis.scale)
-    return transform(ResizeTerms(axis, i, old_size, new_size, scale, R.multiply(old_size, scale)))
+    length = R.multiply(old_size, scale)
+    return transform(ResizeTerms(axis, i, old_size, new_size, scale, length, is_single))
 
 
 @attrs.frozen
@@ -229,13 +238,19 @@ class ResizeTerms:
     new: Expr
     scale: Expr
     length: Expr  # size * scale, before rounding down
+    is_single: bool  # whether each operation is rounded to float32
+
+    def rounded(self, value: Expr) -> Expr:
+        """Returns a value rounded as ONNX Runtime rounds it, where a floor depends on it."""
+        return R.astype(R.astype(value, "float32"), WORK) if self.is_single else value
 
 
 HALF, ONE, ZERO = (number(value, WORK) for value in (0.5, 1.0, 0.0))
 
 
 def _half_pixel(terms: ResizeTerms) -> Expr:
-    return R.subtract(R.divide(R.add(terms.i, HALF), terms.scale), HALF)
+    centre = terms.rounded(R.divide(R.add(terms.i, HALF), terms.scale))
+    return terms.rounded(R.subtract(centre, HALF))
 
 
 def _pytorch_half_pixel(terms: ResizeTerms) -> Expr:
@@ -249,14 +264,15 @@ def _half_pixel_symmetric(terms: ResizeTerms) -> Expr:
 
 
 def _asymmetric(terms: ResizeTerms) -> Expr:
-    return R.divide(terms.i, terms.scale)
+    return terms.rounded(R.divide(terms.i, terms.scale))
 
 
 def _align_corners(terms: ResizeTerms) -> Expr:
     last = R.subtract(terms.length, ONE)
     scaled_index = R.multiply(terms.i, R.subtract(terms.old, ONE))
     has_extent = R.greater(last, ZERO)
-    return R.where(has_extent, R.divide(scaled_index, R.where(has_extent, last, ONE)), ZERO)
+    quotient = terms.rounded(R.divide(scaled_index, R.where(has_extent, last, ONE)))
+    return R.where(has_extent, quotient, ZERO)
 
 
 def _crop_and_resize(terms: ResizeTerms) -> Expr:
