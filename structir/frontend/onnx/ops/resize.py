@@ -18,6 +18,7 @@ from structir.frontend.onnx.sizes import run_time_sizes
 from structir.frontend.scales import size_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.dtype import is_int
 from structir.ir.expr import Constant, Expr, PrimValue
 from structir.script import R
 
@@ -173,7 +174,9 @@ def _resize(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolatio
             x = node.emit(_nearest(node, x, axis, interpolation))
         else:
             x = node.emit(_interpolate(node, x, axis, interpolation))
-    return x if node.tensor_info(x).dtype == dtype else R.astype(R.round(x), dtype)
+    if node.tensor_info(x).dtype == dtype:
+        return x
+    return R.astype(R.trunc(R.astype(x, "float32")), dtype)  # as ONNX Runtime converts integers
 
 
 def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
@@ -298,7 +301,8 @@ TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
 def _interpolate(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns a weighted sum of the elements around each coordinate."""
     dtype = node.dtype()
-    work_dtype = dtype if dtype in ("float32", "float64") else "float32"
+    work_dtype = "float64" if is_int(dtype) else "float32"
+    work_dtype = dtype if dtype in ("float32", "float64") else work_dtype
     x = x if node.tensor_info(x).dtype == work_dtype else node.emit(R.astype(x, work_dtype))
     coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
     if interpolation.antialias and _shrink_factor(axis) is None:
