@@ -220,6 +220,18 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x, i: lax.reduce_window((x, i), LEAST, _larger, (2, 3), (1, 2), "SAME"),
         lambda x, i: lax.reduce((x, i), LEAST, _larger, (1,)),
         lambda x, i: [*lax.approx_max_k(x, 3), *lax.approx_min_k(x, 2)],
+        lambda x, i: [lax.clz(i), lax.reduce_xor(i, (1,))],
+        lambda x, i: [lax.igamma(x * x, x * x * 2), lax.zeta(x * x + 1.5, x * x + 0.5)],
+        lambda x, i: lax.nextafter(x, x - 1),
+        lambda x, i: lax.composite(lambda v: v * 2, "own.double")(x),
+    ),
+    "factors": _cases(
+        f32(4, 4),
+        lambda x: lax.linalg.householder_product(x, x[0, :3]),
+        lambda x: lax.linalg.tridiagonal_solve(x[0], x[1] * x[1] + 5, x[2], x),
+        lambda x: (
+            lax.linalg.lu_pivots_to_permutation(jnp.array([3, 1, 2, 4], "int32"), 5) + x[0, 0]
+        ),
     ),
     "convolutions": _cases(
         (f32("n", 9, 8, 4), f32(3, 2, 2, 6)),
