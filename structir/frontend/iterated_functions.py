@@ -21,24 +21,24 @@ SCALE = 2.0**52  # the continued fraction is scaled where its terms exceed it
 
 
 def _double(value: float) -> Expr:
-    return Constant(np.float64(value))
+    return Constant(np.asarray(value, "float64"))
 
 
 def _any(builder: NodeBuilder, flags: Expr) -> Expr:
     count = builder.emit(R.sum(R.astype(flags, "int64")))
-    return builder.emit(R.greater(count, Constant(np.int64(0))))
+    return builder.emit(R.greater(count, Constant(np.asarray(0, "int64"))))
 
 
 def greatest_common_divisor(builder: NodeBuilder, a: Expr, b: Expr) -> Expr:
     """Returns the greatest common divisor of tensors of int64 of equal shape."""
-    zero, one = Constant(np.int64(0)), Constant(np.int64(1))
+    zero, one = Constant(np.asarray(0, "int64")), Constant(np.asarray(1, "int64"))
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         x, y = values
         is_done = builder.emit(R.equal(y, zero))
         remainder = R.floor_mod(x, builder.emit(R.where(is_done, one, y)))
         rest = builder.emit(R.where(is_done, zero, remainder))
-        next_values = [builder.emit(R.where(is_done, x, y)), rest]
+        next_values: list[Expr] = [builder.emit(R.where(is_done, x, y)), rest]
         return _any(builder, R.not_equal(rest, zero)), next_values, []
 
     first, second = builder.emit(R.abs(a)), builder.emit(R.abs(b))
@@ -88,7 +88,7 @@ def _series(builder: NodeBuilder, a: Expr, x: Expr, is_used: Expr) -> Expr:
         return _any(builder, is_open), [divisor, term, total], []
 
     ones = emit(R.ones_like(a))
-    always = builder.emit(Constant(np.bool_(True)))
+    always = builder.emit(Constant(np.asarray(True)))
     states = [a, ones, ones]
     return iterated(builder, "series", PrimValue(MAX_STEPS), always, states, [], body)[2]
 
@@ -123,5 +123,5 @@ def _continued_fraction(builder: NodeBuilder, a: Expr, x: Expr, is_skipped: Expr
     terms = [ones, bound, emit(R.add(bound, one)), emit(R.multiply(z, bound))]
     ratio = emit(R.divide(terms[2], terms[3]))
     states = [emit(R.zeros_like(order)), y, z, *terms, ratio]
-    always = builder.emit(Constant(np.bool_(True)))
+    always = builder.emit(Constant(np.asarray(True)))
     return iterated(builder, "fraction", PrimValue(MAX_STEPS), always, states, [], body)[7]
