@@ -8,12 +8,13 @@ from collections.abc import Callable
 import numpy as np
 
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Constant, Expr
+from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
 Emit = Callable[[Expr], Expr]  # binds an expression to a variable
 WINITZKI = 0.147
 NEWTON_STEPS = 3
+NORMAL_TAIL = ((2.515517, 0.802853, 0.010328), (1.0, 1.432788, 0.189269, 0.001308))
 SHIFT = 8  # the asymptotic series of the gamma function are accurate from here on
 LOG_GAMMA_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 ZETA_TERMS = 24
@@ -164,3 +165,49 @@ def polygamma(order: int, x: Expr, emit: Emit) -> Expr:
     sign = 1.0 if order % 2 else -1.0
     result: Expr = R.multiply(zeta, _double(sign * math.factorial(order)))
     return result
+
+
+def inverse_normal_distribution(p: Expr, emit: Emit) -> Expr:
+    """Returns the inverse of the normal distribution function: a rational approximation of the
+    lower tail, then Halley steps. Source: Abramowitz and Stegun, 26.2.23."""
+    one, half = _double(1.0), _double(0.5)
+    tail = emit(R.minimum(p, R.subtract(one, p)))
+    is_inner = emit(R.logical_and(R.greater(tail, _double(0.0)), R.less_equal(tail, half)))
+    tail = emit(R.where(is_inner, tail, half))
+    t = emit(R.sqrt(R.multiply(_double(-2.0), R.log(tail))))
+    over, under = (_polynomial(t, coefficients) for coefficients in NORMAL_TAIL)
+    x = emit(R.subtract(R.divide(over, under), t))
+    for _ in range(NEWTON_STEPS):
+        mass = R.multiply(half, R.erfc(R.multiply(x, _double(-math.sqrt(0.5)))))
+        density = R.exp(R.multiply(R.multiply(x, x), _double(-0.5)))
+        ratio = R.divide(R.subtract(mass, tail), density)
+        step = emit(R.multiply(ratio, _double(math.sqrt(2 * math.pi))))
+        slope = R.add(one, R.multiply(half, R.multiply(x, step)))
+        x = emit(R.subtract(x, R.divide(step, slope)))
+    is_upper = emit(R.greater(p, half))
+    value = R.where(is_inner, R.where(is_upper, R.negative(x), x), _double(math.nan))
+    value = R.where(R.equal(p, _double(0.0)), _double(-math.inf), value)
+    return emit(R.where(R.equal(p, one), _double(math.inf), value))
+
+
+def _polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    result: Expr = _double(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result = R.add(R.multiply(result, x), _double(coefficient))
+    return result
+
+
+def next_after(x: Expr, y: Expr, sizes: ShapeExpr, dtype: str, emit: Emit) -> Expr:
+    """Returns the float next to `x` in the direction of `y`, of tensors of equal shape."""
+    code = f"int{8 * numpy_dtype(dtype).itemsize}"
+    bits = emit(R.memory.view(x, shape=sizes, dtype=code))
+    zero, one = _number(0, dtype), _number(1, code)
+    is_outward = R.equal(R.greater(y, x), R.greater(x, zero))
+    moved = emit(R.where(is_outward, R.add(bits, one), R.subtract(bits, one)))
+    neighbour = R.memory.view(moved, shape=sizes, dtype=dtype)
+    least = _number(np.nextafter(numpy_dtype(dtype).type(0), numpy_dtype(dtype).type(1)), dtype)
+    from_zero = R.where(R.greater(y, zero), least, R.negative(least))
+    result = R.where(R.equal(x, zero), from_zero, emit(neighbour))
+    result = R.where(R.equal(x, y), y, result)
+    is_undefined = R.logical_or(R.isnan(x), R.isnan(y))
+    return emit(R.where(is_undefined, _number(math.nan, dtype), result))

@@ -26,7 +26,8 @@ SMALL_FLOATS = frozenset(
     }
 )
 SMALL_INTS = frozenset({"int2", "int4", "uint2", "uint4"})
-FLOATS = SMALL_FLOATS | {"float16", "bfloat16", "float32", "float64"}
+NARROW_FLOATS = SMALL_FLOATS | {"float16", "bfloat16"}  # summed in float32
+FLOATS = NARROW_FLOATS | {"float32", "float64"}
 SIGNED = frozenset({"int2", "int4", "int8", "int16", "int32", "int64"})
 UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
 INTS = SIGNED | UNSIGNED

@@ -13,7 +13,7 @@ from structir.opdef.index_vars import access_text, index_vars
 from structir.ops.broadcast import divide, multiply, subtract
 from structir.ops.elementwise import exp, log, rsqrt, square
 from structir.ops.layout import expand_dims, permute_dims
-from structir.ops.reduce import max_, mean, sum_, variance
+from structir.ops.reduce import as_exact, as_operand_dtype, max_, mean, sum_, variance
 from structir.ops.reshape import reshape
 
 ALONG = "x[*p, [i], *t] @ F -> y[*p, i, *t] @ F"
@@ -90,14 +90,17 @@ def layer_norm(
 @op(rms_norm_signature, name="nn.rms_norm", parts=True)
 def rms_norm(data: Expr, weight: Expr, axes: Axes, epsilon: float = 1e-5) -> Expr:
     """Divides by the root mean square over axes, then scales."""
-    power = mean(square(data), axis=axes, keepdims=True)
-    return multiply(multiply(data, rsqrt(power + epsilon)), _align_weight(weight, data, axes))
+    exact = as_exact(data)
+    power = mean(square(exact), axis=axes, keepdims=True)
+    standard = as_operand_dtype(multiply(exact, rsqrt(power + epsilon)), data)
+    return multiply(standard, _align_weight(weight, data, axes))
 
 
 def _standardize(data: Expr, axes: Axes, epsilon: float) -> Expr:
-    distance = subtract(data, mean(data, axis=axes, keepdims=True))
+    exact = as_exact(data)
+    distance = subtract(exact, mean(exact, axis=axes, keepdims=True))
     variance_ = mean(square(distance), axis=axes, keepdims=True)
-    return multiply(distance, rsqrt(variance_ + epsilon))
+    return as_operand_dtype(multiply(distance, rsqrt(variance_ + epsilon)), data)
 
 
 def _scale_and_shift(value: Expr, weight: Expr | None, shift: Expr | None) -> Expr:

@@ -135,6 +135,13 @@ def _with_zeros(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
     return x
 
 
+def _mean_term(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
+    """Returns the term of an element in the mean of its window."""
+    if loop.attributes["pads_integers"]:
+        return _with_zeros(x, loop)
+    return _mean_with_padding(x, loop) if loop.attributes["monoid"] == "sum" else x
+
+
 def _mean_with_padding(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
     """Divides an element by the size of its window, including padding but no index beyond it."""
     numbers = loop.attributes
@@ -249,9 +256,7 @@ def _declare_pools(count: int) -> None:
         Means of integers are truncated. With `ceil_mode` the last windows may extend beyond the
         padding; those that begin beyond it are dropped, as in torch.
         """
-        if loop.attributes["pads_integers"]:
-            return _with_zeros(x, loop)
-        return _mean_with_padding(x, loop) if loop.attributes["monoid"] == "sum" else x
+        return _mean_term(x, loop)
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.ir.dtype import is_float
+from structir.ir.dtype import NARROW_FLOATS, is_float
 from structir.ir.expr import Expr
 from structir.opdef.attributes import Axes, Axis
 from structir.opdef.call_view import CallView
@@ -77,25 +77,31 @@ def argmin(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> S
 @op(reduce_signature, parts=True)
 def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
     """Computes the population variance; integer results are truncated."""
-    exact = _as_float(x)
+    exact = as_exact(x)
     distance = subtract(exact, mean(exact, axis=axis, keepdims=True))
-    return _as_operand_dtype(mean(square(distance), axis=axis, keepdims=keepdims), x)
+    return as_operand_dtype(mean(square(distance), axis=axis, keepdims=keepdims), x)
 
 
 @op(reduce_signature, parts=True)
 def std(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
     """Computes the population standard deviation; integer results are truncated."""
-    return _as_operand_dtype(sqrt(variance(_as_float(x), axis=axis, keepdims=keepdims)), x)
+    return as_operand_dtype(sqrt(variance(as_exact(x), axis=axis, keepdims=keepdims)), x)
 
 
-def _as_float(x: Expr) -> Expr:
-    """Converts integers to a floating-point dtype."""
+def as_exact(x: Expr) -> Expr:
+    """Converts integers to float64, and floats of 16 bits or less, whose squares overflow, to
+    float32."""
+    dtype = x.struct_info.dtype
+    if dtype in NARROW_FLOATS:
+        return astype(x, "float32")
     return x if _is_floating(x) else astype(x, "float64")
 
 
-def _as_operand_dtype(result: Expr, x: Expr) -> Expr:
-    """Converts a result to the dtype of the operand."""
-    return result if _is_floating(x) else astype(result, x.struct_info.dtype)
+def as_operand_dtype(result: Expr, x: Expr) -> Expr:
+    """Converts a result of exact operands to the dtype of the operand."""
+    dtype = x.struct_info.dtype
+    is_exact = _is_floating(x) and dtype not in NARROW_FLOATS
+    return result if is_exact else astype(result, dtype)
 
 
 def _is_floating(x: Expr) -> bool:

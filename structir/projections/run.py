@@ -11,7 +11,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir.dims import Sym
-from structir.ir.dtype import SMALL_INTS, dtype_of, is_float, is_int, numpy_dtype
+from structir.ir.dtype import NARROW_FLOATS, SMALL_INTS, dtype_of, is_float, is_int, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import (
     LoadedView,
@@ -194,6 +194,8 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         value = value.astype("int64")  # counted first, then rounded to a truth value
     elif monoid == "mean" and is_int(dtype_of(value)):
         value = value.astype(exact_sum_dtype(dtype_of(value)))  # no narrow sum that wraps around
+    elif monoid in ("sum", "prod", "mean") and dtype_of(value) in NARROW_FLOATS:
+        value = value.astype("float32")  # rounded once
     identity = np.asarray(MONOIDS[monoid].identity(dtype_of(value)), value.dtype)
     if exists is not None:
         exists = np.broadcast_to(exists, value.shape)

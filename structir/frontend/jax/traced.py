@@ -16,3 +16,8 @@ def traced(equation: Equation, function: Callable[..., Any], *operands: Any) -> 
     """Builds a function of JAX on the operands of an equation, of given shapes and dtypes."""
     closed = jax.make_jaxpr(function)(*operands)
     return equation.host.inlined(closed.jaxpr, closed.consts, list(equation.args))
+
+
+def operands_of(equation: Equation) -> list[Any]:
+    """Returns the shapes and dtypes of the operands of an equation."""
+    return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in equation.inputs]

@@ -214,12 +214,20 @@ PRIMITIVES: dict[str, list[Case]] = {
         ),
     ),
     "computations": _cases(
-        (f32("n", 6), i32("n", 6)),
+        (f32(3, 6), i32(3, 6)),
         lambda x, i: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 2), "SAME", (2, 1), (1, 2)),
-        lambda x, i: lax.reduce_window(i, np.int32(0), lax.bitwise_or, (2, 3), (1, 2), "SAME"),
-        lambda x, i: lax.reduce_window((x, i), LEAST, _larger, (2, 3), (1, 2), "SAME"),
+        lambda x, i: lax.reduce_window((x, i), LEAST, _larger, (1, 2), (1, 2), "SAME"),
         lambda x, i: lax.reduce((x, i), LEAST, _larger, (1,)),
-        lambda x, i: [*lax.approx_max_k(x, 3), *lax.approx_min_k(x, 2)],
+        lambda x, i: [*lax.approx_max_k(x, 3), lax.clz(i), lax.reduce_xor(i, (1,))],
+        lambda x, i: lax.composite(lambda v: lax.nextafter(v, v - 1), "own.before")(x),
+    ),
+    "factors": _cases(
+        f32(4, 4),
+        lambda x: lax.linalg.householder_product(x, x[0, :3]),
+        lambda x: lax.linalg.tridiagonal_solve(x[0], x[1] * x[1] + 5, x[2], x),
+        lambda x: (
+            lax.linalg.lu_pivots_to_permutation(jnp.array([3, 1, 2, 4], "int32"), 5) + x[0, 0]
+        ),
     ),
     "convolutions": _cases(
         (f32("n", 9, 8, 4), f32(3, 2, 2, 6)),

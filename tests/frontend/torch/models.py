@@ -230,6 +230,15 @@ class Selector(nn.Module):
         return found * 2, torch.nonzero(x > 1), x.narrow(0, 0, n).sum(0)
 
 
+class Clamped(nn.Module):
+    """Slices that are shorter for an input of one row, where torch records two rows."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        first, last = x[:2], x[-2:] * 2
+        flat = first.reshape(-1).sum() + last.flatten().amax()
+        return first.mean(0) + flat, torch.cat([last, x]), first.expand(-1, 3) + 1, last.softmax(0)
+
+
 class Extremes(nn.Module):
     """Arithmetic with numbers that are read from a tensor and may be negative."""
 
@@ -353,6 +362,7 @@ def examples() -> dict[str, Example]:
             ({0: BATCH}, None),
             ((image(9, 3), torch.tensor(0)), (image(2, 3), torch.tensor(2))),
         ),
+        "clamped": of(lambda n: image(n, 3), Clamped(), ({0: Dim.AUTO},), (5,), (1,), (3,)),
         "extremes": Example(
             Extremes().eval(),
             (torch.tensor([3, -2, 5, 7]), image(3)),

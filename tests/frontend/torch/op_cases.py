@@ -1203,3 +1203,77 @@ add(
     torch.tensor([1.0, 1.5, 2.0, 9.0, 0.5, 3.0]),
     torch.tensor([2.0, 0.1, 30.0, 1.0, 1.0, -1.5]),
 )
+
+# ---- interpolation of bytes, norms of 16-bit floats
+
+for mode, antialias in [("bilinear", False), ("bicubic", False), ("bilinear", True)]:
+    for size in ((3, 9), (11, 4)):
+        add(
+            "bytes",
+            f"{mode}_{antialias}_{size}",
+            lambda x, m=mode, a=antialias, s=size: F.interpolate(x, s, mode=m, antialias=a),
+            whole(1, 3, 6, 7, low=0, high=256, dtype=torch.uint8),
+        )
+large = torch.tensor([[300.0, -400.0, 500.0, 1.0]], dtype=torch.float16)
+add("bytes", "rms_norm", lambda x: F.rms_norm(x, (4,)), large)
+add("bytes", "layer_norm", lambda x: F.layer_norm(x, (4,)), large)
+add("bytes", "group_norm", lambda x: F.group_norm(x, 2), large)
+add("bytes", "var", lambda x: torch.var(x * 0.5, dim=1), large)
+
+# ---- number theory, incomplete gamma, reflections, segments
+
+add("seldom", "gcd", torch.gcd, whole(9, low=-60, high=60), whole(9, low=-60, high=60))
+add("seldom", "lcm", torch.lcm, whole(9, low=-9, high=9), whole(9, low=-9, high=9))
+add(
+    "seldom",
+    "nextafter",
+    torch.nextafter,
+    torch.tensor([1.0, 1.0, 0.0, 0.0, -0.5, 2.0, torch.inf, torch.nan]),
+    torch.tensor([2.0, 0.0, 1.0, -1.0, 0.0, 2.0, 0.0, 1.0]),
+)
+add(
+    "seldom",
+    "ndtri",
+    torch.special.ndtri,
+    torch.tensor([0.0, 1e-30, 0.1, 0.5, 0.77, 0.9999999, 1.0, 1.5]),
+)
+for act in (torch.special.gammainc, torch.special.gammaincc):
+    add(
+        "seldom",
+        act.__name__,
+        act,
+        torch.tensor([0.5, 3.0, 20.0, 20.0, 0.0, 1.0, 2.0, -1.0, torch.inf]),
+        torch.tensor([0.1, 9.0, 11.0, 31.0, 1.0, 0.0, torch.inf, 1.0, 1.0]),
+    )
+add(
+    "seldom",
+    "householder",
+    torch.linalg.householder_product,
+    normal(2, 4, 3),
+    normal(2, 2),
+)
+for is_left, is_transposed in [(True, False), (True, True), (False, True)]:
+    add(
+        "seldom",
+        f"ormqr_{is_left}_{is_transposed}",
+        lambda x, t, y, k=is_left, a=is_transposed: torch.ormqr(x, t, y, left=k, transpose=a),
+        normal(4, 3),
+        normal(3),
+        normal(4, 4),
+    )
+for reduction in words("sum mean max min prod"):
+    add(
+        "seldom",
+        f"segments_{reduction}",
+        lambda x, n, r=reduction: torch.segment_reduce(x, r, lengths=n),
+        normal(6, 2),
+        torch.tensor([2, 0, 3, 1]),
+    )
+add(
+    "seldom",
+    "segments_by_offsets",
+    lambda x, n: torch.segment_reduce(x, "max", offsets=n, initial=0.5),
+    normal(6),
+    torch.tensor([0, 2, 2, 6]),
+)
+add("seldom", "cartesian", torch.cartesian_prod, normal(3), normal(2))

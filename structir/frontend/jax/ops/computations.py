@@ -12,7 +12,7 @@ from typing import Any
 from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.ops.windows import reduced_windows
 from structir.frontend.jax.registry import jax_primitive
-from structir.frontend.jax.traced import traced
+from structir.frontend.jax.traced import operands_of, traced
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.script import R
@@ -40,16 +40,34 @@ def reduction(equation: Equation) -> list[Expr]:
 
     def reduced(*values: Any) -> Arrays:
         operands, starts = _halves(values)
-        rows = [_rows(x, axes) for x in operands]
-        total = rows[0].shape[0]
-        starts = [jnp.broadcast_to(s, x.shape[1:]) for s, x in zip(starts, rows, strict=True)]
-        if not isinstance(total, int):
-            return list(lax.scan(lambda state, x: (combine(state, x), None), starts, rows)[0])
-        while rows[0].shape[0] > 1:
-            rows = _in_pairs(rows, combine)
-        return combine(starts, [x[0] for x in rows]) if total else starts
+        return _reduced(operands, starts, combine, axes)
 
-    return traced(equation, reduced, *_operands(equation))
+    return traced(equation, reduced, *operands_of(equation))
+
+
+@jax_primitive("reduce_xor")
+def parity(equation: Equation) -> list[Expr]:
+    axes = [int(axis) for axis in equation.params["axes"]]
+
+    def combine(left: Arrays, right: Arrays) -> Arrays:
+        return [lax.bitwise_xor(left[0], right[0])]
+
+    def reduced(x: Any) -> Arrays:
+        return _reduced([x], [jnp.zeros((), x.dtype)], combine, axes)
+
+    return traced(equation, reduced, *operands_of(equation))
+
+
+def _reduced(operands: Arrays, starts: Arrays, combine: Combine, axes: Sequence[int]) -> Arrays:
+    """Returns the combinations of the elements along axes, and of the initial values."""
+    rows = [_rows(x, axes) for x in operands]
+    total = rows[0].shape[0]
+    starts = [jnp.broadcast_to(s, x.shape[1:]) for s, x in zip(starts, rows, strict=True)]
+    if not isinstance(total, int):
+        return list(lax.scan(lambda state, x: (combine(state, x), None), starts, rows)[0])
+    while rows[0].shape[0] > 1:
+        rows = _in_pairs(rows, combine)
+    return combine(starts, [x[0] for x in rows]) if total else starts
 
 
 def _rows(x: Any, axes: Sequence[int]) -> Any:
@@ -93,7 +111,7 @@ def windows(equation: Equation) -> list[Expr]:
             state = combine(state, [_elements(x, offset, params) for x in padded])
         return state
 
-    return traced(equation, reduced, *_operands(equation))
+    return traced(equation, reduced, *operands_of(equation))
 
 
 def _elements(x: Any, offset: Sequence[int], params: Any) -> Any:
@@ -104,10 +122,6 @@ def _elements(x: Any, offset: Sequence[int], params: Any) -> Any:
         starts.append(k * spacing)
         limits.append(n - (size - 1 - k) * spacing)
     return lax.slice(x, starts, limits, steps)
-
-
-def _operands(equation: Equation) -> list[Any]:
-    return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in equation.inputs]
 
 
 def _halves(values: Sequence[Any]) -> tuple[Arrays, Arrays]:

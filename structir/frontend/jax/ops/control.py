@@ -11,7 +11,7 @@ from structir.ir.expr import Constant, Expr, PrimValue, Tuple
 from structir.script import R
 
 BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint")
+CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "composite")
 CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 
 

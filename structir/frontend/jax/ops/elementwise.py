@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structir.frontend.special_functions as functions
+from structir.frontend.builder import NodeBuilder
+from structir.frontend.iterated_functions import incomplete_gamma
 from structir.frontend.jax.equation import Equation, number
 from structir.frontend.jax.registry import direct, jax_primitive
 from structir.ir.dtype import is_float, numpy_dtype
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
 direct(
@@ -234,6 +237,31 @@ def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
 jax_primitive("erf_inv")(_in_double(functions.inverse_error_function))
 jax_primitive("lgamma")(_in_double(functions.log_gamma))
 jax_primitive("digamma")(_in_double(functions.digamma))
+
+
+def _of_two(function: Callable[[NodeBuilder, Expr, Expr], Expr]) -> Callable[[Equation], Expr]:
+    """Returns the mapping of a function of two operands that is computed in float64."""
+
+    def build(equation: Equation) -> Expr:
+        a, b = (equation.emit(R.astype(x, "float64")) for x in equation.args)
+        sizes = ShapeExpr(equation.out_dims())
+        a, b = (equation.emit(R.broadcast_to(x, sizes)) for x in (a, b))
+        result = function(equation.host.builder, a, b)
+        return R.astype(result, equation.dtype())
+
+    return build
+
+
+jax_primitive("igamma")(_of_two(partial(incomplete_gamma, is_upper=False)))
+jax_primitive("igammac")(_of_two(partial(incomplete_gamma, is_upper=True)))
+jax_primitive("zeta")(_of_two(lambda builder, x, q: functions.hurwitz_zeta(x, q, builder.emit)))
+
+
+@jax_primitive("nextafter")
+def next_after(equation: Equation) -> Expr:
+    sizes = ShapeExpr(equation.out_dims())
+    x, y = (equation.emit(R.broadcast_to(x, sizes)) for x in equation.args)
+    return functions.next_after(x, y, sizes, equation.dtype(), equation.emit)
 
 
 @jax_primitive("round")

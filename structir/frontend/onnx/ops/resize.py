@@ -14,10 +14,11 @@ from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
-from structir.frontend.onnx.sizes import sizes_of
-from structir.frontend.scales import as_fraction
+from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
+from structir.frontend.scales import size_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.dtype import is_int
 from structir.ir.expr import Constant, Expr, PrimValue
 from structir.script import R
 
@@ -62,7 +63,7 @@ def upsample(node: OnnxNode) -> Expr:
     method = "nearest" if mode == "nearest" else "linear"
     interpolation = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     axes = [
-        ResizedAxis(k, size, scale_size(size, s), s, (0.0, 1.0))
+        ResizedAxis(k, size, scale_size(node, size, s), s, (0.0, 1.0))
         for k, (size, s) in enumerate(zip(node.dims(), scales, strict=True))
     ]
     return _resize(node, axes, interpolation)
@@ -105,12 +106,18 @@ def _checked_sizes(node: OnnxNode, sizes: list[Dim], count: int) -> list[Dim]:
     return sizes
 
 
-def scale_size(size: Dim, scale: float) -> Dim:
-    """Returns the floor of the product of a size and a scale, which is computed in float32."""
+def scale_size(node: OnnxNode, size: Dim, scale: float) -> Dim:
+    """Returns the floor of the product of a size and a scale, which is computed in float32.
+
+    It is a quotient of integers if one is equal for all sizes, or else computed at run time.
+    """
     if isinstance(size, int):
         return int(np.float32(size) * np.float32(scale))
-    fraction = as_fraction(float(scale), "float32")
-    return dims.floordiv(size * fraction.numerator, fraction.denominator)
+    fraction = size_fraction(float(scale), "float32")
+    if fraction is not None:
+        return dims.floordiv(size * fraction.numerator, fraction.denominator)
+    product = R.multiply(size_number(size, "float32"), number(scale, "float32"))
+    return run_time_sizes(node, node.emit(R.expand_dims(R.floor(product), [0])))[0]
 
 
 def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
@@ -126,7 +133,7 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
     if by_scale:
         scales = _checked_scales(node, node.constant(2).ravel().tolist(), len(axes))
         return [
-            ResizedAxis(p, dims_of_input[p], scale_size(dims_of_input[p], s), s, r)
+            ResizedAxis(p, dims_of_input[p], scale_size(node, dims_of_input[p], s), s, r)
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
     sizes = _checked_sizes(node, list(sizes_of(node, 3)), len(axes))
@@ -167,7 +174,9 @@ def _resize(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolatio
             x = node.emit(_nearest(node, x, axis, interpolation))
         else:
             x = node.emit(_interpolate(node, x, axis, interpolation))
-    return x if node.tensor_info(x).dtype == dtype else R.astype(R.round(x), dtype)
+    if node.tensor_info(x).dtype == dtype:
+        return x
+    return R.astype(R.trunc(R.astype(x, "float32")), dtype)  # as ONNX Runtime converts integers
 
 
 def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
@@ -211,12 +220,14 @@ def _coordinates(node: OnnxNode, axis: ResizedAxis, interpolation: Interpolation
     transform = TRANSFORMS[interpolation.coordinates]
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
     old_size, new_size = _float(axis.size), _float(axis.new)
+    is_single = interpolation.method == "nearest"
     if axis.scale is None:
-        return transform(
-            ResizeTerms(axis, i, old_size, new_size, R.divide(new_size, old_size), new_size)
-        )
+        ratio = R.divide(new_size, old_size)
+        ratio = R.astype(R.astype(ratio, "float32"), WORK) if is_single else ratio
+        return transform(ResizeTerms(axis, i, old_size, new_size, ratio, new_size, is_single))
     scale = _real(axis.scale)
-    return transform(ResizeTerms(axis, i, old_size, new_size, scale, R.multiply(old_size, scale)))
+    length = R.multiply(old_size, scale)
+    return transform(ResizeTerms(axis, i, old_size, new_size, scale, length, is_single))
 
 
 @attrs.frozen
@@ -230,13 +241,19 @@ class ResizeTerms:
     new: Expr
     scale: Expr
     length: Expr  # size * scale, before rounding down
+    is_single: bool  # whether each operation is rounded to float32
+
+    def rounded(self, value: Expr) -> Expr:
+        """Returns a value rounded as ONNX Runtime rounds it, where a floor depends on it."""
+        return R.astype(R.astype(value, "float32"), WORK) if self.is_single else value
 
 
 HALF, ONE, ZERO = (number(value, WORK) for value in (0.5, 1.0, 0.0))
 
 
 def _half_pixel(terms: ResizeTerms) -> Expr:
-    return R.subtract(R.divide(R.add(terms.i, HALF), terms.scale), HALF)
+    centre = terms.rounded(R.divide(R.add(terms.i, HALF), terms.scale))
+    return terms.rounded(R.subtract(centre, HALF))
 
 
 def _pytorch_half_pixel(terms: ResizeTerms) -> Expr:
@@ -250,14 +267,15 @@ def _half_pixel_symmetric(terms: ResizeTerms) -> Expr:
 
 
 def _asymmetric(terms: ResizeTerms) -> Expr:
-    return R.divide(terms.i, terms.scale)
+    return terms.rounded(R.divide(terms.i, terms.scale))
 
 
 def _align_corners(terms: ResizeTerms) -> Expr:
     last = R.subtract(terms.length, ONE)
     scaled_index = R.multiply(terms.i, R.subtract(terms.old, ONE))
     has_extent = R.greater(last, ZERO)
-    return R.where(has_extent, R.divide(scaled_index, R.where(has_extent, last, ONE)), ZERO)
+    quotient = terms.rounded(R.divide(scaled_index, R.where(has_extent, last, ONE)))
+    return R.where(has_extent, quotient, ZERO)
 
 
 def _crop_and_resize(terms: ResizeTerms) -> Expr:
@@ -283,7 +301,8 @@ TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
 def _interpolate(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns a weighted sum of the elements around each coordinate."""
     dtype = node.dtype()
-    work_dtype = dtype if dtype in ("float32", "float64") else "float32"
+    work_dtype = "float64" if is_int(dtype) else "float32"
+    work_dtype = dtype if dtype in ("float32", "float64") else work_dtype
     x = x if node.tensor_info(x).dtype == work_dtype else node.emit(R.astype(x, work_dtype))
     coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
     if interpolation.antialias and _shrink_factor(axis) is None:

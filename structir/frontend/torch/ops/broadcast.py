@@ -10,7 +10,7 @@ from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, is_number, number
 from structir.ir.dtype import is_float
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
 Binary = Callable[[Expr, Expr], Expr]
@@ -249,6 +249,17 @@ def is_close(node: FxNode) -> Expr:
 @torch_op("broadcast_tensors")
 def broadcast_tensors(node: FxNode) -> list[Any]:
     return [R.broadcast_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
+
+
+@torch_op("cartesian_prod")
+def cartesian_product(node: FxNode) -> Expr:
+    """Builds the rows of all combinations of elements of vectors; one vector is unchanged."""
+    vectors = node.arg("tensors")
+    if len(vectors) == 1:
+        return vectors[0]
+    grids = node.emit(R.meshgrid(Tuple(tuple(vectors)), indexing="ij"))
+    columns = [node.emit(R.flatten(grids[k])) for k in range(len(vectors))]
+    return R.stack(Tuple(tuple(columns)), axis=1)
 
 
 def reduce_loss(x: Expr, reduction: int) -> Expr:

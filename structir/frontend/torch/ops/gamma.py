@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from structir.frontend.iterated_functions import incomplete_gamma
 from structir.frontend.special_functions import digamma, hurwitz_zeta, log_gamma, polygamma
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.ir.expr import Expr
+from structir.frontend.torch.scalars import cast
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
 
@@ -34,3 +36,15 @@ def zeta(node: FxNode) -> Expr:
     x, q = (node.operand(name, node.out_dtype()) for name in ("self", "other"))
     x, q = (node.emit(R.astype(v, "float64")) for v in (x, q))
     return R.astype(hurwitz_zeta(x, q, node.emit), node.out_dtype())
+
+
+@torch_op("igamma", "igammac", "special_gammainc", "special_gammaincc")
+def regularized_gamma(node: FxNode) -> Expr:
+    """Builds the lower or the upper regularized incomplete gamma function."""
+    is_upper = node.spec.target.split(".")[1] in ("igammac", "special_gammaincc")
+    sizes, dtype = ShapeExpr(node.out_dims()), node.out_dtype()
+    a, x = (
+        node.emit(R.broadcast_to(cast(node.operand(name, dtype), "float64"), sizes))
+        for name in ("self", "other")
+    )
+    return cast(incomplete_gamma(node.host.builder, a, x, is_upper), dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.ir.requirements import condition
+from structir.projections.monoid import MONOIDS
 from structir.script import R
 
 
@@ -288,9 +288,8 @@ def _scattered(
 
 def _neutral(dtype: str, reduction: str, sizes: tuple[Dim, ...]) -> Expr:
     """Returns the identity element of a reduction."""
-    lowest = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
-    highest = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
-    value = {"mul": 1, "max": lowest, "min": highest}.get(reduction, 0)
+    monoid = {"mul": "prod", "max": "max", "min": "min"}.get(reduction, "sum")
+    value = MONOIDS[monoid].identity(dtype)
     return R.full(ShapeExpr(sizes), number(value, dtype))
 
 

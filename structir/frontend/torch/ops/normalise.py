@@ -10,6 +10,7 @@ from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op, updates
 from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to, tensor_info
 from structir.ir.dims import Dim
+from structir.ir.dtype import NARROW_FLOATS
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
@@ -192,13 +193,16 @@ def _update_by_instances(node: FxNode) -> None:
 
 
 def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr) -> Expr:
+    dtype = node.dtype_of(x := node.emit(x))
+    exact = "float32" if dtype in NARROW_FLOATS else dtype  # squares overflow in narrow ones
+    x = node.emit(cast(x, exact))
     mean = node.emit(R.mean(x, axis=axes, keepdims=True))
     centred = node.emit(R.subtract(x, mean))
     variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
-    epsilon = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    epsilon = number(float(node.arg("eps", 1e-5)), exact)
     normalized = R.divide(centred, R.sqrt(R.add(variance, epsilon)))
     sizes = node.dims("input")
-    normalized = reshape_to(normalized, sizes)
+    normalized = cast(node.emit(reshape_to(normalized, sizes)), dtype)
     trailing = [1] * (len(sizes) - 2)
     weight, bias = (reshape_to(v, (sizes[1], *trailing)) for v in (weight, bias))
     return R.add(R.multiply(normalized, weight), bias)

@@ -19,6 +19,7 @@ from structir.frontend.torch.scalars import (
     reshape_to,
 )
 from structir.ir import dims
+from structir.ir.dtype import NARROW_FLOATS
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
@@ -89,7 +90,7 @@ def extreme(node: FxNode) -> Any:
         return (R.maximum if is_max else R.minimum)(*pair)
     x, op = node["self"], R.max if is_max else R.min
     if "dim" not in node.spec.args:
-        return op(_wide(node, x)) if node.rank() else x
+        return cast(op(_wide(node, x)), node.out_dtype()) if node.rank() else x
     if not node.rank():
         return [x, number(0, "int64")]
     axis, keepdims = node.axis(), node.flag("keepdim")
@@ -184,8 +185,18 @@ def distance(node: FxNode) -> Expr:
 def norm_along(
     node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool = False
 ) -> Expr:
-    """Returns the norm of an order along axes, from absolute values."""
-    dtype = node.out_dtype()
+    """Returns the norm of an order along axes, from absolute values.
+
+    Powers of floats of 16 bits overflow, so they are computed in float32.
+    """
+    own = node.out_dtype()
+    dtype = "float32" if own in NARROW_FLOATS else own
+    axes = axes if node.dims_of(magnitude := node.emit(magnitude)) else None
+    result = _norm_of(node.emit(cast(magnitude, dtype)), dtype, order, axes, keepdims)
+    return cast(node.emit(result), own)
+
+
+def _norm_of(magnitude: Expr, dtype: str, order: Any, axes: Any, keepdims: bool) -> Expr:
     order = 2 if order is None else order
     if order in (float("inf"), float("-inf")):
         return (R.max if order > 0 else R.min)(magnitude, axis=axes, keepdims=keepdims)

@@ -16,7 +16,7 @@ from structir.frontend.torch.chebyshev import (
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, number
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
 
@@ -30,6 +30,20 @@ def inverse_error_function(node: FxNode) -> Expr:
     return cast(
         functions.inverse_error_function(_operand_in_double(node), node.emit), node.out_dtype()
     )
+
+
+@torch_op("special_ndtri")
+def inverse_normal_distribution(node: FxNode) -> Expr:
+    """Builds ndtri in float64."""
+    value = functions.inverse_normal_distribution(_operand_in_double(node), node.emit)
+    return cast(value, node.out_dtype())
+
+
+@torch_op("nextafter")
+def next_after(node: FxNode) -> Expr:
+    sizes, dtype = ShapeExpr(node.out_dims()), node.out_dtype()
+    x, y = (node.emit(R.broadcast_to(node.operand(n, dtype), sizes)) for n in ("self", "other"))
+    return functions.next_after(x, y, sizes, dtype, node.emit)
 
 
 def _series(node: FxNode, u: Expr, coefficients: Sequence[float]) -> Expr:
