@@ -26,6 +26,7 @@ SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of 
 INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 EQUAL_VALUES = (("all_nan", "extreme"), ("constant", "clusters"), ("negative", "zeros"))
 NARROW_TURNS = 8
+LEAST_SIZES = (1, 2, 3, 4, 8)  # of the other dims, where one is large
 
 
 @attrs.define(eq=False)
@@ -64,9 +65,13 @@ class SampleKinds(InputSearch):
         limits = [number for number in mentioned.integers if number in WRAPS]
         for name in names[:MOST_DIMS]:
             for limit in limits:
-                ones = dict.fromkeys(names, 1)
-                sizes = {**ones, **dict.fromkeys(self._alike(name), limit)}
-                if self.space.allows(sizes) and self.space.work(sizes) <= MOST_WORK:
+                least = [
+                    self.space.completed({**dict.fromkeys(names, size), **alike})
+                    for size in LEAST_SIZES
+                    for alike in [dict.fromkeys(self._alike(name), limit)]
+                ]
+                sizes = next(filter(self.space.allows, least), None)
+                if sizes is not None and self.space.work(sizes) <= MOST_WORK:
                     yield from self._equal_values({**self.fixed, **sizes}, values)
 
     def _equal_values(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:

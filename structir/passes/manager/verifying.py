@@ -32,10 +32,12 @@ from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
+from structir.passes.manager.infinite_products import is_undetermined
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
 from structir.passes.manager.samples import Sampler, samples_of
+from structir.passes.manager.scalar_batches import scalar_rows
 from structir.passes.manager.widening import (
     WIDE,
     folded_rounding,
@@ -202,6 +204,7 @@ class VerifyResults(Instrument):
             changed = self._decisions.calls.keys()
             yield from _limited(sampler, sampler.guarded(step.after, changed, after))
             numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
+            yield from scalar_rows(sampler, step.after, tuple(numbers))
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
             yield from _limited(sampler, search.samples(samples))
 
@@ -238,7 +241,11 @@ class VerifyResults(Instrument):
         results differ."""
         sample = next((each for each in samples if each.accepted and each.elements), None)
         before, after = step.before, step.after
-        if sample is None or after is None or not (self.exact or self._is_exact(step, sample)):
+        if (
+            sample is None
+            or after is None
+            or not (self.exact or self._is_exact(step, name, sample))
+        ):
             return False
         try:
             result = compare_exactly(before, after, name, sample.arguments, self.seed)
@@ -252,15 +259,14 @@ class VerifyResults(Instrument):
         counts.exact_error = max(counts.exact_error or 0.0, result.error)
         return True
 
-    def _is_exact(self, step: PassRun, sample: InputSample) -> bool:
+    def _is_exact(self, step: PassRun, name: str, sample: InputSample) -> bool:
         """Whether an exact comparison is cheap, and the pass adds no constants, which it may have
         rounded."""
         assert step.after is not None
         is_small = sample.extent <= MOST_EXACT
         modules = (step.before, step.after)
-        return (
-            is_small and all(map(consists_of_ring_ops, modules)) and not folded_rounding(*modules)
-        )
+        is_ring = is_small and all(map(consists_of_ring_ops, modules))
+        return is_ring and not folded_rounding(*modules, name)
 
     def _compare(self, step: PassRun, name: str, sample: InputSample) -> tuple[float, InputSample]:
         """Compares one sample; returns the difference and the sample for the next pass."""
@@ -374,7 +380,7 @@ def _within_wide_rounding(
     args, expected = wide.arguments, wide.expected
     if within_rounding(before, name, args, expected, actual, DOUBLE):
         return True
-    folded = 2 * folded_rounding(step.before, step.after)  # type: ignore[arg-type]
+    folded = 2 * folded_rounding(step.before, step.after, name)  # type: ignore[arg-type]
     rounding = {WIDE: folded}
     return folded > 0 and (
         within_rounding(before, name, args, expected, actual, DOUBLE, rounding, constants=True)
@@ -392,6 +398,8 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
     if error is None and within_rounding(
         step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
+        return 1.0
+    if error is None and is_undetermined(step, name, sample, actual):
         return 1.0
     return error
 
