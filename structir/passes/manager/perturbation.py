@@ -9,11 +9,14 @@ import attrs
 import ml_dtypes
 import numpy as np
 
+from structir.errors import StructIRError
 from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
+from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
 from structir.passes.manager.effects import EffectRecorder
+from structir.projections.scalar_expr import ScalarOp
 
 INTEGERS = 1024  # below which an integral float may be exact on purpose
 NARROW = FLOATS - {"float32", "float64"}
@@ -33,20 +36,46 @@ class PerturbedInterpreter(EffectRecorder):
         kw_only=True, default=False
     )  # whether casts and integers are left unperturbed
     constants: bool = attrs.field(kw_only=True, default=False)  # whether only those are perturbed
+    copies: dict[int, bool] = attrs.field(factory=dict, kw_only=True)  # by call
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
-        if self.constants:
+        if self.constants or self._is_copy(binding.value):
             EffectRecorder._bind(self, binding, value, scope)
             return
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
         EffectRecorder._bind(self, binding, perturbed, scope)
 
+    def _is_copy(self, value: Any) -> bool:
+        """Whether a call selects or moves elements, which rounds nothing."""
+        if type(value) is not Call or type(value.op) is not Op:
+            return False
+        if id(value) not in self.copies:
+            self.copies[id(value)] = _selects(value)
+        return self.copies[id(value)]
+
     def value(self, expr: Expr, scope: Activation) -> Value:
         value = EffectRecorder.value(self, expr, scope)
         if type(expr) is not Constant:
             return value
         return perturb(value, self.numbers, self.wide, exact=self.exact)
+
+
+def _selects(call: Call) -> bool:
+    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[union-attr]
+    try:
+        spec = None if index_spec is None else index_spec(call)
+    except StructIRError:
+        return False
+    if spec is None or not spec.computes or any(each.reduce for each in spec.statements):
+        return False
+    return all(_is_selection(w.value) for each in spec.statements for w in each.writes)
+
+
+def _is_selection(value: Any) -> bool:
+    if not isinstance(value, ScalarOp):
+        return True
+    return value.fn == "select" and all(map(_is_selection, value.args[1:]))
 
 
 def _dtypes_read(value: Expr) -> set[str]:
