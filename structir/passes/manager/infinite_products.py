@@ -83,7 +83,7 @@ def _events(module: IRModule, name: str, arguments: list[Any]) -> set[str]:
 
 
 def _sums_products(call: Call) -> bool:
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[union-attr]
+    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
     try:
         spec = None if index_spec is None else index_spec(call)
     except StructIRError:

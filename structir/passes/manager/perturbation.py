@@ -36,33 +36,45 @@ class PerturbedInterpreter(EffectRecorder):
         kw_only=True, default=False
     )  # whether casts and integers are left unperturbed
     constants: bool = attrs.field(kw_only=True, default=False)  # whether only those are perturbed
-    copies: dict[int, bool] = attrs.field(factory=dict, kw_only=True)  # by call
+    kept: list[int] = attrs.field(factory=list, kw_only=True)  # the ids of such constants
+    selected: dict[int, list[Any]] = attrs.field(factory=dict, kw_only=True)  # numbers by call
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
-        if self.constants or self._is_copy(binding.value):
+        if self.constants:
             EffectRecorder._bind(self, binding, value, scope)
             return
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
+        for number in self._selected_numbers(binding.value):
+            perturbed = np.where(value == number, value, perturbed).astype(value.dtype)
         EffectRecorder._bind(self, binding, perturbed, scope)
 
-    def _is_copy(self, value: Any) -> bool:
-        """Whether a call selects or moves elements, which rounds nothing."""
+    def evaluate(self, expr: Expr, scope: Activation) -> Any:
+        if type(expr) is Call:
+            selects = not self.constants and self._selected_numbers(expr)
+            self.kept[:] = [id(arg) for arg in expr.args] if selects else []
+        return EffectRecorder.evaluate(self, expr, scope)
+
+    def _selected_numbers(self, value: Any) -> list[Any]:
+        """Returns the numbers that a call selects, such as those of masked elements: they have no
+        rounding errors."""
         if type(value) is not Call or type(value.op) is not Op:
-            return False
-        if id(value) not in self.copies:
-            self.copies[id(value)] = _selects(value)
-        return self.copies[id(value)]
+            return []
+        if id(value) not in self.selected:
+            numbers = [a.data for a in value.args if type(a) is Constant and a.data.size == 1]
+            is_selection = bool(numbers) and _selects(value)
+            self.selected[id(value)] = [n.reshape(())[()] for n in numbers] if is_selection else []
+        return self.selected[id(value)]
 
     def value(self, expr: Expr, scope: Activation) -> Value:
         value = EffectRecorder.value(self, expr, scope)
-        if type(expr) is not Constant:
+        if type(expr) is not Constant or id(expr) in self.kept:
             return value
         return perturb(value, self.numbers, self.wide, exact=self.exact)
 
 
 def _selects(call: Call) -> bool:
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[union-attr]
+    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
     try:
         spec = None if index_spec is None else index_spec(call)
     except StructIRError:

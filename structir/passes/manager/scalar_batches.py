@@ -109,7 +109,7 @@ def _equal(a: Array, b: Array) -> Array:
 def _scalars(rng: Any, param: Var, numbers: Sequence[float], ranges: Mapping[str, Any]) -> Array:
     """Returns a value for each row: near 0, of all magnitudes, at the numbers of the programs and
     their multiples; each row is independent of those of other parameters."""
-    dtype: str = param.struct_info.dtype  # type: ignore[union-attr, assignment]
+    dtype: str = param.struct_info.dtype  # type: ignore[attr-defined]
     interval = ranges.get(param.name, (0, 1))
     if dtype == "bool":
         return rng.random(ROWS) < 0.5
