@@ -30,6 +30,7 @@ FEW: Range = (-2, 3)
 MOST_TRIPS = 64
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
 SCALE_COUNT = 64
+EQUAL_COUNT = 8
 MULTIPLES = 16  # of each integer that a program mentions
 TINY = 1e-6
 OFFSET = 300.0
@@ -435,6 +436,11 @@ def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterab
     return [*near, *near, *[-number for number in near], 0, 1, -1]
 
 
+def _equal(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns one small integer, the next one for the next seed."""
+    return (values.seed % EQUAL_COUNT,)
+
+
 def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
     return (0,)
 
@@ -480,5 +486,6 @@ INTEGERS = {
     "numbers": _mentioned,
     "multiples": _multiples,
     "zeros": _only_zero,
+    "equal": _equal,
 }
 BOOLS = {"few": 0.15, "clusters": 0.85, "extreme": 1.0, "zeros": 0.0}  # the share of True

@@ -22,7 +22,7 @@ from structir.passes.manager.input_sample import InputSample, outcome
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.samples import Sampler
 
-ROWS = 1 << 12
+ROWS = 1 << 13
 MOST_EXTENT = 1 << 20  # elements of a batched argument, if all had the axis
 MOST_DIFFERENT = 4  # rows that become samples
 SEED = 7000
@@ -144,9 +144,9 @@ def _integer_scalars(rng: Any, dtype: str, numbers: list[int]) -> Array:
 
 
 def _float_scalars(rng: Any, numbers: Array) -> Array:
-    chosen = rng.choice(numbers, ROWS) * rng.choice((1, 1, -1), ROWS)
-    near = chosen * (1 + rng.choice((0, 0, 1e-3, -1e-3, 1e-6, -1e-6), ROWS))
+    exact = rng.choice((*numbers, 1.0, 2.0), ROWS) * rng.choice((1, 1, -1), ROWS)
+    near = exact * (1 + rng.choice((1e-3, -1e-3, 1e-6, -1e-6), ROWS))
     ordinary = rng.standard_normal(ROWS) * 10 ** rng.uniform(-2, 3, ROWS)
     integral = rng.integers(-9, 10, ROWS) / rng.choice((1, 2), ROWS)
-    kinds = np.stack([near, ordinary, integral, rng.standard_normal(ROWS)])
+    kinds = np.stack([exact, near, ordinary, integral])
     return np.take_along_axis(kinds, rng.integers(0, len(kinds), (1, ROWS)), axis=0)[0]
