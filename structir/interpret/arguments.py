@@ -27,6 +27,7 @@ from structir.ir.struct_info import (
 )
 
 SMALL = (0, 1, 2, 3, 3, 4)
+RELATED = 0.6  # the share of unknown shapes that depend on others
 
 Draw = Callable[[tuple[int, ...], str, Var], Any]  # an array of a shape and dtype for a parameter
 
@@ -91,6 +92,7 @@ class _Arguments:
         self.sizes: dict[Sym, int] = {}
         self.rows: dict[RowVar, tuple[int, ...]] = {}
         self.shapes: dict[Var, tuple[int, ...]] = {}
+        self.unknown: list[tuple[int, ...]] = []  # the shapes sampled for unknown ones
         self.lengths: dict[tuple[int, ...], list[int]] = {}  # of rows, by the axes before them
 
     def bind(self, infos: list[StructInfo]) -> None:
@@ -136,9 +138,26 @@ class _Arguments:
             return tuple([size for axis in axes for size in self.axis(size_in(axis), param)])
         if isinstance(info.dims, tuple):
             return tuple([self.size(dim, param) for dim in info.dims])
-        ndim = self.rng.randint(0, 3) if info.ndim is None else info.ndim
-        shape = tuple([self.rng.choice(self.among) for _ in range(ndim)])
+        shape = self.unknown_shape(info.ndim)
         return self.shapes.setdefault(info.dims, shape) if isinstance(info.dims, Var) else shape
+
+    def unknown_shape(self, ndim: int | None) -> tuple[int, ...]:
+        """Samples a shape; for a generator of arrays, mostly one that an op may combine with the
+        shapes so far: equal, broadcast or transposed."""
+        rank = self.rng.randint(0, 3) if ndim is None else ndim
+        shape = tuple([self.rng.choice(self.among) for _ in range(rank)])
+        if self.draw is None:
+            return shape
+        if self.unknown and self.rng.random() < RELATED:
+            other = self.rng.choice(self.unknown)
+            other = self.rng.choice((other, other, other[::-1], other[1:]))
+            other = tuple([self.rng.choice((size, size, size, 1)) for size in other])
+            leading = shape[: max(rank - len(other), 0)]
+            shape = (
+                other if ndim is None else (*leading, *other[len(other) + len(leading) - rank :])
+            )
+        self.unknown.append(shape)
+        return shape
 
     def axis(self, axis: Any, param: Var) -> tuple[int, ...]:
         """Returns the sizes of an axis or of a row variable."""

@@ -22,6 +22,7 @@ MANY_VALUES = (  # a domain of floats, a distribution of integers
     ("integral", "few"),
     ("fractions", "all"),
     ("signed", "all"),
+    ("integral", "multiples"),
 )
 FAR_VALUES = ("scales", "numbers", "scales", "all", "scales", "clusters")
 FAR_SAMPLES = 36

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -18,7 +18,7 @@ from structir.ir.dtype import is_int
 from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
 from structir.passes.manager.decisions import DecisionRecord
-from structir.passes.manager.edge_plan import dtypes_of
+from structir.passes.manager.edge_plan import dtypes_of, has_unknown_rank
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.input_sample import (
     InputSample,
@@ -163,15 +163,16 @@ class InputSearch:
     def _first(self) -> tuple[InputSample, InputValues] | None:
         fallback = None
         fixed_sizes = {name: size for name, size in self.fixed.items() if name in self.space.names}
-        for number, sizes in enumerate(islice(self.space.proposals(fixed_sizes, self.seed), TRIES)):
+        proposals = self.space.proposals(fixed_sizes, self.seed)
+        if any(has_unknown_rank(param.struct_info) for param in self.space.params):
+            proposals = _repeated(proposals)  # each attempt has other ranks
+        for number, sizes in enumerate(islice(proposals, TRIES)):
             values = InputValues(seed=self.seed + number)
             sample = self.attempt(sizes, values)
             if sample is not None and sample.accepted:
                 if sample.elements and all_have_elements(sample.arguments):
                     return self.widened(sample, values)
                 fallback = fallback or (sample, values)
-            if not self.space.names and number > TRIES // 4:
-                break
         return fallback
 
     def _in_other_domains(self) -> tuple[InputSample, InputValues] | None:
@@ -238,6 +239,15 @@ class InputSearch:
         widest = best[1].ranges.get(param, NARROW)
         negative = None if widest is None else try_range((-1 - widest[1], widest[1]))
         return best if negative is None else negative
+
+
+def _repeated(proposals: Iterator[Sizes]) -> Iterator[Sizes]:
+    """Yields sizes, and the last ones again and again."""
+    sizes: Sizes = {}
+    for sizes in proposals:
+        yield sizes
+    while True:
+        yield sizes
 
 
 def _size(dim: Dim, sizes: Sizes) -> int | None:

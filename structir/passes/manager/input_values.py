@@ -30,6 +30,8 @@ FEW: Range = (-2, 3)
 MOST_TRIPS = 64
 CLUSTERS = (0, 1 << 7, 1 << 11, 1 << 15, 1 << 24, 1 << 31, 1 << 53)  # and the negative ones
 SCALE_COUNT = 64
+EQUAL_COUNT = 8
+MULTIPLES = 16  # of each integer that a program mentions
 TINY = 1e-6
 OFFSET = 300.0
 DEFAULT_DTYPE = "float32"  # of tensors of unknown dtype
@@ -189,6 +191,13 @@ def _all_nan(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Arra
     return np.full(shape, np.nan).astype(numpy_dtype(dtype))
 
 
+def _half_nan(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns ordinary values, and as many NaNs."""
+    array = np.array(_signed(rng, shape, dtype, scale))
+    array[rng.random(shape) < 0.5] = np.nan
+    return array
+
+
 def _symmetric(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
     """Returns symmetric matrices of small integers where the last two sizes are equal."""
     return _mirrored(_integral(rng, shape, dtype, scale))
@@ -345,6 +354,7 @@ FLOATS = {
     "one_nan": _one_nan,
     "one_infinite": _one_infinite,
     "all_nan": _all_nan,
+    "half_nan": _half_nan,
     "symmetric": _symmetric,
     "identity": _identity,
     "infinite": _infinite,
@@ -426,6 +436,11 @@ def _mentioned(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterab
     return [*near, *near, *[-number for number in near], 0, 1, -1]
 
 
+def _equal(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns one small integer, the next one for the next seed."""
+    return (values.seed % EQUAL_COUNT,)
+
+
 def _only_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
     return (0,)
 
@@ -444,6 +459,17 @@ def _scales(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[
     return [int(sign * 2**exponent) for exponent in exponents for sign in (1, -1)]
 
 
+def _multiples(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
+    """Returns multiples of the integers that the program mentions, of all magnitudes, and their
+    neighbours."""
+    numbers = [abs(int(n)) for n in values.numbers if n == int(n) and 1 < abs(n) <= limits[1]]
+    for number in numbers:
+        factors = 2 ** rng.uniform(0, np.log2(max(limits[1] // number, 2)), MULTIPLES)
+        for factor, step in zip(factors.tolist(), rng.integers(-1, 2, MULTIPLES), strict=True):
+            yield number * round(factor) + int(step)
+            yield -number * round(factor) - int(step)
+
+
 def _near_zero(rng: Any, values: InputValues, limits: tuple[int, int]) -> Iterable[int]:
     return range(-20, 20)
 
@@ -458,6 +484,8 @@ INTEGERS = {
     "clusters": _clusters,
     "extreme": _extreme,
     "numbers": _mentioned,
+    "multiples": _multiples,
     "zeros": _only_zero,
+    "equal": _equal,
 }
 BOOLS = {"few": 0.15, "clusters": 0.85, "extreme": 1.0, "zeros": 0.0}  # the share of True

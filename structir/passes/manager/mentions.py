@@ -39,12 +39,14 @@ Place = tuple[str, Any]  # the op that a value belongs to, and the value
 
 @attrs.frozen
 class Mentions:
-    """Size expressions by their text, and integers and floats, in order of occurrence."""
+    """Size expressions by their text, and integers and floats, in order of occurrence; numbers that
+    are not finite by their text."""
 
     sizes: Mapping[str, Dim]
     integers: tuple[int, ...]
     floats: tuple[float, ...]
     places: frozenset[Place] = frozenset()  # sizes by their text
+    non_finite: tuple[str, ...] = ()
 
     def without(self, other: Mentions) -> Mentions:
         """Returns those that another program does not mention, or not as operands of the op."""
@@ -53,22 +55,31 @@ class Mentions:
             {text: dim for text, dim in self.sizes.items() if text in new},
             tuple([number for number in self.integers if number in new]),
             tuple([number for number in self.floats if number in new]),
+            non_finite=tuple([text for text in self.non_finite if text in new]),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.sizes or self.integers or self.floats)
+        return bool(self.sizes or self.integers or self.floats or self.non_finite)
 
 
 def mentions(module: IRModule) -> Mentions:
     """Returns the mentions of all functions: in shapes, attributes, casts and small constants."""
-    values = list(_values(module))
+    values = [(op, _text_of_non_finite(value)) for op, value in _values(module)]
     sizes = {str(value): value for _, value in values if type(value) is Poly}
     numbers = [value for _, value in values if type(value) is int]
-    floats = [value for _, value in values if type(value) is float and np.isfinite(value) and value]
+    floats = [value for _, value in values if type(value) is float and value]
     places = [(op, str(value) if type(value) is Poly else value) for op, value in values]
     return Mentions(
-        sizes, tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(floats)), frozenset(places)
+        sizes,
+        tuple(dict.fromkeys(numbers)),
+        tuple(dict.fromkeys(floats)),
+        frozenset(places),
+        tuple(dict.fromkeys(value for _, value in values if type(value) is str)),
     )
+
+
+def _text_of_non_finite(value: Any) -> Any:
+    return str(value) if type(value) is float and not np.isfinite(value) else value
 
 
 def _values(module: IRModule) -> Iterator[Place]:

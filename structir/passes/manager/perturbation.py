@@ -9,11 +9,14 @@ import attrs
 import ml_dtypes
 import numpy as np
 
+from structir.errors import StructIRError
 from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
+from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
 from structir.passes.manager.effects import EffectRecorder
+from structir.projections.scalar_expr import ScalarOp
 
 INTEGERS = 1024  # below which an integral float may be exact on purpose
 NARROW = FLOATS - {"float32", "float64"}
@@ -33,6 +36,8 @@ class PerturbedInterpreter(EffectRecorder):
         kw_only=True, default=False
     )  # whether casts and integers are left unperturbed
     constants: bool = attrs.field(kw_only=True, default=False)  # whether only those are perturbed
+    kept: list[int] = attrs.field(factory=list, kw_only=True)  # the ids of such constants
+    selected: dict[int, list[Any]] = attrs.field(factory=dict, kw_only=True)  # numbers by call
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if self.constants:
@@ -40,13 +45,49 @@ class PerturbedInterpreter(EffectRecorder):
             return
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
+        for number in self._selected_numbers(binding.value):
+            perturbed = np.where(value == number, value, perturbed).astype(value.dtype)
         EffectRecorder._bind(self, binding, perturbed, scope)
+
+    def evaluate(self, expr: Expr, scope: Activation) -> Any:
+        if type(expr) is Call:
+            selects = not self.constants and self._selected_numbers(expr)
+            self.kept[:] = [id(arg) for arg in expr.args] if selects else []
+        return EffectRecorder.evaluate(self, expr, scope)
+
+    def _selected_numbers(self, value: Any) -> list[Any]:
+        """Returns the numbers that a call selects, such as those of masked elements: they have no
+        rounding errors."""
+        if type(value) is not Call or type(value.op) is not Op:
+            return []
+        if id(value) not in self.selected:
+            numbers = [a.data for a in value.args if type(a) is Constant and a.data.size == 1]
+            is_selection = bool(numbers) and _selects(value)
+            self.selected[id(value)] = [n.reshape(())[()] for n in numbers] if is_selection else []
+        return self.selected[id(value)]
 
     def value(self, expr: Expr, scope: Activation) -> Value:
         value = EffectRecorder.value(self, expr, scope)
-        if type(expr) is not Constant:
+        if type(expr) is not Constant or id(expr) in self.kept:
             return value
         return perturb(value, self.numbers, self.wide, exact=self.exact)
+
+
+def _selects(call: Call) -> bool:
+    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
+    try:
+        spec = None if index_spec is None else index_spec(call)
+    except StructIRError:
+        return False
+    if spec is None or not spec.computes or any(each.reduce for each in spec.statements):
+        return False
+    return all(_is_selection(w.value) for each in spec.statements for w in each.writes)
+
+
+def _is_selection(value: Any) -> bool:
+    if not isinstance(value, ScalarOp):
+        return True
+    return value.fn == "select" and all(map(_is_selection, value.args[1:]))
 
 
 def _dtypes_read(value: Expr) -> set[str]:

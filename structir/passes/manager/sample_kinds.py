@@ -16,7 +16,7 @@ from structir.passes.manager.edge_plan import dtypes_of
 from structir.passes.manager.input_sample import InputSample, is_varied
 from structir.passes.manager.input_search import InputSearch
 from structir.passes.manager.input_sizes import Sizes
-from structir.passes.manager.input_values import InputValues
+from structir.passes.manager.input_values import EQUAL_COUNT, InputValues
 from structir.passes.manager.mentions import NARROW_FLOATS, WRAPS, Mentions
 from structir.passes.manager.size_guards import guarded_sizes
 
@@ -26,6 +26,7 @@ SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of 
 INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 EQUAL_VALUES = (("all_nan", "extreme"), ("constant", "clusters"), ("negative", "zeros"))
 NARROW_TURNS = 8
+LEAST_SIZES = (1, 2, 3, 4, 8)  # of the other dims, where one is large
 
 
 @attrs.define(eq=False)
@@ -64,15 +65,22 @@ class SampleKinds(InputSearch):
         limits = [number for number in mentioned.integers if number in WRAPS]
         for name in names[:MOST_DIMS]:
             for limit in limits:
-                ones = dict.fromkeys(names, 1)
-                sizes = {**ones, **dict.fromkeys(self._alike(name), limit)}
-                if self.space.allows(sizes) and self.space.work(sizes) <= MOST_WORK:
+                least = [
+                    self.space.completed({**dict.fromkeys(names, size), **alike})
+                    for size in LEAST_SIZES
+                    for alike in [dict.fromkeys(self._alike(name), limit)]
+                ]
+                sizes = next(filter(self.space.allows, least), None)
+                if sizes is not None and self.space.operations(sizes) <= MOST_WORK:
                     yield from self._equal_values({**self.fixed, **sizes}, values)
 
     def _equal_values(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples whose elements are all equal, or NaN in one parameter."""
         for domain, integers in EQUAL_VALUES:
             yield from self._any(sizes, attrs.evolve(values, domain=domain, integers=integers))
+        for number in range(EQUAL_COUNT if self._has_integers() else 0):
+            other = attrs.evolve(values, integers="equal", seed=number)
+            yield from self._any(sizes, other)
         for name in self.float_params()[:MOST_DIMS]:
             yield from self._any(sizes, attrs.evolve(values, special=(name, "all_nan")))
 

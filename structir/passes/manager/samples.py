@@ -316,6 +316,7 @@ class Sampler(SampleKinds):
                 other = attrs.evolve(values, integers=integers, seed=values.seed + number)
                 yield from self._informative(sizes, other)
         yield from self._wrapped_counts(mentioned, values)
+        yield from self._any(self.roomy, attrs.evolve(values, domain="half_nan"))
         for name in self.float_params()[:MOST_DIMS]:
             for domain in ("large", "tiny"):
                 yield from self._any(sample.sizes, attrs.evolve(values, special=(name, domain)))

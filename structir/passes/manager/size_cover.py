@@ -29,6 +29,7 @@ FAR = 100
 MOST_SOLVED = 32  # comparisons for which sizes are searched
 MOST_SWEPT = 130
 MOST_BEYOND = 4
+MOST_VIOLATIONS = 3  # of one condition
 MOST_PAIRED = 24
 MOST_NAMES = 3
 VARIED = 160  # random candidates
@@ -194,17 +195,37 @@ def _features(names: Sequence[str], sizes: Sizes) -> set[Any]:
 
 
 def violating_sizes(space: SizeSpace, start: Sizes) -> Iterator[Sizes]:
-    """Yields sizes that violate one condition of the program each, by as little as possible."""
+    """Yields sizes that violate one condition of the program each, by as little as possible, and by
+    a little more."""
     conditions: list[tuple[Any, ...]] = [*((each,) for each in space.conditions), *space.equal]
-    best: dict[int, tuple[float, Sizes]] = {}
-    for sizes in _random_sizes(space, start) if conditions else ():
+    best: dict[int, dict[float, Sizes]] = {}
+    for sizes in (*_random_sizes(space, start), *_at_bounds(space, start)) if conditions else ():
         values = {sym: sizes[sym.name] for sym in space.classes}
-        broken = [k for k, each in enumerate(conditions) if _distance(each, values)]
+        distances = [_distance(each, values) for each in conditions]
+        broken = [k for k, distance in enumerate(distances) if distance]
+        # equations follow from a condition that the program states
+        broken = [k for k in broken if k < len(space.conditions)] or broken
         if len(broken) == 1:
-            distance = _distance(conditions[broken[0]], values)
-            if broken[0] not in best or distance < best[broken[0]][0]:
-                best[broken[0]] = distance, sizes
-    yield from (sizes for _, sizes in best.values())
+            best.setdefault(broken[0], {}).setdefault(distances[broken[0]], sizes)
+    for each in best.values():
+        yield from (each[distance] for distance in sorted(each)[:MOST_VIOLATIONS])
+
+
+def _at_bounds(space: SizeSpace, start: Sizes) -> Iterator[Sizes]:
+    """Yields sizes in which a dim is at a number of a condition, or next to it."""
+    for condition in space.conditions:
+        bounds = {number + step for number in _numbers_of(condition) for step in (-1, 0, 1)}
+        for sym in space.classes:
+            for bound in sorted(bounds) if sym in syms(condition) else ():
+                sizes = space.completed({**start, sym.name: bound})
+                if 0 < bound <= MOST_BOUND and space.work(sizes) <= MOST_MENTIONED_WORK:
+                    yield sizes
+
+
+def _numbers_of(condition: Dim) -> Iterator[int]:
+    atom = as_atom(condition)
+    for side in atom.args if type(atom) is Opaque else ():
+        yield abs(side if type(side) is int else getattr(side, "constant", 0))
 
 
 def _distance(condition: tuple[Any, ...], values: Mapping[Any, int]) -> float:

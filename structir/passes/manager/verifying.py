@@ -20,6 +20,7 @@ from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import (
     DOUBLE,
     difference,
+    within_own_error,
     within_rounding,
 )
 from structir.passes.manager.constant_results import (
@@ -30,13 +31,15 @@ from structir.passes.manager.constant_results import (
 )
 from structir.passes.manager.decision_search import DecisionSearch
 from structir.passes.manager.decisions import DecisionRecord, changed_decisions
-from structir.passes.manager.edge_plan import numbers_of
+from structir.passes.manager.edge_plan import dtypes_of, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
+from structir.passes.manager.infinite_products import is_undetermined
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
-from structir.passes.manager.mentions import mentions
+from structir.passes.manager.mentions import NARROW_FLOATS, mentions
 from structir.passes.manager.samples import Sampler, samples_of
+from structir.passes.manager.scalar_batches import scalar_rows
 from structir.passes.manager.widening import (
     WIDE,
     folded_rounding,
@@ -203,6 +206,7 @@ class VerifyResults(Instrument):
             changed = self._decisions.calls.keys()
             yield from _limited(sampler, sampler.guarded(step.after, changed, after))
             numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
+            yield from scalar_rows(sampler, step.after, tuple(numbers))
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
             yield from _limited(sampler, search.samples(samples))
 
@@ -239,7 +243,11 @@ class VerifyResults(Instrument):
         results differ."""
         sample = next((each for each in samples if each.accepted and each.elements), None)
         before, after = step.before, step.after
-        if sample is None or after is None or not (self.exact or self._is_exact(step, sample)):
+        if (
+            sample is None
+            or after is None
+            or not (self.exact or self._is_exact(step, name, sample))
+        ):
             return False
         try:
             result = compare_exactly(before, after, name, sample.arguments, self.seed)
@@ -253,15 +261,14 @@ class VerifyResults(Instrument):
         counts.exact_error = max(counts.exact_error or 0.0, result.error)
         return True
 
-    def _is_exact(self, step: PassRun, sample: InputSample) -> bool:
+    def _is_exact(self, step: PassRun, name: str, sample: InputSample) -> bool:
         """Whether an exact comparison is cheap, and the pass adds no constants, which it may have
         rounded."""
         assert step.after is not None
         is_small = sample.extent <= MOST_EXACT
         modules = (step.before, step.after)
-        return (
-            is_small and all(map(consists_of_ring_ops, modules)) and not folded_rounding(*modules)
-        )
+        is_ring = is_small and all(map(consists_of_ring_ops, modules))
+        return is_ring and not folded_rounding(*modules, name)
 
     def _compare(self, step: PassRun, name: str, sample: InputSample) -> tuple[float, InputSample]:
         """Compares one sample; returns the difference and the sample for the next pass."""
@@ -279,6 +286,10 @@ class VerifyResults(Instrument):
         if isinstance(actual, TooManyStepsError):
             return wide_error, following
         error = _error(step, name, sample, actual)
+        if error is None and following.wide is not None and _is_float32(step.before):
+            exact, tolerance = following.wide.expected, step.applied.tolerance
+            is_own = within_own_error(sample.expected, exact, actual, tolerance)
+            error = 1.0 if is_own else None
         if error is None:
             raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
         result = actual if sample.accepted else sample.expected
@@ -375,7 +386,7 @@ def _within_wide_rounding(
     args, expected = wide.arguments, wide.expected
     if within_rounding(before, name, args, expected, actual, DOUBLE):
         return True
-    folded = 2 * folded_rounding(step.before, step.after)  # type: ignore[arg-type]
+    folded = 2 * folded_rounding(step.before, step.after, name)  # type: ignore[arg-type]
     rounding = {WIDE: folded}
     return folded > 0 and (
         within_rounding(before, name, args, expected, actual, DOUBLE, rounding, constants=True)
@@ -394,7 +405,19 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
         step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
         return 1.0
+    if error is None and is_undetermined(step, name, sample, actual):
+        return 1.0
     return error
+
+
+def _is_float32(module: IRModule) -> bool:
+    """Whether a program has no narrower floats, to which it may round on purpose."""
+    return not set(NARROW_FLOATS.values()) & set(mentions(module).integers) and not any(
+        dtype in NARROW_FLOATS
+        for function in module.functions.values()
+        for param in getattr(function, "params", ())
+        for dtype in dtypes_of(param.struct_info)
+    )
 
 
 def _rejects(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:

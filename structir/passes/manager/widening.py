@@ -11,14 +11,15 @@ import numpy as np
 from structir.analysis.purity import is_pure_call
 from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
-from structir.ir.dtype import FLOATS, dtype_of
+from structir.ir.dtype import FLOATS, dtype_of, numpy_dtype
 from structir.ir.expr import Call, Constant, ExternFunc, StringImm
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.ir.node import Node, rebuild
+from structir.ir.node import Node, rebuild, replace
 from structir.ir.op import Op
 from structir.passes.manager.input_values import LARGE
 from structir.passes.manager.perturbation import leaves
+from structir.passes.manager.value_numbers import value_numbers
 
 WIDE = "float64"
 NARROWER = FLOATS - {WIDE}
@@ -60,7 +61,25 @@ class DTypeReplacement:
             if dtype_of(node.data) not in self.sources:
                 return node
             return Constant(self.array(node.data), span=node.span)
+        if type(node) is Call and (dtype := _float_dtype(node)) in self.sources:
+            # a number of the program has the dtype of the call, as a constant has
+            numbers = {key: _rounded(value, dtype) for key, value in node.attrs.items()}
+            if any(numbers[key] is not value for key, value in node.attrs.items()):
+                node = replace(node, attrs={**node.attrs, **numbers})
         return rebuild(node, self.visit)
+
+
+def _float_dtype(call: Call) -> str:
+    """Returns the dtype of a call's result if it is a tensor of floats, else an empty string."""
+    dtype = getattr(call.struct_info, "dtype", None)
+    return dtype if dtype in FLOATS else ""
+
+
+def _rounded(value: Any, dtype: str) -> Any:
+    if type(value) is not float or not np.isfinite(value):
+        return value
+    rounded = float(np.asarray(value).astype(numpy_dtype(dtype)))
+    return rounded if np.isfinite(rounded) and rounded != value else value
 
 
 def widened_module(module: IRModule) -> IRModule | None:
@@ -106,14 +125,25 @@ def has_narrow_floats(values: Any) -> bool:
     return any(map(_is_narrow, leaves(values)))
 
 
-def folded_rounding(before: IRModule, after: IRModule) -> float:
-    """Returns the relative rounding error of float constants that a pass added; 0 if none, or if
-    these are numbers of few digits, which are not rounded."""
+def folded_rounding(before: IRModule, after: IRModule, name: str) -> float:
+    """Returns the relative rounding error of float constants that a pass added, or combined
+    otherwise with the values of a function; 0 if none, or if these are numbers of few digits, which
+    are not rounded."""
     known = {_key(constant) for constant in _float_constants(before)}
     added = [c.data for c in _float_constants(after) if _key(c) not in known]
-    added = [data for data in added if not _is_exact(data)]
+    inexact = [data for data in (*added, *_regrouped(before, after, name)) if not _is_exact(data)]
     finfo: Any = ml_dtypes.finfo
-    return max((float(finfo(data.dtype).eps) for data in added), default=0.0)
+    return max((float(finfo(data.dtype).eps) for data in inexact), default=0.0)
+
+
+def _regrouped(before: IRModule, after: IRModule, name: str) -> Iterator[Any]:
+    """Yields the float constants among the operands of calls that only one program has."""
+    programs = value_numbers(before, name), value_numbers(after, name)
+    common = {number for _, number in programs[0]} & {number for _, number in programs[1]}
+    for call, number in (*programs[0], *programs[1]):
+        for arg in call.args if number not in common else ():
+            if type(arg) is Constant and dtype_of(arg.data) in FLOATS:
+                yield arg.data
 
 
 def _is_exact(data: Any) -> bool:
