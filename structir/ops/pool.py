@@ -260,6 +260,10 @@ def _declare_pools(count: int) -> None:
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
 
+
+def _declare_adaptive_pool(count: int) -> None:
+    """Declares the adaptive pool over a number of spatial axes."""
+
     @op(adaptive_pool_signature, name=f"nn.adaptive_avg_pool{count}d", reduce="mean")
     def adaptive_avg_pool(
         x: ScalarExpr,
@@ -270,8 +274,9 @@ def _declare_pools(count: int) -> None:
         """Computes the mean of each of `output_size` equal segments along every spatial axis."""
         return x
 
-    adaptive_avg_pool.example(f32[1, 2, *space], output_size=2)
+    adaptive_avg_pool.example(f32[1, 2, *(6, 5, 4)[:count]], output_size=2)
 
 
 for _count in SPATIAL:
     _declare_pools(_count)
+    _declare_adaptive_pool(_count)
