@@ -24,7 +24,7 @@ from structir.ir.dims import Dim, Sym
 TABLE = re.compile(r"a\[(all\d+)\]")
 NEAR = re.compile(r"^( +near = ).* if .* else (\w+)$")
 PAST_CACHES = re.compile(r"^( +)for \w+ in range\(near, |^( +)if n\d+ >= \d+.*:$")
-NAME = re.compile(r"\b(p\d+)\b")  # of a kernel: others have the same names for others
+NAME = re.compile(r"\b([mnpsv]\d+)\b")  # of a kernel: others have the same names for others
 HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
 
 
@@ -74,6 +74,10 @@ class RowLoop:
 
     def routine(self) -> Routine:
         """Returns the loop; raises NoKernelError if a kernel of a row has another form."""
+        return self.finished(self.loop())
+
+    def loop(self) -> list[str]:
+        """Returns the lines of the loop."""
         kernels = scheduled(self.call.program).kernels
         if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
@@ -86,7 +90,7 @@ class RowLoop:
         ]
         for kernel in kernels:
             lines += indented(self.body(kernel))
-        return self.finished(lines)
+        return lines
 
     def finished(self, lines: list[str]) -> Routine:
         """Returns the routine of some lines."""
