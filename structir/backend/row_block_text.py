@@ -26,7 +26,7 @@ SHORT = 128  # elements of short rows, on average
 POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
 STORE = re.compile(r"^( *)(\w+)\[i\] = (\w+)$")
 COMBINE = {"sum": "add_to", "prod": "multiply_to", "max": "maximum", "min": "minimum"}
-LOOP = re.compile(r"^( *)for i in range\(lo_\d+, (?:near|hi_\d+)\):$")
+LOOP = re.compile(r"^( *)for i in range\(lo_\d+, (?:near|hi)_\d+\):$")
 Totals = Sequence[RowReduction]
 
 
@@ -243,7 +243,7 @@ class BlockLoop(RowLoop):
                 changed.append(f"{loop[1]}for i in {WHOLE_VECTORS}(extent):")
             elif pointer is not None and pointer[2] in copies:
                 changed.append(f"{line} if part == 0 else {copies[pointer[2]]}")
-            elif not line.startswith(("ahead = ", "near = ")):
+            elif not line.startswith(("ahead_", "near_")):
                 changed.append(line)
         if sum([WHOLE_VECTORS in line for line in changed]) != 1:
             raise NoKernelError("a phase is not one loop over values")
