@@ -18,7 +18,7 @@ from llvmlite import ir
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 
-FEWEST, MOST = 4, 63  # iterations: longer loops have enough of them to pay for the comparisons
+FEWEST, MOST = 4, 64  # iterations: longer loops have enough of them to pay for the comparisons
 POINTER = re.compile(r"p\d+(_\d+)?$")  # in a text of a schedule, or in one of a loop over rows
 
 
