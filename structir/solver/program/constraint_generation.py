@@ -155,7 +155,8 @@ class ConstraintGenerator:
         self.solver.pop(mark)
         self.pending = [use for use, _, _ in states]
         for use, signature, has_rank_cases in states:
-            use.signature, use.has_rank_cases = signature, has_rank_cases
+            use.forget(signature)
+            use.has_rank_cases = has_rank_cases
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -345,8 +346,12 @@ class ConstraintGenerator:
 
     def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
+        if use.is_unchanged(self.solver):
+            self.pending.append(use)
+            return True
         infos = self._infos(use)
-        if use.has_rank_cases and any(map(_has_unknown_rank, infos)):
+        waits = use.has_rank_cases and any(map(_has_unknown_rank, infos))
+        if waits or (use.signature is not None and use.infos == infos):
             self.pending.append(use)
             return True
         try:
@@ -361,12 +366,15 @@ class ConstraintGenerator:
         if use.reads_ranks and any(not use.is_known(info) for info in infos if info is not None):
             self.pending.append(use)
         if op_scheme.index_signature == use.signature:
+            use.infos = infos
             return True
         members = [operand_at(use.operands, path) for path in op_scheme.paths]
         operands = [member for member in members if isinstance(member, Value)]
         if len(operands) < len(members):
             return False
         use.signature = op_scheme.index_signature
+        if self.pending and self.pending[-1] is use:
+            use.remember(self.solver, infos)
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
 
