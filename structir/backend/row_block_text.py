@@ -172,7 +172,12 @@ class BlockLoop(RowLoop):
         after which nothing may be read or written."""
         copies = self._copies(program)
         self.shift = " + shift"
-        inner = ["shift = part * full", "extent = full", "if part == 1:", f"{INDENT}extent = {LANES}"]
+        inner = [
+            "shift = part * full",
+            "extent = full",
+            "if part == 1:",
+            f"{INDENT}extent = {LANES}",
+        ]
         inner += [INDENT + line for b in program.inputs for line in self._copied(b, copies, True)]
         inner += self._vectors(program, totals, copies)
         tail = [line for b in program.outputs for line in self._copied(b, copies, False)]
@@ -234,7 +239,7 @@ class BlockLoop(RowLoop):
         to, source = ends if is_read else ends[::-1]
         return ["for j in range(size - full):", f"{INDENT}{to} = {source}"]
 
-    def _in_vectors(self, lines: list[str], copies: dict[str, str]) -> list[str]:
+    def _in_vectors(self, lines: list[str], copies: Mapping[str, str]) -> list[str]:
         """Returns the lines of a kernel whose loop is over whole vectors."""
         changed: list[str] = []
         for line in lines:
@@ -280,6 +285,7 @@ class BlockLoop(RowLoop):
                 unit = values.unit or ""
                 start = "at" if unit == "first" else unit
                 run = f"offset_by({self.name(values.buffer)}, {start})"
-                lines.append(f"{self._number(item.out)} = {prefix}row_{item.monoid}_{item.out.dtype}({run}, size)")
+                function = f"{prefix}row_{item.monoid}_{item.out.dtype}"
+                lines.append(f"{self._number(item.out)} = {function}({run}, size)")
         lines.append("width = width + up")
         return ["width = 0", "for k in range(count):", *indented(lines)]

@@ -295,7 +295,7 @@ class TensorStructInfo(StructInfo):
         if type(self.dims) is UnresolvedAxes:
             for name, value in fields_of(tuple(self.dims)).items():
                 object.__setattr__(self, name, value)
-        if self.dtype_var is not None or type(self.dtype) is DtypeVar:
+        if self.dtype_var is not None or isinstance(self.dtype, DtypeVar):
             _resolve_dtype(self)
 
     @property

@@ -187,9 +187,7 @@ class _Run:
             numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
             inside = builder.icmp_signed("<", numbers, limit)
             suffix = WIDTHS[self.dtype][1]
-            values.append(
-                _masked_load(builder, self._start(at, k), inside, self.neutral, suffix)
-            )
+            values.append(_masked_load(builder, self._start(at, k), inside, self.neutral, suffix))
         return self._combined(totals, values)
 
     def _combined(self, totals: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -211,7 +209,8 @@ def _total(monoid: str, dtype: str, vectors: int) -> Any:
     @intrinsic
     def total(typing_context: Any, pointer: Any, count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return _Run(monoid, dtype, builder, *args, vectors).total()
+            place, length = args
+            return _Run(monoid, dtype, builder, place, length, vectors).total()
 
         return scalar(pointer, types.int64), generate
 
