@@ -38,7 +38,7 @@ def at_dtypes(module: IRModule, name: str, dtypes: Mapping[str, str]) -> IRModul
             diagnostic = Diagnostic(f"unknown dtype {dtype!r}", hint=dtype_hint(dtype))
             raise StructInfoError(diagnostic.coded("E0122"))
     known = {variables[key]: dtype for key, dtype in named.items()}
-    instance = Substitution(dims=known).function(function)  # type: ignore[arg-type]
+    instance = Substitution(dims=known).function(function)
     return replace(module, functions={**module.functions, name: instance})
 
 
