@@ -39,11 +39,11 @@ def main(x: R.Tensor(("n", "*"), "'T"), by: R.Prim("'T")):
 
 def test_a_plan_needs_the_dtypes_of_variables() -> None:
     module = structir.parse(GENERIC)
-    with pytest.raises(StructInfoError, match='help: pass one: `dtypes={"T": "float32"}`'):
+    with pytest.raises(StructInfoError, match="pass one: "):
         plan(module, sizes={"n": 8})
     with pytest.raises(StructIRError, match="no dtype variable 'U in main; available: 'T"):
         plan(module, sizes={"n": 8}, dtypes={"U": "float32"})
     with pytest.raises(StructInfoError, match="did you mean 'float32'"):
         shard(module, dtypes={"T": "float33"})
-    with pytest.raises(ShapeMismatchError, match="expected dtype float32 .bound by x."):
+    with pytest.raises(ShapeMismatchError, match=r"expected dtype float32 \(bound by x\)"):
         shard(module)(np.ones((2, 4), "float32"), np.ones((4, 3)), 2.0)

@@ -163,7 +163,9 @@ def test_json_replaces_nan_and_infinity_by_null(folder: Path) -> None:
 
 
 def test_a_plan_at_row_lengths_and_dtypes(folder: Path) -> None:
-    text = '@R.function\ndef main(x: R.Tensor(("n", "*", 3), "\'T")):\n    return R.sum(x, axis=1)\n'
+    text = (
+        '@R.function\ndef main(x: R.Tensor(("n", "*", 3), "\'T")):\n    return R.sum(x, axis=1)\n'
+    )
     (folder / "rows.py").write_text(text)
     options = ["--sizes", "n=4,x=[3,1,4,1]", "--dtypes", "T=float64", "-w", "2"]
     result = structir_("shard", "rows.py", *options)

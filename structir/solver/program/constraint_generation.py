@@ -155,8 +155,7 @@ class ConstraintGenerator:
         self.solver.pop(mark)
         self.pending = [use for use, _, _ in states]
         for use, signature, has_rank_cases in states:
-            use.forget(signature)
-            use.has_rank_cases = has_rank_cases
+            use.signature, use.has_rank_cases, use.open = signature, has_rank_cases, None
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -346,12 +345,8 @@ class ConstraintGenerator:
 
     def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
-        if use.is_unchanged(self.solver):
-            self.pending.append(use)
-            return True
-        infos = self._infos(use)
-        waits = use.has_rank_cases and any(map(_has_unknown_rank, infos))
-        if waits or (use.signature is not None and use.infos == infos):
+        infos = None if use.is_unchanged(self.solver) else self._infos(use)
+        if infos is None or (use.has_rank_cases and any(map(_has_unknown_rank, infos))):
             self.pending.append(use)
             return True
         try:
@@ -366,7 +361,6 @@ class ConstraintGenerator:
         if use.reads_ranks and any(not use.is_known(info) for info in infos if info is not None):
             self.pending.append(use)
         if op_scheme.index_signature == use.signature:
-            use.infos = infos
             return True
         members = [operand_at(use.operands, path) for path in op_scheme.paths]
         operands = [member for member in members if isinstance(member, Value)]
@@ -374,7 +368,7 @@ class ConstraintGenerator:
             return False
         use.signature = op_scheme.index_signature
         if self.pending and self.pending[-1] is use:
-            use.remember(self.solver, infos)
+            use.remember(self.solver)
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
 

@@ -10,7 +10,7 @@ from structir.ir.polynomial import Poly, Sym
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.solver.domains.reasons import Origin
-from structir.solver.domains.terms import RowVar, row_vars, variables
+from structir.solver.domains.terms import row_vars, variables
 from structir.solver.program.value_trees import Tree, has_all_sizes, has_numbers, leaves
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -28,8 +28,7 @@ class OpUse:
         self.results = results
         self.origin = origin
         self.signature: Any = None
-        self.infos: Sequence[StructInfo | None] = ()  # of the operands when it was applied
-        self.open: frozenset[Sym | RowVar] | None = None  # variables of the operands then
+        self.open: frozenset[Sym] | None = None  # variables in the sizes of its operands then
         self.reads_ranks: bool = schemes.depends_on_ranks(call)
         # whether all that the index signature depends on is known in a StructInfo
         self.is_known: Callable[[StructInfo], bool] = (
@@ -37,23 +36,21 @@ class OpUse:
         )
         self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
 
-    def remember(self, solver: ConstraintSolver, infos: Sequence[StructInfo | None]) -> None:
-        """Records the operands that the constraints of the index signature are asserted for."""
-        self.infos = infos
+    def remember(self, solver: ConstraintSolver) -> None:
+        """Records the sizes of the operands that the index signature was applied to.
+
+        Operands of unknown rank are revisited in any case: a first scheme may be that of all ranks.
+        """
         elements = [e for value in leaves(tuple(self.operands)) for e in solver.shape(value)]
         sizes = [symbol for e in elements if type(e) is Poly for symbol in variables(e)]
-        self.open = frozenset([*sizes, *row_vars(elements)])
-
-    def forget(self, signature: Any) -> None:
-        """Goes back to an earlier index signature."""
-        self.signature, self.infos, self.open = signature, (), None
+        self.open = None if row_vars(elements) else frozenset(sizes)
 
     def is_unchanged(self, solver: ConstraintSolver) -> bool:
         """Returns whether nothing more is known of the operands since the op was applied."""
         store = solver.store
         if self.signature is None or self.open is None or store.rewrites or store.labels:
             return False
-        return self.open.isdisjoint(store.dims) and self.open.isdisjoint(store.row_of)
+        return self.open.isdisjoint(store.dims)
 
 
 def operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:

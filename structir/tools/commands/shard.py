@@ -116,35 +116,16 @@ def shard(
     with diagnostics(json):
         module = read_program(file)
         name, _ = entry(module, function)
-        counts = sizes_and_lengths_of(sizes)
-        at = _dtypes(dtypes)
+        options: dict[str, Any] = {"name": name, "workers": workers, "dtypes": _dtypes(dtypes)}
+        options["sizes"] = sizes_and_lengths_of(sizes)
         if search:
             names = [word.strip() for word in weights.split(",") if word.strip()]
-            options = {"memory": memory, "stages": stages, "mesh": mesh_shape}
-            fixed = _cuts(cuts)
-            result = cut_search.search(
-                module,
-                name,
-                workers=workers,
-                sizes=counts,
-                weights=names,
-                cuts=fixed,
-                dtypes=at,
-                **options,
-            )
-            _print_search(result, json)
+            options |= {"memory": memory, "stages": stages, "mesh": mesh_shape}
+            options |= {"weights": names, "cuts": _cuts(cuts)}
+            _print_search(cut_search.search(module, **options), json)
             return
-        plan = planning.plan(
-            module,
-            name=name,
-            grid=block_counts,
-            workers=workers,
-            sizes=counts,
-            reduce=reduce,
-            max_bytes=max_bytes,
-            dtypes=at,
-        )
-        _print_plan(plan, json, picture)
+        options |= {"grid": block_counts, "reduce": reduce, "max_bytes": max_bytes}
+        _print_plan(planning.plan(module, **options), json, picture)
 
 
 def _print_plan(plan: Any, json: bool, picture: Path | None) -> None:
