@@ -28,6 +28,7 @@ from structir.ragged.module import is_ragged
 from structir.ragged.row_groups import with_row_groups
 
 Value = Any
+Join = Callable[[Value, Sequence[Value]], Value]  # of a result and the arguments
 
 
 @attrs.frozen
@@ -63,7 +64,7 @@ class RaggedFunction:
     ) -> None:
         self.name, self.params, self.inner, self.sources = name, function.params, inner, sources
         self.checks, self.result = checks, function.ret_struct_info
-        self.has_ragged_result = is_ragged(self.result)
+        self.join = joiner(self.result, sources)
         self.infos: list[Any] = [param.struct_info for param in self.params]
         self.tensors = [
             RaggedParameter(k, check_ragged(i), i.ndim, i.dtype and numpy_dtype(i.dtype))
@@ -86,17 +87,14 @@ class RaggedFunction:
         if self.fast is not None and not names and len(args) == len(self.fast):
             fields = self._fields(args)
             if fields is not None:
-                value = self.flat(*fields)  # type: ignore[misc]
-                if not self.has_ragged_result:
-                    return value
-                return joined(self.result, value, self.sources, args)
+                return self.join(self.flat(*fields), args)  # type: ignore[misc]
         values, parts = self.parts(args, names)
         if self.flat is None:
             value = self.inner(*parts)
         else:
             fields = [v for p in parts for v in (p if type(p) is tuple else (p,))]
             value = self.flat(*fields)
-        return joined(self.result, value, self.sources, values) if self.has_ragged_result else value
+        return self.join(value, values)
 
     def _fields(self, args: tuple[Value, ...]) -> list[Value] | None:
         """Returns the parts of ragged arrays that need no check; None for other arguments."""
@@ -153,21 +151,21 @@ def parts_of(value: Value) -> Value:
     return tuple(map(parts_of, value)) if isinstance(value, tuple) else value
 
 
-def joined(info: StructInfo, value: Value, sources: Sources, args: Sequence[Value]) -> Value:
-    """Returns a result with ragged arrays in place of their parts.
+def joiner(info: StructInfo, sources: Sources) -> Join:
+    """Returns the function that puts ragged arrays in place of their parts in a result.
 
     `sources` has the number of the argument with the rows of a result of which only the values are
     computed.
     """
     if has_ragged_axis(info):
-        return (
-            RaggedArray.from_limits(*value) if sources is None else args[sources].with_values(value)
-        )
+        if sources is None:
+            return lambda value, _: RaggedArray.from_limits(*value)
+        return lambda value, args: args[sources].with_values(value)
     if isinstance(info, TupleStructInfo) and is_ragged(info):
         each = sources if isinstance(sources, tuple) else (None,) * len(info.fields)
-        fields = zip(info.fields, value, each, strict=True)
-        return tuple([joined(field, item, source, args) for field, item, source in fields])
-    return value
+        joins = [joiner(*pair) for pair in zip(info.fields, each, strict=True)]
+        return lambda value, args: tuple([j(v, args) for j, v in zip(joins, value, strict=True)])
+    return lambda value, _: value
 
 
 class RaggedExecutable:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from structir.backend.cpu.masked_loops import LANES, WHOLE_VECTORS
-from structir.backend.cpu.row_totals import LONG_RUN
+from structir.backend.cpu.row_totals import LONG_RUN, MONOIDS
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
-from structir.backend.row_blocks import ROW, BlockProgram, Phase, RowReduction, in_blocks
+from structir.backend.row_blocks import ROW, VALUES, BlockProgram, Phase, RowReduction, in_blocks
 from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -22,7 +24,14 @@ BLOCK = 2048  # values of a block: some buffers of so many fit into the cache ne
 ROWS = 64  # of a block, at most
 SHORT = 128  # elements of short rows, on average
 POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
-LOOP = re.compile(r"^( *)for i in range\(lo_\d+, (?:near|hi_\d+)\):$")
+STORE = re.compile(r"^( *)(\w+)\[i\] = (\w+)$")
+COMBINE = {"sum": "add_to", "prod": "multiply_to", "max": "maximum", "min": "minimum"}
+LOOP = re.compile(r"^( *)for i in range\(lo_\d+, (?:near|hi)_\d+\):$")
+Totals = Sequence[RowReduction]
+
+
+def _neutral(total: RowReduction) -> str:
+    return number_text(MONOIDS[total.monoid][1], total.out.dtype)
 
 
 def stages_of_rows(call: RowCall) -> list[Stage]:
@@ -44,15 +53,14 @@ class BlockLoop(RowLoop):
         super().__init__(call)
         self.program = program
         self.flat: set[Buffer] = set()  # buffers whose rows follow each other without gaps
+        self.shift = ""  # what is added to the place of a row for its last values
         own = {b.root: operand for b, operand in self.parts.items()}
         self.parts |= {flat: own[b] for b, flat in program.flat.items() if b in own}
 
     def routine(self) -> Routine:
         """Returns the loop; raises NoKernelError if a kernel of a phase has another form."""
         self.starts, self.limits = self.name(self.call.starts), self.name(self.call.limits)
-        lines: list[str] = []
-        for phase, program in self.program.programs():
-            lines += self._reductions(phase) if program is None else self._maps(phase, program)
+        lines = list(self._phases())
         if not self.program.has_values:
             return self.finished(["row = lo", "count = hi - lo", *lines])
         starts, limits, total = self.starts, self.limits, self.size(self.total)
@@ -68,7 +76,41 @@ class BlockLoop(RowLoop):
             f"{INDENT}count = count + 1",
         ]
         body = indented([*head, *lines, "row = row + count"])
-        return self.finished(["row = lo", "while row < hi:", *body])
+        blocks = ["row = lo", "while row < hi:", *body]
+        whole = indented(self._row_by_row())
+        return self.finished([self._has_long_rows(), *whole, "else:", *indented(blocks)])
+
+    def _has_long_rows(self) -> str:
+        """Returns the beginning of a branch for long rows."""
+        rows = self.size(self.call.starts.shape[0])
+        return f"if {self.size(self.total)} > {rows} * {SHORT}:"
+
+    def _phases(self) -> Iterator[str]:
+        """Yields the lines of the phases; a reduction of what is computed of each value and of a
+        number of the row is part of that phase."""
+        phases = list(self.program.programs())
+        for k, (phase, program) in enumerate(phases):
+            if program is None:
+                yield from self._reductions(phase) if phase.items else ()
+                continue
+            totals: list[RowReduction] = []
+            if phase.unit == VALUES and any([b in self.program.numbers for b in program.inputs]):
+                later = phases[k + 1][0].items if k + 1 < len(phases) else []
+                totals = [
+                    item
+                    for item in later
+                    if isinstance(item, RowReduction) and item.values in program.outputs
+                ]
+                for total in totals:
+                    later.remove(total)
+            yield from self._maps(phase, program, totals)
+
+    def _row_by_row(self) -> list[str]:
+        """Returns the loop over long rows, which computes one after the other."""
+        loop = RowLoop(self.call)
+        loop.names, loop.sizes, loop.scratch = self.names, self.sizes, self.scratch
+        loop.counter = self.counter
+        return loop.loop()
 
     def row_size(self, dim: Dim) -> str:
         """Returns a size of one row, or of one block of rows, as text."""
@@ -87,12 +129,14 @@ class BlockLoop(RowLoop):
             size = self.call.starts.shape[0] if is_row else self.total
             scratch = self.new_scratch((size + ROWS * LANES,), buffer.dtype)
             place = "at - first" if buffer in self.flat else "width"
-            self.parts[buffer] = RowOperand(scratch, None if is_row else f"{place} + shift")
+            self.parts[buffer] = RowOperand(scratch, None if is_row else place)
         return super().part(buffer)
 
     def offset(self, part: RowOperand) -> str | None:
         """Returns the number of elements before those of the row."""
-        return "at + shift" if part.unit == "first" else part.unit
+        if part.unit in (None, "k", "row + k"):
+            return part.unit
+        return ("at" if part.unit == "first" else part.unit) + self.shift
 
     def _kernels(self, program: LoopProgram) -> list[KernelText]:
         kernels = scheduled(program).kernels
@@ -100,31 +144,77 @@ class BlockLoop(RowLoop):
             raise NoKernelError("a block of rows needs a kernel of another form")
         return list(kernels)
 
-    def _maps(self, phase: Phase, program: LoopProgram) -> list[str]:
-        """Returns the loops over the values of each row, or the one over rows."""
-        kernels = self._kernels(program)
+    def _maps(self, phase: Phase, program: LoopProgram, totals: Totals = ()) -> list[str]:
+        """Returns the loops over the values of each row, or the one over rows.
+
+        `totals` are combinations of values of the phase, which the same loops compute.
+        """
         if phase.unit == ROW:
-            return [line for kernel in kernels for line in self.body(kernel)]
+            return [line for kernel in self._kernels(program) for line in self.body(kernel)]
         is_flat = not any([b in self.program.numbers for b in program.inputs])
         if is_flat:
             self.flat |= {stage.out for stage in program.stages}
         end = (
             "last" if any([self._is_result(b) for b in program.outputs]) else self.size(self.total)
         )
-        lines = [*self._row(is_flat), f"extent = up if at + up <= {end} else full"]
-        lines.append(f"for part in range(1 if at + up <= {end} else 2):")
-        inner = ["shift = part * full"]
-        copies = self._copies(program)
-        inner += ["if part == 1:", f"{INDENT}extent = {LANES}"]
-        inner += [INDENT + line for b in program.inputs for line in self._copied(b, copies, True)]
-        for kernel in kernels:
-            inner += self._in_vectors(self.body(kernel), copies)
-        tail = [line for b in program.outputs for line in self._copied(b, copies, False)]
-        inner += ["if part == 1:", *indented(tail)] if tail else []
-        lines += indented(inner)
+        names = {total: f"total{k}" for k, total in enumerate(totals)}
+        starts = [f"{names[t]} = {_neutral(t)}" for t in totals]
+        whole = ["extent = up", *self._vectors(program, names, {})]
+        lines = [*self._row(is_flat), *starts, f"if at + up <= {end}:", *indented(whole)]
+        lines += ["else:", *indented(self._in_parts(program, names))]
+        lines += [f"{self._number(total.out)} = {name}" for total, name in names.items()]
         if is_flat:
             return lines
         return ["width = 0", "for k in range(count):", *indented([*lines, "width = width + up"])]
+
+    def _in_parts(self, program: LoopProgram, totals: Mapping[RowReduction, str]) -> list[str]:
+        """Returns the loop over whole vectors of a row and one over copies of its last values,
+        after which nothing may be read or written."""
+        copies = self._copies(program)
+        self.shift = " + shift"
+        inner = [
+            "shift = part * full",
+            "extent = full",
+            "if part == 1:",
+            f"{INDENT}extent = {LANES}",
+        ]
+        inner += [INDENT + line for b in program.inputs for line in self._copied(b, copies, True)]
+        inner += self._vectors(program, totals, copies)
+        tail = [line for b in program.outputs for line in self._copied(b, copies, False)]
+        inner += ["if part == 1:", *indented(tail)] if tail else []
+        self.shift = ""
+        return ["for part in range(2):", *indented(inner)]
+
+    def _vectors(
+        self,
+        program: LoopProgram,
+        totals: Mapping[RowReduction, str],
+        copies: Mapping[str, str],
+    ) -> list[str]:
+        lines = []
+        for kernel in self._kernels(program):
+            lines += self._in_vectors(self.body(kernel), copies)
+        return self._with_totals(lines, totals) if totals else lines
+
+    def _with_totals(self, lines: list[str], totals: Mapping[RowReduction, str]) -> list[str]:
+        """Returns loops over values that also combine those of them that are inside of the row."""
+        changed = [f"inside = int32(size{self.shift.replace('+', '-')})"]
+        pointers = {m[1]: m[2] for m in map(POINTER.match, lines) if m is not None}
+        for line in lines:
+            changed.append(line)
+            store = STORE.match(line)
+            for total, name in totals.items():
+                if store and pointers.get(store[2]) == self.name(self.part(total.values).buffer):
+                    value = f"{store[3]} if int32(i) < inside else {_neutral(total)}"
+                    changed.append(f"{store[1]}{name} = {COMBINE[total.monoid]}({name}, {value})")
+        if len(changed) != len(lines) + 1 + len(totals):
+            raise NoKernelError("a total is not one of the values of its phase")
+        return changed
+
+    def _number(self, buffer: Buffer) -> str:
+        """Returns the number of row k in a buffer, as text."""
+        part = self.part(buffer)
+        return f"{self.name(part.buffer)}[{'row + k' if part.unit else 'k'}]"
 
     def _is_result(self, buffer: Buffer) -> bool:
         return self.part(buffer).unit == "first"
@@ -149,7 +239,7 @@ class BlockLoop(RowLoop):
         to, source = ends if is_read else ends[::-1]
         return ["for j in range(size - full):", f"{INDENT}{to} = {source}"]
 
-    def _in_vectors(self, lines: list[str], copies: dict[str, str]) -> list[str]:
+    def _in_vectors(self, lines: list[str], copies: Mapping[str, str]) -> list[str]:
         """Returns the lines of a kernel whose loop is over whole vectors."""
         changed: list[str] = []
         for line in lines:
@@ -158,7 +248,7 @@ class BlockLoop(RowLoop):
                 changed.append(f"{loop[1]}for i in {WHOLE_VECTORS}(extent):")
             elif pointer is not None and pointer[2] in copies:
                 changed.append(f"{line} if part == 0 else {copies[pointer[2]]}")
-            elif not line.startswith(("ahead = ", "near = ")):
+            elif not line.startswith(("ahead_", "near_")):
                 changed.append(line)
         if sum([WHOLE_VECTORS in line for line in changed]) != 1:
             raise NoKernelError("a phase is not one loop over values")
@@ -182,20 +272,20 @@ class BlockLoop(RowLoop):
     def _reductions(self, phase: Phase) -> list[str]:
         """Returns a loop over the rows of a block that reduces their values, for short rows and for
         long ones."""
-        total, rows = self.size(self.total), self.size(self.call.starts.shape[0])
+        if self.program.has_values:  # which takes blocks of short rows only
+            return self._reduction_loop(phase, "")
         loops = [self._reduction_loop(phase, prefix) for prefix in (LONG_RUN, "")]
-        test = f"if {total} > {rows} * {SHORT}:"
-        return [test, *indented(loops[0]), "else:", *indented(loops[1])]
+        return [self._has_long_rows(), *indented(loops[0]), "else:", *indented(loops[1])]
 
     def _reduction_loop(self, phase: Phase, prefix: str) -> list[str]:
         lines = self._row()
         for item in phase.items:
             if isinstance(item, RowReduction):
-                values, out = self.part(item.values), self.part(item.out)
+                values = self.part(item.values)
                 unit = values.unit or ""
-                start = "at" if unit == "first" else unit.removesuffix(" + shift")
+                start = "at" if unit == "first" else unit
                 run = f"offset_by({self.name(values.buffer)}, {start})"
-                place = f"{self.name(out.buffer)}[{'row + k' if out.unit else 'k'}]"
-                lines.append(f"{place} = {prefix}row_{item.monoid}_{item.out.dtype}({run}, size)")
+                function = f"{prefix}row_{item.monoid}_{item.out.dtype}"
+                lines.append(f"{self._number(item.out)} = {function}({run}, size)")
         lines.append("width = width + up")
         return ["width = 0", "for k in range(count):", *indented(lines)]

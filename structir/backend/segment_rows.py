@@ -24,7 +24,7 @@ from structir.ir.dims import Dim, Sym
 TABLE = re.compile(r"a\[(all\d+)\]")
 NEAR = re.compile(r"^( +near = ).* if .* else (\w+)$")
 PAST_CACHES = re.compile(r"^( +)for \w+ in range\(near, |^( +)if n\d+ >= \d+.*:$")
-NAME = re.compile(r"\b(p\d+)\b")  # of a kernel: others have the same names for others
+ASSIGNED = re.compile(r"^ *(\w+) = ", re.MULTILINE)  # names that other kernels have, too
 HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
 
 
@@ -74,6 +74,10 @@ class RowLoop:
 
     def routine(self) -> Routine:
         """Returns the loop; raises NoKernelError if a kernel of a row has another form."""
+        return self.finished(self.loop())
+
+    def loop(self) -> list[str]:
+        """Returns the lines of the loop."""
         kernels = scheduled(self.call.program).kernels
         if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
@@ -86,7 +90,7 @@ class RowLoop:
         ]
         for kernel in kernels:
             lines += indented(self.body(kernel))
-        return self.finished(lines)
+        return lines
 
     def finished(self, lines: list[str]) -> Routine:
         """Returns the routine of some lines."""
@@ -139,7 +143,7 @@ class RowLoop:
                     raise NoKernelError("a kernel of a row reads its table")
                 line = NEAR.sub(r"\1\2", line)
                 body.append(re.sub(r"\b(lo|hi)\b", rf"\g<1>{own}", line[len(INDENT) :]))
-        return [NAME.sub(rf"\1{own}", line) for line in body]
+        return with_own_names(body, own)
 
     def _head(self, match: re.Match[str], kernel: KernelText) -> tuple[str, str]:
         """Returns a name of the kernel, and the address or the size that it has in the loop."""
@@ -173,6 +177,17 @@ class RowLoop:
             return None
         inner = prod(part.buffer.shape[1:])
         return part.unit if inner == 1 else f"{part.unit} * {self.size(inner)}"
+
+
+def with_own_names(lines: Sequence[str], own: str) -> list[str]:
+    """Returns lines whose assigned names end in `own`: a name that is assigned only once keeps what
+    is known of its value."""
+    text = "\n".join(lines)
+    names = {name for name in ASSIGNED.findall(text) if not name.endswith(own)}
+    if not names:
+        return [*lines]
+    pattern = re.compile(rf"\b({'|'.join(sorted(names))})\b")
+    return pattern.sub(rf"\g<1>{own}", text).split("\n")
 
 
 def without_streams(lines: Sequence[str]) -> Iterator[str]:

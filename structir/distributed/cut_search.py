@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from structir.distributed.cluster_model import ClusterModel
+from structir.distributed.dtype_instances import at_dtypes
 from structir.distributed.mesh_plan import MeshPlan
 from structir.distributed.mesh_program import MeshProgram
 from structir.distributed.planning import prepared
@@ -33,6 +34,7 @@ def search(
     mesh: Sequence[int] | None = None,
     stages: int | None = None,
     micro_batches: int | None = None,
+    dtypes: Mapping[str, str] | None = None,
 ) -> SearchReport:
     """Returns the cheapest simulated plan of a function for a number of workers, explained.
 
@@ -41,12 +43,12 @@ def search(
     choice. `cuts` maps names of values to an axis, to the name of a reduction loop (`"k"`), or to
     None (replicated); a sequence has one entry for each mesh axis. `sizes` gives the symbolic dims
     and the row lengths of ragged parameters, `weights` the parameters that are placed once and not
-    sent at each call, and `model` the simulated workers. `memory` bounds the bytes on a worker.
-    Raises StructIRError where no plan keeps it.
+    sent at each call, and `model` the simulated workers. `memory` bounds the bytes on a worker, and
+    `dtypes` gives the dtype variables. Raises StructIRError where no plan keeps it.
     """
     start = time.process_time()
     module = program if isinstance(program, IRModule) else IRModule({name: program})
-    ready = prepared(module, name)
+    ready = prepared(at_dtypes(module, name, dtypes or {}), name)
     planner = ready.planner(sizes or {})
     space = SearchSpace(
         planner,

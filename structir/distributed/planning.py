@@ -16,6 +16,7 @@ from structir.batching.combinators import expanded
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.distinct_names import with_distinct_names
+from structir.distributed.dtype_instances import at_dtypes, check_dtypes
 from structir.distributed.known_values import known_values
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
 from structir.distributed.ragged_boundary import (
@@ -54,6 +55,7 @@ def plan(
     reduce: int = 1,
     max_bytes: int | None = None,
     model: ClusterModel | None = None,
+    dtypes: Mapping[str, str] | None = None,
 ) -> Plan:
     """Returns a plan that splits a function into shards, each with the input blocks it needs.
 
@@ -63,11 +65,12 @@ def plan(
     symbolic dims by name, and the row lengths of ragged parameters: `{"x": [3, 1, 2]}`. `reduce`
     splits the reduction that computes the result into as many partial reductions, which are
     combined. `max_bytes` bounds the bytes that one shard receives and returns; the plan may then
-    have more shards than workers. Raises StructIRError where no such plan exists.
+    have more shards than workers. `dtypes` gives the dtype variables by name. Raises StructIRError
+    where no such plan exists.
     """
     module = program if isinstance(program, IRModule) else IRModule({name: program})
     return plan_of_prepared(
-        prepared(module, name),
+        prepared(at_dtypes(module, name, dtypes or {}), name),
         sizes=sizes or {},
         grid=grid,
         workers=workers,
@@ -128,12 +131,13 @@ def prepared(module: IRModule, name: str) -> ShardableFunction:
     """Inlines the calls of functions and closures, so that their operands are sharded too, replaces
     ragged tensors by their parts, and names the dims and parameters of a function apart.
 
-    Raises StructIRError if there is no such function.
+    Raises StructIRError if there is no such function, or if it has dtype variables.
     """
-    module = with_inlined_calls(module)
     function = module.functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")
+    check_dtypes(function, name)
+    module = with_inlined_calls(module)
     module, boundary = with_parts(module, name)
     named = with_distinct_names(module.functions[name])  # type: ignore[arg-type]
     return ShardableFunction(

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.backend.ragged_executable import joined, parts_of, tuple_module
+from structir.backend.ragged_executable import joiner, parts_of, tuple_module
 from structir.distributed.known_values import without_sizes
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
@@ -94,7 +94,7 @@ class RaggedBoundary:
         arrays = [
             RaggedArray.from_limits(*v) if has_ragged_axis(p.struct_info) else v for p, v in pairs
         ]
-        return joined(self.result, value, self.sources, arrays)
+        return joiner(self.result, self.sources)(value, arrays)
 
 
 def _with_arrays(info: StructInfo, value: Value) -> Value:

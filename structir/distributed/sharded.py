@@ -20,6 +20,7 @@ from structir.distributed.assembly import (
 )
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
+from structir.distributed.dtype_instances import at_dtypes, dtype_vars_of
 from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.plan import Plan
 from structir.distributed.planning import ShardableFunction, plan_of_prepared, prepared
@@ -37,6 +38,7 @@ from structir.interpret.scope import Activation, ForeignTensor
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
+from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
@@ -56,13 +58,19 @@ def shard(
     reduce: int = 1,
     max_bytes: int | None = None,
     model: ClusterModel | None = None,
-) -> Sharded:
+    dtypes: Mapping[str, str] | None = None,
+) -> Sharded | GenericSharded:
     """Returns a function of a module that runs in shards when called; options as in `plan`.
 
-    Ragged tensors are cut by rows, into shards with about equal numbers of elements.
+    Ragged tensors are cut by rows, into shards with about equal numbers of elements. The arguments
+    of a call determine the dtype variables that `dtypes` does not.
     """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
+    module = at_dtypes(module, name, dtypes or {})
+    function = module.functions.get(name)
+    if isinstance(function, Function) and dtype_vars_of(function):
+        return GenericSharded(module, name, function, options)
     return Sharded(prepared(module, name), options)
 
 
@@ -216,6 +224,51 @@ class Sharded:
         return dask_executor.compute_results(self, args, client, progress)
 
 
+@attrs.frozen(eq=False)
+class GenericSharded:
+    """A function with dtype variables that runs in shards: one sharded function for each
+    combination of dtypes."""
+
+    module: IRModule
+    name: str
+    function: Function
+    options: Mapping[str, Any]
+    instances: dict[tuple[str, ...], Sharded] = attrs.Factory(dict)
+
+    def at(self, /, *args: Value, **names: Value) -> Sharded:
+        """Returns the sharded function at the dtypes of these arguments."""
+        params, defaults = self.function.params, partial(default_values, self.function)
+        values = arguments_of(self.name, params, args, names, defaults)
+        pairs = zip(params, values, strict=True)
+        converted = [as_value(param.struct_info, value) for param, value in pairs]
+        bound = _bound(self.name, self.function, converted)
+        dtypes = {v.name: bound[v].dtype for v in dtype_vars_of(self.function)}
+        key = tuple(dtypes.values())
+        if key not in self.instances:
+            instance = at_dtypes(self.module, self.name, dtypes)
+            self.instances[key] = Sharded(prepared(instance, self.name), self.options)
+        return self.instances[key]
+
+    def plan(self, /, *args: Value, **names: Value) -> Plan:
+        """Returns the plan for the shapes and dtypes of these arguments."""
+        return self.at(*args, **names).plan(*args, **names)
+
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        """Computes the result for NumPy arguments, shard after shard in this process."""
+        return self.at(*args, **names)(*args, **names)
+
+    def on_dask(self, /, *args: Value, **names: Value) -> Value:
+        """Returns the result as lazy Dask arrays, as `Sharded.on_dask` does."""
+        return self.at(*args, **names).on_dask(*args, **names)
+
+    def compute(
+        self, /, *args: Value, client: Any = None, progress: bool = False, **names: Value
+    ) -> Value:
+        """Computes the result as NumPy arrays with Dask, as `Sharded.compute` does."""
+        sharded = self.at(*args, **names)
+        return sharded.compute(*args, client=client, progress=progress, **names)
+
+
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:
     """Returns the functions of the module that a function calls, transitively."""
     used: dict[str, Any] = {}
@@ -252,7 +305,8 @@ class _Described(ForeignTensor):
 def _described(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple(map(_described, value))
-    if isinstance(value, np.ndarray) or not hasattr(value, "shape") or not hasattr(value, "dtype"):
+    is_array = isinstance(value, np.ndarray | np.generic | RaggedArray)
+    if is_array or not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return value
     return _Described(tuple(map(int, value.shape)), np.dtype(value.dtype))
 
@@ -260,8 +314,14 @@ def _described(value: Value) -> Value:
 def infer_sizes(name: str, function: Function, args: Sequence[Value]) -> dict[str, int]:
     """Infers the symbolic sizes from arguments; raises ShapeMismatchError where they do not
     match."""
+    bound = _bound(name, function, args)
+    return {symbol.name: size for symbol, size in bound.items() if isinstance(symbol, Sym)}
+
+
+def _bound(name: str, function: Function, args: Sequence[Value]) -> Mapping[Any, Any]:
+    """Returns the sizes and dtypes that arguments bind."""
     check_call(name, function.params, args)
     scope = Activation({}, {})
     pairs = zip(function.params, args, strict=True)
     match([(p.struct_info, _described(v), f"{name}: parameter {p.name}") for p, v in pairs], scope)
-    return {symbol.name: size for symbol, size in scope.sizes.items() if isinstance(symbol, Sym)}
+    return scope.sizes

@@ -165,7 +165,7 @@ def run_task(program: ShardProgram, task: Task, *values: Value) -> tuple[Value, 
 
     Raises StructIRError with the locations of the original program where it fails.
     """
-    received = sum(v.nbytes for v in values if hasattr(v, "nbytes"))
+    received = sum(v.nbytes for v in values if isinstance(v, np.ndarray))
     if received != task.bytes_in:
         raise StructIRError(
             f"shard {task.index}: expected {task.bytes_in} bytes, received {received}", code="E0910"

@@ -51,7 +51,7 @@ class RaggedArray:
             raise _error(
                 f"{expected[:7]}: expected {expected}, found {ends[0]} to {ends[1]}", hint, "E0731"
             )
-        if (np.diff(self.offsets) < 0).any():
+        if np.less(self.offsets[1:], self.offsets[:-1]).any():
             raise _error("offsets: expected increasing offsets, found a decrease", hint, "E0731")
         if prod(self.leading) != rows:
             message = f"leading: expected sizes of {rows} rows, found {self.leading}"
@@ -100,10 +100,11 @@ class RaggedArray:
     @classmethod
     def from_limits(cls, values: Array, starts: Array, limits: Array) -> RaggedArray:
         """Builds a ragged array from the start and the end of each row."""
-        starts, limits = np.asarray(starts), np.asarray(limits)
-        offsets = np.zeros(starts.size + 1, "int64")
-        offsets[1:] = limits.reshape(-1)
-        if (offsets[:-1] != starts.reshape(-1)).any():
+        starts, limits = np.asarray(starts, "int64"), np.asarray(limits, "int64")
+        offsets = np.empty(starts.size + 1, "int64")
+        offsets[0] = 0
+        offsets[1:] = limits if limits.ndim == 1 else limits.reshape(-1)
+        if offsets[:-1].tobytes() != starts.tobytes():
             raise _error(
                 "row starts: expected the limit of the row before, found a gap",
                 "pass rows in order, without gaps between them",

@@ -126,6 +126,12 @@ def _plain_sizes(sizes: Any) -> Any:
 
 def _tensor_dims(value: Any) -> Any:
     """Converts sizes of a tensor as `as_dims` does; raises DiagnosticError for a negative size."""
+    if type(value) is tuple and len(value) <= MAX_RANK:
+        for dim in value:  # once for nearly all tensors, of which a compiler creates many
+            if type(dim) is not Poly and (type(dim) is not int or dim < 0):
+                break
+        else:
+            return value
     value = as_dims(value)
     if not isinstance(value, tuple):
         return value

@@ -102,13 +102,35 @@ class RaggedLowering:
         """Emits a binding with a new value, whose StructInfo is inferred again."""
         old, info = binding.var, self.substitution.info(binding.var.struct_info)
         if isinstance(value, Call):
-            value = replace(value, struct_info=deduce(value))
+            value = self.deduced(binding.value, value)
             inferred: Any = value.struct_info
             info = inferred if base_check(info, inferred) is PASS else info
         var = Var(old.name, info, old.span)
         self.substitution.variables[old] = var
         self.substitution.infos.clear()
         self.builder.take(VarBinding(var, value, binding.span))
+
+    def deduced(self, call: Any, lowered: Call) -> Call:
+        """Returns a lowered call with its StructInfo.
+
+        Sizes that have names only since the lowering may leave it open whether an argument is one
+        of its parameter. They are unknown in the call then, as they are in the program.
+        """
+        try:
+            return replace(lowered, struct_info=deduce(lowered))
+        except StructInfoError:
+            pairs = zip(lowered.args, call.args, strict=True)
+            args = tuple([self._as_known_before(*pair) for pair in pairs])
+            lowered = replace(lowered, args=args)
+            return replace(lowered, struct_info=deduce(lowered))
+
+    def _as_known_before(self, arg: Expr, old: Expr) -> Expr:
+        """Returns an argument with what the program knows of it."""
+        info = old.struct_info
+        if not isinstance(info, TensorStructInfo) or has_ragged_axis(info):
+            return arg
+        info = self.substitution.info(info)
+        return arg if info == arg.struct_info else self.builder.match_cast(arg, info)
 
     def bind(self, binding: Binding, value: Value) -> None:
         """Makes a value that of the variable of a binding."""

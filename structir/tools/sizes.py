@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ binding_dims = lazy_module("structir.ir.binding_dims")
 dims = lazy_module("structir.ir.dims")
 
 MOST_DIGITS = 4000  # Python refuses to convert more than 4300
+BETWEEN = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 Sizes = Annotated[
     str,
     typer.Option(
@@ -34,12 +36,38 @@ def sizes_of(text: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         name, _, number = [word.strip() for word in part.partition("=")]
-        if not name.isidentifier() or not number.isdecimal() or len(number) > MOST_DIGITS:
+        if not name.isidentifier() or not _is_size(number):
             raise typer.BadParameter(f"--sizes: expected NAME=INT, found {part!r}")
-        if name in sizes:
-            raise typer.BadParameter(f"--sizes: duplicate dim {name}")
-        sizes[name] = int(number)
+        _add(sizes, name, int(number))
     return sizes
+
+
+def sizes_and_lengths_of(text: str) -> dict[str, int | list[int]]:
+    """Parses sizes and row lengths of ragged parameters, such as `n=4,x=[3,1,0,2]`.
+
+    Raises BadParameter if one is invalid or repeated.
+    """
+    sizes: dict[str, int | list[int]] = {}
+    for part in filter(None, BETWEEN.split(text)):
+        name, _, value = [word.strip() for word in part.partition("=")]
+        is_list = value.startswith("[") and value.endswith("]")
+        words = [word.strip() for word in value[1:-1].split(",")] if is_list else [value]
+        words = [] if words == [""] and is_list else words
+        if not name.isidentifier() or not all(map(_is_size, words)):
+            expected = "--sizes: expected NAME=INT or NAME=[INT,...]"
+            raise typer.BadParameter(f"{expected}, found {part!r}")
+        _add(sizes, name, list(map(int, words)) if is_list else int(value))
+    return sizes
+
+
+def _is_size(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+def _add(sizes: dict[str, Any], name: str, size: int | list[int]) -> None:
+    if name in sizes:
+        raise typer.BadParameter(f"--sizes: duplicate dim {name}")
+    sizes[name] = size
 
 
 def sizes_for(function: Function, text: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ import pytest
 import structir
 from structir.distributed import plan, shard
 from structir.errors import StructInfoError
+from structir.interpret import register_extern
 from structir.ir import Function
 from structir.projections import Projection, neighbours, of_result, program_of, region
 from structir.projections.execution_cost import execution_cost
@@ -255,6 +256,28 @@ def test_types_figures_1_to_4_sharding_and_fusing_linear_and_relu() -> None:
         assert relation is FusionRelation.INLINE
 
 
+OPERATOR = """
+@R.function
+def main(x: R.Tensor((4, 6), "float64"), w: R.Tensor((6, 3), "float64")):
+    return R.call_pure_packed("tests.operator", x, w, sinfo_args=R.Tensor((4, 3), "float64"),
+                              index="x[i, k], w[k, j] -> y[i, j]")
+"""
+
+
+def test_types_figure_5_and_operator_figures_1_and_2_shards_of_an_unknown_operator() -> None:
+    blocks: list[tuple] = []
+
+    def operator(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        blocks.append((x.shape, w.shape))
+        return x @ w
+
+    register_extern("tests.operator", operator)
+    x, w = np.arange(24.0).reshape(4, 6), np.arange(18.0).reshape(6, 3)
+    sharded = shard(structir.parse(OPERATOR), grid=(2, 3))
+    assert sharded(x, w).tolist() == (x @ w).tolist()
+    assert set(blocks) == {((2, 6), (6, 1))}  # nothing else is known of it
+
+
 def test_types_figure_6_index_counting() -> None:
     call = main_of(LINEAR, LINEAR_BODY).bindings()[0].value
     assert execution_cost(call).axes == ("i", "j", "k")  # batch, out, in
@@ -308,6 +331,35 @@ def test_types_figure_15_linear_over_in() -> None:
         (((0, 0), (8, 3)), ((0, 0), (3, 4))),
         (((0, 3), (8, 6)), ((3, 0), (6, 4))),
     ]
+
+
+def test_types_matmul_figure_1_linear_as_matmul_and_sum() -> None:
+    function = main_of(LINEAR, "v = R.matmul(x, w)\ny = R.add(v, b)\nreturn y")
+    assert [b.value.op.name for b in function.bindings()] == ["matmul", "add"]
+    v, b = projections(function, 1).values()
+    assert (v.matrix, b.matrix) == (((1, 0), (0, 1)), ((0, 1),))
+
+
+def test_types_prod_sum_figure_4_linear_sharded_over_in() -> None:
+    module = structir.parse(f"@R.function\ndef main({LINEAR}):\n    return R.matmul(x, w)\n")
+    x, w = np.arange(48.0).reshape(8, 6), np.arange(24.0).reshape(6, 4)
+    args = x.astype("float32"), w.astype("float32")
+    sharded = shard(module, grid=(1, 1), reduce=3)
+    b = np.arange(4.0)
+    assert np.array_equal(sharded(*args, b.astype("float32")) + b, x @ w + b)
+    with pytest.raises(StructInfoError, match="found add"):  # the bias is added once
+        plan(
+            structir.parse(f"@R.function\ndef main({LINEAR}):\n    return R.matmul(x, w) + b\n"),
+            grid=(1, 1),
+            reduce=3,
+            sizes={"batch": 8},
+        )
+
+
+def test_types_linear_block_figure_1_linear_not_sharded_over_in() -> None:
+    function = main_of(LINEAR, "v = R.matmul(x, w)\ny = R.add(v, b)\nreturn y")
+    blocks = required(function, (2, 1), (3, 2), {"batch": 10})
+    assert blocks == {"x": ((2, 0), (3, 6)), "w": ((0, 1), (6, 2)), "b": ((1,), (2,))}
 
 
 def test_types_conv_figure_1_dense_windows() -> None:

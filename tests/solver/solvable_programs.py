@@ -108,7 +108,7 @@ class Hiding:
         if draw < 0.35 and not must:
             return ""
         if draw < 0.75:
-            return self.dtypes.setdefault(dtype, f"'{'TUVW'[len(self.dtypes)]}")
+            return self.dtypes.setdefault(dtype, f"'{'TUVWZ'[len(self.dtypes)]}")
         return dtype
 
     def axes(self, value: Known, ranked: bool) -> list[str]:

@@ -162,6 +162,18 @@ def test_json_replaces_nan_and_infinity_by_null(folder: Path) -> None:
     assert json.loads(result.stdout)["values"][-1]["mean"] is None
 
 
+def test_a_plan_at_row_lengths_and_dtypes(folder: Path) -> None:
+    text = (
+        '@R.function\ndef main(x: R.Tensor(("n", "*", 3), "\'T")):\n    return R.sum(x, axis=1)\n'
+    )
+    (folder / "rows.py").write_text(text)
+    options = ["--sizes", "n=4,x=[3,1,4,1]", "--dtypes", "T=float64", "-w", "2"]
+    result = structir_("shard", "rows.py", *options)
+    assert "main: 2 shards (2 x 1), 280 bytes in" in result.stdout
+    result = structir_("shard", "rows.py", "--sizes", "x=[3,a]", "--dtypes", "T=float64")
+    assert "expected NAME=INT or NAME=[INT,...], found 'x=[3,a]'" in result.stderr
+
+
 def test_a_plan_as_tables(folder: Path) -> None:
     result = structir_("shard", "model.py", "-s", "n=4", "-w", "2", "--picture", "blocks.svg")
     lines = [line.strip() for line in result.stdout.splitlines()]

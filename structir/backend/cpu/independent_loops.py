@@ -18,8 +18,8 @@ from llvmlite import ir
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 
-FEWEST, MOST = 4, 63  # iterations: longer loops have enough of them to pay for the comparisons
-POINTER = re.compile(r"p\d+$")  # in a text of a schedule
+FEWEST, MOST = 4, 64  # iterations: longer loops have enough of them to pay for the comparisons
+POINTER = re.compile(r"p\d+(_\d+)?$")  # in a text of a schedule, or in one of a loop over rows
 
 
 class _DistinctNode(ir.values.MDValue):  # type: ignore[misc]
@@ -107,4 +107,4 @@ def _is_element(instruction: Any) -> bool:
 
 def stays_rolled(iterations: int) -> bool:
     """Returns whether LLVM would write a short loop out before it makes vectors of it."""
-    return LANES // 4 <= iterations < LANES
+    return LANES // 4 <= iterations <= LANES

@@ -269,27 +269,44 @@ def copy_filled(typing_context: Any, to: Any, source: Any, count: Any, lanes: An
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         element = args[0].type.pointee
         vector, mask = ir.VectorType(element, width), ir.VectorType(ir.IntType(1), width)
-        word, index = ir.IntType(64), ir.IntType(32)
-        suffix = f"v{width}{'f32' if element == ir.FloatType() else 'f64'}.p0"
-        kind = ir.FunctionType(vector, [vector.as_pointer(), index, mask, vector])
+        word, index, pointer = ir.IntType(64), ir.IntType(32), vector.as_pointer()
+        size = 4 if element == ir.FloatType() else 8
+        suffix = f"v{width}f{8 * size}.p0"
+        kind = ir.FunctionType(vector, [pointer, index, mask, vector])
         load = declared(builder.module, kind, f"llvm.masked.load.{suffix}")
-        counts = ir.VectorType(word, width)
-        first = builder.insert_element(
-            ir.Constant(counts, ir.Undefined), args[2], ir.Constant(index, 0)
-        )
-        zeros = ir.Constant(ir.VectorType(index, width), [0] * width)
-        inside = builder.icmp_signed(
-            "<",
-            ir.Constant(counts, list(range(width))),
-            builder.shuffle_vector(first, first, zeros),
-        )
-        nothing = ir.Constant(vector, [0.0] * width)
-        places = [builder.bitcast(p, vector.as_pointer()) for p in args[:2]]
-        value = builder.call(load, [places[1], ir.Constant(index, 4), inside, nothing])
-        builder.store(value, places[0], align=4)
+        kind = ir.FunctionType(ir.VoidType(), [vector, pointer, index, mask])
+        store = declared(builder.module, kind, f"llvm.masked.store.{suffix}")
+        nothing, alignment = ir.Constant(vector, ir.Undefined), ir.Constant(index, size)
+
+        def places(at: Any) -> list[Any]:
+            return [builder.bitcast(builder.gep(p, [at]), pointer) for p in args[:2]]
+
+        def loop(low: Any, high: Any, step: int) -> Any:
+            return cgutils.for_range_slice(builder, low, high, ir.Constant(word, step), word)
+
+        whole = builder.and_(args[2], ir.Constant(word, -COPIED * width))
+        with loop(ir.Constant(word, 0), whole, COPIED * width) as (at, _):
+            each = [places(builder.add(at, ir.Constant(word, k * width))) for k in range(COPIED)]
+            values = [builder.load(source_place, align=size) for _, source_place in each]
+            for value, (to_place, _) in zip(values, each, strict=True):
+                builder.store(value, to_place, align=size)
+        with loop(whole, args[2], width) as (at, _):
+            left = builder.trunc(builder.sub(args[2], at), index)
+            numbers = ir.Constant(ir.VectorType(index, width), list(range(width)))
+            first = builder.insert_element(
+                ir.Constant(numbers.type, ir.Undefined), left, ir.Constant(index, 0)
+            )
+            zeros = ir.Constant(numbers.type, [0] * width)
+            inside = builder.icmp_signed("<", numbers, builder.shuffle_vector(first, first, zeros))
+            to_place, source_place = places(at)
+            value = builder.call(load, [source_place, alignment, inside, nothing])
+            builder.call(store, [value, to_place, alignment, inside])
         return context.get_dummy_value()
 
     return types.void(to, source, types.int64, lanes), generate
+
+
+COPIED = 4  # vectors that a copy moves at once
 
 
 @intrinsic(prefer_literal=True)

@@ -40,6 +40,12 @@ def rolled(module: ir.Module) -> Any:
     return module.add_metadata(["llvm.loop.unroll.disable"])
 
 
+def not_interleaved(module: ir.Module) -> Any:
+    """Returns the property of a loop to compute one vector in each iteration, not several: a loop
+    of few vectors would have most of them in the remainder."""
+    return module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(1)])
+
+
 def set_properties(module: ir.Module, latch: Any, properties: Sequence[Any]) -> None:
     """Gives a loop its properties, on the branch that repeats it.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from structir.backend.cpu.features import cpu_features, has_wide_vectors
-from structir.backend.cpu.masked_loops import WHOLE_VECTORS
+from structir.backend.cpu.masked_loops import WHOLE_VECTORS, rolled, set_properties
 from structir.backend.math.bits import declared
 
 WORD, INDEX, BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
@@ -39,15 +40,11 @@ def _fmul(builder: Any, x: Any, y: Any) -> Any:
     return builder.fmul(x, y)
 
 
-def _extreme(name: str) -> Combine:
+def _extreme(comparison: str) -> Combine:
+    """Returns the combination that keeps a value which compares so; it ignores NaN."""
+
     def combine(builder: Any, x: Any, y: Any) -> Any:
-        kind = x.type
-        element = kind.element if isinstance(kind, ir.VectorType) else kind
-        suffix = "f32" if element == ir.FloatType() else "f64"
-        count = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
-        shape = ir.FunctionType(kind, [kind, kind])
-        function = declared(builder.module, shape, f"llvm.{name}.{count}{suffix}")
-        return builder.call(function, [x, y], fastmath=("nsz",))
+        return builder.select(builder.fcmp_ordered(comparison, x, y), x, y)
 
     return combine
 
@@ -56,11 +53,11 @@ LONG_RUN = "long_"  # how names of functions begin that are faster for long runs
 MONOIDS: dict[str, tuple[Combine, float]] = {
     "sum": (_fadd, 0.0),
     "prod": (_fmul, 1.0),
-    "max": (_extreme("maximum"), -float("inf")),
-    "min": (_extreme("minimum"), float("inf")),
+    "max": (_extreme(">"), -float("inf")),
+    "min": (_extreme("<"), float("inf")),
 }
-COMPARED = {"max": ">", "min": "<"}
-LONG, SHORT = 4, 2  # vectors at once, and where the last may end early
+EXTREMES = ("max", "min")
+LONG, SHORT = 4, 2  # vectors at once, in long and in short runs
 
 
 def _masked_load(builder: Any, place: Any, inside: Any, otherwise: Any, suffix: str) -> Any:
@@ -79,21 +76,6 @@ def _spread(builder: Any, value: Any, count: int) -> Any:
     start = builder.insert_element(ir.Constant(vector, ir.Undefined), value, first)
     zeros = ir.Constant(ir.VectorType(INDEX, count), [0] * count)
     return builder.shuffle_vector(start, start, zeros)
-
-
-def _folded(builder: Any, vector: Any, monoid: str) -> Any:
-    """Combines the lanes of a vector, halves of it at a time."""
-    if monoid not in COMPARED:
-        return _in_halves(builder, vector, MONOIDS[monoid][0])
-    is_nan = builder.fcmp_unordered("uno", vector, vector)
-    lanes = builder.bitcast(is_nan, ir.IntType(vector.type.count))
-    has_nan = builder.icmp_unsigned("!=", lanes, ir.Constant(lanes.type, 0))
-
-    def combine(builder: Any, x: Any, y: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(COMPARED[monoid], x, y), x, y)
-
-    extreme = _in_halves(builder, vector, combine)
-    return builder.select(has_nan, ir.Constant(extreme.type, float("nan")), extreme)
 
 
 def _in_halves(builder: Any, vector: Any, combine: Combine) -> Any:
@@ -130,63 +112,105 @@ def _repeated(
     at.add_incoming(builder.add(at, step), builder.block)
     for phi, value in zip(current, changed, strict=True):
         phi.add_incoming(value, builder.block)
-    builder.branch(head)
+    set_properties(builder.module, builder.branch(head), [rolled(builder.module)])
     builder.position_at_end(after)
     return current
 
 
-def _total(monoid: str, dtype: str, is_long: bool) -> Any:
+@attrs.frozen(eq=False)
+class _Run:
+    """The reduction of one run, whose instructions it appends.
+
+    Accumulators are vectors; those of an extreme have a mask more, of the lanes with NaN.
+    """
+
+    monoid: str
+    dtype: str
+    builder: Any
+    place: Any
+    count: Any
+    vectors: int  # at once
+
+    @property
+    def element(self) -> Any:
+        return WIDTHS[self.dtype][0]
+
+    @property
+    def width(self) -> int:
+        return _lanes(WIDTHS[self.dtype][2])
+
+    @property
+    def neutral(self) -> Any:
+        return ir.Constant(
+            ir.VectorType(self.element, self.width), [MONOIDS[self.monoid][1]] * self.width
+        )
+
+    def total(self) -> Any:
+        """Returns the combination of all elements."""
+        builder, step = self.builder, self.vectors * self.width
+        whole = builder.and_(self.count, ir.Constant(WORD, -step))
+        start = [self.neutral] * self.vectors
+        if self.monoid in EXTREMES:
+            start.append(ir.Constant(ir.VectorType(BIT, self.width), [False] * self.width))
+        zero, steps = ir.Constant(WORD, 0), ir.Constant(WORD, step)
+        values = _repeated(builder, zero, whole, steps, start, self._whole)
+        *values, nan = [*self._rest(whole, values), None][: len(start) + 1]
+        if self.monoid in EXTREMES:
+            nan = values.pop()
+        combine = MONOIDS[self.monoid][0]
+        while len(values) > 1:
+            values = [combine(builder, *pair) for pair in zip(*[iter(values)] * 2, strict=True)]
+        result = _in_halves(builder, values[0], combine)
+        if nan is None:
+            return result
+        lanes = builder.bitcast(nan, ir.IntType(self.width))
+        has_nan = builder.icmp_unsigned("!=", lanes, ir.Constant(lanes.type, 0))
+        return builder.select(has_nan, ir.Constant(self.element, float("nan")), result)
+
+    def _start(self, at: Any, k: int) -> Any:
+        offset = self.builder.add(at, ir.Constant(WORD, k * self.width))
+        return self.builder.gep(self.place, [offset])
+
+    def _whole(self, at: Any, totals: Sequence[Any]) -> list[Any]:
+        """Combines the elements of some vectors."""
+        vector, size = self.neutral.type.as_pointer(), WIDTHS[self.dtype][2]
+        places = [self.builder.bitcast(self._start(at, k), vector) for k in range(self.vectors)]
+        return self._combined(totals, [self.builder.load(p, align=size) for p in places])
+
+    def _rest(self, at: Any, totals: Sequence[Any]) -> list[Any]:
+        """Combines the elements of the last vectors, which may end early."""
+        builder, width = self.builder, self.width
+        remaining = builder.trunc(builder.sub(self.count, at), INDEX)
+        limit = _spread(builder, remaining, width)
+        values = []
+        for k in range(self.vectors):
+            numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
+            inside = builder.icmp_signed("<", numbers, limit)
+            suffix = WIDTHS[self.dtype][1]
+            values.append(_masked_load(builder, self._start(at, k), inside, self.neutral, suffix))
+        return self._combined(totals, values)
+
+    def _combined(self, totals: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        builder, combine = self.builder, MONOIDS[self.monoid][0]
+        pairs = zip(values, totals, strict=False)
+        combined = [combine(builder, value, total) for value, total in pairs]
+        if self.monoid in EXTREMES:
+            nan = totals[-1]
+            for pair in zip(values[::2], values[1::2], strict=True):
+                nan = builder.or_(nan, builder.fcmp_unordered("uno", *pair))
+            combined.append(nan)
+        return combined
+
+
+def _total(monoid: str, dtype: str, vectors: int) -> Any:
     """Returns the intrinsic of a reduction of `count` elements."""
-    combine, neutral = MONOIDS[monoid]
-    element, suffix, size = WIDTHS[dtype]
     scalar = getattr(types, dtype)
 
     @intrinsic
     def total(typing_context: Any, pointer: Any, count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            place, count_value = args
-            width = _lanes(size)
-            vector = ir.VectorType(element, width)
-            nothing = ir.Constant(vector, [neutral] * width)
-            lanes = ir.VectorType(INDEX, width)
-
-            def start(at: Any, k: int) -> Any:
-                return builder.gep(place, [builder.add(at, ir.Constant(WORD, k * width))])
-
-            def full(at: Any, totals: Sequence[Any]) -> list[Any]:
-                """Combines the elements of some vectors."""
-                places = [builder.bitcast(start(at, k), vector.as_pointer()) for k in range(LONG)]
-                values = [builder.load(p, align=size) for p in places]
-                return [combine(builder, *pair) for pair in zip(totals, values, strict=True)]
-
-            def rest(at: Any, totals: Sequence[Any]) -> list[Any]:
-                """Combines the elements of some vectors, of which the last may end early."""
-                left = builder.sub(count_value, at)
-                count = ir.Constant(WORD, SHORT * width)
-                left = builder.select(builder.icmp_signed("<", left, count), left, count)
-                limit = _spread(builder, builder.trunc(left, INDEX), width)
-                values = list(totals)
-                for k in range(SHORT):
-                    numbers = ir.Constant(lanes, [k * width + n for n in range(width)])
-                    inside = builder.icmp_signed("<", numbers, limit)
-                    value = _masked_load(builder, start(at, k), inside, nothing, suffix)
-                    values[k] = combine(builder, values[k], value)
-                return values
-
-            def most_of_all() -> list[Any]:
-                """Combines most elements of a long run, in more vectors at once."""
-                step = ir.Constant(WORD, LONG * width)
-                values = _repeated(builder, zero, most, step, [nothing] * LONG, full)
-                halves = zip(values[:SHORT], values[SHORT:], strict=True)
-                return [most, *[combine(builder, *pair) for pair in halves]]
-
-            zero, most = ir.Constant(WORD, 0), ir.Constant(WORD, -LONG * width)
-            most = builder.and_(count_value, most)
-            at, *values = most_of_all() if is_long else (zero, *[nothing] * SHORT)
-            step = ir.Constant(WORD, SHORT * width)
-            values = _repeated(builder, at, count_value, step, values, rest)
-            values = [combine(builder, *values)]
-            return _folded(builder, values[0], monoid)
+            place, length = args
+            return _Run(monoid, dtype, builder, place, length, vectors).total()
 
         return scalar(pointer, types.int64), generate
 
@@ -194,10 +218,10 @@ def _total(monoid: str, dtype: str, is_long: bool) -> Any:
 
 
 TOTALS = {
-    f"{length}row_{monoid}_{dtype}": _total(monoid, dtype, is_long=bool(length))
+    f"{length}row_{monoid}_{dtype}": _total(monoid, dtype, vectors)
     for monoid in MONOIDS
     for dtype in WIDTHS
-    for length in ("", LONG_RUN)
+    for length, vectors in (("", SHORT), (LONG_RUN, LONG))
 }
 ROW_FUNCTIONS: dict[str, Any] = {**TOTALS, WHOLE_VECTORS: range}
 

@@ -27,6 +27,7 @@ from structir.backend.cpu.masked_loops import (
     LANES,
     WHOLE_VECTORS,
     gains_from_masks,
+    not_interleaved,
     rolled,
     set_properties,
     with_masks,
@@ -143,7 +144,7 @@ class Translation(Values):
     def count(self, loop: ast.For) -> None:
         """A loop over a range: of few iterations, whole vectors and then the rest."""
         if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
-            self._count(loop, self._whole_vectors(loop.iter.args[0]), True)
+            self._count(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
             return
         low, high, step = self._range(loop.iter)
         count = _trip_count(low, high, step)
@@ -155,8 +156,14 @@ class Translation(Values):
             low, high = [self.operations.constant(start + at) for at in (first, last)]
             self._count(loop, (low, high, step), True)
 
-    def _count(self, loop: ast.For, bounds: tuple[Typed, Typed, Typed], independent: bool) -> None:
-        """A part of a loop, as a loop that tests at its end."""
+    def _count(
+        self,
+        loop: ast.For,
+        bounds: tuple[Typed, Typed, Typed],
+        independent: bool,
+        others: Sequence[Callable[[Any], Any]] = (),
+    ) -> None:
+        """A part of a loop, as a loop that tests at its end; `others` make further properties."""
         low, high, step = bounds
         builder = self.builder
         before, body, following, after = self._blocks(4)
@@ -176,7 +183,8 @@ class Translation(Values):
         stepped = builder.add(index, step.value, flags=("nsw",))
         index.add_incoming(stepped, following)
         latch = builder.cbranch(self._goes_on(stepped, high, step), body, after)
-        count, properties = _trip_count(low, high, step), []
+        count = _trip_count(low, high, step)
+        properties = [create(builder.module) for create in others]
         if gains_from_masks(count):
             properties.append(with_masks(builder.module))
         if independent:

@@ -58,7 +58,7 @@ class ColumnSchedule:
         self.outer = row_axes | frozenset(self.center.reduce)
         self.writer = Writer(axes, row_axes)
         self.dtype = computed_in(self.center.out.dtype)
-        self.totals_name = ""
+        self.totals_name = self.columns = self.total = ""
 
     def extent(self, group: tuple[Sym, ...]) -> Dim:
         """The number of points along joined axes."""
@@ -70,7 +70,12 @@ class ColumnSchedule:
         self.writer.scratch.append(totals)
         self.totals_name = self.writer.pointer(totals)
         self.name_axes()
-        width = self.writer.size(self.extent(self.vector))
+        vector = self.extent(self.vector)
+        width = self.writer.size(vector)
+        if self.rows and isinstance(vector, int) and vector <= BLOCK:
+            self.columns, self.total = f"range({vector})", f"{self.totals_name}[j]"
+        else:
+            self.columns, self.total = "range(j0, j1)", f"{self.totals_name}[j - j0]"
         block = [*self._start(), *self._accumulation(width), *self._results()]
         if not self.rows:
             head = [f"for j0 in range(lo, hi, {BLOCK}):", f"    j1 = min(j0 + {BLOCK}, hi)"]
@@ -78,8 +83,10 @@ class ColumnSchedule:
             return self.writer.finish(lines, self.extent(self.vector), self.group.origins)
         sizes = [self.writer.size(self.extent(g)) for g in self.rows[1:]]
         lines = self.writer.decoded(self.rows, ["", *sizes], "r")
-        lines += [f"for j0 in range(0, {width}, {BLOCK}):"]
-        lines += [f"    j1 = min(j0 + {BLOCK}, {width})", *indented(block)]
+        if "j0" in self.columns:
+            lines += [f"for j0 in range(0, {width}, {BLOCK}):"]
+            block = indented([f"j1 = min(j0 + {BLOCK}, {width})", *block])
+        lines += block
         whole = prod(self.extent(g) for g in self.rows)
         return self.writer.finish(
             ["for r in range(lo, hi):", *indented(lines)], whole, self.group.origins
@@ -96,7 +103,7 @@ class ColumnSchedule:
         identity = MONOIDS[self.center.monoid or ""].identity(self.dtype)
         value = number_text(identity, self.dtype)
         stored = f"uint8({value})" if self.dtype == "bool" else value
-        return ["for j in range(j0, j1):", f"    {self.totals_name}[j - j0] = {stored}"]
+        return [f"for j in {self.columns}:", f"    {self.total} = {stored}"]
 
     def _accumulation(self, width: str) -> list[str]:
         """All terms added to the totals, the innermost reduced axis several at a time."""
@@ -129,22 +136,20 @@ class ColumnSchedule:
             following = self.writer.fresh()
             lines.append(f"{following} = {accumulation_text(monoid, self.dtype, sum_name, value)}")
             sum_name = following
-        total = f"{self.totals_name}[j - j0]"
-        before = f"{total} != 0" if self.dtype == "bool" else total
-        lines.append(f"before = {before}")
-        combined = accumulation_text(monoid, self.dtype, "before", sum_name)
+        before = self.writer.fresh()  # a name for each loop, which LLVM then sees to be its own
+        lines.append(f"{before} = {self.total}" + (" != 0" if self.dtype == "bool" else ""))
+        combined = accumulation_text(monoid, self.dtype, before, sum_name)
         stored = f"uint8({combined})" if self.dtype == "bool" else combined
-        lines.append(f"{total} = {stored}")
-        return [*outer.lines, "for j in range(j0, j1):", *indented(lines)]
+        lines.append(f"{self.total} = {stored}")
+        return [*outer.lines, f"for j in {self.columns}:", *indented(lines)]
 
     def _results(self) -> list[str]:
         """What is stored from the totals: the reduction itself, and maps over it."""
         row_axes = frozenset(a for g in self.rows for a in g)
         outer = LoopScope(row_axes)
         inner = LoopScope(row_axes | set(self.vector))
-        total = f"{self.totals_name}[j - j0]"
         name = "total"
-        value = f"{total} != 0" if self.dtype == "bool" else total
+        value = f"{self.total} != 0" if self.dtype == "bool" else self.total
         if self.group.kept != {self.center.out}:  # other ops read it
             value = value if are_skipped() else rounded_text(self.center.out.dtype, value)
         inner.lines.append(f"{name} = {value}")
@@ -158,7 +163,7 @@ class ColumnSchedule:
             body = stored(simplified(body), stage.out.dtype)
             value = self.writer.value(body, [outer, inner])
             self.writer.store(stage.out, stage.write, value, [outer, inner])
-        return [*outer.lines, "for j in range(j0, j1):", *indented(inner.lines)]
+        return [*outer.lines, f"for j in {self.columns}:", *indented(inner.lines)]
 
     def written_out(self, root: Expression) -> Expression:
         """The expression with the group's maps put in place of their results."""

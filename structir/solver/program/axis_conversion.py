@@ -53,8 +53,10 @@ def as_labelled_row(axes: Axes) -> tuple[Row, list[Constraint]]:
 
 def as_axes(solver: ConstraintSolver, value: Value) -> Axes:
     """Returns the row of a value as axes, with labels."""
-    shape, labels = solver.shape(value), solver.labels(value)
-    pairs = zip(shape, labels, strict=True)
+    shape = solver.shape(value)
+    if not solver.store.labels:  # most programs have none
+        return tuple([e if type(e) is int else _axis(e, None) for e in shape])
+    pairs = zip(shape, solver.labels(value), strict=True)
     return tuple([_axis(element, label) for element, label in pairs])
 
 

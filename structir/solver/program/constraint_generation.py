@@ -158,7 +158,7 @@ class ConstraintGenerator:
         self.solver.pop(mark)
         self.pending = [use for use, _, _ in states]
         for use, signature, has_rank_cases in states:
-            use.signature, use.has_rank_cases = signature, has_rank_cases
+            use.signature, use.has_rank_cases, use.open = signature, has_rank_cases, None
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -352,8 +352,8 @@ class ConstraintGenerator:
 
     def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
-        infos = self._infos(use)
-        if use.has_rank_cases and any(map(has_unknown_rank, infos)):
+        infos = None if use.is_unchanged(self.solver) else self._infos(use)
+        if infos is None or (use.has_rank_cases and any(map(has_unknown_rank, infos))):
             self.pending.append(use)
             return True
         try:
@@ -374,6 +374,8 @@ class ConstraintGenerator:
         if len(operands) < len(members):
             return False
         use.signature = op_scheme.index_signature
+        if self.pending and self.pending[-1] is use:
+            use.remember(self.solver)
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
 

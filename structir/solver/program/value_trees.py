@@ -153,6 +153,8 @@ def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> Struc
 
 def meet_infos(info: StructInfo, deduced: StructInfo | None) -> StructInfo:
     """Returns a StructInfo with the sizes and labels that only the deduced one has."""
+    if info == deduced:
+        return info
     if isinstance(info, TupleStructInfo) and isinstance(deduced, TupleStructInfo):
         if len(info.fields) != len(deduced.fields):
             return info
@@ -167,8 +169,10 @@ def meet_infos(info: StructInfo, deduced: StructInfo | None) -> StructInfo:
 
 def _with_labels(info: TensorStructInfo, deduced: TensorStructInfo) -> StructInfo:
     """Returns a tensor of known sizes with the labels that only axes of the deduced one have."""
+    if deduced.axes is None:  # all its axes are plain
+        return info
     axes = axes_of(info) or ()
-    if deduced.axes is None or len(deduced.axes) != len(axes):
+    if len(deduced.axes) != len(axes):
         return info
     pairs = zip(axes, deduced.axes, strict=True)
     merged = tuple([b if size_in(b) == a else a for a, b in pairs])

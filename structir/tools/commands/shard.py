@@ -9,8 +9,9 @@ import typer
 
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
+from structir.tools.completion import sizes_beginning
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.sizes import Sizes, sizes_of
+from structir.tools.sizes import sizes_and_lengths_of
 from structir.tools.terminal import console, diagnostics
 
 planning = lazy_module("structir.distributed.planning")
@@ -20,6 +21,20 @@ sharding_export = lazy_module("structir.distributed.sharding_export")
 PANEL = "Run"
 
 
+Sizes = Annotated[
+    str,
+    typer.Option(
+        "--sizes",
+        "-s",
+        metavar="NAME=INT,...",
+        help="Sizes of symbolic dims, and row lengths of ragged parameters: n=4,x=[3,1,0,2].",
+        autocompletion=sizes_beginning,
+    ),
+]
+Dtypes = Annotated[
+    str,
+    typer.Option("--dtypes", metavar="NAME=DTYPE,...", help="Dtypes of variables: T=float32."),
+]
 Workers = Annotated[
     int,
     typer.Option("--workers", "-w", min=1, help="Number of shards; the cheapest grid is used."),
@@ -76,6 +91,7 @@ def shard(
     cuts: Cuts = "",
     stages: Stages = None,
     mesh: Mesh = None,
+    dtypes: Dtypes = "",
     json: Json = False,
 ) -> None:
     """Print the sharding plan of a function: the block of every input that each shard receives.
@@ -91,6 +107,8 @@ def shard(
 
         structir shard model.py --sizes n=1024 --grid 2,2 --picture blocks.svg
 
+        structir shard pooling.py --sizes x=[3,1,4,1] --workers 2
+
         structir shard model.py --sizes n=1024 --search --workers 64 --weights v,w
     """
     block_counts = None if grid is None else _numbers("--grid", grid)
@@ -98,26 +116,16 @@ def shard(
     with diagnostics(json):
         module = read_program(file)
         name, _ = entry(module, function)
-        counts = sizes_of(sizes)
+        options: dict[str, Any] = {"name": name, "workers": workers, "dtypes": _dtypes(dtypes)}
+        options["sizes"] = sizes_and_lengths_of(sizes)
         if search:
             names = [word.strip() for word in weights.split(",") if word.strip()]
-            options = {"memory": memory, "stages": stages, "mesh": mesh_shape}
-            fixed = _cuts(cuts)
-            result = cut_search.search(
-                module, name, workers=workers, sizes=counts, weights=names, cuts=fixed, **options
-            )
-            _print_search(result, json)
+            options |= {"memory": memory, "stages": stages, "mesh": mesh_shape}
+            options |= {"weights": names, "cuts": _cuts(cuts)}
+            _print_search(cut_search.search(module, **options), json)
             return
-        plan = planning.plan(
-            module,
-            name=name,
-            grid=block_counts,
-            workers=workers,
-            sizes=counts,
-            reduce=reduce,
-            max_bytes=max_bytes,
-        )
-        _print_plan(plan, json, picture)
+        options |= {"grid": block_counts, "reduce": reduce, "max_bytes": max_bytes}
+        _print_plan(planning.plan(module, **options), json, picture)
 
 
 def _print_plan(plan: Any, json: bool, picture: Path | None) -> None:
@@ -144,6 +152,14 @@ def _print_search(result: Any, json: bool) -> None:
     out = console()
     out.print(result.candidate_table(), soft_wrap=False)
     out.print(result.choice_table(), soft_wrap=False)
+
+
+def _dtypes(text: str) -> dict[str, str]:
+    """Parses dtypes of variables such as `T=float32`."""
+    pairs = [part.partition("=") for part in filter(None, text.split(","))]
+    if not all([name.strip() and dtype.strip() for name, _, dtype in pairs]):
+        raise typer.BadParameter(f"--dtypes: expected NAME=DTYPE, found {text!r}")
+    return {name.strip(): dtype.strip() for name, _, dtype in pairs}
 
 
 def _cuts(text: str) -> dict[str, int | str]:
