@@ -313,6 +313,7 @@ def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
         first, second = second, first
     if isinstance(second, Literal) and second.value == second.value:
         return Apply(fn, (stated(first), second), dtype)
-    chosen = Apply(fn, (stated(first), second), dtype)
-    is_nan = Apply("ne", (second, second), "bool")
-    return Apply("select", (is_nan, second, chosen), dtype)
+    # of equal zeros the second one, as in NumPy
+    chosen = Apply(fn, (second, first), dtype)
+    is_nan = Apply("ne", (first, first), "bool")
+    return Apply("select", (is_nan, first, chosen), dtype)

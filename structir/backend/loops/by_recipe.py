@@ -18,6 +18,7 @@ from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
 from structir.backend.loops.as_scalar import KernelParameters, NotShown
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.rounding import are_skipped
@@ -80,12 +81,14 @@ def recipe_kernel(
 
 def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
     """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
-    return _scheduled(shown_kernel([group], name), recipe_of(group))
+    return _scheduled(shown_kernel([group], name), group)
 
 
-def _scheduled(naive: ShownKernel, recipe: str) -> ShownKernel:
-    handle = KernelHandle(naive.kernel, partial=True)
-    find_recipe(recipe)(handle)
+def _scheduled(naive: ShownKernel, group: Group) -> ShownKernel:
+    bodies = [node for stage in group.stages for node in walk(stage.body)]
+    is_exact = any(isinstance(node, Operation) and node.exact for node in bodies)
+    handle = KernelHandle(naive.kernel, is_exact, partial=True)
+    find_recipe(recipe_of(group))(handle)
     return attrs.evolve(naive, kernel=handle.node)
 
 
@@ -154,7 +157,7 @@ def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) 
         naive = shown_kernel([group], "kernel", parameters)
     except NotShown:
         return None
-    code, params = _compiled(_scheduled(naive, name))
+    code, params = _compiled(_scheduled(naive, group))
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}
