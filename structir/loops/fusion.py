@@ -132,8 +132,10 @@ def innermost_loops(tree: LoopTree) -> list[str]:
 
 def run_in_parts(kernel: KernelHandle) -> None:
     """Runs the outermost loop in parts, if it is all that the kernel does."""
+    # operations of generated kernels may be contracted, as those of kernels with parts may
+    options = {"partial": True, "exact": False} if kernel.partial else {}
     for loop in kernel.loops()[:1]:
-        kernel.attempt("parallel", loop, **({"partial": True} if kernel.partial else {}))
+        kernel.attempt("parallel", loop, **options)
 
 
 def applies(tree: LoopTree, loop: str, *functions: str) -> bool:

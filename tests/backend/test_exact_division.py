@@ -46,7 +46,9 @@ def quotients(executable, name: str, width: int) -> bool:
     return bool((found == x / under).all())
 
 
-@pytest.mark.parametrize(("name", "width"), [("main", 67), ("scaled", 67), ("shared", 67), ("short", 3)])
+@pytest.mark.parametrize(
+    ("name", "width"), [("main", 67), ("scaled", 67), ("shared", 67), ("short", 3)]
+)
 def test_divisions_are_exact_to_the_last_bit(name: str, width: int) -> None:
     assert quotients(structir.compile(Shares, exact_division=True), name, width)
     assert not quotients(structir.compile(Shares), name, width), "else it would tell nothing"

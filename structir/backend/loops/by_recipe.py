@@ -20,6 +20,7 @@ from structir.backend.loops.as_scalar import KernelParameters, NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
+from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.writer import KernelText
@@ -76,12 +77,13 @@ def recipe_kernel(
             _templates.clear()
         _templates[template_key] = _template(group, name, key, varying)
     template = _templates[template_key]
-    return None if template is None else template.kernel(group, key)
+    return None if template is None else template.kernel(key)
 
 
 def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
     """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
-    return _scheduled(shown_kernel([group], name), group)
+    inlined = with_inlined_values(group)
+    return _scheduled(shown_kernel([inlined], name), inlined)
 
 
 def _scheduled(naive: ShownKernel, group: Group) -> ShownKernel:
@@ -104,7 +106,7 @@ class _Template:
     integers: dict[Sym, int]  # numbers of the key by symbols,
     singles: tuple[int, ...]  # and those whose bits follow the sizes
 
-    def kernel(self, group: Group, key: KernelKey) -> KernelText:
+    def kernel(self, key: KernelKey) -> KernelText:
         """Returns the kernel of a group."""
         numbers, buffers = list(key.numbers), [b.root for b in key.buffers]
         values: dict[Sym, Dim] = {
@@ -121,7 +123,6 @@ class _Template:
             sizes=(*sizes, *[_bits(float(numbers[k][0])) for k in self.singles]),  # type: ignore[index]
             range=dims.substitute(self.range, values),
             scratch=tuple([b for b in pointers if b.origin == "scratch"]),
-            origins=group.origins,
         )
 
 
@@ -158,6 +159,8 @@ def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) 
     except NotShown:
         return None
     code, params = _compiled(_scheduled(naive, group))
+    if code.kernel.part is None and group.rows:
+        return None  # threads would have no parts of it
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}
