@@ -117,7 +117,10 @@ class _KernelNodeWriter:
     def _rows(self) -> tuple[Sym, ...]:
         """The axes that the stages of the group have in common; a scan has none."""
         alone = any(stage.running is not None for stage in self.group.stages)
-        return () if alone else self.group.rows
+        rows = () if alone else self.group.rows
+        if not {*rows} <= {*self.group.stages[0].extents}:
+            raise NotShown("stages without common loops")
+        return rows
 
     def _array(self, name: str, buffer: Buffer) -> Var:
         if buffer.dtype not in KERNEL_DTYPES:
