@@ -9,6 +9,7 @@ from functools import reduce
 import attrs
 
 from structir.backend.loops.as_scalar import (
+    ACCUMULATE,
     NO_PARAMETERS,
     KernelParameters,
     NotShown,
@@ -292,7 +293,7 @@ class _KernelNodeWriter:
     @staticmethod
     def _combined(stage: Stage, total: Scalar, value: Scalar) -> Scalar:
         combine = MONOIDS[stage.monoid or ""].combine
-        return applied(combine, [total, value], total.dtype)
+        return applied(f"{ACCUMULATE}{combine}", [total, value], total.dtype)
 
     @staticmethod
     def _running_number(stage: Stage) -> Dim:

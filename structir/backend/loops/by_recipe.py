@@ -32,7 +32,7 @@ from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
 _recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset({"maps"}))
-_templates: dict[Hashable, _Template | None] = {}  # of groups without a naive kernel, None
+_templates: dict[Hashable, _KernelTemplate | None] = {}  # of groups without a naive kernel, None
 MOST_TEMPLATES = 1024
 
 
@@ -95,7 +95,7 @@ def _scheduled(naive: ShownKernel, group: Group) -> ShownKernel:
 
 
 @attrs.frozen(eq=False)
-class _Template:
+class _KernelTemplate:
     """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
 
     text: KernelText
@@ -137,7 +137,9 @@ def _bits(value: float) -> int:
         return int(np.float32(value).view(np.int32))
 
 
-def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) -> _Template | None:
+def _template(
+    group: Group, name: str, key: KernelKey, varying: frozenset[int]
+) -> _KernelTemplate | None:
     symbols = tuple([Sym(f"n{k}") for k in range(len(key.sizes))])
     integers = {k: Sym(f"m{k}") for n, k in key.numbers.items() if isinstance(n, int)}
     singles = {
@@ -164,7 +166,7 @@ def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) 
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}
-    return _Template(
+    return _KernelTemplate(
         KernelText(
             code.source,
             (),
