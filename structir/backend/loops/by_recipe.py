@@ -1,8 +1,8 @@
 """Groups compiled by a recipe: from the naive kernel of a group to its scheduled kernel.
 
-It is used for the kinds of groups that `with_recipes` names, an internal setting; others have
-generators. Groups that differ only in buffers, axes and sizes of the program have one kernel in a
-process: `_templates` holds them.
+Maps are compiled by their recipe, other kinds of groups if the internal setting `with_recipes`
+names one, and maps without a naive kernel by the generator of rows. Groups that differ only in
+buffers, axes and sizes of the program have one kernel in a process: `_templates` holds them.
 """
 
 from __future__ import annotations
