@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.kernel import For
+from structir.ir.kernel import Element, For
 from structir.loops.loop_tree import LoopTree
 
 
@@ -46,3 +47,20 @@ def _distance(tree: LoopTree, loop: For, end: Dim) -> int:
     start = tree.index(loop.start) if loop.step > 1 else None
     is_exact = start is not None and dims.equal(dims.floormod(end - start, loop.step), 0) is True
     return loop.step if is_exact else 1
+
+
+def is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
+    """Whether an element that does not depend on a loop exists in all iterations around it, even if
+    it has none of its own."""
+    shape: Sequence[Dim] = element.array.struct_info.dims  # type: ignore[attr-defined]
+    sizes = (prod(shape),) if element.flat else shape
+    around = tree.loops_around(loop)
+    for index, size in zip(tree.indices(element), sizes, strict=False):
+        if index is None:
+            return False
+        lows = extremes(tree, index, around, False)
+        highs = extremes(tree, index, around, True)
+        is_low = any(dims.at_least(low, 0) for low in lows)
+        if not is_low or not any(dims.at_least(size - 1, high) for high in highs):
+            return False
+    return True

@@ -45,9 +45,23 @@ def _is_cheap(tree: LoopTree, name: str, limit: float) -> bool:
 
 
 def fuse_loops(kernel: KernelHandle) -> None:
-    """Joins neighbouring loops over the same range, as far as they may be joined."""
-    while any(kernel.attempt("fuse", *pair) for pair in _neighbours(kernel.tree)):
+    """Joins neighbouring loops over the same range that read common memory, or what the other one
+    writes, as far as they may be joined."""
+    while any(
+        _shares_reads(kernel.tree, *pair) and kernel.attempt("fuse", *pair)
+        for pair in _neighbours(kernel.tree)
+    ):
         pass
+
+
+def _shares_reads(tree: LoopTree, first: str, second: str) -> bool:
+    accesses = [tree.accesses(tree.loop(name).body) for name in (first, second)]
+    memories = [{id(a.memory) for a in each} for each in accesses]
+    return any(
+        not a.is_write and id(a.memory) in memories[0] & memories[1]
+        for each in accesses
+        for a in each
+    )
 
 
 def _neighbours(tree: LoopTree) -> list[tuple[str, str]]:
@@ -118,8 +132,10 @@ def innermost_loops(tree: LoopTree) -> list[str]:
 
 def run_in_parts(kernel: KernelHandle) -> None:
     """Runs the outermost loop in parts, if it is all that the kernel does."""
+    # operations of generated kernels may be contracted, as those of kernels with parts may
+    options = {"partial": True, "exact": False} if kernel.partial else {}
     for loop in kernel.loops()[:1]:
-        kernel.attempt("parallel", loop, **({"partial": True} if kernel.partial else {}))
+        kernel.attempt("parallel", loop, **options)
 
 
 def applies(tree: LoopTree, loop: str, *functions: str) -> bool:

@@ -246,7 +246,7 @@ def test_a_reshape_between_symbolic_sizes_moves_nothing():
         x = floats(*shape)
         expected = np.exp(np.exp(x)).reshape(shape[1], shape[0], 64)
         np.testing.assert_allclose(executable["main"](x), expected, 1e-5)
-    assert executable.kernel_count == 2, "one for each side of a shape that is only seen"
+    assert executable.source().count("# kernel ") == 2, "one for each side of a shape"
 
 
 def test_an_unknown_target():

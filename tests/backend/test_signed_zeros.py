@@ -54,6 +54,17 @@ def test_maximum_and_minimum(dtype: str) -> None:
             assert_same(result, getattr(np, op)(x, y))
 
 
+@pytest.mark.parametrize("zero", ["0.0", "-0.0"])
+def test_maximum_and_minimum_of_constant_zeros(zero: str) -> None:
+    x = np.array(VALUES, "float32")
+    for op in ("maximum", "minimum"):
+        constant, function = f"R.const({zero}, 'float32')", getattr(np, op)
+        both = results(f"R.{op}(x, {constant}), R.{op}({constant}, x)", x)
+        for first, second in both:
+            assert_same(first, function(x, np.float32(zero)))
+            assert_same(second, function(np.float32(zero), x))
+
+
 @pytest.mark.parametrize("op", ["gelu", "gelu_tanh", "silu"])
 def test_activations_of_large_numbers_are_finite(op: str) -> None:
     x = np.array([3e38, -3e38, -0.0, 0.0], "float32")

@@ -67,3 +67,42 @@ def halves(
 """
     after = find_primitive("reciprocal")(prepared(parsed(source)), "i")
     assert structir.structural_equal(parsed(str(after)), after)
+
+
+ELEMENTS = """@I.kernel
+def scale(
+    x: R.Tensor(("n", "m"), "float32"),
+    b: R.Tensor(("n",), "float32"),
+    s: R.Tensor((), "float32"),
+    out: R.Tensor(("n", "m"), "float32"),
+):
+    n = T.int64()
+    m = T.int64()
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = x[i, j] / DIVISOR
+"""
+
+
+@pytest.mark.parametrize("divisor", ["b[i]", "s[()]", "(b[i] * s[()])"])
+def test_elements_that_exist_in_all_iterations_are_divisors(divisor: str) -> None:
+    naive = prepared(parsed(ELEMENTS.replace("DIVISOR", divisor)))
+    after = find_primitive("reciprocal")(naive, "j")
+    for sizes in ({"n": 3, "m": 4}, {"n": 3, "m": 0}):
+        sizes = dict(zip(dims_of(naive), sizes.values(), strict=True))
+        arrays = arguments(naive, sizes, 1)
+        expected, result = run(naive, arrays, sizes)[0], run(after, arrays, sizes)[0]
+        np.testing.assert_allclose(result, expected, 1e-5)
+
+
+@pytest.mark.parametrize("divisor", ["x[i, 3]", "b[i + 1]", "out[i, 0]"])
+def test_other_elements_are_no_divisors(divisor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    naive = prepared(parsed(ELEMENTS.replace("DIVISOR", divisor)))
+    with pytest.raises(ScheduleError, match="E1117"):
+        find_primitive("reciprocal")(naive, "j")
+    monkeypatch.setattr("structir.loops.primitives.reciprocal._is_invariant", always)
+    wrong = find_primitive("reciprocal")(naive, "j")
+    sizes = dict(zip(dims_of(naive), (3, 4 if "out" in divisor else 0), strict=True))
+    arrays = arguments(naive, sizes, 1)
+    (expected,) = run(naive, arrays, sizes)
+    assert not computes(wrong, expected, arrays, sizes, 1)

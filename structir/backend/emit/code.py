@@ -32,7 +32,9 @@ ALL_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
     For: emit_loop,
     LibraryCall: emit_library_call,
 }
-WIDEST = '"prefer-vector-width"="512"'  # LLVM's own choice on some CPUs is half of that
+# LLVM's own choice of vectors on some CPUs is half of that. Calls of memcpy take longer than loops
+# over the elements of a row.
+ATTRIBUTES = '"prefer-vector-width"="512" "no-builtin-memcpy"'
 
 
 @attrs.frozen(eq=False)
@@ -139,7 +141,7 @@ def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...], is_
         [
             f'target triple = "{llvm.get_process_triple()}"',
             *asm.declared.values(),
-            f"define internal i32 @body({', '.join(params)}) noinline nounwind {WIDEST} {{",
+            f"define internal i32 @body({', '.join(params)}) noinline nounwind {ATTRIBUTES} {{",
             "entry:",
             *asm.entry,
             "br label %begin",

@@ -9,6 +9,7 @@ from functools import reduce
 import attrs
 
 from structir.backend.loops.as_scalar import (
+    ACCUMULATE,
     NO_PARAMETERS,
     KernelParameters,
     NotShown,
@@ -117,7 +118,10 @@ class _KernelNodeWriter:
     def _rows(self) -> tuple[Sym, ...]:
         """The axes that the stages of the group have in common; a scan has none."""
         alone = any(stage.running is not None for stage in self.group.stages)
-        return () if alone else self.group.rows
+        rows = () if alone else self.group.rows
+        if not {*rows} <= {*self.group.stages[0].extents}:
+            raise NotShown("stages without common loops")
+        return rows
 
     def _array(self, name: str, buffer: Buffer) -> Var:
         if buffer.dtype not in KERNEL_DTYPES:
@@ -290,7 +294,7 @@ class _KernelNodeWriter:
     @staticmethod
     def _combined(stage: Stage, total: Scalar, value: Scalar) -> Scalar:
         combine = MONOIDS[stage.monoid or ""].combine
-        return applied(combine, [total, value], total.dtype)
+        return applied(f"{ACCUMULATE}{combine}", [total, value], total.dtype)
 
     @staticmethod
     def _running_number(stage: Stage) -> Dim:

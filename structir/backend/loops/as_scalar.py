@@ -39,6 +39,7 @@ from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
 from structir.ir.polynomial import of_terms
 
 LEAST = 16  # LLVM unrolls shorter loops, and smaller steps tell it how lanes lie
+ACCUMULATE = "accumulate_"  # of functions that add a term to a total
 DEEPEST = 6  # operations within one another, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
 # Functions of floats on integers and booleans: the operand, or a constant.
@@ -269,7 +270,8 @@ def stated(scalar: Scalar) -> Scalar:
 
 def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     """A scalar function on numbers, as kernels spell it."""
-    operand, fn = args[-1].dtype, fn.removeprefix("accumulate_")
+    operand, is_total = args[-1].dtype, fn.startswith(ACCUMULATE)
+    fn = fn.removeprefix(ACCUMULATE)
     if fn == "cast":
         if dtype not in CONVERSIONS:
             raise NotShown(dtype)
@@ -289,7 +291,7 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     if all(isinstance(arg, Literal) for arg in args):
         args = [stated(args[0]), *args[1:]]
     if fn in ("min", "max") and is_float(operand):
-        return _extreme(fn, args, dtype)
+        return (_total_extreme if is_total else _extreme)(fn, args, dtype)
     row = SCALAR_FUNCTIONS.get(fn)
     if row is None or not row.takes(operand):
         raise NotShown(f"{fn} of {operand}")
@@ -307,12 +309,25 @@ def _sign(value: Scalar, dtype: str) -> Scalar:
 
 
 def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
-    """The less or the greater of two floats, NaN if either is: Python's keeps the first one's."""
+    """The less or the greater of two floats, NaN if either is; of equal zeros the second one, as in
+    NumPy. Python's function returns its first operand unless the other one is less (greater)."""
     first, second = args
-    if isinstance(first, Literal):
-        first, second = second, first
-    if isinstance(second, Literal) and second.value == second.value:
-        return Apply(fn, (stated(first), second), dtype)
-    chosen = Apply(fn, (stated(first), second), dtype)
-    is_nan = Apply("ne", (second, second), "bool")
-    return Apply("select", (is_nan, second, chosen), dtype)
+    if _is_number(first):
+        return Apply(fn, (stated(second), first), dtype)
+    if _is_number(second) and second.value != 0:  # type: ignore[attr-defined]
+        return Apply(fn, (first, second), dtype)
+    chosen = Apply(fn, (stated(second), first), dtype)
+    return Apply("select", (Apply("ne", (first, first), "bool"), first, chosen), dtype)
+
+
+def _total_extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
+    """The less or the greater of a total and a term, NaN if either is."""
+    total, term = args
+    if _is_number(term):
+        return Apply(fn, (total, term), dtype)
+    chosen = Apply(fn, (total, term), dtype)
+    return Apply("select", (Apply("ne", (term, term), "bool"), term, chosen), dtype)
+
+
+def _is_number(scalar: Scalar) -> bool:
+    return isinstance(scalar, Literal) and scalar.value == scalar.value

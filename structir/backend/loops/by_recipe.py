@@ -1,8 +1,8 @@
 """Groups compiled by a recipe: from the naive kernel of a group to its scheduled kernel.
 
-It is used for the kinds of groups that `with_recipes` names, an internal setting; others have
-generators. Groups that differ only in buffers, axes and sizes of the program have one kernel in a
-process: `_templates` holds them.
+Maps are compiled by their recipe, other kinds of groups if the internal setting `with_recipes`
+names one, and maps without a naive kernel by the generator of rows. Groups that differ only in
+buffers, axes and sizes of the program have one kernel in a process: `_templates` holds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
 from structir.backend.loops.as_scalar import KernelParameters, NotShown
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
+from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.writer import KernelText
@@ -30,7 +32,7 @@ from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
 _recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset({"maps"}))
-_templates: dict[Hashable, _Template | None] = {}  # of groups without a naive kernel, None
+_templates: dict[Hashable, _KernelTemplate | None] = {}  # of groups without a naive kernel, None
 MOST_TEMPLATES = 1024
 
 
@@ -75,22 +77,25 @@ def recipe_kernel(
             _templates.clear()
         _templates[template_key] = _template(group, name, key, varying)
     template = _templates[template_key]
-    return None if template is None else template.kernel(group, key)
+    return None if template is None else template.kernel(key)
 
 
 def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
     """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
-    return _scheduled(shown_kernel([group], name), recipe_of(group))
+    inlined = with_inlined_values(group)
+    return _scheduled(shown_kernel([inlined], name), inlined)
 
 
-def _scheduled(naive: ShownKernel, recipe: str) -> ShownKernel:
-    handle = KernelHandle(naive.kernel, partial=True)
-    find_recipe(recipe)(handle)
+def _scheduled(naive: ShownKernel, group: Group) -> ShownKernel:
+    bodies = [node for stage in group.stages for node in walk(stage.body)]
+    is_exact = any(isinstance(node, Operation) and node.exact for node in bodies)
+    handle = KernelHandle(naive.kernel, is_exact, partial=True)
+    find_recipe(recipe_of(group))(handle)
     return attrs.evolve(naive, kernel=handle.node)
 
 
 @attrs.frozen(eq=False)
-class _Template:
+class _KernelTemplate:
     """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
 
     text: KernelText
@@ -101,7 +106,7 @@ class _Template:
     integers: dict[Sym, int]  # numbers of the key by symbols,
     singles: tuple[int, ...]  # and those whose bits follow the sizes
 
-    def kernel(self, group: Group, key: KernelKey) -> KernelText:
+    def kernel(self, key: KernelKey) -> KernelText:
         """Returns the kernel of a group."""
         numbers, buffers = list(key.numbers), [b.root for b in key.buffers]
         values: dict[Sym, Dim] = {
@@ -118,7 +123,6 @@ class _Template:
             sizes=(*sizes, *[_bits(float(numbers[k][0])) for k in self.singles]),  # type: ignore[index]
             range=dims.substitute(self.range, values),
             scratch=tuple([b for b in pointers if b.origin == "scratch"]),
-            origins=group.origins,
         )
 
 
@@ -133,7 +137,9 @@ def _bits(value: float) -> int:
         return int(np.float32(value).view(np.int32))
 
 
-def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) -> _Template | None:
+def _template(
+    group: Group, name: str, key: KernelKey, varying: frozenset[int]
+) -> _KernelTemplate | None:
     symbols = tuple([Sym(f"n{k}") for k in range(len(key.sizes))])
     integers = {k: Sym(f"m{k}") for n, k in key.numbers.items() if isinstance(n, int)}
     singles = {
@@ -154,11 +160,13 @@ def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) 
         naive = shown_kernel([group], "kernel", parameters)
     except NotShown:
         return None
-    code, params = _compiled(_scheduled(naive, name))
+    code, params = _compiled(_scheduled(naive, group))
+    if code.kernel.part is None and group.rows:
+        return None  # threads would have no parts of it
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}
-    return _Template(
+    return _KernelTemplate(
         KernelText(
             code.source,
             (),

@@ -20,7 +20,11 @@ FEWEST_COLUMNS = 8  # of a product that is worth its calls
 def with_products_together(program: LoopProgram) -> LoopProgram:
     """The program with each product of few columns as one of many columns, where it has them."""
     stages = [part for stage in program.stages for part in _together(stage) or [stage]]
-    return program if len(stages) == len(program.stages) else attrs.evolve(program, stages=tuple(stages))
+    return (
+        program
+        if len(stages) == len(program.stages)
+        else attrs.evolve(program, stages=tuple(stages))
+    )
 
 
 def _together(stage: Stage) -> list[Stage] | None:

@@ -111,7 +111,7 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
     with roundings(skipped=fast):
         program = with_updates(with_products_together(_plain(composed(program))))
         numbers = SharedNumbers()
-        schedules = {**SCHEDULES, "rows": partial(any_row_kernel, numbers=numbers)}
+        schedules = SCHEDULES | {"rows": partial(any_row_kernel, numbers=numbers)}
         settled = partial(_settled, numbers)
         lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)
     return attrs.evolve(lowered, kernels=shared(lowered.kernels))

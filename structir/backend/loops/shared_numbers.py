@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
+import attrs
+
 from structir.backend.loops.by_recipe import is_map_by_recipe, recipe_kernel
 from structir.backend.loops.group import Group
+from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.writer import KernelText
 
@@ -17,7 +20,8 @@ class SharedNumbers:
     that are equal but for numbers."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, KernelKey] = {}  # of groups, by identity
+        # by the identity of groups: these with their values inlined, and the keys of those
+        self._keys: dict[int, tuple[Group, KernelKey]] = {}
         self._varying: dict[Hashable, frozenset[int]] = {}
 
     def add(self, groups: Sequence[Group]) -> None:
@@ -25,7 +29,7 @@ class SharedNumbers:
         classes = defaultdict[Hashable, list[KernelKey]](list)
         # kernels of reductions count terms with products of sizes, which are not among the numbers
         for group in filter(is_map_by_recipe, groups):
-            key = self._keys[id(group)] = KernelKey(group)
+            _, key = self._keys[id(group)] = _with_key(group)
             classes[key.value].append(key)
         for value, keys in classes.items():
             columns = enumerate(zip(*[key.numbers for key in keys], strict=True))
@@ -33,7 +37,13 @@ class SharedNumbers:
 
     def kernel(self, group: Group) -> KernelText | None:
         """Returns the kernel of a group by its recipe, if it has one."""
-        key = self._keys.get(id(group)) or KernelKey(group)
+        inlined, key = self._keys.get(id(group)) or _with_key(group)
         varying = self._varying.get(key.value)
-        kernel = recipe_kernel(group, key, varying) if varying else None
-        return kernel or recipe_kernel(group, key)
+        kernel = recipe_kernel(inlined, key, varying) if varying else None
+        kernel = kernel or recipe_kernel(inlined, key)
+        return None if kernel is None else attrs.evolve(kernel, origins=group.origins)
+
+
+def _with_key(group: Group) -> tuple[Group, KernelKey]:
+    inlined = with_inlined_values(group)
+    return inlined, KernelKey(inlined)

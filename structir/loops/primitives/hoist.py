@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from structir.ir import dims
 from structir.ir.kernel import Assign, Element, For, Kernel, Local
 from structir.ir.node import replace
 from structir.loops.accesses import expressions
-from structir.loops.bounds import extremes
+from structir.loops.bounds import is_in_range
 from structir.loops.edits import exchange
 from structir.loops.initialisation import first_uninitialised_read
 from structir.loops.legality import read_after
@@ -93,21 +92,7 @@ def _require_safe(tree: LoopTree, assign: Assign, loop: For) -> None:
 
 
 def _is_safe(tree: LoopTree, part: object, loop: For) -> bool:
-    return not isinstance(part, Element) or _is_in_range(tree, part, loop)
-
-
-def _is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
-    info = element.array.struct_info
-    around = tree.loops_around(loop)
-    for index, size in zip(tree.indices(element), info.dims, strict=False):  # type: ignore[attr-defined]
-        if index is None or element.flat:
-            return False
-        lows = extremes(tree, index, around, False)
-        highs = extremes(tree, index, around, True)
-        is_low = any(dims.at_least(low, 0) for low in lows)
-        if not is_low or not any(dims.at_least(size - 1, high) for high in highs):
-            return False
-    return True
+    return not isinstance(part, Element) or is_in_range(tree, part, loop)
 
 
 hoist.example(

@@ -8,6 +8,7 @@ from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Literal, Local, Scalar
 from structir.ir.node import replace
 from structir.loops.accesses import expressions, is_same
+from structir.loops.bounds import is_in_range
 from structir.loops.edits import Names, exchange, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.primitive import primitive
@@ -19,8 +20,8 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
     """Replaces the divisions of a loop by a scalar that it leaves unchanged by products: the
     reciprocal is computed once, before the loop.
 
-    A divisor that reads an array with axes is not replaced: the element may be out of range if the
-    loop has no iteration. Assign it to a scalar before the loop.
+    A divisor that reads an element is not replaced unless the element surely exists: the loop may
+    have no iteration. Assign it to a scalar before the loop.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -71,8 +72,10 @@ def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
     parts = list(expressions(divisor))
     changes = any(part is other for part in parts for other in (*inside, *written))
     elements = [part for part in parts if isinstance(part, Element)]
-    # the element of an array without axes always exists
-    is_readable = all(not e.indices and all(e.array is not w for w in written) for e in elements)
+    is_readable = all(
+        is_in_range(tree, e, loop) and all(e.array is not memory for memory in written)
+        for e in elements
+    )
     return is_float(divisor.dtype) and not changes and is_readable
 
 
