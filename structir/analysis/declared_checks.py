@@ -15,6 +15,7 @@ from structir.analysis.lattice import PASS, base_check
 from structir.analysis.variables import free_symbols_in
 from structir.ir.expr import Call, Expr, Function, GlobalVar, If, MatchCast, SeqExpr, Var
 from structir.ir.node import Node
+from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo, StructInfo
 
 
@@ -33,6 +34,8 @@ class DeclaredChecks:
             return self.in_body(value.true_branch) or self.in_body(value.false_branch)
         if not isinstance(value, Call):
             return False
+        if isinstance(value.op, Op) and value.op.definition.hooks.get("rejects_values"):  # type: ignore[attr-defined]
+            return True
         if self._is_function(value.op) and not checks_proven(value):
             return True
         return any(self.in_callee(each) for each in (value.op, *value.args))

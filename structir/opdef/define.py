@@ -199,6 +199,11 @@ class Declaration:
         limit of each row in them; the last operand is the start of each row of the result."""
         self.definition.hooks["copies_rows"] = True
 
+    def rejects_values(self) -> None:
+        """States that some operands of valid StructInfo are rejected when a call is executed. Such
+        a call is kept where its result has no use."""
+        self.definition.hooks["rejects_values"] = True
+
     def row_blocks(self, blocks: RowBlocks) -> None:
         """Declares how blocks of an op on rows correspond, where the start of each row is known."""
         self.definition.hooks["row_blocks"] = blocks

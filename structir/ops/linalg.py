@@ -115,6 +115,9 @@ def _(a: Array, b: Array) -> Array:
         raise ValueError("a: expected invertible matrices, found a singular one") from None
 
 
+solve.rejects_values()
+
+
 @solve.kernel("cpu")
 def _(a: Array, b: Array, x: Array) -> None:
     solution = doubles(b)
@@ -144,6 +147,9 @@ def _(a: Array) -> Array:
         return np.linalg.cholesky(a.astype("float64")).astype(a.dtype)
     except np.linalg.LinAlgError:
         raise ValueError("a: expected positive definite matrices, found another") from None
+
+
+cholesky.rejects_values()
 
 
 @cholesky.kernel("cpu")

@@ -54,6 +54,9 @@ def _(targets: Array, count: Array, ignore_index: int = -100) -> Array:
     return classes
 
 
+class_indices.rejects_values()
+
+
 @class_indices.kernel("cpu")
 def _(targets: int, count: int, classes: Array, ignore_index: int) -> None:
     index = np.int64(targets)

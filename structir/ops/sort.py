@@ -347,6 +347,9 @@ def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool 
     return buckets.astype("int32" if out_int32 else "int64")
 
 
+bucketize.rejects_values()
+
+
 @bucketize.kernel("cpu")
 def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
     for k in range(1, boundaries.shape[0]):
@@ -381,6 +384,9 @@ def _(prob: Array, uniform: Array, rows: Array, dtype: str = "int64") -> Array:
     edges = np.cumsum(prob.astype("float64"), axis=-1)[rows[:, 0]]
     classes = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
     return np.minimum(classes, prob.shape[-1] - 1).astype(dtype)
+
+
+multinomial_from_uniform.rejects_values()
 
 
 @multinomial_from_uniform.kernel("cpu")

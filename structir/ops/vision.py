@@ -103,6 +103,9 @@ def _interpolate_grid(image: Array, rows: Array, columns: Array) -> Array:
     return result * (inside[0][:, None] & inside[1])
 
 
+roi_align.rejects_values()
+
+
 @roi_align.kernel("cpu")
 def _(
     data: Array,
@@ -213,6 +216,9 @@ def _all_cell_bounds(first: int, last: int, count: Any, length: int) -> list[tup
         for start, end in itertools.pairwise(cells)
     ]
     return [(min(max(a, 0), length), min(max(b, 0), length)) for a, b in bounds]
+
+
+roi_pool.rejects_values()
 
 
 @roi_pool.kernel("cpu")

@@ -23,7 +23,7 @@ from structir.backend.loops.expression import (
     substituted,
 )
 from structir.backend.loops.rounding import rounded
-from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.stage import LoopProgram, Routine, Stage
 from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -66,11 +66,13 @@ def composed(
 
 
 def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
-    """The stages that an output depends on, in order."""
+    """The stages that an output depends on, and routines that reject operands, in order."""
     needed = {b.root for b in program.outputs}
     kept = []
     for stage in reversed(stages):
-        if stage.out.root in needed:
+        if stage.out.root in needed or (
+            isinstance(stage.routine, Routine) and stage.routine.rejects
+        ):
             kept.append(stage)
             needed |= {load.buffer.root for load in stage.loads}
     return kept[::-1]

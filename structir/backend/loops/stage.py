@@ -64,6 +64,11 @@ class Routine:
     parted: bool = False  # whether the lines work on a part of the range, from `lo` to `hi`
 
     @property
+    def rejects(self) -> bool:
+        """Whether the function raises for some values of its operands."""
+        return any(line.lstrip().startswith("raise ") for line in self.source)
+
+    @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What buffers and what sizes are called in the lines."""
         count = len(self.buffers)

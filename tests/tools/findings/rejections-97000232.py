@@ -1,0 +1,17 @@
+# rejections: Disagreement at checks.py:rejections
+# compiled code accepts inputs of helper_0, expected: bucketize: boundaries: expected ascending numbers, found a decrease [E0700]
+
+from structir.script import I, R, T
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def helper_0(d0: R.Tensor(("n",), dtype="float32")) -> R.Tensor(("n",), dtype="float32"):
+        n = T.int64()
+        with R.dataflow():
+            coarse1: R.Tensor(ndim=1) = R.bucketize(d0, d0)
+            gv: R.Tensor(ndim=1) = coarse1
+            R.output(gv)
+        gv2 = R.match_cast(gv, R.Tensor((n,)))
+        return d0
