@@ -56,20 +56,17 @@ def recipe_of(group: Group) -> str:
     return "rows" if any(stage.reduce for stage in group.stages) else "maps"
 
 
-def is_map_by_recipe(group: Group) -> bool:
-    """Whether the recipe of maps is used for a group."""
-    name = "maps"
-    return group.kind == "rows" and name in _recipes.get() and recipe_of(group) == name
+def is_by_recipe(group: Group) -> bool:
+    """Whether the recipe that suits a group of rows is used."""
+    return group.kind == "rows" and recipe_of(group) in _recipes.get()
 
 
 def recipe_kernel(
     group: Group, key: KernelKey, varying: frozenset[int] = frozenset()
 ) -> KernelText | None:
-    """Returns the kernel of a group by its recipe; None if the recipe is not used, or the group has
-    no naive kernel. The `varying` numbers of its key are in the table, not in the code."""
+    """Returns the kernel of a group by its recipe; None if it has no naive kernel. The `varying`
+    numbers of its key are in the table, not in the code."""
     name = recipe_of(group)
-    if name not in _recipes.get():
-        return None
     constants = tuple([n for n, number in key.numbers.items() if number not in varying])
     template_key = name, key.value, varying, constants, are_skipped()
     if template_key not in _templates:
