@@ -389,11 +389,8 @@ class ConstraintGenerator:
 
     def _only_case(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Any:
         """Returns the scheme of a call if it is the same for all ranks of its operands, or None."""
-        if (
-            not use.reads_ranks
-            or use.signature is not None
-            or not any(map(has_unknown_rank, infos))
-        ):
+        is_open = any(map(has_unknown_rank, infos))
+        if not is_open or not use.reads_ranks or use.signature is not None:
             return None
         cases = self._rank_case_schemes(use, infos)
         return cases[0] if len(cases) == 1 else None
