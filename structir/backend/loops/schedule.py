@@ -31,6 +31,7 @@ from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
 from structir.backend.loops.window_sums import is_faster_than_product, window_sums_kernel
 from structir.backend.loops.windows import plain_windows
+from structir.backend.loops.wrapped import with_runs
 from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
 
@@ -109,7 +110,8 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        program = with_updates(with_products_together(_plain(composed(program))))
+        program = with_products_together(with_runs(_plain(composed(program))))
+        program = with_updates(program)
         numbers = SharedNumbers()
         schedules = SCHEDULES | {"rows": partial(any_row_kernel, numbers=numbers)}
         settled = partial(_settled, numbers)
