@@ -320,12 +320,14 @@ def windows(node: FxNode) -> Expr:
     if not node.rank():
         return reshape_to(node["self"], node.out_dims())
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
-    positions, rank = node.out_dims()[axis], node.rank()
-    starts = R.arange(R.prim_value(0), R.prim_value(positions), R.prim_value(1), dtype="int64")
-    offsets = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
-    starts = R.multiply(reshape_to(starts, (positions, 1)), as_tensor(step, "int64"))
-    result = R.take(node["self"], R.add(starts, reshape_to(offsets, (1, size))), axis=axis)
-    return reorder_axes(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+    positions, value = node.out_dims()[axis], node["self"]
+    if step != 1:
+        length = (positions - 1) * step + size
+        value = node.emit(R.strided_slice(value, begin=(0,), end=(length,), axes=[axis]))
+    axes = [f"a{k}" for k in range(node.rank())]
+    read = [*axes[:axis], f"{step}*{axes[axis]}+window", *axes[axis + 1 :]]
+    subscripts = f"{' '.join(read)} -> {' '.join(axes)} window where window == {size}"
+    return R.einsum(Tuple((value,)), subscripts=subscripts)
 
 
 # ---- concatenation
