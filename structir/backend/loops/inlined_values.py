@@ -8,7 +8,14 @@ from collections import Counter
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Expression, Load, computed_in, loads_of, rebuilt
+from structir.backend.loops.expression import (
+    Expression,
+    Load,
+    computed_in,
+    load,
+    loads_of,
+    rebuilt,
+)
 from structir.backend.loops.group import Group
 from structir.backend.loops.stage import Stage
 
@@ -39,6 +46,11 @@ def _is_at_own_point(read: Load, maker: Stage, stage: Stage) -> bool:
 
 def _inlined(stage: Stage, read: Load, maker: Stage) -> Stage:
     def leaf(node: Expression) -> Expression:
-        return maker.body if node is read else node
+        if node is read:
+            return maker.body
+        if not isinstance(node, Load):
+            return node
+        entries = [rebuilt(e, leaf) if isinstance(e, Expression) else e for e in node.entries]
+        return load(node.buffer, tuple(entries))
 
     return attrs.evolve(stage, body=rebuilt(stage.body, leaf))
