@@ -136,8 +136,9 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
             ResizedAxis(p, dims_of_input[p], scale_size(node, dims_of_input[p], s), s, r)
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
-    sizes = _checked_sizes(node, list(sizes_of(node, 3)), len(axes))
     policy = node.choice("keep_aspect_ratio_policy", POLICIES, "stretch")
+    new_sizes = sizes_of(node, 3) if policy == "stretch" else node.sizes(3)
+    sizes = _checked_sizes(node, list(new_sizes), len(axes))
     if policy != "stretch":
         ratios = [_share(node, n, dims_of_input[p]) for p, n in zip(axes, sizes, strict=True)]
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
@@ -280,12 +281,13 @@ def _align_corners(terms: ResizeTerms) -> Expr:
 
 def _crop_and_resize(terms: ResizeTerms) -> Expr:
     start, end = (_real(float(r)) for r in terms.axis.region)
-    last = R.subtract(terms.old, ONE)
-    if isinstance(terms.axis.new, int) and terms.axis.new > 1:
-        stride = R.divide(R.multiply(R.subtract(end, start), last), R.subtract(terms.new, ONE))
-        return R.add(R.multiply(start, last), R.multiply(terms.i, stride))
+    last, steps = R.subtract(terms.old, ONE), R.subtract(terms.new, ONE)
+    has_steps = R.greater(steps, ZERO)
+    extent = R.multiply(R.subtract(end, start), last)
+    stride = R.divide(extent, R.where(has_steps, steps, ONE))
+    index = R.add(R.multiply(start, last), R.multiply(terms.i, stride))
     middle = R.multiply(R.multiply(HALF, R.add(start, end)), last)
-    return R.add(middle, R.multiply(terms.i, ZERO))
+    return R.where(has_steps, index, middle)
 
 
 TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
