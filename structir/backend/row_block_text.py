@@ -9,6 +9,7 @@ from contextlib import suppress
 from structir.backend.cpu.masked_loops import LANES, WHOLE_VECTORS
 from structir.backend.cpu.row_totals import LONG_RUN, MONOIDS
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.by_recipe import with_recipes
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.schedule import scheduled
@@ -24,9 +25,10 @@ BLOCK = 2048  # values of a block: some buffers of so many fit into the cache ne
 ROWS = 64  # of a block, at most
 SHORT = 128  # elements of short rows, on average
 POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
-STORE = re.compile(r"^( *)(\w+)\[i\] = (\w+)$")
+STORE = re.compile(r"^( *)(\w+)\[r\] = (\w+)$")
+NUMBER = re.compile(r"^ *\w+ = \w+\[0\]$")  # of the row, the same for all its values
 COMBINE = {"sum": "add_to", "prod": "multiply_to", "max": "maximum", "min": "minimum"}
-LOOP = re.compile(r"^( *)for i in range\(lo_\d+, (?:near|hi)_\d+\):$")
+LOOP = re.compile(r"^( *)for r in range\(lo_\d+, hi_\d+\):$")
 Totals = Sequence[RowReduction]
 
 
@@ -139,7 +141,8 @@ class BlockLoop(RowLoop):
         return ("at" if part.unit == "first" else part.unit) + self.shift
 
     def _kernels(self, program: LoopProgram) -> list[KernelText]:
-        kernels = scheduled(program).kernels
+        with with_recipes():  # the text of generators, as in the loop over rows
+            kernels = scheduled(program).kernels
         if any([k.sites or k.function or k.singles for k in kernels]):
             raise NoKernelError("a block of rows needs a kernel of another form")
         return list(kernels)
@@ -205,7 +208,7 @@ class BlockLoop(RowLoop):
             store = STORE.match(line)
             for total, name in totals.items():
                 if store and pointers.get(store[2]) == self.name(self.part(total.values).buffer):
-                    value = f"{store[3]} if int32(i) < inside else {_neutral(total)}"
+                    value = f"{store[3]} if int32(r) < inside else {_neutral(total)}"
                     changed.append(f"{store[1]}{name} = {COMBINE[total.monoid]}({name}, {value})")
         if len(changed) != len(lines) + 1 + len(totals):
             raise NoKernelError("a total is not one of the values of its phase")
@@ -242,13 +245,17 @@ class BlockLoop(RowLoop):
     def _in_vectors(self, lines: list[str], copies: Mapping[str, str]) -> list[str]:
         """Returns the lines of a kernel whose loop is over whole vectors."""
         changed: list[str] = []
+        head = ""
         for line in lines:
             loop, pointer = LOOP.match(line), POINTER.match(line)
             if loop is not None:
-                changed.append(f"{loop[1]}for i in {WHOLE_VECTORS}(extent):")
+                head = f"{loop[1]}for r in {WHOLE_VECTORS}(extent):"
+                changed.append(head)
+            elif head and NUMBER.match(line):
+                changed.insert(changed.index(head), line.removeprefix(INDENT))
             elif pointer is not None and pointer[2] in copies:
                 changed.append(f"{line} if part == 0 else {copies[pointer[2]]}")
-            elif not line.startswith(("ahead_", "near_")):
+            else:
                 changed.append(line)
         if sum([WHOLE_VECTORS in line for line in changed]) != 1:
             raise NoKernelError("a phase is not one loop over values")

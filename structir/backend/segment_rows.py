@@ -14,6 +14,7 @@ from math import prod
 import attrs
 
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.by_recipe import with_recipes
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage, routine_stages
@@ -78,7 +79,8 @@ class RowLoop:
 
     def loop(self) -> list[str]:
         """Returns the lines of the loop."""
-        kernels = scheduled(self.call.program).kernels
+        with with_recipes():  # the loop is around text of generators, not LLVM IR
+            kernels = scheduled(self.call.program).kernels
         if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)

@@ -152,7 +152,7 @@ class SpecBuilder:
             s for t in (*tensors_read, *self.results) for s in self._whole_indices(t)
         )
         parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, choice))
-        reduced = {s for s in self._used(reads, conditions) if s not in parallel}
+        reduced = {s for s in self._used(reads, writes, conditions) if s not in parallel}
         if self.base is not None:  # scatter: each element read is written
             parallel |= dict.fromkeys(self.loops.in_order(reduced))
             reduced = set()
@@ -271,7 +271,10 @@ class SpecBuilder:
             worklist = [AxisIndex(at, None) for e in new.values() for at in e.at or ()]
         return elements
 
-    def _used(self, reads: tuple[Read, ...], conditions: tuple[Condition, ...]) -> set[Sym]:
+    def _used(
+        self, reads: tuple[Read, ...], writes: list[Write], conditions: tuple[Condition, ...]
+    ) -> set[Sym]:
         indices = [e.index_vars for r in reads for e in r.entries]
+        indices += [w.index_vars for w in writes]
         sides = [dims.syms(side) for c in conditions for side in (c.left, c.right)]
         return set().union(*indices, *sides)

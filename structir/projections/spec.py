@@ -143,9 +143,15 @@ class Write:
     unique: bool = True  # no two points (of different parallel index variables) write one element
 
     @cached_property
+    def index_vars(self) -> frozenset[Sym]:
+        """The index variables that the value depends on."""
+        nodes = () if self.value is None else walk(self.value)
+        return frozenset([n.index_var for n in nodes if isinstance(n, LoopIndex)])
+
+    @property
     def uses_index_vars(self) -> bool:
         """Whether the value depends on index variables."""
-        return self.value is not None and any(isinstance(n, LoopIndex) for n in walk(self.value))
+        return bool(self.index_vars)
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:

@@ -87,7 +87,7 @@ def test_a_call_determines_the_dtypes_of_its_operands() -> None:
         ("x[i] / 2", "int32", "`/`: expected floats, found 'T = int32"),
         ("x[i] + 0.5", "int32", "the number 0.5 is not a value of 'T, which is int32"),
         ("x[i] + 300", "int8", "the number 300 is not a value of 'T, which is int8"),
-        ("x[i] % 2", "float32", "`%`: expected integers, found 'T = float32"),
+        ("x[i] & 2", "float32", "`&`: expected integers or booleans, found 'T = float32"),
         ("x[i]", "float8_e5m2", "'T cannot be float8_e5m2"),
     ],
 )

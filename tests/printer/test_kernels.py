@@ -149,7 +149,7 @@ WRONG = {
     "out[0] = n": "expected float32, found int64: n",
     "out[0] = x[0, 0] + True": "dtype mismatch: operands of x[0, 0] + True are",
     "out[0] = 5 / n": "`/`: expected floats, found int64",
-    "out[0] = x[0, 0] % 2": "`%`: expected integers, found float32",
+    "out[0] = x[0, 0] & 2": "`&`: expected integers or booleans, found float32",
     "out[0] = not x[0, 0]": "`not`: expected booleans, found float32",
     "a = T.int8(200)": "200 is out of range for int8",
     "a = 1\na = 2.5": "expected int64, found the float 2.5",
