@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from structir.ir.dtype import is_int
 from structir.ir.scalar_functions import FunctionTable, ScalarFunction
 
 WEAK = {"int": "int64", "float": "float32"}  # the dtype of a literal without a typed operand
@@ -55,12 +56,19 @@ _PLAIN = (
     ScalarFunction("max", "number", -1),
     ScalarFunction("abs", "number", 1),
 )
+ROUNDINGS = ("ceil", "floor", "round", "trunc")
 _OF_T = (
-    *[ScalarFunction(name, "float", 1) for name in ("ceil", "floor", "round", "trunc")],
+    *[ScalarFunction(name, "float", 1) for name in ROUNDINGS],
     *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
     # NaN if an operand is NaN; sums (their terms may be reordered) and products
     *[ScalarFunction(name, "float", 2) for name in ("maximum", "minimum", "add_to", "multiply_to")],
 )
+
+
+def rounds_to_integers(fn: str, dtype: str) -> bool:
+    """Whether a function with results of a dtype rounds floats to integers: the last bit of an
+    argument may decide which integer."""
+    return fn in ROUNDINGS or (fn == "cast" and is_int(dtype))
 
 
 @attrs.frozen

@@ -369,13 +369,18 @@ def test_large_constants_are_external_data(tmp_path: Path, monkeypatch: pytest.M
 def test_the_command_writes_the_model(tmp_path: Path) -> None:
     source = "@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n    return x + x\n"
     (tmp_path / "m.py").write_text(source)
-    arguments = ["export", str(tmp_path / "m.py"), "-o", str(tmp_path / "m.onnx")]
-    result = CliRunner().invoke(cli.build(), arguments)
-    assert result.exit_code == 2 and "--onnx" in result.output
-    result = CliRunner().invoke(cli.build(), [*arguments, "--onnx", "--json"])
-    report = json.loads(result.stdout)
-    assert report["inputs"] == ["x"] and len(report["outputs"]) == report["nodes"] == 1
-    assert onnx.load(tmp_path / "m.onnx").graph.input[0].name == "x"
+    # the name or the option tells the format; with neither, nothing is written
+    for target, options in (("m.onnx", []), ("m.model", ["--onnx"]), ("other.model", [])):
+        output = tmp_path / target
+        arguments = ["export", str(tmp_path / "m.py"), "-o", str(output), *options, "--json"]
+        result = CliRunner().invoke(cli.build(), arguments)
+        if target == "other.model":
+            assert result.exit_code == 2 and "--onnx" in result.output
+            assert ".onnx" in result.output and not output.exists()
+            continue
+        report = json.loads(result.stdout)
+        assert report["inputs"] == ["x"] and len(report["outputs"]) == report["nodes"] == 1
+        assert onnx.load(output).graph.input[0].name == "x"
 
 
 @pytest.mark.parametrize("case", EINSUMS, ids=lambda case: case[0])

@@ -293,9 +293,12 @@ def test_the_command_writes_a_module(tmp_path: Path) -> None:
     text = target.read_text()
     assert json.loads(result.output) == {"output": str(target), "lines": len(text.splitlines())}
     assert text == save_stablehlo(parsed(BRANCHES), target, sizes="n=3")
-    for wrong in (["--onnx", "--stablehlo"], ["--onnx", "--sizes", "n=3"], []):
-        failed = CliRunner().invoke(cli.build(), ["export", str(source), *wrong, "-o", str(target)])
+    by_name = CliRunner().invoke(cli.build(), [*arguments[:2], *arguments[3:]])
+    assert by_name.exit_code == 0 and target.read_text() == text  # the name tells the format
+    for wrong in (["--onnx", "--stablehlo"], ["--onnx", "--sizes", "n=3"], ["-o", f"{target}.txt"]):
+        failed = CliRunner().invoke(cli.build(), ["export", str(source), "-o", str(target), *wrong])
         assert failed.exit_code == 2
+        assert target.read_text() == text and not Path(f"{target}.txt").exists()
 
 
 @pytest.mark.parametrize("case", EINSUMS, ids=lambda case: case[0])

@@ -28,6 +28,7 @@ from structir.backend.loops.writer import KernelText, LoopScope, Writer, indente
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel_functions import rounds_to_integers
 from structir.projections.monoid import MONOIDS
 
 MOST_ELEMENTS = 16  # of a row that is written out
@@ -151,16 +152,19 @@ class ShortRowSchedule:
         return rebuilt(root, leaf)
 
     def _with_reciprocals(self, root: Expression) -> Expression:
-        """Divisions by what is one for the whole row, as products with its reciprocal."""
-        made: dict[Expression, Expression] = {}
+        """Divisions by what is one for the whole row, as products with its reciprocal; not those
+        that are rounded to integers, where the last bit may decide."""
+        made: dict[tuple[Expression, bool], Expression] = {}
 
-        def visit(node: Expression) -> Expression:
+        def visit(node: Expression, is_rounded: bool = False) -> Expression:
             if not isinstance(node, Operation):
                 return node
-            if node not in made:
-                args = tuple([visit(a) for a in node.args])
-                made[node] = self._multiplied(apply(node.fn, args, node.dtype, node.exact))
-            return made[node]
+            if (node, is_rounded) not in made:
+                rounds = rounds_to_integers(node.fn, node.dtype)
+                args = tuple([visit(a, rounds) for a in node.args])
+                new = apply(node.fn, args, node.dtype, node.exact)
+                made[node, is_rounded] = new if is_rounded else self._multiplied(new)
+            return made[node, is_rounded]
 
         return visit(root)
 

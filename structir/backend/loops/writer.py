@@ -31,14 +31,13 @@ from structir.backend.loops.streams import StreamingStore, is_large
 from structir.ir import dims
 from structir.ir.dims import Atom, Dim, Monomial, Opaque, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel_functions import rounds_to_integers
 from structir.ir.polynomial import of_terms, opaque_atom
 
 INDENT = "    "
 # A range of one item is no loop to LLVM: what it would look for in one, to do items side by side,
 # takes it time without bound where loops inside are written out.
 SINGLE = "if lo < hi:"
-
-ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
 
 
 class MissingCodeError(Exception):
@@ -163,7 +162,7 @@ class Writer:
             return number_text(node.value, node.dtype)
         if isinstance(node, Total):
             return self.totals[node.buffer]
-        if isinstance(node, Operation) and node.fn in ROUNDINGS:
+        if isinstance(node, Operation) and rounds_to_integers(node.fn, node.dtype):
             self.exact.update(node.args)
         node = self._with_reciprocal(node, scopes)
         scope = self.scope_of(node, scopes)

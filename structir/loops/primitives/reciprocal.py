@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Literal, Local, Scalar
+from structir.ir.kernel_functions import rounds_to_integers
 from structir.ir.node import replace
 from structir.loops.accesses import expressions, is_same
 from structir.loops.bounds import is_in_range
@@ -14,6 +16,8 @@ from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
+ORDERED = frozenset({"abs", "cast", "max", "maximum", "min", "minimum", "neg", "select"})
+
 
 @primitive(changes_rounding=True)
 def reciprocal(kernel: Kernel, loop: str) -> Kernel:
@@ -21,11 +25,13 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
     reciprocal is computed once, before the loop.
 
     A divisor that reads an element is not replaced unless the element surely exists: the loop may
-    have no iteration. Assign it to a scalar before the loop.
+    have no iteration. Assign it to a scalar before the loop. A quotient that is rounded to an
+    integer is not replaced: its last bit may decide which integer.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
     names, found = Names(tree), list[tuple[Scalar, Local]]()
+    rounded = {id(division) for division in _rounded_divisions(tree)}
 
     def factor(divisor: Scalar) -> Local:
         known = [scalar for other, scalar in found if is_same(other, divisor)]
@@ -35,6 +41,8 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
         return known[0]
 
     def change(part: Any) -> Any:
+        if id(part) in rounded:
+            return None
         match part:
             case Apply("div", (dividend, divisor), dtype) if _is_invariant(tree, divisor, old):
                 product = (substitute(dividend, change), factor(divisor))
@@ -45,7 +53,7 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
 
     new = substitute(old, change)
     if not found:
-        raise _nothing_to_replace(tree, old)
+        raise _nothing_to_replace(tree, old, rounded)
     assigns = [
         Assign(scalar, Apply("div", (_one(divisor), divisor), scalar.dtype))
         for divisor, scalar in found
@@ -79,7 +87,34 @@ def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
     return is_float(divisor.dtype) and not changes and is_readable
 
 
-def _nothing_to_replace(tree: LoopTree, loop: For) -> Exception:
+def _rounded_divisions(tree: LoopTree) -> Iterator[Apply | Assign]:
+    """Yields the divisions whose quotients are rounded to integers, also those with a name."""
+    assigns: dict[int, list[Assign]] = {}
+    todo: list[Scalar] = []
+    for statement in tree.within(tree.kernel.body):
+        if isinstance(statement, Assign):
+            assigns.setdefault(_memory(statement.target), []).append(statement)
+        for part in expressions(statement):
+            if isinstance(part, Apply) and rounds_to_integers(part.fn, part.dtype):
+                todo += part.args
+    while todo:
+        match todo.pop():
+            case Apply("div") as division:
+                yield division
+            case Apply(fn, args) if fn in ORDERED:
+                todo += args
+            case Local() | Element() as value:
+                stores = assigns.pop(_memory(value), [])
+                todo += [store.value for store in stores]
+                yield from [store for store in stores if store.symbol == "/"]
+
+
+def _memory(value: Scalar) -> int:
+    """Returns what identifies a scalar, or the array of an element."""
+    return id(value.array) if isinstance(value, Element) else id(value)
+
+
+def _nothing_to_replace(tree: LoopTree, loop: For, rounded: set[int]) -> Exception:
     divisions = [
         (statement, part)
         for statement in tree.within(loop.body)
@@ -91,6 +126,13 @@ def _nothing_to_replace(tree: LoopTree, loop: For) -> Exception:
         message = f"expected a division of floats in `{name}`, found none"
         return refusal("E1116", message, loop, help="name a loop that contains a division")
     statement, division = divisions[0]
+    if id(division) in rounded:
+        return refusal(
+            "E1116",
+            f"expected a quotient that is not rounded to an integer, found `{division}`",
+            statement,
+            help="keep the division: its last bit may decide which integer results",
+        )
     return refusal(
         "E1117",
         f"expected a divisor that `{name}` leaves unchanged, found `{division.args[1]}`",

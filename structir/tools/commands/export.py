@@ -62,7 +62,9 @@ def export(
     if not onnx and not stablehlo:
         onnx, stablehlo = output.suffix == ".onnx", output.suffix == ".mlir"
     if onnx == stablehlo:
-        raise typer.BadParameter("expected the format of the model: `--onnx` or `--stablehlo`")
+        raise typer.BadParameter(
+            "expected one format: `--onnx` or `--stablehlo`, or a MODEL that ends in .onnx or .mlir"
+        )
     if sizes and onnx:
         raise typer.BadParameter("--sizes: expected --stablehlo; ONNX models keep symbolic dims")
     with diagnostics(json):
