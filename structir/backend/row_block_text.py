@@ -26,7 +26,6 @@ ROWS = 64  # of a block, at most
 SHORT = 128  # elements of short rows, on average
 POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
 STORE = re.compile(r"^( *)(\w+)\[r\] = (\w+)$")
-NUMBER = re.compile(r"^ *\w+ = \w+\[0\]$")  # of the row, the same for all its values
 COMBINE = {"sum": "add_to", "prod": "multiply_to", "max": "maximum", "min": "minimum"}
 LOOP = re.compile(r"^( *)for r in range\(lo_\d+, hi_\d+\):$")
 Totals = Sequence[RowReduction]
@@ -245,14 +244,10 @@ class BlockLoop(RowLoop):
     def _in_vectors(self, lines: list[str], copies: Mapping[str, str]) -> list[str]:
         """Returns the lines of a kernel whose loop is over whole vectors."""
         changed: list[str] = []
-        head = ""
         for line in lines:
             loop, pointer = LOOP.match(line), POINTER.match(line)
             if loop is not None:
-                head = f"{loop[1]}for r in {WHOLE_VECTORS}(extent):"
-                changed.append(head)
-            elif head and NUMBER.match(line):
-                changed.insert(changed.index(head), line.removeprefix(INDENT))
+                changed.append(f"{loop[1]}for r in {WHOLE_VECTORS}(extent):")
             elif pointer is not None and pointer[2] in copies:
                 changed.append(f"{line} if part == 0 else {copies[pointer[2]]}")
             else:

@@ -138,3 +138,25 @@ def test_means_of_integers_are_exact_and_truncated(dtype: str) -> None:
         for results in (interpreted, compiled):
             assert np.array_equal(results[0], truncated_means(x, settings)), text
             assert np.array_equal(results[1], whole)
+
+
+@pytest.mark.parametrize("pool_size", (1, 3))
+def test_windows_of_integers_may_be_wider_than_an_axis_of_one(pool_size: int) -> None:
+    for partial in (False, True):
+        settings = {
+            "pool_size": pool_size,
+            "strides": 1,
+            "dilation": 1,
+            "padding": (pool_size // 2,) * 2,
+            "ceil_mode": partial,
+            "count_include_pad": True,
+        }
+        text = ", ".join([f"{name}={value}" for name, value in settings.items()])
+        module = structir.parse(
+            "@R.function\ndef main(x: R.Tensor((1, 2, 1), 'int64')):\n"
+            f"    return R.nn.avg_pool1d(x, {text})\n"
+        )
+        x = np.array([[[6], [-7]]])
+        runs = [structir.compile(module)["main"](x)] if partial else []
+        for result in (structir.interpret(module, "main", x), *runs):
+            assert np.array_equal(result, truncated_means(x, settings)), text

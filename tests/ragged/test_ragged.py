@@ -59,6 +59,7 @@ def test_rows_are_computed_in_blocks_of_whole_vectors(longer, blocks):
     x = RaggedArray(rng.standard_normal(sum(lengths), "float32"), np.cumsum([0, *lengths]))
     x[3][5] = np.nan
     share, total, most, scaled, joined = blocks(x)
+    assert "in whole_vectors(extent)" in blocks.source("main")
     for k, row in enumerate(x.rows()):
         row = row.astype("float64")
         powers = np.exp(row - row.max(initial=-np.inf))

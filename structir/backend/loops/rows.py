@@ -93,9 +93,10 @@ class RowSchedule:
         groups = self.name_rows(self.joined(self.rows))
         sizes = [self.writer.size(self.extent(g)) for g in groups[1:]]
         lines = self.writer.decoded(groups, ["", *sizes], "r") if groups else []
-        lines += self.row_lines()
+        once = LoopScope(frozenset())
+        lines += self._flat_lines(once) if self.flat and not self.last else self.row_lines()
         whole = self.extent(tuple(a for g in groups for a in g))
-        lines = ["for r in range(lo, hi):", *indented(lines)]
+        lines = [*once.lines, "for r in range(lo, hi):", *indented(lines)]
         return self.writer.finish(lines, whole, self.group.origins)
 
     def name_rows(self, groups: list[tuple[Sym, ...]]) -> list[tuple[Sym, ...]]:
@@ -157,6 +158,17 @@ class RowSchedule:
         for (phase, _), stages in sorted(self.loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
         self.store_row(row)
+        return row.lines
+
+    def _flat_lines(self, once: LoopScope) -> list[str]:
+        """Maps whose rows are elements: `once` is before the loop over these."""
+        row = LoopScope(frozenset(self.rows))
+        for stage in self.stages:
+            if stage.out in self.group.kept:
+                body = stored(simplified(self.phases.resolved(stage.body, LAST)), stage.out.dtype)
+                self.writer.store(
+                    stage.out, stage.write, self.writer.value(body, [once, row]), [row]
+                )
         return row.lines
 
     def store_row(self, row: LoopScope) -> None:
