@@ -54,6 +54,20 @@ def test_divisions_are_exact_to_the_last_bit(name: str, width: int) -> None:
     assert not quotients(structir.compile(Shares), name, width), "else it would tell nothing"
 
 
+@pytest.mark.parametrize("width", [3, 67])
+@pytest.mark.parametrize("rounding", ["floor({})", 'astype({}, "int32")'])
+def test_quotients_that_are_rounded_to_integers_are_exact(width: int, rounding: str) -> None:
+    program = f"""
+@R.function
+def main(x: R.Tensor(("n", {width}), "float32")):
+    total = R.sum(x, axis=[1], keepdims=True)
+    return R.{rounding.format("x * total / total")}, total
+"""
+    x = NUMBERS.integers(1, 100, (70, width)).astype("float32")
+    result, _ = structir.compile(structir.parse(program))["main"](x)
+    np.testing.assert_array_equal(result, x)
+
+
 def test_columns_and_stored_plans_divide_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,32 @@ def halves(
     assert structir.structural_equal(parsed(str(after)), after)
 
 
+ROUNDED = {
+    "an argument": "out[i, j] = T.floor(x[i, j] / d)",
+    "a conversion": "out[i, j] = T.float32(T.int32(x[i, j] / d))",
+    "a bounded quotient": "out[i, j] = T.floor(min(x[i, j] / d, 300.0))",
+    "a name": "q = x[i, j] / d\nout[i, j] = T.floor(q)",
+    "an element": "out[i, j] = x[i, j]\nout[i, j] /= d\nout[i, j] = T.floor(out[i, j])",
+}
+
+
+@pytest.mark.parametrize("body", ROUNDED.values(), ids=ROUNDED)
+def test_quotients_that_are_rounded_to_integers_stay(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "\n".join(f"            {line}" for line in body.splitlines())
+    loops = "    d = T.float32(41.0)\n    for i in range(n):\n        for j in range(m):\n"
+    naive = prepared(parsed(HEAD + loops + lines))
+    reciprocal = find_primitive("reciprocal")
+    with pytest.raises(ScheduleError, match="E1116"):
+        reciprocal(naive, "j")
+    monkeypatch.setattr("structir.loops.primitives.reciprocal._rounded_divisions", lambda _: ())
+    wrong = reciprocal(naive, "j")
+    sizes = dict(zip(dims_of(naive), (1, 1), strict=True))
+    arrays = [np.full_like(array, 41.0) for array in arguments(naive, sizes, 1)]
+    assert run(naive, arrays, sizes)[0] == 1 and run(wrong, arrays, sizes)[0] == 0
+
+
 ELEMENTS = """@I.kernel
 def scale(
     x: R.Tensor(("n", "m"), "float32"),
