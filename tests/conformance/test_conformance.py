@@ -24,9 +24,7 @@ EXPECTED_MISSES: dict[str, set[str]] = {
         "rel-erase_to_well_defined-077",  # n - n + 3 is 3: no variable is left to erase
         "rel-erase_to_well_defined-079",  # the same
     },
-    "function_deduction.jsonl": {
-        "fn-tuple-010",  # x[0] of a tensor is its first row, as in NumPy (docs/language.md)
-    },
+    "function_deduction.jsonl": set(),
     "op_struct_info.jsonl": {
         "op-relax.arange-004",  # arange(10, 2, -3) has three elements, not four
         "op-relax.median-011",  # keepdims keeps the rank, known or not
