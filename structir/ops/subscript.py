@@ -9,6 +9,7 @@ import attrs
 
 from structir.analysis.deduction import deduce
 from structir.errors import Diagnostic, Span, StructInfoError
+from structir.ir import dims
 from structir.ir.dims import Poly
 from structir.ir.expr import OPERATORS, Expr
 from structir.ops.layout import expand_dims, flip, squeeze
@@ -41,9 +42,18 @@ def subscript(
 ) -> Expr:
     """Returns `x[items]`, with the meaning of NumPy, for integers, sizes, slices, None and `...`.
 
-    `emit` binds calls that are operands of others. An integer out of range is an error, at run time
+    One integer alone is the field of a tuple: `x[0, ...]` reads a tensor. `emit` binds calls that
+    are operands of others. An integer out of range is an error, at run time
     if the size is unknown.
     """
+    if len(items) == 1 and isinstance(items[0], int | Poly):  # the field of a tuple, in Relax
+        text = dims.text(items[0])
+        raise _error(
+            f"expected a tuple for the field {text}, found a tensor",
+            f"write `[{text}, ...]` to read the tensor at index {text}",
+            span,
+            deduce(x),
+        )
     plan = _plan(x, items, span)
     calls: list[tuple[Any, dict[str, Any]]] = []
     if plan.flipped:

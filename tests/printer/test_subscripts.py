@@ -115,7 +115,7 @@ def test_an_invalid_subscript_is_an_error(value: str, message: str) -> None:
 
 
 def test_an_index_out_of_range_is_an_error_of_the_run() -> None:
-    module = structir.parse(HEAD.format(info=KNOWN, dims=DIMS, values="x[2], x[-3]"))
+    module = structir.parse(HEAD.format(info=KNOWN, dims=DIMS, values="x[2, ...], x[-3, ...]"))
     x = np.zeros((2, 1), "float32")
     for run in (structir.compile(module)["main"], lambda x: structir.interpret(module, "main", x)):
         with pytest.raises(ShapeMismatchError):

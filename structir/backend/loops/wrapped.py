@@ -1,5 +1,5 @@
-"""Maps that read at an index with bends along their last axis, such as a roll or a reflection: one
-stage for each run of indices that are equally far apart, so that elements are read side by side."""
+"""Maps that read at an index with bends along their last axis, cyclic or reflected: one stage for
+each run of indices that are equally far apart, so that elements are read side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses subscripts of tensors: `x[0]`, `x[1:, ::2]`, `x[..., None]`."""
+"""Parses subscripts of tensors: `x[0, ...]`, `x[1:, ::2]`, `x[..., None]`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _number(context: Context, node: ast.Subscript, element: ast.expr) -> Any:
     if value is None or type(value) in (int, Poly):
         return value
     name, text = ast.unparse(node.value), ast.unparse(element)
-    hint = "write an integer, a size or a slice: `x[0]`, `x[1:n - 1]`"
+    hint = "write an integer, a size or a slice: `x[0, ...]`, `x[1:n - 1]`"
     if isinstance(value, Expr):
         hint = f"read at indices in a tensor: `R.take({name}, {text}, axis=0)`"
     message = f"expected a constant integer as the index, found {text}"
