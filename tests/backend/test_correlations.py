@@ -23,7 +23,6 @@ CASES = {
         (4, 3, 3),
     ),
     "groups": ("conv2d", "6, 8, 8", "4, 3, 3, 3", "groups=2, padding=(1, 1, 1, 1)", (6, 8, 8)),
-    "one axis": ("conv1d", '4, "h"', "5, 4, 3", "padding=(2, 2)", (4, 10)),
     "transposed": ("conv2d_transpose", "4, 5, 6", "4, 3, 2, 2", "strides=(2, 2)", (4, 5, 6)),
 }
 

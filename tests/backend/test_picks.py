@@ -24,8 +24,12 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("shape, order, axis", FORMS)
-@pytest.mark.parametrize("dtype", DTYPES)
+CASES = [
+    (*FORMS[(k + apart) % len(FORMS)], dtype) for k, dtype in enumerate(DTYPES) for apart in (0, 3)
+]
+
+
+@pytest.mark.parametrize("shape, order, axis, dtype", CASES)
 def test_picks(shape, order, axis, dtype):
     text = TEXT.format(shape=shape, order=order, axis=axis, dtype=dtype)
     module = structir.parse(text)
