@@ -369,7 +369,7 @@ def test_large_constants_are_external_data(tmp_path: Path, monkeypatch: pytest.M
 def test_the_command_writes_the_model(tmp_path: Path) -> None:
     source = "@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n    return x + x\n"
     (tmp_path / "m.py").write_text(source)
-    # the name or the option tells the format; with neither, nothing is written
+    # the name or the option determines the format; with neither, nothing is written
     for target, options in (("m.onnx", []), ("m.model", ["--onnx"]), ("other.model", [])):
         output = tmp_path / target
         arguments = ["export", str(tmp_path / "m.py"), "-o", str(output), *options, "--json"]

@@ -294,7 +294,7 @@ def test_the_command_writes_a_module(tmp_path: Path) -> None:
     assert json.loads(result.output) == {"output": str(target), "lines": len(text.splitlines())}
     assert text == save_stablehlo(parsed(BRANCHES), target, sizes="n=3")
     by_name = CliRunner().invoke(cli.build(), [*arguments[:2], *arguments[3:]])
-    assert by_name.exit_code == 0 and target.read_text() == text  # the name tells the format
+    assert by_name.exit_code == 0 and target.read_text() == text  # the format follows from the name
     for wrong in (["--onnx", "--stablehlo"], ["--onnx", "--sizes", "n=3"], ["-o", f"{target}.txt"]):
         failed = CliRunner().invoke(cli.build(), ["export", str(source), "-o", str(target), *wrong])
         assert failed.exit_code == 2

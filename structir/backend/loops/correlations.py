@@ -3,8 +3,11 @@ reads are copied, one line of pixels per weight (im2col), and the sum is a matri
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 
+from structir.backend.loops.access import split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import contraction_of, factors_of
 from structir.backend.loops.expression import (
@@ -19,7 +22,7 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
-from structir.ir.dims import Sym
+from structir.ir.dims import Dim, Sym
 
 
 def as_product_of_pixels(stage: Stage) -> list[Stage] | None:
@@ -28,9 +31,9 @@ def as_product_of_pixels(stage: Stage) -> list[Stage] | None:
     if factors is None or stage.exists is not None:
         return None
     for still, moving in (factors, factors[::-1]):
-        if _moves_by_taps(moving, stage) and not _overlaps(still, stage):
+        if _moves_by_taps(moving, stage) and not overlaps(still, stage):
             guarded = {s for g in stage.guards for s in dims.syms(g.value) & set(stage.axes)}
-            if guarded <= _axes_of(moving, stage):
+            if guarded <= _axes_of(moving, stage) and (not guarded or _is_whole(still, stage)):
                 return _product(stage, still, moving)
     return None
 
@@ -38,15 +41,16 @@ def as_product_of_pixels(stage: Stage) -> list[Stage] | None:
 def _product(stage: Stage, still: Load, moving: Load) -> list[Stage] | None:
     plain = attrs.evolve(stage, guards=(), otherwise=None)
     moved, columns = _lines(stage, moving)
-    made, lines = [moved], still
+    copies, lines = [moved], still
     for _ in range(2):
         body = apply("mul", (lines, columns), stage.body.dtype)
         product = attrs.evolve(plain, body=body)
-        found = contraction_of(product)
-        if found is not None:
-            return [*made, product] if found.m and not found.windows else None
-        copied, lines = _lines(plain, still)
-        made = [moved, copied]
+        contraction = contraction_of(product)
+        if contraction is not None:
+            is_plain = contraction.m and not contraction.windows
+            return [*copies, product] if is_plain else None
+        copy, lines = _lines(plain, still)
+        copies = [moved, copy]
     return None
 
 
@@ -73,25 +77,43 @@ def _lines(stage: Stage, read: Load) -> tuple[Stage, Load]:
     return copy, load(out, tuple([axis_dim(axis) for axis in axes]))
 
 
+def _is_whole(read: Load, stage: Stage) -> bool:
+    """Whether a read is inside of its buffer at all points, also at those that guards leave out."""
+    return all(map(partial(_is_inside, stage), read.entries, read.buffer.shape))
+
+
+def _is_inside(stage: Stage, entry: Entry, size: Dim) -> bool:
+    if isinstance(entry, Expression):
+        return False
+    steps, least = split(entry, stage.axes)
+    if dims.syms(least) & set(stage.axes) or not all(type(c) is int for c in steps.values()):
+        return False
+    if any(dims.at_least(step, 0) is not True for step in steps.values()):
+        return False
+    greatest = least + sum(step * (stage.extents[axis] - 1) for axis, step in steps.items())
+    return dims.at_least(least, 0) is True and dims.at_least(size - 1 - greatest, 0) is True
+
+
 def _axes_of(read: Load, stage: Stage) -> set[Sym]:
-    return {s for e in read.entries for s in _axes_in(e, stage)}
+    return {s for e in read.entries for s in axes_in(e, stage)}
 
 
-def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
+def axes_in(entry: Entry, stage: Stage) -> set[Sym]:
+    """The axes of a stage that an index depends on, other than through data."""
     return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
 
 
-def _overlaps(read: Load, stage: Stage) -> bool:
+def overlaps(read: Load, stage: Stage) -> bool:
     """Whether an index moves along a parallel and a reduced axis at once."""
-    moves = [_axes_in(entry, stage) for entry in read.entries]
+    moves = [axes_in(entry, stage) for entry in read.entries]
     return any(m & set(stage.parallel) and m & set(stage.reduce) for m in moves)
 
 
 def _moves_by_taps(read: Load, stage: Stage) -> bool:
     """Whether the parallel axes that move an index together with a reduced one are short beside
     it: weights beside pixels."""
-    moves = [_axes_in(entry, stage) for entry in read.entries]
+    moves = [axes_in(entry, stage) for entry in read.entries]
     both = [(m & set(stage.parallel), m & set(stage.reduce)) for m in moves]
     pairs = [(stage.extents[p], stage.extents[r]) for ps, rs in both for p in ps for r in rs]
     short = [isinstance(p, int) and dims.at_least(r, p) is not False for p, r in pairs]
-    return _overlaps(read, stage) and all(short)
+    return overlaps(read, stage) and all(short)

@@ -20,27 +20,23 @@ FEWEST_COLUMNS = 8  # of a product that is worth its calls
 def with_products_together(program: LoopProgram) -> LoopProgram:
     """The program with each product of few columns as one of many columns, where it has them."""
     stages = [part for stage in program.stages for part in _together(stage) or [stage]]
-    return (
-        program
-        if len(stages) == len(program.stages)
-        else attrs.evolve(program, stages=tuple(stages))
-    )
+    return attrs.evolve(program, stages=tuple(stages))
 
 
 def _together(stage: Stage) -> list[Stage] | None:
     """The product with its columns together, and the stage that moves them."""
-    found = contraction_of(stage)
-    if found is None or found.windows or not found.m or not stage.simple:
+    narrow = contraction_of(stage)
+    if narrow is None or narrow.windows or not narrow.m or not stage.simple:
         return None
-    columns = prod(stage.extents[axis] for axis in found.n)
+    columns = prod(stage.extents[axis] for axis in narrow.n)
     if not isinstance(columns, int) or columns >= FEWEST_COLUMNS:
         return None
-    sides = [found.left_address.coefficients.keys(), found.right_address.coefficients.keys()]
+    sides = [narrow.left_address.coefficients.keys(), narrow.right_address.coefficients.keys()]
     only = [
         [a for a in stage.parallel if a in own and a not in other]
         for own, other in (sides, sides[::-1])
     ]
-    if len(only[1]) == len(found.n):
+    if len(only[1]) == len(narrow.n):
         return None
     shared = [a for a in stage.parallel if a not in {*only[0], *only[1]}]
     for first, last in (only[::-1], only):
@@ -55,10 +51,10 @@ def _product(stage: Stage, axes: tuple[Sym, ...]) -> list[Stage] | None:
     at = tuple([axis_dim(axis) for axis in axes])
     out = Buffer(tuple([stage.extents[axis] for axis in axes]), stage.out.dtype)
     product = attrs.evolve(stage, out=out, write=at)
-    found = contraction_of(product)
-    if found is None:
+    wide = contraction_of(product)
+    if wide is None:
         return None
-    columns = prod(stage.extents[axis] for axis in found.n)
+    columns = prod(stage.extents[axis] for axis in wide.n)
     if isinstance(columns, int) and columns < FEWEST_COLUMNS:
         return None
     extents = {axis: stage.extents[axis] for axis in stage.parallel}

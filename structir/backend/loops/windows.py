@@ -12,7 +12,7 @@ import attrs
 from structir.backend.loops.access import leaves, split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import contraction_of, factors_of
-from structir.backend.loops.correlations import as_product_of_pixels
+from structir.backend.loops.correlations import as_product_of_pixels, axes_in, overlaps
 from structir.backend.loops.expression import (
     Entry,
     Expression,
@@ -283,7 +283,7 @@ def _as_product(stage: Stage) -> list[Stage] | None:
     if stage.monoid != "sum" or (found := factors_of(stage)) is None:
         return None
     for left, right in (found, found[::-1]):
-        weights = {a for e in left.entries for a in _axes_in(e, stage)}
+        weights = {a for e in left.entries for a in axes_in(e, stage)}
         columns = [a for a in stage.parallel if a not in weights]
         plainer = Plainer(stage, right, _moving(right, columns), 0.0)
         if not plainer.fits or (stage.guards and leaves(left, stage.axes, stage.extents)):
@@ -319,10 +319,6 @@ def _moving(read: Load, columns: list[Sym]) -> list[Sym]:
     """The columns along which a read moves: not those that stand alone beside no tap."""
     reduced = [e for e in read.entries if not isinstance(e, Expression)]
     return [a for a in columns if any(a in dims.syms(e) and e != axis_dim(a) for e in reduced)]
-
-
-def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
-    return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
 
 
 def _product(
@@ -380,7 +376,7 @@ def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
 
 def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
     """The weights in the order in which they are added up: made at run time, or known now."""
-    used = {a for e in left.entries for a in _axes_in(e, stage)}
+    used = {a for e in left.entries for a in axes_in(e, stage)}
     axes = [a for a in stage.axes if a in used]
     fresh = {a: dims.sym(a.name) for a in axes}
     extents = {s: stage.extents[a] for a, d in fresh.items() if (s := dims.as_sym(d)) is not None}
@@ -402,7 +398,7 @@ def _as_map(stage: Stage) -> list[Stage] | None:
     if is_product or stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
         return None
     before, body = list[Stage](), stage.body
-    moved = [r for r in loads_of(body) if _overlaps(r, stage)]
+    moved = [r for r in loads_of(body) if overlaps(r, stage)]
     if len(moved) != 1 or (stage.guards and len(loads_of(body)) > 2):
         return None
     identity = 0.0 if stage.monoid == "sum" else MONOIDS[stage.monoid].identity(body.dtype)
@@ -418,13 +414,6 @@ def _as_map(stage: Stage) -> list[Stage] | None:
         before.append(copy)
         body = rebuilt(body, lambda n: read if n is moved[0] else n)
     return [*before, _written_out(stage, body)]
-
-
-def _overlaps(read: Load, stage: Stage) -> bool:
-    """Whether some index moves along a parallel and a reduced axis at once."""
-    parallel, reduced = set(stage.parallel), set(stage.reduce)
-    axes = [_axes_in(e, stage) for e in read.entries]
-    return any(a & parallel and a & reduced for a in axes)
 
 
 def _vanishes(body: Expression, read: Load) -> bool:
