@@ -1,4 +1,5 @@
-"""A device that is not there: kernels are made for its architecture, and nothing can run."""
+"""A device that only compiles: builds kernels for an architecture without a GPU; nothing can
+run."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class AheadDevice:
         self.architecture = architecture
 
     def kernel(self, text: DeviceText) -> CardCode:
-        """The kernel's code."""
+        """Returns the machine code of a kernel."""
         return card_code(text, self.architecture)
 
     def _absent(self) -> StructIRError:
@@ -32,28 +33,28 @@ class AheadDevice:
         )
 
     def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
-        """There is no memory."""
+        """Raises an error: there is no memory."""
         raise self._absent()
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
-        """There is no memory."""
+        """Raises an error: there is no memory."""
         raise self._absent()
 
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
-        """There is no memory."""
+        """Raises an error: there is no memory."""
         raise self._absent()
 
     def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
-        """There is no memory."""
+        """Raises an error: there is no memory."""
         raise self._absent()
 
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
-        """Nothing can run."""
+        """Raises an error: nothing can run."""
         raise self._absent()
 
     def synchronize(self, stream: int = 0) -> None:
-        """There is nothing to wait for."""
+        """Does nothing: there is no stream to wait for."""
 
     def dlpack_device(self) -> tuple[int, int]:
-        """There is no memory."""
+        """Raises an error: there is no memory."""
         raise self._absent()

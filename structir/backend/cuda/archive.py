@@ -1,5 +1,4 @@
-"""Executables for cards in files: the program, its constants, and machine code for one
-architecture."""
+"""Saved executables for GPUs: the program, its constants, and machine code for one architecture."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ ARCHITECTURE, TF32 = "structir.architecture", "structir.tf32"
 
 
 def save(executable: DeviceExecutable, path: Path) -> None:
-    """Write an executable, so that `structir.load` need not compile it where there is a card."""
+    """Saves an executable, so that `structir.load` need not compile it where a GPU is present."""
     arrays, facts = contents(executable.module)
     codes = {}
     for plan in executable.plans():
@@ -52,7 +51,7 @@ def save(executable: DeviceExecutable, path: Path) -> None:
 
 
 def loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> DeviceExecutable:
-    """The executable that a file holds, for the card of this machine if there is one."""
+    """Returns the executable stored in a file, for the GPU of this machine if there is one."""
     architecture, name = facts.get(ARCHITECTURE, ""), os.fspath(path)
     device, tf32 = device_to_load_on(architecture), facts.get(TF32) == str(True)
     module, plans = partial(module_of, path, arrays, facts), None

@@ -1,4 +1,4 @@
-"""Arrays on a device: dense, typed memory, which others can see without a copy."""
+"""Arrays on a device: dense, typed memory that other libraries can read without a copy."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from structir.interpret.argument_checks import as_value, in_field_order
 from structir.interpret.scope import ForeignTensor
 from structir.ir.struct_info import StructInfo
 
-ALIGNED = 16  # bytes: where kernels expect arrays to begin, as they read several elements at once
+ALIGNED = 16  # bytes: the alignment that kernels expect, because they load several elements at once
 VERSION = 3  # of `__cuda_array_interface__`
-CARD_MEMORY = (2, 13)  # how DLPack calls memory of a card, and such memory of the host's
+CARD_MEMORY = (2, 13)  # the device types of DLPack for GPU memory and for pinned host memory
 
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceArray(ForeignTensor):
-    """A dense array on a device. Reading its elements, and taking it as an array of NumPy, copies
-    it to the host."""
+    """A dense array on a device. Reading its elements, or converting it to a NumPy array, copies it
+    to the host."""
 
     device: Device
     memory: DeviceMemory
@@ -33,28 +33,28 @@ class DeviceArray(ForeignTensor):
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its elements take."""
+        """The size of the elements in bytes."""
         return self.size * int(self.dtype.itemsize)
 
     @property
     def address(self) -> int:
-        """Where its elements begin."""
+        """The address of the first element."""
         return self.memory.address
 
     def copy_to_host(self, stream: int = 0) -> Any:
-        """The elements as an array of NumPy."""
+        """Returns the elements as a NumPy array."""
         found = np.empty(self.shape, self.dtype)
         self.device.copy_out(found, self.address, stream)
         self.device.synchronize(stream)
         return found
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
-        """The same memory under another shape."""
+        """Returns a view of the same memory with another shape."""
         return attrs.evolve(self, shape=tuple(shape))
 
     def copy(self, stream: int = 0) -> DeviceArray:
@@ -103,13 +103,13 @@ class DeviceArray(ForeignTensor):
 
 
 def new_array(device: Device, shape: tuple[int, ...], dtype: Any, stream: int = 0) -> DeviceArray:
-    """An array of any contents."""
+    """Returns an array with uninitialized elements."""
     kind = np.dtype(dtype)
     return DeviceArray(device, device.allocate(prod(shape) * kind.itemsize, stream), shape, kind)
 
 
 def moved(device: Device, array: Any, stream: int = 0) -> DeviceArray:
-    """An array of NumPy's, copied to the device."""
+    """Returns a copy of a NumPy array on the device."""
     dense = np.ascontiguousarray(array).reshape(array.shape)
     made = new_array(device, array.shape, array.dtype, stream)
     device.copy_in(made.address, dense, stream)
@@ -145,7 +145,8 @@ def _overlap(one: DeviceArray, other: DeviceArray) -> bool:
 
 
 def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> Any:
-    """An argument as a run-time value: tensors of a device stay, all others are moved."""
+    """Converts an argument to a run-time value: tensors on the device are kept, all others are
+    copied to it."""
     fields = getattr(info, "fields", None)
     value = value if fields is None else in_field_order(info, value)
     if isinstance(value, list | tuple) and fields is None:
@@ -153,7 +154,7 @@ def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> 
     if isinstance(value, tuple) or (fields is not None and isinstance(value, list)):
         both = zip((info,) * len(value) if fields is None else fields, value, strict=False)
         there = [on_device(device, field, item, stream) for field, item in both]
-        return (*there, *value[len(there) :])  # fields too many are told later
+        return (*there, *value[len(there) :])  # surplus fields are reported later
     if isinstance(value, DeviceArray):
         return value
     shared = _shared(device, value)
@@ -165,7 +166,8 @@ def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> 
 
 
 def _shared(device: Device, value: Any) -> DeviceArray | None:
-    """The array of another library that is on a device: by DLPack, which knows every dtype."""
+    """Returns the array of another library on the device, imported through DLPack, which supports
+    every dtype."""
     place = getattr(value, "__dlpack_device__", None)
     if place is None or place()[0] not in CARD_MEMORY:
         interface = getattr(value, "__cuda_array_interface__", None)

@@ -1,5 +1,5 @@
-"""Products whose left factors are the weights of a row of scores, themselves a product: found in a
-program by what its stages compute, to be made by one kernel."""
+"""Recognition of attention: a product whose left factor is a softmax over scores, which are
+themselves a product. One kernel computes all of it."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
 COMPUTED_IN = ("float32", "float64")
-CHEAP = 16.0  # additions: maps into scores that are made again at each of them
-WIDEST = 256  # values of this many elements are made in few passes over the scores
+CHEAP = 16.0  # additions: cheaper maps are recomputed for each score
+WIDEST = 256  # values with more elements need several passes over the scores
 
 
 class NoAttentionError(Exception):
-    """Why a product stays by itself."""
+    """Why a product is not part of an attention."""
 
 
 @attrs.frozen
 class Attention:
     """result = after(sum over keys of weight * values * factors), where weight is exp(score - most)
-    times what stands beside it, and score is made from queries * keys.
+    times elementwise factors, and score is computed from queries * keys.
 
-    All is said over the axes of the mixing product: `outer` ones, `query` (None if there is a
-    single one), `key`, and `column`; queries and keys are added up over `depth`.
+    All expressions use the axes of the second product: `outer` axes, `query` (None for a single
+    query), `key`, and `column`. The product of queries and keys is summed over `depth`.
     """
 
     stages: tuple[Stage, ...]
@@ -66,24 +66,24 @@ class Attention:
     power: Expression  # exp(score - most)
     most: Buffer
     weight: Expression
-    whole: tuple[tuple[Buffer, Expression], ...]  # sums over keys, of what
+    whole: tuple[tuple[Buffer, Expression], ...]  # sums over keys, with their terms
     factors: tuple[tuple[str, Expression], ...]
-    mixed: Load  # the sum, as `after` reads it
+    mixed: Load  # the second product, as `after` reads it
     after: Expression
     out: Buffer
     write: tuple[Entry, ...]
-    kept: frozenset[Buffer]  # totals of rows that others read as well
-    writes: dict[Buffer, tuple[Entry, ...]]  # and where they are
+    kept: frozenset[Buffer]  # row totals that other stages read, too
+    writes: dict[Buffer, tuple[Entry, ...]]  # and their write indices
 
     @property
     def dtype(self) -> str:
-        """What it is computed in."""
+        """The dtype of the computation."""
         return self.product.dtype
 
 
 @attrs.frozen
 class Attentions:
-    """What was found in a program, and of products that looked like it, why they are none."""
+    """The attentions of a program, and the reasons why similar products are none."""
 
     found: tuple[Attention, ...]
     refused: tuple[Decision, ...]
@@ -92,7 +92,7 @@ class Attentions:
 def attentions(
     program: LoopProgram, product_of: Callable[[Stage], Contraction | None]
 ) -> Attentions:
-    """All attentions of a program."""
+    """Returns all attentions of a program."""
     makers = Makers(program, product_of)
     found: list[Attention] = []
     refused: list[Decision] = []
@@ -109,8 +109,8 @@ def attentions(
 
 
 def _one(makers: Makers, scores: Stage, mixing: Stage, taken: set[Stage]) -> Attention:
-    """An attention with the maps that follow it; without them where another one has these, or where
-    they read what may need totals that are read elsewhere."""
+    """Returns an attention with the maps that follow it, or without them if another attention
+    claims them or they read totals that other stages need."""
     found = AttentionMatch(makers, scores, mixing).attention()
     others = [read for read in loads_of(found.after) if read is not found.mixed]
     made = any(read.buffer.root in makers.writers for read in others)
@@ -122,14 +122,14 @@ def _one(makers: Makers, scores: Stage, mixing: Stage, taken: set[Stage]) -> Att
 
 
 class AttentionMatch:
-    """A product of scores and a product of values, looked at as one attention. All expressions are
-    brought to the axes of the latter."""
+    """Matches a product of scores and a product of values as one attention. All expressions are
+    rewritten to the axes of the latter."""
 
     def __init__(self, makers: Makers, scores: Stage, mixing: Stage, alone: bool = False) -> None:
         self.makers, self.scores, self.mixing, self.alone = makers, scores, mixing, alone
         self.dependent = makers.after(scores)
-        self.members: dict[Stage, tuple[Entry, ...]] = {}  # and where they are read
-        self.sums: dict[Stage, Expression] = {}  # reductions, and of what
+        self.members: dict[Stage, tuple[Entry, ...]] = {}  # and their read indices
+        self.sums: dict[Stage, Expression] = {}  # reductions and their terms
         self.extents = dict(mixing.extents)
         if len(mixing.reduce) != 1 or len(scores.reduce) != 1:
             raise NoAttentionError("keys or depths have several axes")
@@ -139,7 +139,7 @@ class AttentionMatch:
         self.extents[self.depth] = scores.extents[self.depth]
 
     def attention(self) -> Attention:
-        """The attention that they are."""
+        """The attention that was matched."""
         weights, values = self._factors()
         weight = self.expanded(weights)
         most, power = self._power(weight)
@@ -179,10 +179,10 @@ class AttentionMatch:
             writes={stage.out: self.members[stage] for stage in self.sums},
         )
 
-    # ---- what is read, over the axes of the mixing product
+    # reads, over the axes of the second product
 
     def _factors(self) -> tuple[Load, Load]:
-        """The weights, which depend on the scores, and the values, which do not."""
+        """Returns the weights, which depend on the scores, and the values, which do not."""
         factors = loads_of(self.mixing.body)
         ours = [read for read in factors if self._depends(read.buffer)]
         if len(factors) != 2 or len(ours) != 1:
@@ -195,7 +195,7 @@ class AttentionMatch:
         return any(s in self.dependent for s in self.makers.writers.get(buffer.root, []))
 
     def expanded(self, expression: Expression) -> Expression:
-        """An expression with maps written out, and reductions as totals."""
+        """Returns an expression with maps inlined and reductions replaced by totals."""
         return rebuilt(expression, self._leaf)
 
     def _leaf(self, node: Expression) -> Expression:
@@ -218,8 +218,8 @@ class AttentionMatch:
         return self.expanded(value)
 
     def _is_taken_in(self, maker: Stage) -> bool:
-        """Whether a map that does not depend on the scores is made where it is read: it is cheap,
-        or as large as they are, and nobody else reads it."""
+        """Whether a map that does not depend on the scores is recomputed where it is read: it is
+        cheap, or as large as the scores and read by nothing else."""
         if maker.reduce or maker.out.root in self.makers.outputs:
             return False
         sizes = {axis for axis in maker.parallel if maker.extents[axis] != 1}
@@ -229,7 +229,7 @@ class AttentionMatch:
         return here and (large or cost < CHEAP)
 
     def _leads_here(self, stage: Stage) -> bool:
-        """Whether all that a stage makes goes into maps that depend on the scores."""
+        """Whether all results of a stage are used only by maps that depend on the scores."""
         if stage.reduce or not stage.direct or stage.out.root in self.makers.outputs:
             return False
         following = self.makers.read_by(stage)
@@ -241,7 +241,7 @@ class AttentionMatch:
             raise NoAttentionError("scores of another point are read")
 
     def _reduced(self, maker: Stage, read: Load) -> None:
-        """A reduction along the keys."""
+        """Registers a reduction along the keys."""
         if maker in self.sums:
             return
         value = value_at(maker, read.entries, exact=False)
@@ -262,7 +262,7 @@ class AttentionMatch:
     # ---- weights
 
     def _power(self, weight: Expression) -> tuple[Stage, Operation]:
-        """exp(score - most), where most is the maximum of the scores of a row."""
+        """Returns exp(score - most), where most is the row maximum of the scores."""
         for node in walk(weight):
             if isinstance(node, Operation) and node.fn == "exp":
                 (below,) = node.args
@@ -276,8 +276,8 @@ class AttentionMatch:
     def _parted(
         self, weight: Expression, power: Expression
     ) -> tuple[Expression, tuple[tuple[str, Expression], ...]]:
-        """A product with the power, less the factors that are the same for all keys; and these, in
-        the order in which they apply."""
+        """Splits a product with the power into the rest and the factors that are constant along the
+        keys, in the order in which they apply."""
         found = factors_of(weight, power)
         factors = [f for f in found or () if self._is_of_row(f[1])]
         beside = [f for f in found or () if not self._is_of_row(f[1])]
@@ -306,7 +306,7 @@ class AttentionMatch:
         return tuple(found)
 
     def _join_totals(self, power: Expression) -> None:
-        """Sums of the weights' parts that are only read after the product."""
+        """Adds sums of parts of the weights that are read only after the product."""
         for member in list(self.members):
             for reader in self.makers.read_by(member):
                 if member is self.mixing or reader in self.members or reader.monoid != "sum":
@@ -322,7 +322,8 @@ class AttentionMatch:
     # ---- scores
 
     def _scores(self) -> tuple[Load, Load, Load]:
-        """Queries and keys over the axes of the mixing product, and how their product is read."""
+        """Returns queries and keys over the axes of the second product, and the read of their
+        product."""
         entries = self.members.get(self.scores, ())
         at = matched(self.scores.write, entries) if entries else {}
         body = value_at(self.scores, entries, exact=False) if entries else None
@@ -337,14 +338,15 @@ class AttentionMatch:
         return others[0], of_keys[0], load(self.scores.out, entries)
 
     def _is_whole(self, axis: Sym, at: Dim | None) -> bool:
-        """Whether an axis of the scores is walked as one of the mixing product."""
+        """Whether an axis of the scores corresponds to one axis of the second product."""
         own = None if at is None else dims.as_sym(at)
         return at == 0 if own is None else self.extents.get(own) == self.scores.extents[axis]
 
     def _axes(
         self, weights: Load, values: Load, keys: Load
     ) -> tuple[Sym, Sym | None, tuple[Sym, ...]]:
-        """The columns of the result, the rows that share keys and values, and all others."""
+        """Returns the columns of the result, the rows that share keys and values, and all other
+        axes."""
         rows = axes_of(weights)
         columns = [a for a in self.mixing.parallel if a not in rows]
         if len(columns) != 1:
@@ -362,10 +364,10 @@ class AttentionMatch:
         extent = self.extents[axis]
         return extent if isinstance(extent, int) else float("inf")
 
-    # ---- what follows
+    # epilogue
 
     def _after(self) -> tuple[Stage, Load, Expression, Buffer, tuple[Entry, ...]]:
-        """Maps that only this result goes into, taken in one after another."""
+        """Returns the maps that only this result is used by, inlined one after another."""
         last = self.mixing
         mixed = load(last.out, last.write)
         after: Expression = mixed
@@ -404,7 +406,7 @@ class AttentionMatch:
         return reader, made, entries
 
     def _is_free(self, body: Expression, last: Stage) -> bool:
-        """Whether all else that a map reads is there before, or a total of the row."""
+        """Whether everything else that a map reads is computed before, or is a total of the row."""
         others = [x for x in loads_of(body) if x.buffer is not last.out]
         totals = {stage.out: self.members[stage] for stage in self.sums}
         return all(totals.get(x.buffer) == x.entries or not self._depends(x.buffer) for x in others)
@@ -414,7 +416,8 @@ class AttentionMatch:
         return total(node.buffer) if ours and isinstance(node, Load) else node
 
     def _kept(self, last: Stage) -> frozenset[Buffer]:
-        """Totals that others read; of all else that is made on the way nobody may."""
+        """Returns totals that other stages read. No other intermediate value may have further
+        users."""
         for stage in sorted(self.members, key=self.makers.order.__getitem__, reverse=True):
             if self._is_read_outside(stage) and stage not in self.dependent:
                 del self.members[stage]

@@ -1,4 +1,4 @@
-"""Matrix products as cuBLAS sees them: by columns, where programs have rows."""
+"""Matrix products in the column-major layout of cuBLAS."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ MOST = (1 << 31) - 1
 
 @attrs.frozen
 class CublasOperand:
-    """A matrix as cuBLAS sees it, by columns: as it lies, or transposed."""
+    """A column-major matrix for cuBLAS, plain or transposed."""
 
     transposed: bool
     rows: int
     columns: int
-    step: int  # from a column to the next one
+    step: int  # stride from a column to the next one
 
 
 def operand(steps: Steps, rows: int, columns: int) -> CublasOperand | None:
-    """The transpose of a matrix of rows, as cuBLAS sees it; None where it has gaps within lines."""
+    """Returns the transpose of a row-major matrix as cuBLAS reads it, or None if its lines have
+    gaps."""
     if steps.second == 1 or columns == 1:
         return _operand(False, steps.first, columns, rows)
     if steps.first == 1 or rows == 1:
@@ -36,7 +37,7 @@ def operand(steps: Steps, rows: int, columns: int) -> CublasOperand | None:
 
 
 def _operand(transposed: bool, step: int, line: int, lines: int) -> CublasOperand | None:
-    """Lines that overlap are none of a matrix; of a single one the step does not matter."""
+    """Rejects overlapping lines; the stride of a single line does not matter."""
     if lines > 1 and not line <= step <= MOST:
         return None
     return CublasOperand(transposed, line, lines, step if lines > 1 else line)
@@ -44,8 +45,8 @@ def _operand(transposed: bool, step: int, line: int, lines: int) -> CublasOperan
 
 @attrs.frozen
 class CublasProduct:
-    """A product whose operands and result fit. The library has columns where the program has rows:
-    it makes the transpose of the result, from those of the right one and the left one."""
+    """A product whose operands and result fit. cuBLAS is column-major, so it computes the
+    transposed result from the transposed operands in reverse order."""
 
     product: Product
     left: CublasOperand
@@ -54,12 +55,13 @@ class CublasProduct:
 
     @property
     def sides(self) -> tuple[tuple[Steps, CublasOperand], ...]:
-        """What is multiplied and what that gives, in the library's order."""
+        """The operands and the result, in the order of cuBLAS."""
         product = self.product
         return ((product.right, self.right), (product.left, self.left), (product.out, self.out))
 
     def places(self, addresses: list[int]) -> Iterator[list[int]]:
-        """Where these begin, and the bias, at each point of all outer axes but the last one."""
+        """Yields the addresses of the operands, the result and the bias at each point of the outer
+        axes except the last one."""
         steps = [side for side, _ in self.sides]
         steps += [self.product.bias] if self.product.bias is not None else []
         size = BYTES[self.product.dtype]
@@ -70,8 +72,8 @@ class CublasProduct:
 
 
 def call_of(product: Product) -> CublasProduct | None:
-    """The product as a call of cuBLAS, if it can be one; its transpose where the result lies along
-    columns."""
+    """Returns the product as a call of cuBLAS if there is one, transposed if the result is column-
+    major."""
     m, n, k = product.m, product.n, product.k
     if product.dtype not in FLOATS or not 1 <= min(m, n, k) <= max(m, n, k) <= MOST:
         return None
@@ -97,5 +99,5 @@ def _transposed(product: Product) -> Product:
 
 
 def _is_along_rows(bias: Steps, product: Product) -> bool:
-    """Whether each row of the result gets the same bias, which lies without gaps."""
+    """Whether each row of the result adds the same dense bias."""
     return bool((bias.first == 0 or product.m == 1) and (bias.second == 1 or product.n == 1))

@@ -1,5 +1,5 @@
-"""What a library has to know to make a product in the place of a kernel, and which maps after it
-the library knows."""
+"""Descriptions of products for a library that computes them in place of a kernel, with the
+epilogues that it supports."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from structir.ir.dims import Dim, Sym
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 WITH_EPILOGUES = FLOATS - {"float64"}
-GELU = (0.5, math.sqrt(2 / math.pi), 0.044715, 1.0)  # its numbers, as a program writes them
+GELU = (0.5, math.sqrt(2 / math.pi), 0.044715, 1.0)  # its constants, as programs write them
 
 
 def followed(stage: Stage, stages: Sequence[Stage], kept: Collection[Buffer]) -> bool:
-    """Whether a stage is made by one kernel with maps after it: always, but for products that a
-    library makes, where it makes all."""
+    """Whether a stage and its maps are one kernel: always, except for products that a library
+    computes with all maps."""
     found = product_of(stage)
     if found is None or described(stage, found, results_of(stage, [stage], [stage.out])) is None:
         return True
@@ -44,8 +44,8 @@ def followed(stage: Stage, stages: Sequence[Stage], kept: Collection[Buffer]) ->
 def described(
     stage: Stage, found: Contraction, results: Results, writer: Writer | None = None
 ) -> Product | None:
-    """The product with what follows it, if it is a plain one of floats and what follows is known;
-    pointers are numbered as a writer has them."""
+    """Returns the product and its epilogue if it is a plain product of floats with a supported
+    epilogue; pointers are numbered as in a writer."""
     dtypes = {found.left.buffer.dtype, found.right.buffer.dtype, stage.out.dtype}
     plain = isinstance(stage.body, Operation) and all(isinstance(x, Load) for x in stage.body.args)
     if dtypes != {results[0][0].dtype} or not dtypes <= FLOATS or stage.guards or not plain:
@@ -112,7 +112,7 @@ def _described(
 
 
 def _epilogue(stage: Stage, results: Results) -> tuple[str, Load | None] | None:
-    """What the library calls that which follows a product, and the bias that it adds."""
+    """Returns the library's name for the epilogue of a product, and the bias that it adds."""
     own = load(stage.out, stage.write)
     if len(results) > 1:
         return None
@@ -134,7 +134,7 @@ def _epilogue(stage: Stage, results: Results) -> tuple[str, Load | None] | None:
 
 
 def _function(body: Expression) -> tuple[str, Expression]:
-    """The last function of an expression, if the library knows it, and what it is applied to."""
+    """Returns the last function of an expression, if the library supports it, and its argument."""
     if isinstance(body, Operation) and len(body.args) == 2:
         for inner, other in (body.args, body.args[::-1]):
             if body.fn == "max" and isinstance(other, Number) and other.value == 0:
@@ -146,7 +146,7 @@ def _function(body: Expression) -> tuple[str, Expression]:
 
 
 def _gelu(x: Expression) -> Expression:
-    """gelu by tanh, as a program writes it."""
+    """Returns gelu by tanh as programs write it."""
 
     def of(fn: str, *args: Expression) -> Expression:
         return apply(fn, args, x.dtype)

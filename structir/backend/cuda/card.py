@@ -1,5 +1,5 @@
-"""A card, by way of the CUDA driver: memory that is used again, kernels launched without numba, and
-what is launched again and again captured as a graph."""
+"""A GPU through the CUDA driver: pooled memory, kernel launches without numba, and CUDA graphs for
+repeated launches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from structir.backend.cuda.device import DeviceMemory, Launch
 from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
 from structir.errors import StructIRError
 
-BLOCKS_EACH = 32  # of a kernel, for each multiprocessor, at most
-SMALLEST = 512  # bytes that are taken at once
-CARD_MEMORY = 2  # how DLPack calls it
-LAUNCHES_BEFORE = 1  # of the same kernels on the same arrays, before they become a graph
+BLOCKS_EACH = 32  # blocks of a kernel per multiprocessor, at most
+SMALLEST = 512  # smallest allocation, in bytes
+CARD_MEMORY = 2  # its device type in DLPack
+LAUNCHES_BEFORE = 1  # launches of the same kernels on the same arrays before they become a graph
 
 
 def checked(what: str, found: Sequence[Any]) -> Any:
-    """What a call of the driver gives, or its error in words."""
+    """Returns the result of a driver call, or raises its error."""
     error, *values = found
     if int(error) != 0:
         raise StructIRError(f"CUDA: {what} failed: {getattr(error, 'name', error)}")
@@ -34,19 +34,19 @@ def checked(what: str, found: Sequence[Any]) -> Any:
 
 @attrs.define(eq=False)
 class CardKernel:
-    """A kernel of a card; it is loaded when it is first launched."""
+    """A kernel of a GPU, loaded when it is first launched."""
 
     code: CardCode
     function: Any = None
 
     @property
     def text(self) -> str:
-        """What it was made from."""
+        """Its source."""
         return self.code.text
 
 
 class Owner:
-    """Holds memory: when nobody does any more, it can be used again."""
+    """Owns memory, which returns to the pool when no reference is left."""
 
     __slots__ = ("address", "free")
 
@@ -58,8 +58,8 @@ class Owner:
 
 
 class Card:
-    """A card of this machine. `driver` is CUDA's, as Python sees it, and `binding` cuBLAS, where
-    that is here."""
+    """A GPU of this machine. `driver` is the Python binding of the CUDA driver, `binding` that of
+    cuBLAS, if installed."""
 
     threads, side = THREADS, SIDE
 
@@ -87,13 +87,13 @@ class Card:
         )
 
     def enter(self) -> None:
-        """Make the card the one that this thread of Python talks to."""
+        """Makes the GPU's context current in this Python thread."""
         checked("taking the card", self.driver.cuCtxSetCurrent(self._context))
 
     # kernels
 
     def kernel(self, text: DeviceText) -> CardKernel:
-        """A kernel, ready to be launched."""
+        """Returns a kernel, ready to be launched."""
         with self._lock:
             if text.known_as not in self._kernels:
                 self._kernels[text.known_as] = CardKernel(card_code(text, self.architecture))
@@ -109,7 +109,7 @@ class Card:
     # memory
 
     def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
-        """Memory of any contents: what was given back on this stream, if it fits."""
+        """Returns uninitialized memory, from this stream's pool if a block fits."""
         key = (stream, _rounded(size))
         with self._lock:
             free = self._free.setdefault(key, [])
@@ -125,52 +125,52 @@ class Card:
         return int(checked(f"taking {size} bytes", (error, address)))
 
     def free_unused(self) -> None:
-        """Give the driver back what nobody uses."""
+        """Returns unused memory to the driver."""
         self.synchronize()
         for free in list(self._free.values()):
             while free:
                 checked("freeing memory", self.driver.cuMemFree(free.pop()))
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
-        """Bytes of a dense array of the host to the card."""
+        """Copies a dense array of the host to the GPU."""
         if array.nbytes:
             self.enter()
             found = self.driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, stream)
             checked("copying to the card", found)
 
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
-        """Bytes of the card to a dense array of the host."""
+        """Copies GPU memory to a dense array of the host."""
         if array.nbytes:
             self.enter()
             found = self.driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, stream)
             checked("copying from the card", found)
 
     def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
-        """Copies bytes of the card to another address of it."""
+        """Copies GPU memory to another address of the GPU."""
         if size:
             self.enter()
             found = self.driver.cuMemcpyDtoDAsync(address, source, size, stream)
             checked("copying on the card", found)
 
     def synchronize(self, stream: int = 0) -> None:
-        """Wait until all that was asked for is done; what failed meanwhile is told here."""
+        """Waits until all work of a stream is done; raises errors that occurred meanwhile."""
         self.enter()
         checked("a kernel before this", self.driver.cuStreamSynchronize(stream))
 
     def dlpack_device(self) -> tuple[int, int]:
-        """What DLPack calls the place of the memory."""
+        """The device type and number for DLPack."""
         return (CARD_MEMORY, self.number)
 
     # launches
 
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
-        """What runs these launches on a stream, as often as it is called."""
+        """Returns a function that runs these launches on a stream."""
         self.enter()
         found = [self._product(launch, stream) or self._launcher(launch) for launch in launches]
         return PreparedLaunches(self, found, stream).run
 
     def _product(self, launch: Launch, stream: int) -> Callable[[int], None] | None:
-        """A matrix product by cuBLAS, if it takes it."""
+        """Returns a matrix product by cuBLAS, if cuBLAS supports it."""
         if launch.product is None or self.binding is None:
             return None
         with self._lock:
@@ -198,7 +198,7 @@ class Card:
         checked("a launch", self.driver.cuLaunchKernel(function, *shape, 0, stream, places, 0))
 
     def captured(self, launch: Callable[[int], None]) -> Any:
-        """What is launched, as a graph."""
+        """Captures launches as a CUDA graph."""
         with self._lock:
             driver = self.driver
             if self._capturing is None:
@@ -216,12 +216,12 @@ class Card:
             return checked("making a graph", found)
 
     def replay(self, graph: Any, stream: int) -> None:
-        """Launch a graph."""
+        """Launches a graph."""
         checked("launching a graph", self.driver.cuGraphLaunch(graph, stream))
 
 
 class PreparedLaunches:
-    """Launches with all that they are called with; a graph from the second time on."""
+    """Launches with their arguments; a graph from the second run on."""
 
     def __init__(self, card: Card, launchers: Sequence[Callable[[int], None]], stream: int) -> None:
         self.card, self.launchers, self.stream = card, launchers, stream
@@ -229,11 +229,11 @@ class PreparedLaunches:
         self.runs = 0
 
     def run(self) -> None:
-        """Launch all on the stream."""
+        """Launches everything on the stream."""
         self.card.enter()
         if self.graph is None and len(self.launchers) > 1 and self.runs >= LAUNCHES_BEFORE:
             self.graph = self.card.captured(self._each)
-            # what still runs is given back when it has run
+            # memory of running work is released after the work
             weakref.finalize(self, self.card.driver.cuGraphExecDestroy, self.graph).atexit = False
         self.runs += 1
         if self.graph is None:
@@ -247,6 +247,6 @@ class PreparedLaunches:
 
 
 def _rounded(size: int) -> int:
-    """Sizes in steps of an eighth at most, so that memory fits again."""
+    """Rounds sizes up by at most an eighth, so that memory can be reused."""
     step = max(1 << max(size.bit_length() - 4, 0), SMALLEST)
     return -(-max(size, 1) // step) * step

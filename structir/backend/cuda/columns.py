@@ -1,4 +1,5 @@
-"""The schedule of a reduction along slow axes: neighbouring threads have neighbouring columns."""
+"""The schedule of a reduction along slow axes: neighbouring threads compute neighbouring
+columns."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from structir.projections.monoid import MONOIDS
 
 
 def column_kernel(group: Group) -> DeviceText:
-    """The text of a group around a reduction along slow axes."""
+    """Returns the source of a group around a reduction along slow axes."""
     return ThreadColumnSchedule(group).device_text()
 
 
 class ThreadColumnSchedule(ColumnSchedule):
-    """A column group on its way to text."""
+    """Writes the kernel of a column group."""
 
     def device_text(self) -> DeviceText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         writer = self.writer
         self.name_axes()
         groups = [*self.rows, self.vector]
@@ -35,7 +36,7 @@ class ThreadColumnSchedule(ColumnSchedule):
         return device_text(writer, lines, whole, self.group.origins)
 
     def _total(self) -> list[str]:
-        """All terms of one column added up."""
+        """Returns lines that sum all terms of one column."""
         monoid = self.center.monoid or ""
         identity = number_text(MONOIDS[monoid].identity(self.dtype), self.dtype)
         scope = LoopScope(self.outer | set(self.vector))
@@ -46,7 +47,7 @@ class ThreadColumnSchedule(ColumnSchedule):
         return [f"total = {identity}", *loops(names, sizes, [*scope.lines, f"total = {total}"])]
 
     def _stores(self) -> list[str]:
-        """What is stored from the total: the reduction itself, and maps over it."""
+        """Returns the stores that use the total: the reduction itself, and maps of it."""
         scope = LoopScope(frozenset([a for g in (*self.rows, self.vector) for a in g]))
         own = load(self.center.out, self.center.write)
         scope.made[own] = "total"

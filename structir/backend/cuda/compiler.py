@@ -1,4 +1,4 @@
-"""From the text of a kernel to PTX and machine code for an architecture: no card is needed."""
+"""Compiles the source of a kernel to PTX and to machine code for an architecture; needs no GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from structir.lazy import lazy_module
 
 structir = lazy_module("structir")
 
-WARP_PRODUCTS = (8, 0)  # the first capability that has those of `fragments`
+WARP_PRODUCTS = (8, 0)  # the first compute capability with the instructions of `fragments`
 ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
 PARTS = ("llvmlite", "numba", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 _lock = threading.RLock()
@@ -35,7 +35,8 @@ _lock = threading.RLock()
 
 @attrs.frozen(eq=False)
 class CardCode:
-    """A kernel for an architecture: PTX, machine code, the name in both, what making it took."""
+    """A kernel compiled for an architecture: PTX, machine code, its name in both, the compile
+    time."""
 
     text: str
     architecture: str
@@ -46,7 +47,7 @@ class CardCode:
 
 
 def capability_of(architecture: str) -> tuple[int, int]:
-    """The compute capability of an architecture such as sm_90."""
+    """Returns the compute capability of an architecture such as sm_90."""
     found = ARCHITECTURE.fullmatch(architecture)
     if found is None:
         raise StructIRError(f"no architecture {architecture!r}: they are called sm_80, sm_90, ...")
@@ -54,8 +55,8 @@ def capability_of(architecture: str) -> tuple[int, int]:
 
 
 def card_code(text: DeviceText, architecture: str) -> CardCode:
-    """The machine code for a text: made once, and kept in the cache on disk. A text that was read
-    from a file is not compiled."""
+    """Returns the machine code of a source, cached on disk. Source that was read from a file is not
+    compiled."""
     with _lock:
         key = key_of(text.known_as, architecture)
         found = _codes.get(key) or _from_disk(key, text.known_as, architecture)
@@ -71,18 +72,18 @@ def card_code(text: DeviceText, architecture: str) -> CardCode:
 
 
 def key_of(text: str, architecture: str) -> str:
-    """The name that code for a text has in the cache."""
+    """Returns the key of a source in the cache."""
     return disk.digest(identity(), architecture, text)
 
 
 def entry_of(code: CardCode) -> disk.CacheEntry:
-    """Code as an entry of the cache."""
+    """Returns code as an entry of the cache."""
     facts = {"entry": code.entry, "ptx": code.ptx, "seconds": code.seconds}
     return disk.CacheEntry({"kind": "cubin", "text": code.text, **facts}, code.cubin)
 
 
 def offer(key: str, entry: disk.CacheEntry, architecture: str) -> None:
-    """Have an entry used when its key is asked for; raises ValueError where it is not one."""
+    """Adds an entry to the cache under its key; raises ValueError if it is malformed."""
     code = _code_of(entry, entry.facts.get("text"), architecture)
     if code is None:
         raise ValueError("no machine code")
@@ -91,7 +92,8 @@ def offer(key: str, entry: disk.CacheEntry, architecture: str) -> None:
 
 @cache
 def identity() -> str:
-    """All that must be the same for code to be used again, besides its text and architecture."""
+    """Returns everything besides source and architecture that determines whether cached code is
+    valid."""
     found = hashlib.sha256(sources_digest().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         found.update(path.read_bytes())
@@ -111,7 +113,7 @@ def _from_disk(key: str, text: str, architecture: str) -> CardCode | None:
 
 
 def _code_of(entry: disk.CacheEntry, text: Any, architecture: str) -> CardCode | None:
-    """The code in an entry; None where it is not what `entry_of` writes."""
+    """Returns the code in an entry, or None if the entry is malformed."""
     match entry.facts:
         case {"entry": str(name), "ptx": str(ptx), "seconds": int() | float() as seconds}:
             if isinstance(text, str) and entry.data:
@@ -128,12 +130,12 @@ def _made(text: DeviceText, architecture: str) -> CardCode:
 
 
 def entry_name(text: str) -> str:
-    """The name of a kernel, which is as unique as its text."""
+    """Returns the name of a kernel, unique for its source."""
     return f"kernel_{disk.digest(text)[:16]}"
 
 
 def ptx_of(text: DeviceText, architecture: str) -> str:
-    """The text as PTX."""
+    """Compiles a source to PTX."""
     capability = capability_of(architecture)
     try:
         module = translated(text, entry_name(text.known_as), capability < WARP_PRODUCTS)

@@ -1,5 +1,5 @@
-"""Ops whose results have sizes that only the data tells: what they need is counted first, then made
-by kernels that know the size."""
+"""Ops with data-dependent result sizes: a count is computed first, then kernels that know the
+size."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from structir.ops.shapes import tensor_to_shape
 
 
 def with_counts(function: Function) -> Function:
-    """The function with a count and what follows from it in the place of such ops."""
+    """Returns the function with a count and dependent ops in place of such ops."""
     return with_bindings(function, counted)
 
 
 def counted(binding: Binding) -> Iterable[Binding]:
-    """A binding, or those that stand for it."""
+    """Returns a binding, or the bindings that replace it."""
     call: Any = binding.value
     if not isinstance(binding, VarBinding) or not isinstance(call, Call):
         return (binding,)
@@ -47,19 +47,19 @@ def counted(binding: Binding) -> Iterable[Binding]:
 
 
 class _Making:
-    """Bindings in the making."""
+    """Collects new bindings."""
 
     def __init__(self) -> None:
         self.bindings: list[Binding] = []
 
     def emit(self, expr: Expr) -> Var:
-        """A variable for a value."""
+        """Binds a value to a new variable."""
         var = DataflowVar("part", deduce(expr))
         self.bindings.append(VarBinding(var, expr))
         return var
 
     def count(self, number: Expr) -> Dim:
-        """A number, in a vector by itself, as a size."""
+        """Returns a number in a vector of one element as a size."""
         size = dims.sym("count")
         told = self.emit(tensor_to_shape(number))
         info = ShapeStructInfo((size,))

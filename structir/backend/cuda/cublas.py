@@ -1,5 +1,5 @@
-"""Matrix products by cuBLAS, in the place of the kernels that make them: floats of all widths,
-whose operands lie along rows or along columns, and what follows them at each element."""
+"""Matrix products by cuBLAS in place of kernels: floats of all widths, row-major or column-major
+operands, and supported epilogues."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ EPILOGUES = {
     "gelu": "GELU",
     "bias_gelu": "GELU_BIAS",
 }
-WORKSPACE = 1 << 25  # bytes that the library may use at a time
-FINEST, COARSEST = 1, 256  # bytes that operands may be aligned to
+WORKSPACE = 1 << 25  # bytes of workspace that cuBLAS may use
+FINEST, COARSEST = 1, 256  # range of the alignment of operands, in bytes
 NOT_SUPPORTED = 15  # `cublasStatus_t`
 
 
 class Library:
-    """cuBLAS on a card. `binding` is nvmath's of its part for single products; `memory` gives it
-    room to work in on a stream."""
+    """cuBLAS on a GPU. `binding` is nvmath's binding of cuBLASLt; `memory` allocates its workspace
+    on a stream."""
 
     def __init__(self, binding: Any, memory: Callable[[int, int], Any]) -> None:
         self.binding, self.memory = binding, memory
@@ -40,7 +40,7 @@ class Library:
         self._algorithms: dict[Any, Any] = {}
 
     def launcher(self, product: Any, addresses: list[int], tf32: bool, stream: int) -> Any:
-        """What makes a product on a stream; None where a kernel must."""
+        """Returns a function that computes a product on a stream, or None if a kernel is needed."""
         call = call_of(product)
         if call is None:
             return None
@@ -48,14 +48,15 @@ class Library:
         return made.on(stream) if made.algorithm is not None else None
 
     def asked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
-        """What a function of the library gives, or its error in words."""
+        """Returns the result of a library function, or raises its error."""
         try:
             return function(*values)
-        except Exception as error:  # the binding has several kinds, and some are of loading it
+        except Exception as error:  # the binding has several error classes, some from loading it
             raise StructIRError(f"cuBLAS: {what} failed: {error}") from error
 
     def room(self, stream: int, size: int) -> int:
-        """Where the library may work on a stream, whose products come one after another."""
+        """Returns the address of the workspace of a stream, whose products run one after
+        another."""
         if size == 0:
             return 0
         with self._lock:
@@ -64,7 +65,7 @@ class Library:
             return int(self._rooms[stream].address)
 
     def algorithm(self, key: Any, found: Callable[[], Any]) -> Any:
-        """How products of a kind are made: the library is asked once."""
+        """Returns the memoized algorithm for a kind of product."""
         with self._lock:
             if key not in self._algorithms:
                 self._algorithms[key] = found()
@@ -72,7 +73,7 @@ class Library:
 
 
 class Multiplication:
-    """A product on given memory, as the library's descriptions of it."""
+    """A product on given memory, as descriptors of the library."""
 
     def __init__(
         self, library: Library, call: CublasProduct, addresses: list[int], tf32: bool
@@ -94,7 +95,7 @@ class Multiplication:
         self.algorithm = library.algorithm(key, lambda: self._algorithm(aligned))
 
     def _layout(self, steps: Any, seen: CublasOperand) -> int:
-        """How a matrix lies, and those that follow it along the last outer axis."""
+        """Returns the layout of a matrix, batched along the last outer axis."""
         binding, product = self.binding, self.call.product
         shape = (FLOATS[product.dtype], seen.rows, seen.columns, seen.step)
         made: int = self._asked("a layout", binding.matrix_layout_create, *shape)
@@ -110,7 +111,7 @@ class Multiplication:
         return made
 
     def _operation(self, bias: int) -> int:
-        """What is done with the matrices, and with what that gives."""
+        """Returns the descriptor of the operation and its epilogue."""
         binding, product = self.binding, self.call.product
         made: int = self._asked("a product", binding.matmul_desc_create, self.compute, self.scale)
         self._made.append((binding.matmul_desc_destroy, made))
@@ -129,7 +130,7 @@ class Multiplication:
         return made
 
     def _algorithm(self, aligned: tuple[int, ...]) -> Any:
-        """What the library takes for the best way; None where it has none."""
+        """Returns the algorithm that the library's heuristic chooses, or None if there is none."""
         binding = self.binding
         preference = self._asked("a preference", binding.matmul_preference_create)
         self._made.append((binding.matmul_preference_destroy, preference))
@@ -137,7 +138,7 @@ class Multiplication:
         left, right, out = aligned
         values = {
             names.MAX_WORKSPACE_BYTES: WORKSPACE,
-            # parts of a sum are put together as they are computed, before they are rounded
+            # split-k partial sums are added in the computation's dtype, before rounding
             names.REDUCTION_SCHEME_MASK: int(binding.ReductionScheme.COMPUTE_TYPE),
             names.MIN_ALIGNMENT_A_BYTES: left,
             names.MIN_ALIGNMENT_B_BYTES: right,
@@ -160,7 +161,7 @@ class Multiplication:
         return found if count[0] and found["state"][0] == 0 else None
 
     def on(self, stream: int) -> Callable[[int], None]:
-        """What makes the product with the room that the library has on a stream."""
+        """Returns a function that runs the product with the workspace of a stream."""
         size = int(self.algorithm["workspace_size"][0])
         room = (self.library.room(stream, size), size)
         one, none = ctypes.addressof(self.one), ctypes.addressof(self.none)
@@ -186,7 +187,7 @@ class Multiplication:
 
 
 def _alignment(addresses: list[int]) -> int:
-    """To how many bytes all of these are aligned."""
+    """Returns the largest alignment, in bytes, of all addresses."""
     return min([COARSEST, *[max(address & -address, FINEST) for address in addresses]])
 
 

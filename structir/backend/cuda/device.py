@@ -1,4 +1,5 @@
-"""What a device offers: kernels, memory, copies and launches; a card and the simulator are such."""
+"""The interface of a device: kernels, memory, copies and launches. A GPU and the simulator
+implement it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class DeviceMemory:
 
 @attrs.frozen
 class KernelPointer:
-    """A pointer that a kernel gets, and how many elements lie there."""
+    """A pointer argument of a kernel, with its number of elements."""
 
     address: int
     dtype: str
@@ -30,7 +31,7 @@ class KernelPointer:
 
 @attrs.frozen
 class Launch:
-    """A kernel with all that it is called with."""
+    """A kernel with all arguments of a launch."""
 
     kernel: Any
     blocks: int
@@ -42,33 +43,33 @@ class Launch:
 
 
 class Device(Protocol):
-    """A GPU, or what stands for one."""
+    """A GPU, or a substitute for one."""
 
     architecture: str
     threads: int  # of a block
     blocks: int  # of a kernel, at most
-    side: int  # of the square that the threads of a block are, where tiles are made by such
+    side: int  # threads per side of a square block, for tiled kernels
 
     def kernel(self, text: DeviceText) -> Any:
-        """A kernel, ready to be launched."""
+        """Returns a kernel, ready to be launched."""
 
     def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
-        """Memory of any contents."""
+        """Returns uninitialized memory."""
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
-        """Bytes of a dense array of the host to the device."""
+        """Copies a dense array of the host to the device."""
 
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
-        """Bytes of the device to a dense array of the host."""
+        """Copies device memory to a dense array of the host."""
 
     def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
-        """Copies bytes of the device to another address of it."""
+        """Copies device memory to another address of the device."""
 
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
-        """What runs these launches on a stream, as often as it is called."""
+        """Returns a function that runs these launches on a stream."""
 
     def synchronize(self, stream: int = 0) -> None:
-        """Wait until all that was asked for is done."""
+        """Waits until all work of a stream is done."""
 
     def dlpack_device(self) -> tuple[int, int]:
-        """What DLPack calls the place of the memory."""
+        """The device type and number for DLPack."""

@@ -1,5 +1,5 @@
-"""The texts of kernels for a GPU: what a thread does, and over what threads and blocks are
-spread."""
+"""Sources of GPU kernels: the statements of a thread, and the iteration space over threads and
+blocks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import attrs
 from structir.backend.loops.writer import KernelText, Writer, indented
 from structir.ir.dims import Dim
 
-THREADS = 256  # of a block, where the text leaves it open
-SIDE = 16  # of the square that they are, where tiles are made by such
+THREADS = 256  # per block, unless the source sets it
+SIDE = 16  # threads per side of a square block, for tiled kernels
 
 
 @attrs.frozen
 class OperandStrides:
-    """How an operand of a product lies in memory: where it starts, and how far apart neighbours
-    are along the outer axes, its first one and its second one."""
+    """The strides of a product's operand: its offset, and the strides of the outer axes, its first
+    and its second axis."""
 
-    pointer: int  # which one of the kernel's
+    pointer: int  # the index of the kernel's pointer
     start: Dim
     outer: tuple[Dim, ...]
     first: Dim
@@ -30,8 +30,8 @@ class OperandStrides:
 @attrs.frozen
 class Product:
     """out[outer, m, n] = sum over k of left[outer, m, k] * right[outer, k, n], which a library may
-    make in the kernel's place; with an epilogue, `bias` is added to that, then a function applied
-    (relu, or gelu by tanh)."""
+    compute in place of the kernel. An epilogue adds `bias` and applies a function (relu, or gelu by
+    tanh)."""
 
     dtype: str
     m: Dim
@@ -47,39 +47,39 @@ class Product:
 
 @attrs.frozen(slots=False)
 class DeviceText(KernelText):
-    """A kernel for a GPU. Its parameters are the pointers, then, if it may fail, that to the words
-    of its report, then the sizes.
+    """The source of a GPU kernel. Its parameters are the pointers, a pointer to the error report if
+    it may fail, then the sizes.
 
-    Each of `range` items is one thread's, or with `width` one block's, whose threads share loops
-    that long. Of scratch, each block has a part of its own.
+    Each of `range` items runs on one thread, or with `width` on one block, whose threads share
+    loops of that length. Each block has its own scratch memory.
     """
 
     width: Dim | None = None
     product: Product | None = None
     apart: bool = False  # whether no thread reads what another one writes
-    launch: tuple[Dim, int] | None = None  # blocks, and threads of each, where the program says it
-    resident: int = 1  # blocks for which a multiprocessor has to have registers at once
-    square: bool = False  # whether an item is a block's, whose threads have the sides of a square
-    warps: int = 0  # or whose threads are so many whole warps,
-    any_warps: bool = False  # or as many as there are
+    launch: tuple[Dim, int] | None = None  # blocks and threads per block, if the program sets them
+    resident: int = 1  # blocks per multiprocessor that must fit into its registers
+    square: bool = False  # whether an item runs on a square block
+    warps: int = 0  # or on a block of this number of warps,
+    any_warps: bool = False  # or of any number of warps
 
     @cached_property
     def known_as(self) -> str:
-        """The text, with all else that its machine code depends on: elements of other dtypes may be
-        read by the same words."""
+        """The source with everything else that its machine code depends on: the same source may
+        read elements of other dtypes."""
         dtypes = ", ".join([buffer.dtype for buffer in self.pointers])
         ways = ", ".join(["apart"] * self.apart + ["exact"] * self.is_exact)
         return f"{self.text}# {dtypes}; {self.most_threads}, {self.resident}; {ways}\n"
 
     @property
     def most_threads(self) -> int:
-        """How many threads a block has at most."""
+        """The largest number of threads of a block."""
         return THREADS if self.launch is None else self.launch[1]
 
     @property
     def is_exact(self) -> bool:
-        """Whether every operation is rounded by itself, as kernels of the program and routines
-        want it."""
+        """Whether every operation is rounded separately, as kernels of the program and routines
+        require."""
         return bool(self.names)
 
 
@@ -90,7 +90,7 @@ def device_text(
     origins: tuple[str, ...],
     width: Dim | None = None,
 ) -> DeviceText:
-    """The whole text over what a writer has named."""
+    """Returns the complete source over the names of a writer."""
     scratch = tuple([b for b in writer.scratch if b in writer.pointers])
     head = [_own_part(writer.pointers[b], writer.size(b.elements)) for b in scratch]
     names = [*writer.pointers.values(), *writer.size_names.values()]
@@ -106,7 +106,7 @@ def device_text(
 
 
 def kernel_text(names: Iterable[str], lines: Iterable[str]) -> str:
-    """The text of a kernel with these parameters."""
+    """Returns the source of a kernel with these parameters."""
     return "\n".join([f"def kernel({', '.join(names)}):", *indented(lines), ""])
 
 
@@ -115,18 +115,18 @@ def _own_part(pointer: str, size: str) -> str:
 
 
 def over_threads(name: str, count: str, lines: Iterable[str]) -> list[str]:
-    """Lines for each of so many items, spread over all threads of all blocks."""
+    """Returns lines that run for each item, distributed over all threads of all blocks."""
     head = f"for {name} in range(cuda.grid(1), {count}, cuda.gridsize(1)):"
     return [head, *indented(lines)]
 
 
 def over_blocks(name: str, count: str, lines: Iterable[str]) -> list[str]:
-    """Lines for each of so many items, spread over blocks."""
+    """Returns lines that run for each item, distributed over blocks."""
     head = f"for {name} in range(cuda.blockIdx.x, {count}, cuda.gridDim.x):"
     return [head, *indented(lines)]
 
 
 def within_block(name: str, count: str, lines: Iterable[str]) -> list[str]:
-    """Lines for each of so many items, spread over the threads of a block."""
+    """Returns lines that run for each item, distributed over the threads of a block."""
     head = f"for {name} in range(cuda.threadIdx.x, {count}, cuda.blockDim.x):"
     return [head, *indented(lines)]

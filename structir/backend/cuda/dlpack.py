@@ -1,4 +1,4 @@
-"""DLPack by hand: tensors handed to other libraries, and taken from them, without a copy."""
+"""DLPack through ctypes: tensors exported to and imported from other libraries without a copy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from structir.errors import ShapeMismatchError
 from structir.ir.dtype import numpy_dtype
 
 NAME, USED = b"dltensor", b"used_dltensor"
-KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}  # how DLPack numbers the kinds of dtypes
+KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}  # the type codes of DLPack
 BRAIN = 4
 
 
 class DLTensor(ctypes.Structure):
-    """Where a tensor lies, and its form."""
+    """The address, shape and dtype of a tensor."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -34,7 +34,7 @@ class DLTensor(ctypes.Structure):
 
 
 class ManagedTensor(ctypes.Structure):
-    """A tensor with what must be called when nobody needs it any more."""
+    """A tensor with its deleter."""
 
 
 Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(ManagedTensor))
@@ -43,7 +43,7 @@ ManagedTensor._fields_ = (
     ("context", ctypes.c_void_p),
     ("deleter", Deleter),
 )
-_lent: dict[int, tuple[Any, ...]] = {}  # what others see, by the addresses of what they were given
+_lent: dict[int, tuple[Any, ...]] = {}  # exported tensors, by the addresses of their structures
 
 
 def _give_back(managed: Any) -> None:
@@ -62,7 +62,7 @@ def _api(name: str, result: Any, *arguments: Any) -> Any:
 def capsule_of(
     owner: Any, address: int, shape: tuple[int, ...], dtype: Any, place: tuple[int, int]
 ) -> Any:
-    """A tensor as others take it; the owner lives as long as they need it."""
+    """Exports a tensor; the owner lives as long as the importer needs it."""
     sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)
     kind = BRAIN if dtype.name == "bfloat16" else KINDS.get(dtype.kind)
     if kind is None:
@@ -75,7 +75,7 @@ def capsule_of(
 
 
 def tensor_of(value: Any) -> tuple[int, tuple[int, ...], Any, Any]:
-    """Where another library's tensor lies, its shape, its dtype, and what keeps it alive."""
+    """Returns the address, the shape, the dtype and the owner of another library's tensor."""
     capsule = value.__dlpack__()
     get = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     managed = ManagedTensor.from_address(get(capsule, NAME))

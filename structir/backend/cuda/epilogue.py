@@ -1,5 +1,4 @@
-"""What follows a product at each point of its result, in the kernel that makes it: maps, written
-out over the result."""
+"""Epilogue fusion: maps of a product, computed at each point of its result in the same kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ Results = list[tuple[Buffer, Expression]]
 
 
 def results_of(product: Stage, stages: Sequence[Stage], kept: Collection[Buffer]) -> Results:
-    """The buffers that are filled, each with its value at a point of the product's result."""
+    """Returns the buffers that are written, each with its value at a point of the product's
+    result."""
     makers = {stage.out: stage for stage in stages if stage is not product}
     own = load(product.out, product.write)
 

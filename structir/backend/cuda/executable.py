@@ -1,5 +1,4 @@
-"""Executables for a GPU: the functions of a module, called with arrays of the host or the
-device."""
+"""Executables for a GPU: functions of a module, called with arrays of the host or of the device."""
 
 from __future__ import annotations
 
@@ -41,10 +40,10 @@ Value = Any
 
 
 class DeviceExecutable:
-    """A module compiled for a device. `exe["main"](*arrays)` runs a function; sizes are free at
-    every call, and results are arrays of the device.
+    """A module compiled for a device. `exe["main"](*arrays)` runs a function at any sizes; results
+    are arrays on the device.
 
-    A function with row variables is compiled once more for each rank that it is called with.
+    A function with row variables is compiled again for each rank that it is called with.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class DeviceExecutable:
         return default_values(self.module.functions[name])
 
     def _add_stored(self, function: StoredFunction) -> None:
-        """Use a function from a file, if the machine code of its kernels is known."""
+        """Adds a function from a file if the machine code of its kernels is present."""
         with suppress(MissingCodeError):
             function.region.lower = partial(self._lowered_again, function.name)
             self._add(function)
@@ -114,7 +113,7 @@ class DeviceExecutable:
         self._functions = {n: ranks.get(n) or self._entry(n, machine) for n in own}
 
     def _entry(self, name: str, machine: DeviceMachine) -> Callable[..., Value]:
-        """A function of the machine, whose results belong to the caller."""
+        """Returns a function of the interpreter; its results belong to the caller."""
         function = machine.global_function(name)
         return function if name in self.direct else partial(self._called, function)
 
@@ -129,21 +128,21 @@ class DeviceExecutable:
         return owned(value, given, constants)
 
     def _at_rank(self, function: EveryForm, /, *args: Value, **names: Value) -> Value:
-        """A call of a function with rows or dtype variables: on arrays of the device."""
+        """Calls a function with row or dtype variables on arrays of the device."""
         params = function.function.params
         bound = arguments_of(function.name, params, args, names, function.defaults)
         pairs = zip(params, bound, strict=True)
         return function(*[on_device(self.device, p.struct_info, a) for p, a in pairs])
 
     def _again(self, name: str, function: Function) -> DeviceExecutable:
-        """The module with another form of one function."""
+        """Returns the module with another form of one function."""
         self.compile_count += 1
         changed = self.module.with_functions({**self.module.functions, name: function})
         return DeviceExecutable(expanded(with_kernels_at_dtypes(changed)), self.device, self.tf32)
 
     @cached_property
     def _without_calls(self) -> IRModule:
-        """The module with what its functions call in the place of the calls."""
+        """Returns the module with its calls inlined."""
         return expanded(inline_calls(self.module))
 
     def _host_program(self) -> HostProgram:
@@ -153,11 +152,11 @@ class DeviceExecutable:
         return HostProgram(kernels, make, device_routine)
 
     def _whole(self, name: str, program: HostProgram) -> WholeRegion | None:
-        """A function as one region, if it is one."""
+        """Returns a function as one region, if it is one."""
         return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
 
     def _lowered_again(self, name: str) -> CompiledRegion:
-        """The region of a function, from the program."""
+        """Lowers the region of a function again, from the program."""
         whole = self._whole(name, self._host_program())
         if whole is None:
             raise StructIRError(f"{name} is stored as one region, and it has several")
@@ -179,7 +178,7 @@ class DeviceExecutable:
         return function
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
-        """A function of the module, to be called with arrays."""
+        """Returns a function of the module, callable with arrays."""
         if name not in self._functions:
             raise StructIRError(f"the module has no function {name!r}")
         return self._functions[name]
@@ -192,7 +191,7 @@ class DeviceExecutable:
         return iter(self.module)
 
     def plans(self, name: str | None = None) -> list[DevicePlan]:
-        """The plans of a function, or of all of them."""
+        """Returns the plans of a function, or of all functions."""
         names = list(self._functions) if name is None else [name]
         found = [p for n in names for r in self.regions.get(n, ()) for p in r.plans()]
         ranks = [(n, self._every_form[n].forms.values()) for n in names if n in self._every_form]
@@ -200,23 +199,23 @@ class DeviceExecutable:
 
     @property
     def kernel_count(self) -> int:
-        """How many distinct kernels the executable has."""
+        """Returns the number of distinct kernels."""
         return len({known_by(text) for plan in self.plans() for text in plan.texts})
 
     def source(self, name: str = "main") -> str:
-        """The generated kernels of a function as readable Python, with what each computes."""
+        """Returns the kernels of a function as readable Python, with the ops that each computes."""
         if name not in self._functions:
             raise StructIRError(f"the module has no function {name!r}")
         return source_of(self.plans(name)) or f"# {name} has no kernels\n"
 
     def ptx(self, name: str = "main") -> str:
-        """The kernels of a function as PTX, each once."""
+        """Returns the PTX of a function's kernels, each once."""
         kernels = {k.text: k for plan in self.plans(name) for k in plan.kernels}
         texts = [getattr(kernel, "code", kernel).ptx for kernel in kernels.values()]
         return "\n\n".join(texts)
 
     def save(self, path: Any) -> None:
-        """Write the program and its machine code; `structir.load` gives the executable back."""
+        """Saves the program and its machine code; `structir.load` restores the executable."""
         archive.save(self, path)
 
     def __repr__(self) -> str:
@@ -227,7 +226,7 @@ class DeviceExecutable:
 
 
 def known_by(text: KernelText) -> tuple[str, ...]:
-    """By what a kernel is told from others."""
+    """Returns the identity of a kernel."""
     return (text.text, *[buffer.dtype for buffer in text.pointers])
 
 

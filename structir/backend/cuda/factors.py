@@ -1,4 +1,4 @@
-"""What an expression is made of: the axes that it changes along, and the factors beside a part."""
+"""The parts of an expression: the axes that it depends on, and the factors beside a part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from structir.ir.dims import Dim, Sym
 
 
 def matched(entries: Iterable[Entry], others: Iterable[Entry]) -> dict[Sym, Dim]:
-    """Where the axes stand in some entries, what stands there in others."""
+    """Returns the axes of some indices, each with the index of the others at its position."""
     found: dict[Sym, Dim] = {}
     for entry, other in zip(entries, others, strict=True):
         if isinstance(entry, Expression) or isinstance(other, Expression):
@@ -30,12 +30,12 @@ def matched(entries: Iterable[Entry], others: Iterable[Entry]) -> dict[Sym, Dim]
 
 
 def symbols(entry: Entry) -> frozenset[Sym]:
-    """The symbols in an index."""
+    """Returns the symbols in an index."""
     return axes_of(entry) if isinstance(entry, Expression) else dims.syms(entry)
 
 
 def axes_of(expression: Expression) -> frozenset[Sym]:
-    """The symbols in an expression's indices and positions."""
+    """Returns the symbols in the indices and positions of an expression."""
     found: set[Sym] = set()
     for node in walk(expression):
         if isinstance(node, Load):
@@ -48,8 +48,8 @@ def axes_of(expression: Expression) -> frozenset[Sym]:
 
 
 def factors_of(node: Expression, power: Expression) -> tuple[tuple[str, Expression], ...] | None:
-    """What a power is multiplied with and divided by until it is this expression; None where more
-    is done with it."""
+    """Returns the factors and divisors that turn a power into this expression, or None if other
+    operations are applied to it."""
     found: list[tuple[str, Expression]] = []
     while node is not power:
         if not isinstance(node, Operation) or node.fn not in ("mul", "div"):
@@ -64,5 +64,5 @@ def factors_of(node: Expression, power: Expression) -> tuple[tuple[str, Expressi
 
 
 def has_totals(node: Expression) -> bool:
-    """Whether an expression reads what a reduction has come to."""
+    """Whether an expression reads the total of a reduction."""
     return any(isinstance(part, Total) for part in walk(node))

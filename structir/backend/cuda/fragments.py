@@ -1,15 +1,15 @@
-"""Products of small matrices that a warp makes at once, as cards multiply 16-bit floats, and
-float32 whose factors are rounded to 10 bits (tf32): what texts say of them, in LLVM's form.
+"""Warp-level products of small matrices (mma) of 16-bit floats, and of float32 with factors rounded
+to 10 bits (tf32), as functions in LLVM IR.
 
-A matrix is in the registers of a warp, a fragment for each lane. Of 16 rows and 16 terms of the
-left factor, a lane has four words of two elements each; of 16 terms and 8 columns of the right one,
-two; of 16 rows and 8 columns of the result, four float32:
+A matrix is in the registers of a warp, one fragment per lane. A lane has four words of two elements
+of 16 rows and 16 terms of the left factor, two words of 16 terms and 8 columns of the right one,
+and four float32 of 16 rows and 8 columns of the result:
 
     at 0, 1   row lane // 4,      columns lane % 4 * 2 and the next one
     at 2, 3   row lane // 4 + 8,  the same columns
 
-Of tf32, a word is one element: a lane has four of 16 rows and 8 terms, and two of 8 terms and 8
-columns. All lanes of a warp come to these functions together.
+In tf32 a word is one element: a lane has four of 16 rows and 8 terms, and two of 8 terms and 8
+columns. All lanes of a warp call these functions together.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from structir.backend.math.bits import declared
 
 
 class Brain(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat16, of which llvmlite does not know."""
+    """LLVM's bfloat16, which llvmlite does not support."""
 
     def _to_string(self) -> str:
         return "bfloat"
 
 
 SINGLE, HALVES = ir.FloatType(), ir.VectorType(ir.HalfType(), 2)
-SHARED = 3  # how LLVM numbers the memory of a block
+SHARED = 3  # LLVM's address space of shared memory
 LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
 PRODUCTS = {
     "float16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", HALVES),
@@ -66,7 +66,7 @@ def {name}(memory, at, step):
 """
 
 
-# Cards before sm_80 multiply fragments as they do all else: lanes hand each other their words.
+# GPUs before sm_80 have no such instruction: lanes exchange their words by shuffles.
 OLDER = {
     "multiply": """
 def multiply_{dtype}(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3):
@@ -106,8 +106,8 @@ def rounded_tf32(x):
 
 
 def functions_of_fragments(older: bool = False) -> dict[str, str]:
-    """The functions that read fragments, which the instruction does by eight rows of eight; and on
-    `older` cards, those for which they have no instructions."""
+    """Returns the functions that load fragments with ldmatrix, and those that replace missing
+    instructions on `older` GPUs."""
     made = {
         name: FRAGMENT.format(name=name, load=load, line=line, part=part, width=width)
         for name, (load, line, part, width) in FRAGMENTS.items()
@@ -121,8 +121,8 @@ def functions_of_fragments(older: bool = False) -> dict[str, str]:
 
 
 def _four_matrices(turned: bool) -> InlinedFunction:
-    """Four matrices of 8 x 8 elements in shared memory: of each, eight lanes say where its rows
-    are. A lane gets two neighbours of a row of each, or turned, of a column."""
+    """Loads four matrices of 8 x 8 elements from shared memory: eight lanes give the row addresses
+    of each. A lane gets two neighbours of a row of each matrix, or if transposed, of a column."""
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
         (memory, place), builder = args, operations.builder
@@ -142,8 +142,8 @@ def _four_matrices(turned: bool) -> InlinedFunction:
 
 
 def _product(dtype: str) -> InlinedFunction:
-    """What two fragments add to the result's: `multiply_float16(a0, ..., a3, b0, b1, c0, ..., c3)`
-    gives the new c0 to c3."""
+    """Multiplies two fragments and adds the result's: `multiply_float16(a0, ..., a3, b0, b1, c0,
+    ..., c3)` returns the new c0 to c3."""
     name, held = PRODUCTS[dtype]
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -159,7 +159,7 @@ def _product(dtype: str) -> InlinedFunction:
 
 
 def _pair(dtype: str) -> InlinedFunction:
-    """Two float32 as a word of a fragment, the first one in its lower half."""
+    """Packs two float32 into a word of a fragment, the first one in its lower half."""
     name, held = PAIRS[dtype]
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -172,7 +172,7 @@ def _pair(dtype: str) -> InlinedFunction:
 
 
 def _rounded(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """A float32 rounded to 10 bits."""
+    """Rounds a float32 to 10 bits."""
     builder = operations.builder
     function = declared(builder.module, ir.FunctionType(LANE, [SINGLE]), ROUND)
     word = builder.call(function, [operations.cast(args[0], types.float32)])
@@ -180,7 +180,7 @@ def _rounded(operations: Operations, args: Sequence[Typed]) -> Typed:
 
 
 def _single(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """A word of a fragment as a float32."""
+    """Converts a word of a fragment to a float32."""
     word = operations.cast(args[0], types.uint32)
     return Typed(operations.builder.bitcast(word, SINGLE), types.float32)
 

@@ -1,4 +1,4 @@
-"""What is left of a function around its regions: an op there has no kernel, which is said before
+"""The part of a function outside of its regions. An op without a kernel there is rejected before
 anything runs."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HINT = "compile the function for the CPU, or take this part out of it"
 
 
 def refuse_host_ops(name: str, function: Function, kernels: Mapping[str, Kernel]) -> None:
-    """Raise for the first op that only the host could run."""
+    """Raises an error for the first op that only the host could run."""
     for binding in _bindings(function.body):
         call = binding.value
         if isinstance(call, Call) and (_op(call) or _kernel(call, kernels)):
@@ -27,8 +27,7 @@ def refuse_host_ops(name: str, function: Function, kernels: Mapping[str, Kernel]
 
 
 def _op(call: Call) -> bool:
-    """Whether it is an op that makes more than a shape, which the host reads as it does a
-    condition."""
+    """Whether a call computes more than a shape. The host computes shapes and reads conditions."""
     return isinstance(call.op, Op) and not isinstance(call.struct_info, ShapeStructInfo)
 
 

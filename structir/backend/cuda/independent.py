@@ -1,4 +1,4 @@
-"""Loops of kernels whose iterations never meet: they can run in any order, or at once."""
+"""Loops of kernels with independent iterations, which may run in any order or in parallel."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from structir.ir.node import Node
 
 
 def independent_loop(kernel: Kernel) -> For | None:
-    """The loop that is all of a kernel, if no iteration sees what another one does."""
+    """Returns the loop that is the whole body of a kernel, if its iterations are independent."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     if any(isinstance(n, LibraryCall) or getattr(n, "flat", False) for n in nodes_of(kernel)):
-        return None  # what they touch stands at no axis
+        return None  # their elements have no axis
     if not isinstance(loop, For) or loop.step != 1:
         return None
     inside = [node for statement in loop.body for node in nodes_of(statement)]
@@ -37,7 +37,7 @@ def independent_loop(kernel: Kernel) -> For | None:
 
 
 def _ends(body: Sequence[KernelStatement]) -> bool:
-    """Whether a statement ends the loop that it stands in, inner loops aside."""
+    """Whether a statement leaves the enclosing loop; inner loops are skipped."""
     for statement in body:
         if isinstance(statement, Break):
             return True
@@ -53,8 +53,8 @@ def _assigns(nodes: Iterable[Node], name: str) -> bool:
 
 
 def _apart(nodes: Sequence[Node], name: str) -> bool:
-    """Whether every array that is written is seen, along one of its axes, at the loop's own
-    position alone."""
+    """Whether each written array is accessed, along one of its axes, only at the loop's own
+    index."""
     written = {
         node.target.array
         for node in nodes
@@ -74,12 +74,12 @@ def _is_local(index: Scalar, name: str) -> bool:
 
 
 def _reads_its_own(loop: For) -> bool:
-    """Whether every value that an iteration reads was made in the same one."""
+    """Whether every value that an iteration reads was computed in the same one."""
     return _made(loop.body, {loop.variable.name}) is not None
 
 
 def _made(body: Sequence[KernelStatement], known: set[str]) -> set[str] | None:
-    """The names that surely have a value after some statements; None where one is read before."""
+    """Returns the names that are defined after some statements, or None if one is read before."""
     known = set(known)
     for statement in body:
         after = _after(statement, known)

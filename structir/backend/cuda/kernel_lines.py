@@ -1,5 +1,5 @@
-"""Kernels of the program as lines of text for a GPU: elements by addresses, every index checked
-that is not surely in range."""
+"""Kernels of the program as source lines for a GPU: elements by addresses, with a check of every
+index that is not proved to be in range."""
 
 from __future__ import annotations
 
@@ -79,16 +79,16 @@ OWN_NAMES = (
 
 @attrs.frozen(eq=False)
 class KernelLines:
-    """A kernel as lines of text: its arrays and sizes are the parameters, in this order."""
+    """A kernel as source lines; its arrays and sizes are the parameters, in this order."""
 
     lines: tuple[str, ...]
     arrays: tuple[Var, ...]  # parameters, then scratch
     shapes: dict[Var, tuple[Dim, ...]]
-    sizes: tuple[Dim, ...]  # the symbols, and what the host computes of them
+    sizes: tuple[Dim, ...]  # the symbols, and sizes that the host computes from them
     sites: tuple[Site, ...]
     names: tuple[str, ...]  # of arrays and sizes in the lines
-    spread: tuple[str, str, str] | None  # of a loop that is all of it, whose iterations never meet
-    zeroed: int  # of the last results, how many hold zeros before the threads of a launch start
+    spread: tuple[str, str, str] | None  # of an independent loop that is the whole kernel
+    zeroed: int  # the number of last results that hold zeros before the threads of a launch start
 
 
 def lines_of(kernel: Kernel) -> KernelLines:
@@ -100,7 +100,7 @@ def lines_of(kernel: Kernel) -> KernelLines:
 
 
 class _Writer:
-    """A kernel on its way to text."""
+    """Writes the source of a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.table = kernel, table_of(kernel)
@@ -113,7 +113,7 @@ class _Writer:
         self.bounds: dict[str, tuple[str, str, str]] = {}  # of loops, by their variables
 
     def code(self) -> KernelLines:
-        """The text, with what stands in its table."""
+        """Returns the source with its arrays and sizes."""
         body, alone = list[str](), None
         if self.kernel.blocks is None:
             for param in self.kernel.results:
@@ -137,7 +137,7 @@ class _Writer:
     # ---- names
 
     def name(self, item: Any) -> str:
-        """The name of an array, a number or a size."""
+        """Returns the name of an array, a number or a size."""
         known = self.names.get(item)
         if known is None:
             known = item.name if item.name.isidentifier() else "value"
@@ -148,7 +148,8 @@ class _Writer:
         return known
 
     def dim(self, dim: Dim) -> str:
-        """A size as text. The host computes what is no symbol: there nothing wraps around."""
+        """Returns the source of a size. The host computes compound sizes, because its arithmetic
+        does not overflow."""
         if isinstance(dim, int):
             return str(dim)
         symbol = dims.as_sym(dim)
@@ -158,23 +159,23 @@ class _Writer:
         return self.name(symbol)
 
     def site(self, site: Site) -> int:
-        """The number of a place that may fail."""
+        """Returns the number of a location that may fail."""
         self.sites.append(site)
         return len(self.sites)
 
     def elements(self, array: Var) -> Dim:
-        """How many elements an array has."""
+        """Returns the number of elements of an array."""
         return self.table.elements(array)
 
     # ---- statements
 
     def block(self, statements: Sequence[KernelStatement]) -> list[str]:
-        """The lines of some statements."""
+        """Returns the lines of some statements."""
         lines = [line for s in statements for line in _STATEMENTS[type(s)](self, s)]
         return lines or ["pass"]
 
     def assign(self, assign: Assign) -> list[str]:
-        """A number, or an element."""
+        """Assigns a number or an element."""
         value, target = self.scalar(assigned_value(assign)), assign.target
         if isinstance(target, Local):
             self.ranges.assigned(assign)
@@ -183,7 +184,7 @@ class _Writer:
         return [f"{self.place(target)} = {bare(stored)}"]
 
     def scratch(self, scratch: Scratch) -> list[str]:
-        """An array of zeros; its sizes must be sizes."""
+        """Declares an array of zeros and checks that its sizes are not negative."""
         if scratch.space == SHARED:
             held = STORED_AS.get(dtype_of(scratch.array), dtype_of(scratch.array))
             count = prod(self.shapes[scratch.array])
@@ -196,7 +197,7 @@ class _Writer:
         return checks + (self.zeroed(scratch.array) if scratch.zeros else [])
 
     def zeroed(self, array: Var) -> list[str]:
-        """Zeros in all elements of an array."""
+        """Fills an array with zeros."""
         zero = number_text(0, "uint8" if dtype_of(array) == "bool" else "float32")
         stored = zero if dtype_of(array) == "bool" else store_text(dtype_of(array), zero)
         if is_int(dtype_of(array)) or dtype_of(array) == "float64":
@@ -207,7 +208,7 @@ class _Writer:
         ]
 
     def loop(self, loop: For) -> list[str]:
-        """A counting loop."""
+        """Writes a counting loop."""
         start, stop = bare(self.scalar(loop.start)), bare(self.scalar(loop.stop))
         self.bounds[loop.variable.name] = (self.name(loop.variable), start, stop)
         bounds = [stop] if start == "0" else [start, stop]
@@ -222,7 +223,8 @@ class _Writer:
         return lines
 
     def _in_steps(self, loop: For, ends: tuple[str, str], body: list[str]) -> list[str]:
-        """A loop whose iterations are counted first: the step after the last one may overflow."""
+        """Writes a loop that counts its iterations first, because the step after the last one may
+        overflow."""
         first, turn = [self.name(Var(n, TensorStructInfo())) for n in ("first", "turn")]
         low, high = (first, ends[1]) if loop.step > 0 else (ends[1], first)
         upwards, step = loop.step > 0, abs(loop.step)
@@ -237,11 +239,11 @@ class _Writer:
         ]
 
     def repeat(self, loop: While) -> list[str]:
-        """`while test`."""
+        """Writes `while test`."""
         return [f"while {bare(self.scalar(loop.test))}:", *indented(self.block(loop.body))]
 
     def branch(self, branch: Branch) -> list[str]:
-        """`if test`."""
+        """Writes `if test`."""
         lines = [f"if {bare(self.scalar(branch.test))}:", *indented(self.block(branch.then))]
         if branch.otherwise:
             lines += ["else:", *indented(self.block(branch.otherwise))]
@@ -250,11 +252,11 @@ class _Writer:
     # ---- expressions
 
     def scalar(self, scalar: Scalar) -> str:
-        """An expression; what is no name or number stands in parentheses."""
+        """Returns the source of an expression, in parentheses unless it is a name or a number."""
         return _SCALARS[type(scalar)](self, scalar)
 
     def place(self, element: Element) -> str:
-        """An element as a subscripted pointer."""
+        """Returns an element as a subscripted pointer."""
         shape = self.shapes[element.array]
         if element.flat:
             index, size = element.indices[0], self.elements(element.array)
@@ -268,7 +270,7 @@ class _Writer:
         return f"{self.name(element.array)}[{text or '0'}]"
 
     def index(self, element: Element, axis: int, index: Scalar, size: Dim) -> str:
-        """An index, checked unless it is surely in range."""
+        """Returns an index, checked unless it is proved to be in range."""
         text = self.scalar(index)
         if index.dtype != "int64":
             text = f"int64({text})"
@@ -278,18 +280,18 @@ class _Writer:
         return f"inside({text}, {self.dim(size)}, {site}, report)"
 
     def element(self, element: Element) -> str:
-        """The value of an element."""
+        """Returns the value of an element."""
         text = load_text(dtype_of(element.array), self.place(element))
         return f"({text})" if " " in text and not text.endswith(("]", ")")) else text
 
     def argument(self, argument: Argument) -> str:
-        """A number that is a parameter."""
+        """Returns a scalar parameter."""
         if argument.var in self.table.numbers:
             return self.name(self.table.numbers[argument.var])
         return load_text(dtype_of(argument.var), f"{self.name(argument.var)}[0]")
 
     def apply(self, apply: Apply) -> str:
-        """A scalar function of the table."""
+        """Applies a scalar function of the table."""
         if apply.fn in REGISTERS:
             return f"cuda.{REGISTERS[apply.fn]}.x"
         args = [self.scalar(arg) for arg in apply.args]

@@ -1,4 +1,4 @@
-"""Functions of NVIDIA's math library in LLVM's form, each with what it needs."""
+"""Functions of NVIDIA's math library (libdevice) in LLVM IR, each with its dependencies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ QUESTION = re.compile(r"call i32 @__nvvm_reflect\(ptr @([\w.]+)\)")
 TEXT = re.compile(r'c"(\w+)\\00"')
 LEFT_OUT = re.compile(r"^; .*\n| #\d+\b|, !\S+ !\d+", re.MULTILINE)
 PUBLIC = re.compile(r"^define (?!internal)", re.MULTILINE)
-# What the library asks its compiler: roots and quotients are rounded right, tiny numbers are kept.
+# libdevice's options: correctly rounded square roots and quotients, no flush of subnormals to zero
 ANSWERS = {"__CUDA_PREC_SQRT": 1, "__CUDA_PREC_DIV": 1}
 
 
 def functions_called(text: str, capability: tuple[int, int]) -> str:
-    """The functions of the library that a module calls, with all that they need, as a module."""
+    """Returns a module with the library functions that a module calls, and their dependencies."""
     names = frozenset(CALLED.findall(text))
     return _module(names, 100 * capability[0] + 10 * capability[1]) if names else ""
 
@@ -41,7 +41,7 @@ def _library() -> _Library:
 
 
 class _Library:
-    """The library, read once. A function's text is cheap to have, all of them are not."""
+    """The library, parsed once. Functions are converted to text one by one, on demand."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -50,7 +50,7 @@ class _Library:
         self.texts: dict[str, str] = {}
 
     def plain(self, name: str) -> str:
-        """What the library says of a name."""
+        """Returns the library's definition of a name."""
         if name not in self.texts:
             found = self.tables.get(name) or str(self.module.get_function(name))
             self.texts[name] = LEFT_OUT.sub("", found)
@@ -58,17 +58,17 @@ class _Library:
 
     @cached_property
     def questions(self) -> dict[str, str]:
-        """What may be asked, by the names of the texts that say it."""
+        """Returns the values of the library's options, by the names of their strings."""
         found = {name: TEXT.search(text) for name, text in self.tables.items()}
         return {name: text[1] for name, text in found.items() if text}
 
     def needed(self, name: str) -> list[str]:
-        """The names that a function calls or reads."""
+        """Returns the names that a function calls or reads."""
         found = [n for n in NAMED.findall(self.plain(name)) if n not in self.questions]
         return [n for n in dict.fromkeys(found) if n not in (name, "__nvvm_reflect")]
 
     def text(self, name: str, architecture: int) -> str:
-        """The text of a function for an architecture; it goes where nobody calls it any more."""
+        """Returns the IR of a function for an architecture, with internal linkage."""
         answers = {**ANSWERS, "__CUDA_ARCH": architecture}
 
         def answer(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Who makes and who reads each buffer of a program."""
+"""Def-use information of a program: the stages that write and read each buffer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from structir.backend.loops.stage import LoopProgram, Stage
 
 
 class Makers:
-    """Who makes and who reads what in a program."""
+    """The stages that write and read each buffer of a program."""
 
     def __init__(
         self, program: LoopProgram, product_of: Callable[[Stage], Contraction | None]
@@ -27,17 +27,17 @@ class Makers:
         self.products = [s for s in simple if (c := product_of(s)) is not None and not c.windows]
 
     def maker(self, buffer: Buffer) -> Stage | None:
-        """The one stage that makes a buffer at its own points."""
+        """Returns the only stage that writes a buffer, at its own iteration points."""
         writers = self.writers.get(buffer.root, [])
         alone = len(writers) == 1 and buffer.base is None and writers[0].out is buffer
         return writers[0] if alone and writers[0].direct else None
 
     def read_by(self, stage: Stage) -> list[Stage]:
-        """The stages that read what a stage makes."""
+        """Returns the stages that read the result of a stage."""
         return self.readers.get(stage.out.root, [])
 
     def after(self, stage: Stage) -> set[Stage]:
-        """All stages that depend on one, and that one."""
+        """Returns a stage and all stages that depend on it."""
         found, todo = {stage}, [stage]
         while todo:
             following = [s for s in self.read_by(todo.pop()) if s not in found]
@@ -46,7 +46,8 @@ class Makers:
         return found
 
     def scores_of(self, mixing: Stage) -> list[Stage]:
-        """Products behind a factor of a product: between them are only maps, and a reduction."""
+        """Returns the products that a factor of a product is computed from by maps and a
+        reduction."""
         found: list[Stage] = []
         reduced = False
         todo, seen = [read.buffer for read in mixing.loads], set[Stage]()

@@ -1,5 +1,5 @@
-"""Which tiles of scores a mask takes away: a condition over the positions of rows and keys, bounded
-over a whole tile."""
+"""Tiles of scores that a mask removes entirely: a condition on the positions of rows and keys is
+bounded over a tile."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from structir.backend.loops.writer import Writer
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-FAR = {"float32": 200.0, "float64": 800.0}  # so much less, and an exponential is 0
-LEAST = -1e4  # numbers above stand for no mask
+FAR = {"float32": 200.0, "float64": 800.0}  # exp of a score so far below is 0
+LEAST = -1e4  # larger numbers are not taken for a mask
 
 
 @attrs.frozen
 class Range:
-    """The least and the greatest value of an expression over a tile, as texts."""
+    """The bounds of an expression over a tile, as source."""
 
     low: str
     high: str
@@ -33,7 +33,7 @@ class Mask:
 
 
 def mask_of(score: Expression) -> Mask | None:
-    """The mask of scores that are chosen at last."""
+    """Returns the mask, if the last operation of the scores is a selection."""
     if not (isinstance(score, Operation) and score.fn == "select"):
         return None
     seen, value, other = score.args
@@ -44,7 +44,7 @@ def mask_of(score: Expression) -> Mask | None:
 
 
 def _number(node: Expression) -> float | None:
-    """What an expression without reads gives."""
+    """Evaluates an expression without reads."""
     if isinstance(node, Number):
         return float(node.value)
     known = {"add": float.__add__, "mul": float.__mul__, "sub": float.__sub__}
@@ -57,15 +57,15 @@ def _number(node: Expression) -> float | None:
 
 @attrs.define
 class Bounds:
-    """Bounds over a tile, whose axes go from one symbol to another, and the lines that make
-    them."""
+    """Computes bounds over a tile, whose axes range from one symbol to another, and the lines that
+    evaluate them."""
 
     writer: Writer
     ends: Mapping[Sym, tuple[Dim, Dim]]
     lines: list[str] = attrs.Factory(list)
 
     def of(self, node: Expression) -> Range | None:
-        """The bounds of an expression over the tile; None where they are not known."""
+        """Returns the bounds of an expression over the tile, or None if they are unknown."""
         if isinstance(node, Number):
             return Range(*[repr(node.value)] * 2)
         if isinstance(node, Position):
@@ -96,7 +96,7 @@ class Bounds:
 
 
 def _chosen(test: Range, a: Range, b: Range) -> Range:
-    """One of two values; in a tile where both are chosen, anything between."""
+    """Returns the bounds of a selection; if a tile has both cases, the bounds of both."""
     low = f"({a.low} if {a.low} < {b.low} else {b.low})"
     high = f"({a.high} if {a.high} > {b.high} else {b.high})"
     return Range(

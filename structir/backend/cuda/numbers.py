@@ -1,5 +1,5 @@
-"""What the names in kernels' texts stand for on a GPU, as plain Python: taken into kernels for
-cards, and run as it is by the simulator. The rest is what the CPU's kernels call, taken over."""
+"""The functions that GPU kernels call, as plain Python: compiled into kernels, and executed by the
+simulator. The others are shared with the CPU."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.ir.scalar_functions import with_double
 from structir.projections.monoid import MONOIDS
 
-Number = Any  # a number of one dtype, as compiled code sees it
-Make = Callable[[Any], Any]  # of a plain function, what texts can call
+Number = Any  # a scalar, as compiled code sees it
+Make = Callable[[Any], Any]  # converts a plain function to a callable of kernels
 
-# Single instructions, which compiled code and the simulator say in ways of their own.
+# Single instructions; compiled code and the simulator implement each in its own way.
 bits_of_single: Any = None
 single_of_bits: Any = None
 exponential: Any = None
@@ -30,85 +30,85 @@ PUT_TOGETHER = ("sum", "prod", "max", "min", "any", "all")
 
 
 def add_to(total: Number, value: Number) -> Number:
-    """A sum with one term more."""
+    """Adds a term to a sum."""
     return total + value
 
 
 def multiply_to(total: Number, value: Number) -> Number:
-    """A product with one factor more."""
+    """Multiplies a product by a factor."""
     return total * value
 
 
 def wrapping_add(x: Number, y: Number) -> Number:
-    """The sum of two int64, wrapping around."""
+    """Adds two int64, wrapping around."""
     return np.int64(np.uint64(np.int64(x)) + np.uint64(np.int64(y)))
 
 
 def wrapping_sub(x: Number, y: Number) -> Number:
-    """The difference of two int64, wrapping around."""
+    """Subtracts two int64, wrapping around."""
     return np.int64(np.uint64(np.int64(x)) - np.uint64(np.int64(y)))
 
 
 def wrapping_mul(x: Number, y: Number) -> Number:
-    """The product of two int64, wrapping around."""
+    """Multiplies two int64, wrapping around."""
     return np.int64(np.uint64(np.int64(x)) * np.uint64(np.int64(y)))
 
 
 def maximum(x: Number, y: Number) -> Number:
-    """The greater one, or what is no number."""
+    """Returns the greater number; NaN if one is NaN."""
     return x if x > y or x != x else y
 
 
 def minimum(x: Number, y: Number) -> Number:
-    """The smaller one, or what is no number."""
+    """Returns the smaller number; NaN if one is NaN."""
     return x if x < y or x != x else y
 
 
 def greater(x: Number, y: Number) -> Number:
-    """Returns the greater number, the second one of equal ones; NaN stays one."""
+    """Returns the greater number, the second one of equal ones; NaN propagates."""
     return x if x > y or x != x else y
 
 
 def lesser(x: Number, y: Number) -> Number:
-    """Returns the smaller number, the second one of equal ones; NaN stays one."""
+    """Returns the smaller number, the second one of equal ones; NaN propagates."""
     return x if x < y or x != x else y
 
 
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x)), never by way of an overflow."""
+    """Returns 1 / (1 + exp(-x)), without overflow."""
     e, one = exponential(-abs(x)), type(x)(1)
     return (one if x >= 0 else e) / (one + e)
 
 
 def brain_value(bits: Number) -> Number:
-    """A stored bfloat16 as a float32."""
+    """Converts a stored bfloat16 to float32."""
     return single_of_bits(np.int32(np.uint32(bits) << np.uint32(16)))
 
 
 def brain_bits(value: Number) -> Number:
-    """A float32 rounded to nearest even as a stored bfloat16; NaN stays one."""
+    """Rounds a float32 to a stored bfloat16, to nearest even; NaN stays NaN."""
     bits = np.int64(bits_of_single(value)) & 0xFFFFFFFF
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
     return np.uint16((0x7FC0 if value != value else rounded >> 16) & 0xFFFF)
 
 
 def add_product(total: Number, left: Number, right: Number) -> Number:
-    """A sum with the product of two factors more."""
+    """Adds the product of two factors to a sum."""
     return type(total)(total + left * right)
 
 
 def times(number: Number, size: Number) -> Number:
-    """How many times a size fits into a number; neither is negative, and a size of none is one."""
+    """Returns the quotient of two numbers that are not negative; the divisor 0 counts as 1."""
     return number // max(size, 1)
 
 
 def left_over(number: Number, size: Number) -> Number:
-    """What of a number is left after that."""
+    """Returns the remainder of that division."""
     return number % max(size, 1)
 
 
 def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
-    """The index, or 0 where it is none of the axis: what it was then stands in the report."""
+    """Returns the index, or 0 if it is out of range; then its value is stored in the report."""
     if index >= 0 and index < size:
         return index
     if report[0] == 0:
@@ -126,7 +126,7 @@ PLAIN += (brain_bits, add_product, times, left_over, inside)
 
 
 def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:
-    """Names that every device has. `own` are the single instructions, by their names here."""
+    """Returns the names that every device has. `own` maps names to the single instructions."""
     names = {function.__name__: _over(function, own, make) for function in PLAIN}
     for dtype in ("float32", "float64"):
         names[f"sigmoid_{dtype}"] = _over(sigmoid, {"exponential": own[f"exp_{dtype}"]}, make)
@@ -138,7 +138,7 @@ def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:
 
 @cache
 def _taken_over() -> dict[str, Any]:
-    """The functions by which the CPU computes what is the same everywhere."""
+    """Returns the functions that are the same on the CPU."""
     own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in with_double()}
     own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
     functions = own | routine_helpers()
@@ -146,7 +146,7 @@ def _taken_over() -> dict[str, Any]:
 
 
 def _over(function: Any, own: Mapping[str, Any], make: Make) -> Any:
-    """A function with other instructions behind the same names."""
+    """Returns a function with other implementations of the names that it uses."""
     known = {**function.__globals__, **own, "__name__": __name__}
     moved = FunctionType(
         function.__code__, known, function.__name__, function.__defaults__, function.__closure__
@@ -213,7 +213,7 @@ def {name}(value):
 
 @cache
 def functions_of_blocks(warps: bool) -> dict[str, str]:
-    """The functions by which the threads of a block tell each other what they have."""
+    """Returns the functions by which the threads of a block exchange values."""
     made = dict(totals_of_blocks(warps))
     for dtype in DTYPES:
         for way, (instruction, other) in OTHERS.items():
@@ -224,8 +224,8 @@ def functions_of_blocks(warps: bool) -> dict[str, str]:
 
 
 def totals_of_blocks(warps: bool) -> dict[str, str]:
-    """The functions that put together what the threads of a block have found, by their names: by
-    way of shared memory, or with `warps` first among the lanes of each."""
+    """Returns the reductions over the threads of a block, by name: through shared memory, or with
+    `warps` first among the lanes of each warp."""
     made = {}
     for dtype in (*DTYPES, "bool"):
         truth = dtype == "bool"

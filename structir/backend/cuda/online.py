@@ -1,9 +1,9 @@
-"""The schedule of attention: scores are made tile by tile, and values mixed by powers of what they
-are below the highest score so far; what was mixed before fades when a higher one comes.
+"""The schedule of attention with an online softmax: scores are computed tile by tile; weighted sums
+of values are rescaled whenever the row maximum grows.
 
-A block makes some rows of the result. Tiles of queries, keys and values go by way of shared memory;
-each thread has a few rows and columns of them in registers. The online normaliser is that of
-Milakov and Gimelshein (2018), the tiling that of FlashAttention (Dao et al., 2022).
+A block computes some rows of the result. Tiles of queries, keys and values go through shared
+memory; each thread has some of their rows and columns in registers. The online normaliser is that
+of Milakov and Gimelshein (2018), the tiling that of FlashAttention (Dao et al., 2022).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv
 
-DEPTH = 32  # terms of scores that are in shared memory at once
-GAP = 4  # elements between lines there: so lines begin in different banks
-MOST = 4  # rows, keys or columns of a thread; twice as many columns where numbers are small
+DEPTH = 32  # terms of scores in shared memory at once
+GAP = 4  # padding between lines there, against bank conflicts
+MOST = 4  # rows, keys or columns of a thread; twice as many columns of narrow dtypes
 SYNC = "cuda.syncthreads()"
 
 
 @attrs.frozen
 class Tiles:
-    """How many rows, keys and columns a thread has, and terms of scores are there at once."""
+    """The tile sizes: rows, keys and columns per thread, and terms of scores per slice."""
 
     rows: int
     keys: int
@@ -40,29 +40,29 @@ class Tiles:
 
     @property
     def heights(self) -> int:
-        """In how many parts the values of a tile of keys come."""
+        """The number of slices in which the values of a tile of keys are loaded."""
         return 1 if self.columns <= MOST else 2
 
     @property
     def score_size(self) -> int:
-        """Elements of a tile of queries and one of keys, or one of values."""
+        """Elements of a tile of queries and one of keys, or of one of values."""
         scores = self.depth * (line_of(self.rows) + line_of(self.keys))
         return max(scores, SIDE * self.keys // self.heights * line_of(self.columns))
 
     @property
     def size(self) -> int:
-        """Elements of shared memory: these and the weights, or at last the results."""
+        """Elements of shared memory: these and the weights, later the results."""
         weights = SIDE * self.keys * line_of(self.rows)
         return max(self.score_size + weights, SIDE * self.rows * line_of(self.columns))
 
 
 def line_of(each: int) -> int:
-    """How far apart lines are in shared memory, if a thread has so many elements of each."""
+    """Returns the stride of lines in shared memory for a number of elements per thread."""
     return SIDE * each + GAP
 
 
 def tiles_of(found: Attention) -> Tiles:
-    """Tiles no longer than the axes, as far as these are known."""
+    """Returns tiles that are not longer than the axes, as far as their sizes are known."""
     wide = found.dtype == "float64"
     depth = found.extents[found.depth]
     return Tiles(
@@ -81,10 +81,10 @@ def _each(extent: Dim, most: int) -> int:
 
 
 class AttentionSchedule:
-    """An attention on its way to text."""
+    """Writes the kernel of an attention."""
 
-    most_rows: int  # of the result, that a block makes on a card
-    rows: str  # and that it makes here
+    most_rows: int  # rows of the result per block, at most, on a GPU
+    rows: str  # and on this device
     by_warps = False
 
     def __init__(self, found: Attention) -> None:
@@ -109,7 +109,7 @@ class AttentionSchedule:
         self.sums = [f"sum{k}" for k in range(len(found.whole))]
 
     def device_text(self) -> DeviceText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         found, inside = self.found, self._block()
         sizes = [self.ends[axis] for axis in found.outer]
         head = [
@@ -132,14 +132,14 @@ class AttentionSchedule:
         return attrs.evolve(text, square=not self.by_warps, any_warps=self.by_warps, apart=True)
 
     def _places(self) -> list[str]:
-        """Where a thread stands among those of its block."""
+        """Computes the position of a thread in its block."""
         return [
             "down = cuda.threadIdx.x // tile_side",
             "across = cuda.threadIdx.x % tile_side",
         ]
 
     def _memory(self) -> list[str]:
-        """Shared memory, and the registers of a thread."""
+        """Declares shared memory and the registers of a thread."""
         tiles = self.tiles
         shared = {"tile": tiles.size, "peaks": SIDE * tiles.rows}
         shared |= {f"{name}_of": SIDE * tiles.rows for name in self.sums}
@@ -154,9 +154,9 @@ class AttentionSchedule:
     def _loaded(
         self, read: Load, along: tuple[Sym, str, str], lines: tuple[Sym, str, int], place: str
     ) -> list[str]:
-        """A tile of an operand: positions of an axis from some place on, so many, and lines of
-        another one, so many for each thread; neighbours in memory are read by neighbours. What lies
-        outside is read at the end: it goes nowhere."""
+        """Loads a tile of an operand: a number of positions of an axis from a start on, and a
+        number of lines of another axis per thread. Neighbouring threads load neighbouring elements.
+        Positions outside are clamped; their values are not used."""
         (axis, begin, count), (other, origin, each) = along, lines
         near = address_of(read.buffer, read.entries, self.axes).coefficient(axis) == 1
         first, second = ("across", "down") if near else ("down", "across")
@@ -178,7 +178,7 @@ class AttentionSchedule:
         ]
 
     def _product(self, total: str, left: str, right: str, each: tuple[int, int]) -> list[str]:
-        """One term of a product of tiles, in registers: `each` of both sides."""
+        """Multiplies one term of two tiles in registers: `each` elements of both."""
         name = "right_keys" if total == "score" else "right"
         place = f"{total}[c * {each[0]} + r]" if total == "score" else f"{total}[r * {each[1]} + c]"
         term = f"{place} = add_to({place}, left[r] * {name}[c])"
@@ -191,10 +191,10 @@ class AttentionSchedule:
     # ---- one block
 
     def _block(self) -> list[str]:
-        """Some rows of the result, some columns at a time."""
+        """Computes some rows of the result, some columns at a time."""
         tiles, found = self.tiles, self.found
         keys = [*self._products(), *self._scores(), *self._weights(), *self._mixed()]
-        if dims.at_least(self.extents[found.depth], 1) is not True:  # then products wait for nobody
+        if dims.at_least(self.extents[found.depth], 1) is not True:  # then products need no barrier
             keys.insert(0, SYNC)
         start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], step))" for name in self.sums]
@@ -214,8 +214,8 @@ class AttentionSchedule:
         ]
 
     def _over_keys(self, start: list[str], rows: int, step: str, tile: list[str]) -> list[str]:
-        """All tiles of keys; first without those of which a mask leaves nothing. If for some row
-        there is nothing else, or as good as nothing, all of them."""
+        """Loops over all tiles of keys; first without those that a mask removes entirely. If a row
+        has no other keys, or only negligible ones, over all of them."""
         end = self.ends[self.found.key]
         head = f"for first_key in range(0, {end}, {step}):"
         mask = mask_of(simplified(self.found.score))
@@ -248,7 +248,7 @@ class AttentionSchedule:
         ]
 
     def _bounds(self) -> Bounds:
-        """Bounds over a tile of scores."""
+        """Returns bounds over a tile of scores."""
         names = ("first_row", "last_row", "first_key", "last_key")
         symbols = [Sym(name) for name in names]
         self.writer.names.update(zip(symbols, names, strict=True))
@@ -260,7 +260,7 @@ class AttentionSchedule:
         return Bounds(self.writer, ends)
 
     def _of_lanes(self, lines: list[str]) -> list[str]:
-        """What the threads of a row tell each other."""
+        """Wraps lines in an exchange between the threads of a row."""
         if not lines:
             return []
         shuffle = f"shuffle_xor_{self.dtype}"
@@ -271,7 +271,7 @@ class AttentionSchedule:
         return f"{self.tiles.score_size} + {key} * {line_of(self.tiles.rows)} + {row}"
 
     def _products(self) -> list[str]:
-        """The products of some queries and keys; each thread puts down its own."""
+        """Computes the products of some queries and keys; each thread stores its own."""
         found, tiles, end = self.found, self.tiles, self.ends[self.found.depth]
         line, after = line_of(tiles.rows), f"{tiles.depth * line_of(tiles.rows)} + "
         depth = self.extents[found.depth]
@@ -300,7 +300,7 @@ class AttentionSchedule:
         ]
 
     def _each_key(self, lines: list[str]) -> list[str]:
-        """Lines for each key of a thread that is one."""
+        """Returns lines that run for each valid key of a thread."""
         tiles = self.tiles
         at = self._weight_at(f"(across * {tiles.keys} + c)", f"down * {tiles.rows} + r")
         key = f"key = first_key + across * {tiles.keys} + c"
@@ -311,14 +311,14 @@ class AttentionSchedule:
         return f"row = min(first_row + down * {self.tiles.rows} + r, {end} - 1)"
 
     def _made_of_product(self) -> tuple[LoopScope, LoopScope, str]:
-        """The lines of a row and of a key of it that make a score of a product."""
+        """Returns the scopes of a row and of a key, and the score as a function of a product."""
         row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {self.found.key})
         inner.made[self.found.product] = "product"
         value = self.writer.value(simplified(self.found.score), [self.block, row, inner])
         return row, inner, value
 
     def _made_of_power(self) -> tuple[LoopScope, LoopScope, list[str]]:
-        """Those that make a weight of a power, and what is added up."""
+        """Returns the scopes, and the lines that compute a weight from a power and add it up."""
         found = self.found
         row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {found.key})
         inner.made[found.power] = "power"
@@ -329,7 +329,7 @@ class AttentionSchedule:
         return f"exp_{self.dtype}({exponent})"
 
     def _faded(self) -> list[str]:
-        """What a new highest score leaves of what was there."""
+        """Rescales the running totals after the maximum grew."""
         return [
             "highest = maximum(most[r], best[r])",
             f"shift = {self.zero} if highest == nothing else highest",
@@ -339,7 +339,7 @@ class AttentionSchedule:
         ]
 
     def _scores(self) -> list[str]:
-        """Maps over the products; then the highest score of each row."""
+        """Applies maps to the products; then updates the row maximum."""
         keys = self.tiles.keys
         row, inner, value = self._made_of_product()
         each = [
@@ -357,7 +357,7 @@ class AttentionSchedule:
         ]
 
     def _weights(self) -> list[str]:
-        """Powers of the scores, their sums so far, and what of former ones is left."""
+        """Computes powers of the scores and their running sums, and rescales the former ones."""
         columns = self.tiles.columns
         row, inner, (weight, *terms) = self._made_of_power()
         each = [
@@ -376,7 +376,7 @@ class AttentionSchedule:
         return unrolled("r", self.tiles.rows, lines)
 
     def _mixed(self) -> list[str]:
-        """The values of some keys, times the weights."""
+        """Multiplies the values of some keys by the weights."""
         found, tiles = self.found, self.tiles
         height = f"tile_side * {tiles.keys // tiles.heights}"
         along = (found.key, "begin", "height")
@@ -396,7 +396,8 @@ class AttentionSchedule:
     # ---- results
 
     def _results(self) -> list[str]:
-        """What threads have mixed, put down; then the rows of the result, by neighbours."""
+        """Stores the sums of the threads to shared memory; then neighbouring threads write the
+        rows."""
         tiles, found = self.tiles, self.found
         line, columns = line_of(tiles.columns), tiles.columns
         row = f"(down * {tiles.rows} + r)"
@@ -419,8 +420,8 @@ class AttentionSchedule:
         return [*start, f"for t in range(down, {end}, tile_side):", *indented(each)]
 
     def _result_lines(self, place: str, once: str) -> tuple[list[str], list[str]]:
-        """Lines for each row, whose totals lie at some place, and for each element of it; where it
-        is true `once` in a row, totals are written that others read."""
+        """Returns the lines for each row, whose totals are at `place`, and for each element of it.
+        Totals that other kernels read are written where `once` is true in a row."""
         found = self.found
         some = dims.at_least(self.extents[found.key], 1) is True
         seen = "" if some else f" and {self.ends[found.key]} > 0"
@@ -450,7 +451,7 @@ class AttentionSchedule:
         return [*head, *row.lines, *kept], inner.lines
 
     def _kept(self, row: LoopScope, once: str) -> list[str]:
-        """Totals of a row that others read are one thread's to write."""
+        """Writes the totals of a row that other kernels read, by one thread."""
         scope = LoopScope(row.axes)
         for buffer in sorted(self.found.kept, key=lambda b: b.number):
             value = self.writer.totals[buffer]
@@ -459,10 +460,10 @@ class AttentionSchedule:
 
 
 def times(place: str, factor: str) -> str:
-    """The line that multiplies what stands at a place."""
+    """Returns the line that multiplies a place by a factor."""
     return f"{place} = {place} * {factor}"
 
 
 def unrolled(name: str, count: int, lines: list[str]) -> list[str]:
-    """Lines for each number, one after another."""
+    """Returns lines for each number, unrolled."""
     return [f"for {name} in unrolled({count}):", *indented(lines)]

@@ -1,5 +1,5 @@
-"""How an operand of a product comes to the threads of a block, a tile at a time: which one reads
-which of its elements, and what stands where there is none."""
+"""Loads an operand of a product tile by tile: which thread loads which elements, and what replaces
+missing elements."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 
-SHORT = 16  # terms side by side that are fewer are no reason to read along these
+SHORT = 16  # shorter runs of terms do not determine the direction of loads
 
 
 @attrs.frozen
 class OperandSource:
-    """An element of a buffer, at an address, where guards hold; and the axes of whose points, the
-    terms, a tile has a slice."""
+    """An element of a buffer, with its address and guards; and the axes of the terms of which a
+    tile has a slice."""
 
     value: Expression
     address: Address
@@ -32,8 +32,8 @@ class OperandSource:
 
 @attrs.frozen
 class Way:
-    """Where across a tile, and at which of its terms, a thread reads: runs of terms, runs of
-    neighbours across, or elements `apart`."""
+    """The positions and terms of a tile that a thread loads: runs of terms, runs of neighbours
+    across, or elements `apart`."""
 
     terms: tuple[str, str]
     runs: tuple[str, str]
@@ -45,8 +45,8 @@ SQUARE = Way(("line", "part"), ("near", "down"), ("across", "down"), "tile_side"
 
 
 class TileOperand:
-    """An operand on its way to the threads of a block, a tile at a time, from term `start` on. Each
-    thread brings `reach` elements."""
+    """Loads an operand into a block tile by tile, from term `start` on. Each thread loads `reach`
+    elements."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class TileOperand:
     ) -> None:
         self.source, self.places, self.letter = source, places, letter or places.letter
         self.reach, self.way, self.start = reach, way, start
-        self.while_there = ["step < last"] if way is SQUARE else []  # a slice is asked for ahead
+        self.while_there = ["step < last"] if way is SQUARE else []  # a slice is loaded ahead
         self.extents, self.writer = places.extents, places.writer
         guarded = [dims.syms(guard.value) for guard in source.guards]
         pinned = frozenset().union(*guarded) & self.extents.keys()
@@ -79,8 +79,8 @@ class TileOperand:
         return prod(self.extents[axis] for axis in axes)
 
     def _lies_in_runs(self, group: tuple[Sym, ...]) -> bool:
-        """Whether runs of neighbours begin where one access can reach them, and are there as a
-        whole or not at all."""
+        """Whether runs of neighbours are aligned to one access, and are valid as a whole or not at
+        all."""
         address = self.source.address
         if address.coefficient(group[-1]) != 1 or address.pinned(self.extents):
             return False
@@ -91,39 +91,41 @@ class TileOperand:
         return all(exact_quotient(size, RUN) is not None for size in sizes)
 
     def offset(self, slot: int) -> str:
-        """Where across the tile a slot of a thread is."""
+        """Returns the position across the tile of a thread's slot."""
         step = "far" if self.along_terms or self.in_runs else self.way.apart
         return f"{self.across} + {slot} * {step}" if slot else self.across
 
     def elements(self) -> Iterator[tuple[str, int, int, int]]:
-        """The elements of a thread: each with its register, its slot, and how many points across
-        and how many terms after that it is."""
+        """Yields the elements of a thread, each with its register, its slot, and its distance from
+        there across the tile and in terms."""
         for k in range(self.reach):
             slot, following = self.place_of(k)
             beyond = (0, following) if self.along_terms else (following, 0)
             yield f"{self.letter}_{k}", slot, *beyond
 
     def place_of(self, number: int) -> tuple[int, int]:
-        """The slot of an element of a thread, and how many come before it there."""
+        """Returns the slot of an element of a thread, and the number of elements before it
+        there."""
         return divmod(number, self.reach // self.slots)
 
     def _slot(self, slot: int) -> str:
         return f"{self.letter}{slot}"
 
     def head(self) -> list[str]:
-        """How a tile lies in shared memory: terms no multiple of all its banks apart."""
+        """Declares the layout of a tile in shared memory; the stride of terms avoids bank
+        conflicts."""
         return [
             f"{self.pitch} = {self.letter}_wide + {RUN}",
             f"{self.letter}_size = tile_side * {self.pitch}",
         ]
 
     def positions(self) -> list[str]:
-        """Where the slots of a thread are in the operand."""
+        """Computes the positions of a thread's slots in the operand."""
         lines = [self.places.named(self._slot(s), self.offset(s)) for s in range(self.slots)]
         return [line for each in lines for line in each]
 
     def name_terms(self, beyond: int) -> list[str]:
-        """Lines that name the terms of an element, and their axes so named."""
+        """Returns lines that name the terms of an element, and the names of their axes."""
         name, sizes = f"{self.letter}_term{beyond}", [self._extent(group) for group in self.terms]
         first = f"{self.start} + {self.term}"
         names = [f"{name}_{k}" for k in range(len(sizes))] if len(sizes) > 1 else [name]
@@ -133,8 +135,8 @@ class TileOperand:
         return lines + (taken_apart(name, names, texts) if len(sizes) > 1 else [])
 
     def loads(self, dtype: str) -> list[str]:
-        """A tile's elements into the registers of the threads that bring them: of the slice from
-        term `start` on, zeros after the last one."""
+        """Loads the elements of a tile into registers: a slice of terms from `start` on, zeros
+        after the last term."""
         lines = [f"{register} = zero" for register, *_ in self.elements()]
         test, inside = "", list[str]()
         for register, slot, points, term in self.elements():
@@ -151,11 +153,11 @@ class TileOperand:
         return [*lines, *_under(test, inside)]
 
     def _element(self, dtype: str, scope: LoopScope) -> str:
-        """The element at the position that is named."""
+        """Returns the element at the named position."""
         return self.writer.value(apply("cast", (self.source.value,), dtype), [scope])
 
     def _test(self, slot: int, term: int) -> str:
-        """Whether there is an element."""
+        """Returns the condition that an element exists."""
         terms = self.writer.size(self._extent(self.source.terms))
         tests = [
             *self.while_there,
@@ -166,8 +168,8 @@ class TileOperand:
         return " and ".join(tests)
 
     def stores(self, there: str) -> list[str]:
-        """The elements that a thread brings, into the tile that begins there: one term after the
-        other."""
+        """Stores the loaded elements of a thread into the tile at `there`, one term after
+        another."""
         lines = [f"{self.letter}_to = {there} + {self.term} * {self.pitch}"]
         for register, slot, points, term in self.elements():
             further = f" + {term} * {self.pitch}" if term else f" + {points}" if points else ""
@@ -176,7 +178,7 @@ class TileOperand:
 
     @property
     def pitch(self) -> str:
-        """How far apart the lines of a tile lie."""
+        """Returns the stride between the lines of a tile."""
         return f"{self.letter}_pitch"
 
 

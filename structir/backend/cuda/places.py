@@ -1,5 +1,4 @@
-"""The rows, or the columns, of a tile of a product: where each of them is along the axes of the
-program."""
+"""The rows or columns of a tile of a product, mapped to positions on the axes of the program."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from structir.backend.cuda.device_text import SIDE, within_block
 from structir.backend.loops.writer import Writer
 from structir.ir.dims import Dim, Sym, ceildiv
 
-RUN = 4  # neighbours that a thread reads, and makes: 16 bytes of float32
+RUN = 4  # neighbours that a thread loads and computes: 16 bytes of float32
 Groups = list[tuple[Sym, ...]]
 
 
 class AxisGroups:
-    """Groups of axes that all accesses walk as one. A tile has `reach` points for each thread along
-    a side of its block. Where there are several groups, a table tells each point's positions, which
-    are worked out once for a tile."""
+    """Groups of axes that all accesses collapse. A tile has `reach` points per thread along a side
+    of its block. With several groups, a table holds the positions of each point, computed once per
+    tile."""
 
     def __init__(
         self, letter: str, groups: Groups, reach: int, extents: Mapping[Sym, Dim], writer: Writer
@@ -31,11 +30,11 @@ class AxisGroups:
 
     @property
     def tiles(self) -> Dim:
-        """How many tiles there are, on a card."""
+        """The number of tiles on a GPU."""
         return ceildiv(self.extent, SIDE * self.reach)
 
     def head(self) -> list[str]:
-        """What is the same for all tiles."""
+        """Returns the lines that are the same for all tiles."""
         count = self.writer.size(self.extent)
         lines = [
             f"{self.wide} = tile_side * {self.reach}",
@@ -45,7 +44,7 @@ class AxisGroups:
         return lines + ([f"{self.table} = cuda.shared.array({room}, int64)"] if self.table else [])
 
     def filled(self) -> list[str]:
-        """The table, by the threads of a block."""
+        """Fills the table, by all threads of a block."""
         if not self.table:
             return []
         names = [f"{self.letter}_at{k}" for k in range(len(self.groups))]
@@ -55,7 +54,7 @@ class AxisGroups:
         return within_block("each", self.wide, [*body, *stores])
 
     def named(self, name: str, offset: str) -> list[str]:
-        """Lines that name the axes at a point of the tile, which itself gets a name."""
+        """Returns lines that name the axes at a point of the tile, and the point itself."""
         lines = [f"{name} = {self.first} + {offset}"]
         names = [f"{name}_{k}" for k in range(len(self.groups))] if self.table else [name]
         for k, own in enumerate(names if self.table else []):
@@ -65,14 +64,14 @@ class AxisGroups:
         return lines
 
     def beyond(self, name: str, points: int) -> None:
-        """Have the axes named for a point that is a few further on along the last one."""
+        """Names the axes at a point that is `points` further along the last one."""
         if self.groups:
             last = f"{name}_{len(self.groups) - 1}" if self.table else name
             self.writer.names[self.groups[-1][-1]] = f"({last} + {points})" if points else last
 
 
 def taken_apart(number: str, names: list[str], sizes: list[str]) -> list[str]:
-    """Lines that take a running number apart into positions along axes of some sizes."""
+    """Returns lines that split a linear index into positions along axes of some sizes."""
     lines, rest = [], number
     for name, size in zip(names[:0:-1], sizes[:0:-1], strict=True):
         if rest == number and not number.isidentifier():

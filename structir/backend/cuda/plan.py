@@ -1,4 +1,4 @@
-"""Plans on a device: kernels with their launches at given sizes, over an arena of the device."""
+"""Plans on a device: kernels with their launches at given sizes, over an arena on the device."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from structir.ir.dims import Poly, Sym
 from structir.ir.dtype import numpy_dtype
 
 WARP = 32
-MOST_PARTS = 1024  # blocks of a kernel whose blocks have scratch of their own
-MOST_PREPARED = 16  # sets of arrays for which launches are kept
+MOST_PARTS = 1024  # blocks of a kernel whose blocks have scratch memory
+MOST_PREPARED = 16  # sets of arrays for which prepared launches are cached
 WORD = 8
 
 
 class DevicePlan(KernelPlan):
-    """The kernels of one program, made for a device."""
+    """The kernels of one program, compiled for a device."""
 
     def __init__(self, recipe: KernelSequence, device: Device, tf32: bool = False) -> None:
         self.device, self.tf32 = device, tf32
@@ -48,19 +48,19 @@ class DevicePlan(KernelPlan):
 
     @cached_property
     def constant_arrays(self) -> dict[Buffer, DeviceArray]:
-        """The constants, moved to the device once."""
+        """The constants, copied to the device once."""
         wanted = {*self.constants, *[b.root for b in self.results if b.root.data is not None]}
         return {b: moved(self.device, b.data) for b in wanted}
 
     def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> Any:
-        """The plan at given sizes."""
+        """Binds the plan to sizes."""
         return BoundDevicePlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes)
 
 
 @attrs.frozen(eq=False)
 class PlanMemory:
-    """Memory of a bound plan on one stream: the arena with the places in it, and what kernels
-    report of failures."""
+    """Memory of a bound plan on one stream: the arena with its buffers, and the error report of
+    kernels."""
 
     arena: DeviceMemory
     places: Mapping[Buffer, int]
@@ -68,7 +68,7 @@ class PlanMemory:
 
 
 class BoundDevicePlan:
-    """A plan at given sizes: an arena, and what is launched on given arrays."""
+    """A plan at given sizes: an arena, and the launches on given arrays."""
 
     def __init__(self, plan: DevicePlan, numbers: Numbers, sizes: Mapping[Sym, int]) -> None:
         self.plan, self.numbers, self.sizes = plan, numbers, sizes
@@ -83,7 +83,7 @@ class BoundDevicePlan:
         self._spaces: dict[int, PlanMemory] = {}
 
     def space(self, stream: int) -> PlanMemory:
-        """What calls on a stream, of which one follows another, use in turn."""
+        """Returns the memory that the calls on a stream share; they run one after another."""
         found = self._spaces.get(stream)
         if found is None:
             device, (offsets, size) = self.plan.device, self.layout
@@ -99,7 +99,7 @@ class BoundDevicePlan:
         return dims.evaluate(size, self.sizes)
 
     def threads(self, text: DeviceText) -> int:
-        """How many threads a block has: no more warps than a row has work for."""
+        """Returns the threads per block: no more warps than a row has work for."""
         if text.launch is not None:
             return text.launch[1]
         if text.warps or text.square:
@@ -121,7 +121,7 @@ class BoundDevicePlan:
 
     @cached_property
     def layout(self) -> tuple[list[int], int]:
-        """Where each buffer lies in the arena, and the size of the arena."""
+        """Returns the offset of each buffer in the arena, and the size of the arena."""
         parts: dict[Buffer, int] = {}
         for text, blocks in zip(self.plan.texts, self.blocks, strict=True):
             own = text.function is None and not text.names
@@ -138,13 +138,13 @@ class BoundDevicePlan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the results are just the buffers that are filled."""
+        """Whether the results are exactly the buffers that are written."""
         return self.plan.results == self.plan.owned
 
     def launches(
         self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], space: PlanMemory
     ) -> list[Launch]:
-        """All kernels on these arrays, in order; those that have nothing to do are left out."""
+        """Returns all kernels on these arrays, in order, without those that have nothing to do."""
         given = dict(zip(self.plan.inputs, inputs, strict=True))
         given |= dict(zip(self.plan.owned, owned, strict=True))
         given |= self.plan.constant_arrays
@@ -176,7 +176,7 @@ class BoundDevicePlan:
         )
 
     def _in_numbers(self, value: Any) -> Any:
-        """A description over sizes, as one over numbers."""
+        """Replaces the sizes in a description by numbers."""
         if isinstance(value, Product | OperandStrides):
             fields = [self._in_numbers(getattr(value, f.name)) for f in attrs.fields(type(value))]
             return type(value)(*fields)
@@ -187,7 +187,8 @@ class BoundDevicePlan:
     def run(
         self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int = 0
     ) -> None:
-        """Fill the owned results; where kernels may fail, wait for what they report."""
+        """Runs the kernels into the given results; waits for the error report if kernels may
+        fail."""
         launch = self._prepared(inputs, owned, stream)
         if not self.failing:
             launch()
@@ -203,7 +204,7 @@ class BoundDevicePlan:
     def _prepared(
         self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int
     ) -> Callable[[], None]:
-        """What runs the kernels on these arrays: kept, as the same memory comes again and again."""
+        """Returns the memoized function that runs the kernels on these arrays."""
         key = (stream, *[array.address for array in (*inputs, *owned)])
         found = self._ready.get(key)
         if found is not None:

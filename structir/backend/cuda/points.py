@@ -1,5 +1,5 @@
-"""The schedule of a stage by itself, or with maps of its result: every point that no other one
-meets is a thread's."""
+"""The schedule of a stage alone, or with maps of its result: independent points run on separate
+threads."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ from structir.ir.dims import Sym
 
 
 def point_kernel(group: Group) -> DeviceText:
-    """The text of one stage, with the maps after it."""
+    """Returns the source of one stage with the maps after it."""
     stage, *maps = sorted(group.stages, key=lambda s: not takes_maps(s))
     results = results_of(stage, [stage, *maps], group.kept) if maps else None
     return attrs.evolve(PointSchedule(stage, results).device_text(), origins=group.origins)
 
 
 def takes_maps(stage: Stage) -> bool:
-    """Whether a stage by itself is a reduction at each point: maps of its result can follow."""
+    """Whether a stage is a reduction at each point, which maps of its result can follow."""
     plain = stage.exists is None and stage.running is None and stage.routine is None
     plain = plain and not any(isinstance(entry, Expression) for entry in stage.write)
     return plain and bool(stage.reduce) and stage.unique and not stage.simple
 
 
 class PointSchedule(NestSchedule):
-    """A stage on its way to text. What points of a scan or a scatter must do one after another
-    stays one thread's."""
+    """Writes the kernel of a stage. Dependent points of a scan or a scatter stay on one thread."""
 
     def __init__(self, stage: Stage, results: Results | None = None) -> None:
         super().__init__(stage)
         self.results = results
 
     def store_total(self, value: str, scope: LoopScope) -> None:
-        """One result of a reduction, and what maps make of it, to where they belong."""
+        """Stores a result of a reduction and the maps of it."""
         if self.results is None:
             return super().store_total(value, scope)
         read = self.writer.fresh()
@@ -56,7 +55,7 @@ class PointSchedule(NestSchedule):
         return None
 
     def device_text(self) -> DeviceText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         stage, writer = self.stage, self.writer
         self.name_axes()
         spread = self._spread()
@@ -69,7 +68,7 @@ class PointSchedule(NestSchedule):
         return device_text(writer, lines, whole, stage.origins)
 
     def _spread(self) -> list[Sym]:
-        """The axes along which no two points meet."""
+        """Returns the axes along which points are independent."""
         stage = self.stage
         if stage.running is not None:
             return [axis for axis in stage.parallel if axis is not stage.running.target]
@@ -79,8 +78,8 @@ class PointSchedule(NestSchedule):
         return [axis for axis in stage.parallel if axis in own]
 
     def _told_by(self, entry: Entry) -> list[Sym]:
-        """The axes whose positions an index tells: it counts points in order, with gaps or
-        without."""
+        """Returns the axes that an index is injective in: it enumerates points in order, with or
+        without gaps."""
         if isinstance(entry, Expression):
             return []
         steps, rest = split(entry, self.stage.axes)
@@ -104,7 +103,7 @@ class PointSchedule(NestSchedule):
         return [*lines, *self._otherwise(known)] if test else lines
 
     def _otherwise(self, known: set[Sym]) -> list[str]:
-        """What stands where a guard fails."""
+        """Returns lines that store the value where a guard fails."""
         if self.stage.otherwise is None:
             return []
         scope = LoopScope(frozenset(known))

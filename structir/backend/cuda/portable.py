@@ -1,4 +1,4 @@
-"""Functions over whole axes, written for the CPU: which of them a thread of a GPU can run."""
+"""Routines written for the CPU that a GPU thread can run, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from structir.backend.cpu.functions import called_functions
 
-# What a thread cannot do: have memory of its own making, see arrays as others, or fail.
+# A thread cannot allocate, view arrays in another form, or raise.
 HOST_ATTRIBUTES = frozenset(
     {"asarray", "atleast_1d", "copy", "empty", "max", "min", "ndindex", "ravel", "sum", "zeros"}
 )
@@ -16,15 +16,15 @@ FAILING = "RAISE_VARARGS"
 
 
 def device_routine(definition: Any) -> Callable[..., Any] | None:
-    """The function by which a GPU makes an op's values, where its line does not say them: one of
-    its own, or the CPU's, if that makes no arrays and raises nothing."""
+    """Returns the GPU routine of an op whose index signature does not give its values: its own, or
+    the CPU's if that neither allocates nor raises."""
     own: Callable[..., Any] | None = definition.hooks.get("kernel.cuda")
     host: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
     return own or (host if host is not None and is_portable(host) else None)
 
 
 def is_portable(function: Callable[..., Any]) -> bool:
-    """Whether a thread can run it as it is."""
+    """Whether a thread can run a function unchanged."""
     return all(_is_plain(called) for called in called_functions(function))
 
 

@@ -1,4 +1,4 @@
-"""The kernels of a product: which schedules make it, at which sizes."""
+"""The kernels of a product: its schedules, and the sizes at which each is used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from structir.ir import dims
 
 
 def product_kernels(group: Group, tf32: bool = False) -> tuple[DeviceText, ...]:
-    """The texts of a product with the maps after it: each has work at its own sizes. With `tf32`,
-    factors of float32 may be rounded to 10 bits."""
+    """Returns the kernels of a product and its maps, each for its own sizes. With `tf32`, factors
+    of float32 may be rounded to 10 bits."""
     ((stage, found),) = [(s, c) for s in group.stages if (c := product_of(s)) is not None]
     results = results_of(stage, group.stages, group.kept)
     texts = _tiled(stage, found, results, tf32)
@@ -32,7 +32,7 @@ def product_kernels(group: Group, tf32: bool = False) -> tuple[DeviceText, ...]:
 
 
 def _tiled(stage: Stage, found: Contraction, results: Results, tf32: bool) -> list[DeviceText]:
-    """The texts by tiles; where no library makes the product, terms may be shared among blocks."""
+    """Returns the tiled kernels; unless a library computes the product, with split-k."""
     made = schedule_of(stage, found, tf32)
     tall = _height(stage, found, results) if made is TiledProductSchedule else TALL
     schedule = made(stage, found, results, tall)
@@ -45,7 +45,7 @@ def _tiled(stage: Stage, found: Contraction, results: Results, tf32: bool) -> li
 
 
 def _height(stage: Stage, found: Contraction, results: Results) -> int:
-    """How many rows a thread makes: fewer where few rows, or few tiles, are known."""
+    """Returns the number of rows per thread: fewer where few rows, or few tiles, are known."""
     schedule = TiledProductSchedule(stage, found, results)
     rows, tiles = schedule.rows.extent, schedule.tiles
     low = isinstance(rows, int) and rows <= SIDE * RUN
@@ -53,5 +53,5 @@ def _height(stage: Stage, found: Contraction, results: Results) -> int:
 
 
 def _where(condition: dims.Dim, text: DeviceText) -> DeviceText:
-    """A kernel that has something to do only where a condition holds."""
+    """Returns a kernel that runs only where a condition holds."""
     return attrs.evolve(text, range=dims.select(condition, text.range, 0))

@@ -1,5 +1,5 @@
-"""What the schedules of products have in common: the axes of rows, columns and terms, operands, and
-what is stored at each point of the result."""
+"""The common parts of product schedules: axes of rows, columns and terms, operands, and stores at
+each point of the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-LONG = 16  # terms that lie side by side, from which on a kernel takes slices of them alone
+LONG = 16  # contiguous terms from which on a kernel slices only these
 WAIT = "cuda.syncthreads()"
 HEAD = (
     "across = cuda.threadIdx.x % tile_side",
@@ -43,13 +43,13 @@ HEAD = (
 
 
 class ProductSchedule:
-    """A product on its way to text. Rows and columns have letters; of both, a thread has some."""
+    """Writes the kernel of a product. Rows and columns have letters; a thread has some of both."""
 
     def __init__(
         self, stage: Stage, found: Contraction, results: Results, rows: int, columns: int
     ) -> None:
         self.stage, self.found, self.extents = stage, found, stage.extents
-        self.written = results  # as the program has them
+        self.written = results  # in the program's order
         self.results = [(out, simplified(body)) for out, body in results]
         self.writer, self.dtype = Writer(stage.axes), computed_in(stage.out.dtype)
         self.addresses = [found.left_address, found.right_address, found.out_address]
@@ -72,16 +72,16 @@ class ProductSchedule:
         return AxisGroups(letter, self._joined(axes), reach, self.extents, self.writer)
 
     def extent(self, axes: Iterable[Sym]) -> Dim:
-        """How many points some axes have together."""
+        """Returns the number of points of some axes."""
         return prod(self.extents[axis] for axis in axes)
 
     def size(self, axes: Iterable[Sym]) -> str:
-        """That as text."""
+        """Returns that number as source."""
         return self.writer.size(self.extent(axes))
 
     def _terms(self) -> tuple[Groups, tuple[Sym, ...]]:
-        """Groups of axes of which the kernel takes one point after the other, and the axes of which
-        it takes slices: if many terms lie side by side in an operand, these alone."""
+        """Returns the groups of axes that the kernel iterates point by point, and the axes that it
+        slices: only the contiguous ones, if an operand has many contiguous terms."""
         groups, operands = self._joined(self.found.k), self.addresses[:2]
         for group in groups:
             count = self.extent(group)
@@ -92,7 +92,7 @@ class ProductSchedule:
         return [], self.found.k
 
     def source(self, read: Load, address: Address) -> OperandSource:
-        """An operand where the program has it, with the guards that are about it."""
+        """Returns an operand at its address in the program, with its guards."""
         body, axes = self.stage.body, frozenset(self.stage.axes)
         assert isinstance(body, Operation)
         value = next(factor for factor in body.args if loads_of(factor) == [read])
@@ -102,15 +102,15 @@ class ProductSchedule:
 
     @property
     def sides(self) -> tuple[tuple[Sym, ...], ...]:
-        """The axes outside, those of rows, and those of columns."""
+        """The outer axes, those of rows, and those of columns."""
         return (self.found.batch, self.found.m, self.found.n)
 
     def product(self) -> Product | None:
-        """What a library has to know, if it can make all that the kernel makes."""
+        """The description for a library, if it can compute everything that the kernel computes."""
         return described(self.stage, self.found, self.written, self.writer)
 
     def named(self, groups: Groups, letter: str, number: str) -> list[str]:
-        """Lines that name joined axes at a point of some number."""
+        """Returns lines that name collapsed axes at a linear index."""
         if not groups:
             return []
         names = [f"{letter}{k}" for k in range(len(groups))] if len(groups) > 1 else [letter]
@@ -118,9 +118,8 @@ class ProductSchedule:
         return taken_apart(number, names, [self.size(group) for group in groups])
 
     def results_at(self, parked: str, before: str = "") -> list[str]:
-        """The result of number `each` to where it belongs, from memory that all threads of a block
-        see and that holds rows of a tile from a first one on: neighbouring threads have
-        neighbours."""
+        """Returns lines that store the result number `each` from shared memory, which holds rows of
+        a tile from a first one on; neighbouring threads store neighbours."""
         writer = self.writer
         places = [
             *self.rows.named("row", f"{before}times(each, b_wide)"),
@@ -134,7 +133,7 @@ class ProductSchedule:
         ]
 
     def stored(self) -> list[str]:
-        """What is made of a `total`, and where it goes."""
+        """Returns lines that apply the epilogue to a `total` and store it."""
         writer, scope = self.writer, LoopScope(frozenset(self.stage.parallel))
         scope.made[load(self.stage.out, self.stage.write)] = "total"
         scope.lines.append(f"total = {rounded_text(self.stage.out.dtype, 'total')}")

@@ -1,5 +1,5 @@
-"""Matrix products and what is like them, convolutions through windows among these: recognised by
-their index maps alone."""
+"""Recognition of matrix products and similar stages, such as convolutions over windows, by their
+index maps alone."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 
 FARTHEST = 8  # elements between columns of a result
-FEWEST = 8  # rows, and terms, of windows that are made in tiles
+FEWEST = 8  # rows and terms of windows that are computed in tiles
 
 
 def product_of(stage: Stage) -> Contraction | None:
-    """The product that a stage is, found out once. Its groups of axes may walk apart in memory, and
-    guards may leave out places of an operand."""
+    """Returns a stage as a product, memoized. Its groups of axes may have several strides, and
+    guards may exclude elements of an operand."""
     known = stage.__dict__
     if "_device_product" not in known:
         known["_device_product"] = _product_of(stage)
@@ -49,7 +49,7 @@ def _product_of(stage: Stage) -> Contraction | None:
 
 
 def _between_columns(found: Contraction) -> int:
-    """How far apart neighbouring columns are in the result, at least."""
+    """Returns the least stride between columns of the result."""
     steps = [found.out_address.coefficient(axis) for axis in found.n]
     return min([step for step in steps if isinstance(step, int)], default=FARTHEST + 1)
 
@@ -63,21 +63,21 @@ def _factors(stage: Stage) -> tuple[Expression, Expression] | None:
         return None
     if not isinstance(body, Operation) or body.fn != "mul":
         return None
-    if body.dtype != computed_in(stage.out.dtype):  # what is added up is rounded before
+    if body.dtype != computed_in(stage.out.dtype):  # terms are rounded before the sum
         return None
     left, right = body.args
     return (left, right) if _is_operand(left) and _is_operand(right) else None
 
 
 def _is_operand(factor: Expression) -> bool:
-    """Whether a factor is an element of one buffer, as it is or as another dtype."""
+    """Whether a factor is an element of one buffer, possibly converted."""
     while isinstance(factor, Operation) and factor.fn == "cast":
         (factor,) = factor.args
     return isinstance(factor, Load) and not any(isinstance(e, Expression) for e in factor.entries)
 
 
 def axes_read(factor: Expression, axes: Iterable[Sym]) -> frozenset[Sym]:
-    """The axes along which a factor changes."""
+    """Returns the axes that a factor depends on."""
     entries = [entry for read in loads_of(factor) for entry in read.entries]
     found = [dims.syms(entry) for entry in entries if not isinstance(entry, Expression)]
     return frozenset().union(*found) & frozenset(axes)
@@ -99,25 +99,25 @@ def _split(stage: Stage, left: Expression, right: Expression, out: Address) -> C
 
 
 def _is_small(stage: Stage, found: Contraction) -> bool:
-    """Whether windows have so few weights that each point is a thread's."""
+    """Whether windows have so few weights that each point is computed by one thread."""
     moves = stage.guards or len(joined_terms(stage, found)) > 1
     counts = [prod(stage.extents[axis] for axis in axes) for axes in (found.m, found.k)]
     return bool(moves) and any(isinstance(count, int) and count < FEWEST for count in counts)
 
 
 def gathered_products(program: LoopProgram) -> LoopProgram:
-    """The program with scattered sums of products as products, where they are some from the side of
-    the result: convolutions with operand and result exchanged."""
+    """Replaces scattered sums of products by products where the gather form is one: convolutions
+    with operand and result exchanged."""
     pairs = [(stage, gathered(stage) or []) for stage in program.stages]
     found = {s: parts for s, parts in pairs if parts and all(map(product_of, parts))}
     whole = {stage.out for stage in found}
     stages = list[Stage]()
     for stage in program.stages:
-        if not (stage.out in whole and isinstance(stage.body, Number)):  # what sums begin with
+        if not (stage.out in whole and isinstance(stage.body, Number)):  # the initial value of sums
             stages += found.get(stage, [stage])
     return attrs.evolve(program, stages=tuple(stages))
 
 
 def joined_terms(stage: Stage, found: Contraction) -> list[tuple[Sym, ...]]:
-    """The axes along which a product is added up, as far as both operands walk them as one."""
+    """Returns the reduced axes of a product, collapsed as far as both operands allow."""
     return joined_axes(found.k, stage.extents, [found.left_address, found.right_address])

@@ -1,4 +1,4 @@
-"""From LLVM's form to PTX, by LLVM's own writer for NVIDIA's cards."""
+"""From LLVM IR to PTX, by LLVM's NVPTX backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structir.errors import StructIRError
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LEVEL = 2
-# The architectures that LLVM's writer is sure to know: PTX for one runs on all that came after it.
+# Architectures that every supported LLVM knows. PTX for one also runs on later ones.
 KNOWN = ((7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0))
 
 
@@ -20,12 +20,12 @@ KNOWN = ((7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0))
 def _writer(architecture: str) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    features = "+ptx65" if architecture == "sm_75" else ""  # the first that reads matrices
+    features = "+ptx65" if architecture == "sm_75" else ""  # the first version with ldmatrix
     return llvm.Target.from_triple(TRIPLE).create_target_machine(architecture, features, opt=3)
 
 
 def ptx_of_module(text: str, capability: tuple[int, int]) -> str:
-    """A module as PTX for a compute capability."""
+    """Compiles a module to PTX for a compute capability."""
     older = [known for known in KNOWN if known <= capability]
     if not older:
         raise StructIRError(f"sm_{capability[0]}{capability[1]} is older than cards that we know")

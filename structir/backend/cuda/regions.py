@@ -1,4 +1,4 @@
-"""Regions on a device, and the machine that runs the program around them."""
+"""Regions on a device, and the interpreter that runs the program around them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeviceRegion(CompiledRegion):
         self.device, self.tf32 = device, tf32
 
     def planned(self, recipe: KernelSequence) -> DevicePlan:
-        """The plan of a recipe, made for the device."""
+        """Returns the plan of a recipe on the device."""
         return DevicePlan(recipe, self.device, self.tf32)
 
     def run(
@@ -56,7 +56,7 @@ class DeviceRegion(CompiledRegion):
         *,
         donated: Collection[int] = (),
     ) -> list[DeviceArray]:
-        """The results at sizes that are bound, in new arrays."""
+        """Returns the results at bound sizes, in new arrays."""
         for array, (dtype, _) in zip(arrays, self.forms, strict=True):
             if array.dtype is not dtype and array.dtype.name != dtype.name:
                 raise TypeError(f"expected dtype {dtype}, found {array.dtype}")
@@ -68,7 +68,7 @@ class DeviceRegion(CompiledRegion):
 def device_region(
     region: LoweredRegion, assumed: Assumed | None, device: Device, tf32: bool = False
 ) -> DeviceRegion:
-    """A region that has just been lowered."""
+    """Returns the device region of a region that was just lowered."""
     write = writer_of(region, assumed, partial(scheduled, tf32=tf32))
     return DeviceRegion(boundary_of(region, assumed), write, device, tf32)
 
@@ -76,7 +76,7 @@ def device_region(
 def _results(
     bound: BoundDevicePlan, arrays: Sequence[DeviceArray], owned: Sequence[DeviceArray]
 ) -> list[DeviceArray]:
-    """The results where they are not just the buffers that were filled."""
+    """Returns the results where they differ from the buffers that were written."""
     plan = bound.plan
     memory = {**plan.constant_arrays, **dict(zip(plan.owned, owned, strict=True))}
     memory |= dict(zip(plan.inputs, arrays, strict=True))
@@ -95,7 +95,7 @@ class DeviceFunction:
         self.stored, self.defaults = stored, defaults
         self.name, self.params = stored.name, stored.params
         self.region: Any = stored.region
-        self._met: dict[Any, Any] = {}  # the shapes of arguments, by all that is checked of them
+        self._met: dict[Any, Any] = {}  # the shapes of arguments, by everything that is checked
 
     def __call__(self, /, *args: Value, stream: int = 0, **names: Value) -> Value:
         params = self.params
@@ -118,7 +118,7 @@ class DeviceFunction:
         return value
 
     def _checked(self, given: list[Value], stream: int) -> tuple[Value, Any]:
-        """A call with arguments of a form that is new, and their shapes."""
+        """Checks arguments of a new form, and returns the call and their shapes."""
         region, scope, params = self.region, Activation({}, {}), self.params
         where = [f"{self.name}: parameter {p.name}" for p in params]
         infos = [p.struct_info for p in params]
@@ -140,22 +140,22 @@ class DeviceFunction:
 
 @attrs.frozen(eq=False)
 class DeviceMachine(Interpreter):
-    """The interpreter's machine over functions whose regions run on a device."""
+    """The interpreter of functions whose regions run on a device."""
 
     device: Any = None
     direct: Mapping[str, Any] = attrs.Factory(dict)
 
     def as_argument(self, info: StructInfo, value: Value) -> Value:
-        """An argument of a call: tensors are moved to the device."""
+        """Converts an argument of a call: tensors are moved to the device."""
         return on_device(self.device, info, value)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
-        """The value of an expression; a region runs as one."""
+        """Evaluates an expression; a region runs as one."""
         if type(expr) is RegionCall:
             pairs = [(v.struct_info, scope.value(v)) for v in expr.inputs]
             arrays = [on_device(self.device, info, value) for info, value in pairs]
             return arranged(expr.results, expr.region(arrays, scope.sizes))
-        if type(expr) is Call and isinstance(expr.op, Op):  # a shape, which the host makes
+        if type(expr) is Call and isinstance(expr.op, Op):  # a shape, which the host computes
             args = [self.value(arg, scope) for arg in expr.args]
             read = [np.asarray(a) if isinstance(a, DeviceArray) else a for a in args]
             self.check_assumptions(expr.op, expr, scope)
@@ -163,5 +163,5 @@ class DeviceMachine(Interpreter):
         return super().evaluate(expr, scope)
 
     def global_function(self, name: str) -> Any:
-        """A function of the module: called without a frame where it is one region."""
+        """Returns a function of the module, called without a frame if it is one region."""
         return self.direct.get(name) or super().global_function(name)

@@ -1,5 +1,5 @@
-"""Texts of routines on the GPU: kernels of a program as one thread, or as the threads that they
-name; calls at points spread."""
+"""Routines on the GPU: kernels of the program on one thread, on the threads that they name, or on
+one thread per point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from structir.ir.dims import Dim
 
 
 def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
-    """The texts of a routine, at the stage that runs it."""
+    """Returns the source of a routine, for the stage that runs it."""
     stage = group.stages[0]
     routine = stage.routine
     if routine is None or not routine.runs:
@@ -30,7 +30,7 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
     if isinstance(routine, KernelCall):
         return _called_kernel(routine, stage.origin)
     arrays, sizes = routine.own_names
-    # by its text a kernel is known: two that only call different functions must not look alike
+    # the hash keeps routines apart that differ only in the functions that they call
     assert routine.function is not None
     told = hashlib.sha256(routine_source(routine.function).encode()).hexdigest()
     lines = [f"# routine: {routine.function.__qualname__} {told[:16]}", *routine.before]
@@ -49,7 +49,7 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
 
 
 def _called_kernel(call: KernelCall, origin: str) -> DeviceText | tuple[DeviceText, ...]:
-    """The text of a kernel of the program, after zeros in what its threads write."""
+    """Returns the source of a kernel of the program, after zeros in what its threads write."""
     kernel, origins = call.kernel, (origin,) if origin else ()
     code = lines_of(kernel)
     buffers = tuple([call.memory(array, code.shapes[array]) for array in code.arrays])
@@ -82,7 +82,7 @@ def _called_kernel(call: KernelCall, origin: str) -> DeviceText | tuple[DeviceTe
 
 
 def zeroing(buffer: Buffer, origins: tuple[str, ...]) -> DeviceText:
-    """Zeros in all elements of a buffer, before many threads write to it."""
+    """Returns a kernel that fills a buffer with zeros."""
     writer = Writer(())
     held = STORED_AS.get(buffer.dtype, buffer.dtype)
     line = f"{writer.pointer(buffer)}[i] = {number_text(0, held)}"

@@ -23,13 +23,13 @@ from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-WIDEST = 16  # bytes that one access of a thread reaches
-CHEAPER_THAN_MEMORY = 64  # additions: what a card computes again rather than keep it
+WIDEST = 16  # bytes of one access of a thread
+CHEAPER_THAN_MEMORY = 64  # additions: cheaper values are recomputed instead of stored
 SYNC = "cuda.syncthreads()"
 
 
 def any_row_kernel(group: Group) -> DeviceText:
-    """The text of a row group."""
+    """Returns the source of a row group."""
     if has_short_rows(group):
         return short_row_kernel(group)
     schedule = BlockRowSchedule(group)
@@ -37,7 +37,7 @@ def any_row_kernel(group: Group) -> DeviceText:
 
 
 def short_row_kernel(group: Group) -> DeviceText:
-    """Rows of few elements, each a thread's."""
+    """Returns the source of a kernel over short rows, one thread each."""
     schedule = ShortRowSchedule(group)
     lines = schedule.lines()
     whole = prod(schedule.extents[axis] for axis in group.rows)
@@ -46,14 +46,14 @@ def short_row_kernel(group: Group) -> DeviceText:
 
 
 class BlockRowSchedule(RowSchedule):
-    """A row group on its way to text: the threads of a block share the loops of a row."""
+    """Writes the kernel of a row group: the threads of a block share the loops of a row."""
 
     width: Dim = 1
     recompute_below = CHEAPER_THAN_MEMORY
 
     def map_text(self) -> DeviceText:
-        """Maps over common axes: every point is a thread's, or a run of points, which it reads and
-        writes as one."""
+        """Writes maps over common axes: each thread computes a point, or a run of points that it
+        loads and stores in one access."""
         writer, axes = self.writer, (*self.rows, *self.last)
         groups = self.joined(axes)
         names = ["i"] if len(groups) == 1 else [f"i{k}" for k in range(len(groups))]
@@ -66,8 +66,8 @@ class BlockRowSchedule(RowSchedule):
         return attrs.evolve(device_text(writer, lines, runs, self.group.origins), apart=True)
 
     def _lanes(self, groups: list[tuple[Sym, ...]]) -> int:
-        """How many neighbours a thread takes: as many as one access of its can reach, if they lie
-        side by side, and no run of them goes over the end of a line."""
+        """Returns the number of neighbours per thread: as many as one access has, if they are
+        contiguous and no run crosses the end of a line."""
         last = groups[-1][-1] if groups else None
         if (
             last is None
@@ -89,7 +89,7 @@ class BlockRowSchedule(RowSchedule):
         lanes: int,
         whole: Dim,
     ) -> list[str]:
-        """Loops over runs of points, and over the points that are left."""
+        """Returns loops over runs of points, and over the remaining points."""
         writer = self.writer
         sizes = [writer.size(self.extent(group)) for group in groups]
         count = writer.size(whole)
@@ -111,14 +111,14 @@ class BlockRowSchedule(RowSchedule):
         return [*lines, left, *indented(body)]
 
     def device_text(self) -> DeviceText:
-        """The kernel's text; without rows, all is one row."""
+        """Returns the source of the kernel; without rows, everything is one row."""
         writer = self.writer
         groups = self.name_rows(self.joined(self.rows))
         sizes = [writer.size(self.extent(group)) for group in groups]
         lines = writer.decoded(groups, sizes, "r") if groups else []
         lines += self.row_lines()
         if writer.scratch:
-            lines.append(SYNC)  # before the next row is put where this one is read
+            lines.append(SYNC)  # a barrier before the next row overwrites this one
         whole = prod(self.extent(group) for group in groups)
         lines = over_blocks("r", writer.size(whole), lines)
         return device_text(writer, lines, whole, self.group.origins, self.width)
@@ -126,7 +126,8 @@ class BlockRowSchedule(RowSchedule):
     def loop_lines(
         self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
     ) -> list[str]:
-        """A loop that the threads of the block share; then totals are put together."""
+        """Returns a loop that the threads of the block share, followed by reductions over the
+        threads."""
         writer = self.writer
         sizes = [writer.size(self.extent(group)) for group in groups]
         whole = prod(self.extent(group) for group in groups)
@@ -142,7 +143,7 @@ class BlockRowSchedule(RowSchedule):
         return [*lines, SYNC] if stored else lines
 
     def store_row(self, row: LoopScope) -> None:
-        """What is one value a row is one thread's to write."""
+        """Stores the single values of a row, by one thread."""
         first = LoopScope(row.axes)
         first.made.update(row.made)
         super().store_row(first)

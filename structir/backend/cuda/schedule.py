@@ -1,4 +1,4 @@
-"""From a program of stages to the texts of its kernels for a GPU."""
+"""From a program of stages to the sources of its GPU kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from structir.backend.loops.stage import LoopProgram
 
 
 def row_kernels(group: Group) -> DeviceText | tuple[DeviceText, ...]:
-    """The texts of a row group; without rows, blocks have to put together what each has found."""
+    """Returns the sources of a row group; without rows, blocks combine their partial results."""
     if not group.rows and is_large(group):
         return whole_kernels(group)
     return tile_kernel(group) or any_row_kernel(group)
@@ -45,8 +45,8 @@ PRODUCTS = ProductSupport(product_of, followed=followed, leads=takes_maps)
 
 
 def scheduled(program: LoopProgram, tf32: bool = False) -> Scheduled:
-    """Compose, group and write out a program; maps may follow products in their kernels, and some
-    products are an attention. With `tf32`, factors of float32 may be rounded to 10 bits."""
+    """Composes, groups and writes a program; maps may be fused into products, and some products are
+    an attention. With `tf32`, factors of float32 may be rounded to 10 bits."""
     program = gathered_products(composed(program, product_of, lambda stage: None))
     found = attentions(program, product_of)
     together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}

@@ -1,5 +1,5 @@
-"""Products of few tiles and many terms: blocks take shares of the terms, and a kernel of its own
-adds up what they leave."""
+"""Split-k: for products of few tiles and many terms, blocks compute parts of the sums, and a second
+kernel adds these."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from structir.backend.loops.stage import Stage
 from structir.ir import dims
 from structir.ir.dims import Dim
 
-PROCESSORS = 132  # of a large card: fewer tiles leave some of them idle
+PROCESSORS = 132  # multiprocessors of a large GPU: fewer tiles leave some of them idle
 EACH = 2  # blocks of a multiprocessor
 LEAST = 8  # slices of terms that are worth a block
 
 
 def shares_of(schedule: TiledProductSchedule) -> Dim:
-    """Among how many blocks the terms of a tile are shared."""
+    """Returns the number of blocks among which the terms of a tile are split."""
     tiles = schedule.tiles
     if not isinstance(tiles, int) or not 0 < tiles < PROCESSORS:
         return 1
@@ -29,7 +29,7 @@ def shares_of(schedule: TiledProductSchedule) -> Dim:
 
 
 class SumSchedule(ProductSchedule):
-    """The results of a product from shares of them: each is a thread's."""
+    """Adds the partial sums of a product; one thread per element."""
 
     def __init__(
         self, stage: Stage, found: Contraction, results: Results, count: Dim, shares: Buffer
@@ -38,7 +38,7 @@ class SumSchedule(ProductSchedule):
         self.count, self.shares = count, shares
 
     def device_text(self) -> DeviceText:
-        """The kernel's text: it has something to do where there are several shares."""
+        """Returns the source of the kernel, which runs if there are several parts."""
         writer = self.writer
         outer, rows, columns = (self.size(axes) for axes in self.sides)
         place = f"{writer.pointer(self.shares)}[share * ({outer} * {rows} * {columns}) + each]"
@@ -60,6 +60,6 @@ class SumSchedule(ProductSchedule):
 
 
 def shares_buffer(schedule: TiledProductSchedule, count: Dim) -> Buffer:
-    """Where blocks leave their shares, if there are several."""
+    """Returns the buffer of the partial sums."""
     several = dims.select(dims.compare(">", count, 1), count, 0)
     return Buffer((several, *[schedule.extent(axes) for axes in schedule.sides]), schedule.dtype)

@@ -1,5 +1,5 @@
-"""Products of small matrices by warps on the simulator: threads tell each other by way of shared
-memory what the lanes of a card's warp know of each other. All threads of a block come together."""
+"""Warp-level products of small matrices on the simulator: threads exchange values through shared
+memory where the lanes of a warp would. All threads of a block call these functions together."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def multiply_{dtype}(*own):
     return product_of_{dtype}(warp, thread & 31, own[6:])
 """
 LOADS = {"four_matrices": False, "four_matrices_turned": True}
-GROUP, MEMBER = np.divmod(np.arange(32), 4)  # a lane's place among the others
+GROUP, MEMBER = np.divmod(np.arange(32), 4)  # the position of a lane in its warp
 
 
 def functions_of_warps(text: str) -> dict[str, str]:
-    """The functions of warps as texts, where a kernel calls any."""
+    """Returns the functions of warps as source, if a kernel calls any."""
     made = {name: LOAD.format(name=name) for name in LOADS}
     made |= {f"multiply_{dtype}": PRODUCT.format(dtype=dtype) for dtype in PRODUCTS}
     made |= functions_of_fragments()
@@ -46,7 +46,7 @@ def functions_of_warps(text: str) -> dict[str, str]:
 
 
 def names() -> dict[str, Callable[..., Any]]:
-    """What these stand on, and what a lane does by itself."""
+    """Returns the helpers of these functions, and those that a lane runs alone."""
     made: dict[str, Any] = {f"words_of_{name}": partial(_words, LOADS[name]) for name in LOADS}
     for dtype in PAIRS:
         made[f"product_of_{dtype}"] = partial(_product, numpy_dtype(dtype))
@@ -55,7 +55,7 @@ def names() -> dict[str, Callable[..., Any]]:
 
 
 def _words(turned: bool, memory: Any, rows: Sequence[int], lane: int) -> tuple[Any, ...]:
-    """What a lane gets of four matrices, whose rows begin at these places."""
+    """Returns a lane's words of four matrices, whose rows start at these places."""
     line, pair = divmod(lane, 4)
     single = isinstance(memory[rows[0]], np.float32)
     if any(row % (4 if single else 8) for row in rows):
@@ -72,7 +72,7 @@ def _words(turned: bool, memory: Any, rows: Sequence[int], lane: int) -> tuple[A
 
 
 def _product(dtype: Any, warp: Sequence[Any], lane: int, totals: Sequence[Any]) -> tuple[Any, ...]:
-    """What a lane has of the product of two matrices, plus what it has of a third one."""
+    """Returns a lane's part of the product of two matrices, plus its part of a third one."""
     held = np.array(warp, np.uint32).view(dtype).astype(np.float32).reshape(32, 6, 2)
     left, right = np.empty((16, 16), np.float32), np.empty((16, 8), np.float32)
     for pair in range(2):
@@ -86,7 +86,7 @@ def _product(dtype: Any, warp: Sequence[Any], lane: int, totals: Sequence[Any]) 
 
 
 def _product_of_singles(warp: Sequence[Any], lane: int, totals: Sequence[Any]) -> tuple[Any, ...]:
-    """The same of factors of 10 bits: what else there is of them is not looked at."""
+    """Does the same with factors of 10 bits; lower bits are ignored."""
     held = (np.array(warp, np.uint32) & 0xFFFFE000).view(np.float32).reshape(32, 6)
     left, right = np.empty((16, 8), np.float32), np.empty((8, 8), np.float32)
     for word in range(4):

@@ -1,4 +1,4 @@
-"""A GPU on numba's simulator: memory of the host, and kernels as plain Python, thread by thread."""
+"""A GPU on numba's simulator: host memory, and kernels as plain Python, thread by thread."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from structir.ir.scalar_functions import with_double
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 
-THREADS, BLOCKS = 4, 3  # of a block, and of a kernel: each is a thread of the system
-SIDE = 4  # of the squares of threads that make tiles
+THREADS, BLOCKS = 4, 3  # threads of a block, blocks of a kernel; each is a thread of the system
+SIDE = 4  # the side of square blocks
 
 
 @attrs.frozen(eq=False)
 class Pointer:
-    """A pointer: elements of some memory, and which of them it points to."""
+    """A pointer: some memory and an offset."""
 
     elements: Any
     first: int = 0
@@ -83,13 +83,13 @@ def _names() -> dict[str, Any]:
 
 
 def _simulated(text: DeviceText) -> Any:
-    """A kernel as the simulator runs it."""
+    """Returns a kernel in the form that the simulator runs."""
     names: dict[str, Any] = {**_names(), "cuda": cuda}
     if text.function is not None:
         names["routine"] = plain_function(text.function)
     own = {n: t for n, t in functions_of_blocks(warps=False).items() if n in text.text}
     for name, code in {**own, **simulated_fragments.functions_of_warps(text.text)}.items():
-        # the simulator knows shared memory by where it is asked for
+        # the simulator identifies shared memory by its allocation site
         exec(compile(code, f"<{name}>", "exec"), names)
     exec(compile(text.text, "<kernel>", "exec"), names)
     exec(compile(QUIET, "<kernel>", "exec"), names)
@@ -114,39 +114,39 @@ class SimulatedDevice:
         self._kernels: dict[str, Any] = {}
 
     def kernel(self, text: DeviceText) -> Any:
-        """A kernel, ready to be launched."""
+        """Returns a kernel, ready to be launched."""
         if text.text not in self._kernels:
-            if text.from_file:  # the simulator runs the text itself, which no file may hold
+            if text.from_file:  # the simulator executes the source, which must not come from a file
                 raise MissingCodeError
             self._kernels[text.text] = _simulated(text)
         return self._kernels[text.text]
 
     def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
-        """Memory of any contents."""
+        """Returns uninitialized memory."""
         held = np.empty(max(size, 1), np.uint8)
         return DeviceMemory(held.ctypes.data, size, held)
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
-        """Bytes of a dense array of the host to the device."""
+        """Copies a dense array of the host to the device."""
         ctypes.memmove(address, array.ctypes.data, array.nbytes)
 
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
-        """Bytes of the device to a dense array of the host."""
+        """Copies device memory to a dense array of the host."""
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
     def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
-        """Copies bytes of the device to another address of it."""
+        """Copies device memory to another address of the device."""
         ctypes.memmove(address, source, size)
 
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
-        """What runs these launches, as often as it is called."""
+        """Returns a function that runs these launches."""
         return partial(_run, launches)
 
     def synchronize(self, stream: int = 0) -> None:
-        """Wait until all is done: it is."""
+        """Does nothing: all launches are synchronous."""
 
     def dlpack_device(self) -> tuple[int, int]:
-        """What DLPack calls the place of the memory: the host's."""
+        """The device type and number for DLPack: those of the host."""
         return (1, 0)
 
 

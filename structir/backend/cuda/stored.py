@@ -1,4 +1,4 @@
-"""Compiled functions of a device as words and numbers; and back, without lowering anything."""
+"""Serialisation of compiled functions of a device, restored without lowering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from structir.backend.stored_checks import NotStoredError, require
 from structir.ir.dims import Poly
 
 SHARED = {f.name for f in attrs.fields(KernelText)}
-MOST_THREADS = 1024  # of a block, and more than any other number that a kernel has
+MOST_THREADS = 1024  # of a block; no other number of a kernel is larger
 OWN = [f.name for f in attrs.fields(DeviceText) if f.name not in SHARED]
 DESCRIPTIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Product, OperandStrides)}
 
@@ -26,7 +26,7 @@ def _is_dim(value: Any) -> bool:
     return type(value) is int or type(value) is Poly
 
 
-# Whether a value is one of a field, by the field's annotation.
+# Whether a value has the type of a field, by the field's annotation.
 FITS: dict[str, Callable[[Any], bool]] = {
     "Dim": _is_dim,
     "Dim | None": lambda v: v is None or _is_dim(v),
@@ -44,21 +44,21 @@ FITS: dict[str, Callable[[Any], bool]] = {
 
 
 def _fits(kind: type[Any], values: Mapping[str, Any]) -> bool:
-    """Whether values are those of the fields of a class."""
+    """Whether values have the types of the fields of a class."""
     annotations = {f.name: str(f.type) for f in attrs.fields(kind)}
     return all(FITS[annotations[name]](value) for name, value in values.items())
 
 
 class DeviceWriting(TableWriter):
-    """Tables in the making, of functions for a device."""
+    """Writes the tables of functions for a device."""
 
     def kernel(self, kernel: KernelText) -> Json:
-        """A kernel with what only devices want to know of it."""
+        """Writes a kernel with its device fields."""
         own = [self._said(getattr(kernel, name)) for name in OWN]
         return {**super().kernel(kernel), "own": own}
 
     def _said(self, value: Any) -> Json:
-        """Sizes by their numbers, descriptions by their fields."""
+        """Writes sizes as numbers, descriptions as their fields."""
         if isinstance(value, Poly):
             return {"dim": self.dim(value)}
         if isinstance(value, tuple):
@@ -73,7 +73,7 @@ class DeviceWriting(TableWriter):
 
 
 class DeviceReading(TableReader):
-    """Tables being read, of functions for a device."""
+    """Reads the tables of functions for a device."""
 
     def __init__(
         self, said: Json, array: Callable[[Json], Any], device: Device, tf32: bool
@@ -82,7 +82,7 @@ class DeviceReading(TableReader):
         self.device, self.tf32 = device, tf32
 
     def kernel(self, said: Json) -> DeviceText:
-        """A kernel with what only devices want to know of it."""
+        """Reads a kernel with its device fields."""
         plain = attrs.asdict(super().kernel(said), recurse=False)
         own = dict(zip(OWN, map(self._value, said["own"]), strict=True))
         require(_fits(DeviceText, own), "a kernel of other fields")
@@ -101,5 +101,5 @@ class DeviceReading(TableReader):
         return made
 
     def compiled(self, boundary: Boundary, write: Callable[[bool], KernelSequence]) -> DeviceRegion:
-        """The region on the device."""
+        """Returns the region on the device."""
         return DeviceRegion(boundary, write, self.device, self.tf32)

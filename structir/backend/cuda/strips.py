@@ -1,5 +1,5 @@
-"""The schedule of a product of few rows: the threads of a block share the terms of a strip of
-columns, and read the large operand once, straight into registers."""
+"""The schedule of a product of few rows (GEMV): the threads of a block share the terms of a strip
+of columns, and load the large operand once, directly into registers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from structir.ir.dims import Dim
 
 MOST_ROWS = 4
 STRIP = Way(("down", "near"), ("part", "line"), ("quarter", "line"), f"(tile_side // {RUN})")
-LETTERS = "bd"  # of so many slices that a thread reads before it multiplies
+LETTERS = "bd"  # the slices that a thread loads before it multiplies
 
 
 class StripSchedule(ProductSchedule):
-    """A product of few rows on its way to text."""
+    """Writes the kernel of a product of few rows."""
 
     def __init__(self, stage: Stage, found: Contraction, results: Results) -> None:
         super().__init__(stage, found, results, 1, 1)
@@ -42,11 +42,11 @@ class StripSchedule(ProductSchedule):
 
     @property
     def fits(self) -> bool:
-        """Whether rows and terms are each one after the other, wherever they are."""
+        """Whether the rows and the terms are each enumerated in order."""
         return len(self.rows.groups) <= 1 and len(self.slices[0].terms) == 1 and not self.taps
 
     def device_text(self) -> DeviceText:
-        """The kernel's text, and what it says for a library."""
+        """Returns the source of the kernel, with its description for a library."""
         described = self.product()
         lines = [
             f"held = cuda.shared.array({self.count * RUN * SIDE**2}, {self.dtype})",
@@ -62,7 +62,7 @@ class StripSchedule(ProductSchedule):
         return attrs.evolve(text, product=described, square=True, resident=2, apart=True)
 
     def _block(self) -> list[str]:
-        """One strip of the result."""
+        """Computes one strip of the result."""
         filled, terms = self.columns.filled(), self.size(self.terms)
         return [
             "b_first = left_over(block, b_tiles) * b_wide",
@@ -83,11 +83,11 @@ class StripSchedule(ProductSchedule):
 
     @property
     def _columns(self) -> int:
-        """How many columns a thread has."""
+        """Returns the number of columns per thread."""
         return 1 if self.along_terms else RUN
 
     def _multiplied(self, right: TileOperand) -> list[str]:
-        """The elements of a slice that a thread has read, times those of all rows."""
+        """Multiplies the loaded elements of a slice by those of all rows."""
         lines, own = list[str](), range(RUN if self.along_terms else 1)
         for i in range(self.count):
             lines += self._of_left(right, i, list(own))
@@ -97,7 +97,7 @@ class StripSchedule(ProductSchedule):
         return lines
 
     def _of_left(self, right: TileOperand, row: int, terms: list[int]) -> list[str]:
-        """The elements of a row of the left operand that a thread multiplies."""
+        """Returns the elements of a row of the left operand that a thread multiplies."""
         lines = [f"x{row}_{term} = zero" for term in terms]
         guard = "" if isinstance(self.rows.extent, int) else f"{row} < {self._rows} and "
         if self.rows.groups:
@@ -116,7 +116,7 @@ class StripSchedule(ProductSchedule):
         return self.writer.size(self.rows.extent)
 
     def _parked(self) -> list[str]:
-        """What each thread has added up, into shared memory: one share after the other."""
+        """Stores the partial sums of each thread in shared memory, one part after another."""
         right, lines = self.slices[0], list[str]()
         share = "across" if self.along_terms else "line"
         for i in range(self.count):
@@ -127,7 +127,7 @@ class StripSchedule(ProductSchedule):
         return [*lines, WAIT]
 
     def _together(self) -> list[str]:
-        """All shares added up, by halves."""
+        """Adds all parts, by halves."""
         return [
             f"shares = {self.shares}",
             "while shares > 1:",

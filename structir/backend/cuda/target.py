@@ -1,4 +1,4 @@
-"""A GPU as a target of `structir.compile`: the card of this machine, one elsewhere, or numba's
+"""The CUDA target of `structir.compile`: the GPU of this machine, another architecture, or numba's
 simulator."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NEEDED = ("cuda.bindings", "cuda.core", "cuda.pathfinder")
 
 
 def executable(module: IRModule, arch: str | None = None, tf32: bool = False) -> DeviceExecutable:
-    """Compile a module for the card of this machine, or for another architecture such as sm_90:
-    that can be saved, and loaded where there is such a card.
+    """Compiles a module for the GPU of this machine, or for an architecture such as sm_90; such an
+    executable can be saved, and loaded on a machine with such a GPU.
 
     With `tf32`, products of float32 may round their factors to 10 bits.
     """
@@ -40,7 +40,7 @@ def executable(module: IRModule, arch: str | None = None, tf32: bool = False) ->
 
 
 def device_of(arch: str | None) -> Any:
-    """The device to compile for."""
+    """Returns the device to compile for."""
     settings: Any = config
     if settings.ENABLE_CUDASIM:
         return _simulator()
@@ -56,8 +56,8 @@ def device_of(arch: str | None) -> Any:
 
 
 def use_simulator() -> None:
-    """Take numba's simulator for the card from now on. numba chooses when its part for GPUs is
-    first loaded: after that it cannot be told any more."""
+    """Selects numba's simulator as the GPU from now on. numba decides when its CUDA part is first
+    imported; later the choice is fixed."""
     settings: Any = config
     if settings.ENABLE_CUDASIM:
         return
@@ -68,7 +68,7 @@ def use_simulator() -> None:
 
 
 def device_to_load_on(architecture: str) -> Any:
-    """The card of this machine; where there is none, one of an architecture elsewhere."""
+    """Returns the GPU of this machine, or an architecture to compile for if there is none."""
     settings: Any = config
     if settings.ENABLE_CUDASIM:
         return _simulator()
@@ -98,10 +98,10 @@ def _has_cublas() -> bool:
 
 @cache
 def _card() -> Any:
-    """The card of this machine; where there is none, why."""
+    """Returns the GPU of this machine, or raises the reason why there is none."""
     try:
         return card.Card(driver, cublas if _has_cublas() else None)
     except StructIRError as error:
         return error.message
-    except Exception as error:  # the binding has several ways to say that there is no driver
+    except Exception as error:  # the binding raises several error classes if there is no driver
         return f"no CUDA driver is here ({type(error).__name__})"

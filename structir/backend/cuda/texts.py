@@ -1,21 +1,21 @@
-"""Parentheses around the texts of expressions."""
+"""Parentheses around the sources of expressions."""
 
 from __future__ import annotations
 
 
 def bare(text: str) -> str:
-    """A text without the parentheses around all of it."""
+    """Returns a source without its outer parentheses."""
     return text[1:-1] if is_enclosed(text, 0) else text
 
 
 def enclosed(text: str) -> str:
-    """A text in parentheses, unless it is a call that brings them."""
+    """Returns a source in parentheses, unless it is a call."""
     called = text.find("(")
     return text if text[:called].isidentifier() and is_enclosed(text, called) else f"({text})"
 
 
 def is_enclosed(text: str, start: int) -> bool:
-    """Whether the parenthesis at a place closes at the very end."""
+    """Whether the parenthesis at a position is closed at the end."""
     if text[start : start + 1] != "(" or text[-1:] != ")":
         return False
     depth = 0
@@ -27,6 +27,6 @@ def is_enclosed(text: str, start: int) -> bool:
 
 
 def without_call(text: str, name: str) -> str:
-    """What is in the parentheses of a call, if a text is one of this function and nothing more."""
+    """Returns the arguments of a call if the source is exactly one call of this function."""
     called = text.startswith(f"{name}(") and is_enclosed(text, len(name))
     return text[len(name) + 1 : -1] if called else text

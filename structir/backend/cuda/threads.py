@@ -1,5 +1,5 @@
-"""What texts say of threads and blocks, in LLVM's form: where a thread stands, how many there are,
-waiting for each other, arrays, and lanes of a warp that hand each other values."""
+"""The intrinsics of threads and blocks in LLVM IR: thread indices, counts, barriers, arrays, and
+shuffles between lanes of a warp."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SHUFFLES = {"xor": ("bfly", 31), "down": ("down", 31), "up": ("up", 0), "": ("id
 
 @attrs.frozen
 class Register:
-    """A number that each thread finds in a register of its own."""
+    """A special register that each thread reads."""
 
     name: str
 
     def read(self, operations: Operations) -> Typed:
-        """The number, as indices are."""
+        """Returns its value as an index."""
         builder = operations.builder
         function = declared(builder.module, ir.FunctionType(LANE, []), REGISTER + self.name)
         return Typed(builder.zext(builder.call(function, []), WORD), types.int64)
@@ -35,21 +35,20 @@ class Register:
 
 @attrs.frozen(eq=False)
 class InlinedFunction:
-    """A function of a thread that is written where it is called."""
+    """A function of a thread that is inlined at its calls."""
 
     write: Callable[[Operations, Sequence[Typed]], Typed]
 
 
 class ArrayMaker:
-    """Stands for `cuda.shared.array` or `cuda.local.array`, whose number and dtype are known as it
-    is read."""
+    """`cuda.shared.array` or `cuda.local.array`, whose length and dtype are constants."""
 
 
 SHARED_ARRAY, LOCAL_ARRAY = ArrayMaker(), ArrayMaker()
 
 
 class Unrolled:
-    """Stands for `unrolled(4)`: a range whose rounds are written one after another."""
+    """`unrolled(4)`: a range whose iterations are unrolled."""
 
 
 UNROLLED = Unrolled()
@@ -68,26 +67,26 @@ def _product(operations: Operations, left: Register, right: Register) -> Any:
 
 
 def _grid(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """The number of a thread among those of all blocks."""
+    """Returns the index of the thread among those of all blocks."""
     before = _product(operations, BLOCK.x, THREADS.x)
     own = THREAD.x.read(operations).value
     return Typed(operations.builder.add(before, own, flags=("nuw", "nsw")), types.int64)
 
 
 def _gridsize(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """How many threads all blocks have."""
+    """Returns the number of threads of all blocks."""
     return Typed(_product(operations, THREADS.x, BLOCKS.x), types.int64)
 
 
 def _wait(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """Wait for all threads of the block."""
+    """Waits for all threads of the block."""
     builder = operations.builder
     builder.call(declared(builder.module, ir.FunctionType(ir.VoidType(), []), BARRIER), [])
     return operations.nothing()
 
 
 def _shuffle(mode: str) -> InlinedFunction:
-    """The value of another lane; those of more than 32 bits go in two parts."""
+    """Returns the value of another lane; values of more than 32 bits are sent in two parts."""
     name, clamp = SHUFFLES[mode]
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -114,7 +113,7 @@ def _width(kind: Any) -> int:
 
 
 def _parts(builder: Any, value: Any) -> list[Any]:
-    """A value as words of 32 bits."""
+    """Splits a value into words of 32 bits."""
     width = _width(value.type)
     if not isinstance(value.type, ir.IntType):
         value = builder.bitcast(value, ir.IntType(width))
@@ -138,7 +137,7 @@ def _whole(builder: Any, parts: list[Any], kind: Any) -> Any:
 
 
 def _add_product(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """A sum with a product more: of floats both are rounded at once."""
+    """Adds a product to a sum, for floats as a fused multiply-add."""
     builder, (total, left, right) = operations.builder, [arg.value for arg in args]
     kind = total.type
     if isinstance(kind, ir.IntType):
@@ -149,7 +148,7 @@ def _add_product(operations: Operations, args: Sequence[Typed]) -> Typed:
 
 
 def _unsigned(name: str) -> InlinedFunction:
-    """A division of numbers that are not negative; nothing is divided by 0."""
+    """Divides numbers that are not negative; the divisor is not 0."""
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
         builder, (number, size) = operations.builder, [arg.value for arg in args]
@@ -171,7 +170,7 @@ def _wrapping(instruction: str) -> InlinedFunction:
 
 
 def _power_of_two(operations: Operations, args: Sequence[Typed]) -> Typed:
-    """2 to the power of a float32, as near as cards have it: to the last bit or two."""
+    """Returns 2 to the power of a float32 by the GPU's instruction, accurate to one or two bits."""
     (given,), single = args, ir.FloatType()
     function = declared(
         operations.builder.module, ir.FunctionType(single, [single]), "llvm.exp2.f32"

@@ -1,4 +1,4 @@
-"""The schedule of a product of many rows: a block makes a tile of the result in the registers of
+"""The schedule of a product of many rows: a block computes a tile of the result in the registers of
 its threads, from tiles of both operands in shared memory."""
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from structir.backend.loops.writer import indented
 from structir.ir.dims import Dim, Sym, ceildiv
 
 WIDE_DTYPES = frozenset({"float64", "int64", "uint64"})
-TALL, WIDE = 8, 4  # rows and columns of a thread; rows of what takes twice the registers: 4
+TALL, WIDE = 8, 4  # rows and columns of a thread; 4 rows for dtypes that take twice the registers
 
 
 class TiledProductSchedule(ProductSchedule):
-    """A product on its way to text. A block makes one tile of the result after another; or where
-    there is a place for `shares`, what a share of the terms adds to one."""
+    """Writes the kernel of a product. A block computes one tile of the result after another, or
+    with a buffer for `shares`, a part of the terms of one tile."""
 
     block_of: ClassVar[Mapping[str, Any]] = {"square": True, "resident": 2}
     operand: ClassVar[type[TileOperand]] = TileOperand
@@ -58,16 +58,16 @@ class TiledProductSchedule(ProductSchedule):
 
     @property
     def steps(self) -> Dim:
-        """How many slices of terms there are, on a card."""
+        """The number of slices of terms on a GPU."""
         return ceildiv(self.extent(self.terms), SIDE) * self.extent(_all(self.taps))
 
     @property
     def tiles(self) -> Dim:
-        """How many tiles there are, on a card."""
+        """The number of tiles on a GPU."""
         return self.extent(self.found.batch) * self.rows.tiles * self.columns.tiles
 
     def device_text(self) -> DeviceText:
-        """The kernel's text, and what it says for a library."""
+        """Returns the source of the kernel, with its description for a library."""
         writer, described = self.writer, self.product()
         taps = f" * {self.size(_all(self.taps))}" if self.taps else ""
         lines = [
@@ -92,13 +92,13 @@ class TiledProductSchedule(ProductSchedule):
         return attrs.evolve(text, product=described, apart=True, **self.block_of)
 
     def _memory(self) -> list[str]:
-        """What a block shares: two slices of both operands; at last, the results."""
+        """Declares the shared memory: two slices of both operands, later the results."""
         reach = (self.rows.reach, self.columns.reach)
         room = max(2 * SIDE * (SIDE * sum(reach) + 2 * RUN), SIDE**2 * prod(reach))
         return [f"held = cuda.shared.array({room}, {self.dtype})"]
 
     def _block(self) -> list[str]:
-        """One tile of the result."""
+        """Computes one tile of the result."""
         filled = [*self.rows.filled(), *self.columns.filled()]
         return [
             "b_first = left_over(block, b_tiles) * b_wide",
@@ -117,7 +117,7 @@ class TiledProductSchedule(ProductSchedule):
         ]
 
     def _share(self) -> list[str]:
-        """The steps that a block takes: all, or a share of them."""
+        """Returns the slices that a block computes: all, or a part of them."""
         if self.shares is None:
             return ["outside = times(others, a_tiles)", "first, last = 0, steps"]
         return [
@@ -128,7 +128,7 @@ class TiledProductSchedule(ProductSchedule):
         ]
 
     def stored(self) -> list[str]:
-        """What is made of a `total`, and where it goes: if it is that of a share, as it is."""
+        """Stores a `total` with its epilogue, or the sum of a part unchanged."""
         lines = super().stored()
         if self.shares is None:
             return lines
@@ -138,15 +138,15 @@ class TiledProductSchedule(ProductSchedule):
         return ["if shares > 1:", kept, "else:", *indented(lines)]
 
     def _own(self) -> Iterable[tuple[int, int]]:
-        """The results of a thread."""
+        """Yields the results of a thread."""
         return product(range(self.rows.reach), range(self.columns.reach))
 
     def _nothing(self) -> list[str]:
-        """The results before all terms."""
+        """Initialises the results."""
         return [f"c{i}_{j} = zero" for i, j in self._own()]
 
     def _step(self) -> list[str]:
-        """The next slice comes into registers while the one before it is multiplied."""
+        """Loads the next slice into registers while the current one is multiplied."""
         lines = ["start = step * tile_side"]
         if self.taps:
             lines = ["start = left_over(step, slices) * tile_side"]
@@ -165,11 +165,11 @@ class TiledProductSchedule(ProductSchedule):
         ]
 
     def _multiplied(self) -> list[str]:
-        """A slice of both operands, term by term."""
+        """Multiplies a slice of both operands, term by term."""
         return ["for term in range(tile_side):", *indented(self._term())]
 
     def _term(self) -> list[str]:
-        """One term of all results of a thread."""
+        """Multiplies one term of all results of a thread."""
         lines = [
             f"x_at = here + term * a_pitch + down * {RUN}",
             "y_at = here + a_size + term * b_pitch + near",
@@ -179,12 +179,12 @@ class TiledProductSchedule(ProductSchedule):
         return lines + [f"c{i}_{j} = add_product(c{i}_{j}, x{i}, y{j})" for i, j in self._own()]
 
     def _finished(self) -> list[str]:
-        """All results to where they belong."""
+        """Stores all results."""
         each = "for each in range(cuda.threadIdx.x, a_wide * b_wide, cuda.blockDim.x):"
         return [*self._parked(), WAIT, each, *indented(self.results_at("held")), WAIT]
 
     def _parked(self) -> list[str]:
-        """The results of a thread into shared memory, where all threads find them."""
+        """Stores the results of a thread in shared memory, which all threads read."""
         lines = []
         for i in range(self.rows.reach):
             lines.append(f"at{i} = (down * {RUN}{_own(i)}) * b_wide + near")
@@ -193,7 +193,8 @@ class TiledProductSchedule(ProductSchedule):
 
 
 def _own(number: int) -> str:
-    """Where one of the rows, or columns, of a thread is after its first: neighbours by fours."""
+    """Returns the offset of a thread's row or column from its first one: neighbours in groups of
+    four."""
     fours, rest = divmod(number, RUN)
     return (f" + {fours} * far" if fours else "") + (f" + {rest}" if rest else "")
 

@@ -1,5 +1,5 @@
-"""The schedule of maps that read along one axis and write along another: tiles go by way of shared
-memory, so that neighbouring threads read neighbours and write neighbours."""
+"""The schedule of transposing maps, which read along one axis and write along another: tiles go
+through shared memory, so that loads and stores are both coalesced."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-SHORTEST = 16  # axes that are shorter are not cut into tiles
-MOST_TILES = 4  # operands that are turned in one kernel
+SHORTEST = 16  # shorter axes are not tiled
+MOST_TILES = 4  # operands that one kernel transposes
 
 
 def tile_kernel(group: Group) -> DeviceText | None:
-    """The text of such maps; None where nothing is turned."""
+    """Returns the source of transposing maps, or None if nothing is transposed."""
     schedule = TileSchedule(group)
     return schedule.tile_text() if schedule.flat and schedule.is_turned() else None
 
 
 class TileSchedule(BlockRowSchedule):
-    """Maps on their way to text: tiles of two axes, at each point of all others."""
+    """Writes the kernel of such maps: tiles of two axes, at each point of all others."""
 
     def is_turned(self) -> bool:
-        """Whether operands are read along an axis of their own."""
+        """Whether operands are read along another axis than the result's."""
         axes = (*self.rows, *self.last)
         self.groups = self.joined(axes)
         if len(self.groups) < 2:
@@ -52,7 +52,7 @@ class TileSchedule(BlockRowSchedule):
         return all(self._is_long(group) for group in (self.across, self.groups[-1]))
 
     def _turned_along(self, read: Load, axes: tuple[Sym, ...]) -> Sym | None:
-        """The axis along which an operand lies, if it is not the result's."""
+        """Returns the contiguous axis of an operand, if it differs from the result's."""
         address = address_of(read.buffer, read.entries, axes)
         last = self.groups[-1][-1]
         if address.data or address.pinned(axes) or address.coefficient(last) in (0, 1):
@@ -64,7 +64,7 @@ class TileSchedule(BlockRowSchedule):
         return dims.at_least(SHORTEST - 1, self.extent(group)) is not True
 
     def tile_text(self) -> DeviceText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         writer, size = self.writer, self.writer.size
         last = self.groups[-1]
         others = [g for g in self.groups if g is not self.across and g is not last]
@@ -101,7 +101,7 @@ class TileSchedule(BlockRowSchedule):
         return attrs.evolve(device_text(writer, lines, whole, self.group.origins), square=True)
 
     def _read(self) -> list[str]:
-        """Each turned operand, by neighbours in its memory."""
+        """Loads each transposed operand along its contiguous axis."""
         scope = LoopScope(frozenset((*self.rows, *self.last)))
         for k, read in enumerate(self.turned):
             value = self.writer.value(read, [scope])
@@ -109,7 +109,7 @@ class TileSchedule(BlockRowSchedule):
         return scope.lines
 
     def _written(self) -> list[str]:
-        """The results, by neighbours in theirs."""
+        """Stores the results along their contiguous axis."""
         scope = LoopScope(frozenset((*self.rows, *self.last)))
         for k, read in enumerate(self.turned):
             scope.made[read] = self.writer.fresh()
@@ -122,5 +122,5 @@ class TileSchedule(BlockRowSchedule):
 
 
 def _held(read: Load) -> str:
-    """The dtype in which shared memory holds an operand."""
+    """Returns the dtype of an operand in shared memory."""
     return "uint8" if read.dtype == "bool" else read.dtype

@@ -1,5 +1,5 @@
-"""Kernels for a GPU from their texts by way of LLVM's form, and what the names in them stand for:
-what the CPU's kernels call, the functions of NVIDIA's math library, and totals of blocks."""
+"""Translates the source of GPU kernels to LLVM IR, with the implementations of the names that it
+uses: those of the CPU, functions of NVIDIA's math library, and reductions over blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from structir.ir.scalar_functions import with_double
 
 rewritten: Any = fastmathpass.rewrite_module
 fast: Any = FastMathOptions
-REPORT, ALIGNED = "report", 16  # where failures are told; and bytes to which all else is aligned
+REPORT, ALIGNED = "report", 16  # the error report; alignment in bytes
 KNOWN = re.compile(r"llvm\.|__nv_")  # the functions that machine code can call
 WIDTHS = {"float": ("f", "f32"), "double": ("", "f64")}
 # LLVM's own remainder of floats is one of quotients that fit, the library's is that of all; and
@@ -42,8 +42,8 @@ FLOOR = re.compile(r'@"?(floorf?)"?\(')
 
 
 def translated(text: DeviceText, entry: str, older: bool = False) -> str:
-    """The text of a kernel as a module in LLVM's form; for `older` cards, without instructions by
-    which warps multiply."""
+    """Returns the source of a kernel as a module in LLVM IR; for `older` GPUs, without warp-level
+    matrix instructions."""
     (function,) = ast.parse(text.text).body
     assert isinstance(function, ast.FunctionDef)
     context = target(contracted=not text.is_exact)
@@ -59,7 +59,7 @@ def translated(text: DeviceText, entry: str, older: bool = False) -> str:
 
 
 def kinds_of(text: DeviceText) -> list[Any]:
-    """The types of a kernel's parameters: pointers, then sizes."""
+    """Returns the types of a kernel's parameters: pointers, then sizes."""
     stored = [buffer.dtype for buffer in text.pointers] + (["int64"] if text.sites else [])
     pointer: Any = types.CPointer
     pointers = [pointer(getattr(types, STORED_AS.get(dtype, dtype))) for dtype in stored]
@@ -67,10 +67,10 @@ def kinds_of(text: DeviceText) -> list[Any]:
 
 
 class _Alone:
-    """Where numba puts functions that it compiles by themselves: kernels call none."""
+    """Replaces numba's library of separately compiled functions: kernels call none."""
 
     def add_linking_library(self, library: Any) -> None:
-        """Some other function is called."""
+        """Ignores a called function."""
         raise UntranslatedError(f"{library} is compiled for the CPU")
 
 
@@ -86,7 +86,7 @@ def _write(
     shape = ir.FunctionType(ir.VoidType(), [context.get_value_type(kind) for kind in kinds])
     made = ir.Function(module, shape, entry)
     made.calling_convention = "ptx_kernel"
-    # llvmlite knows no attributes with values, but prints what stands in the set.
+    # llvmlite has no attributes with values, but prints the set's members.
     set.add(made.attributes, f'"nvvm.maxntid"="{text.most_threads}"')
     if text.resident > 1:
         set.add(made.attributes, f'"nvvm.minctasm"="{text.resident}"')
@@ -108,7 +108,7 @@ def _write(
 
 
 def _for_cards(text: str, called: Sequence[str]) -> str:
-    """A module with the functions of cards where numba has those of C."""
+    """Replaces functions of C in a module by those of the GPU library."""
     unknown = [name for name in called if not KNOWN.match(name) and not FLOOR.match(f"@{name}(")]
     if unknown:
         raise UntranslatedError(f"{', '.join(unknown)}: not there on cards")
@@ -125,7 +125,7 @@ def _remainder(found: re.Match[str]) -> str:
 
 
 def _of_library(stem: str, arity: int) -> InlinedFunction:
-    """A function of NVIDIA's math library, on floats of either width."""
+    """Returns a function of NVIDIA's math library, for both float widths."""
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
         kind, builder = args[0].kind, operations.builder
@@ -141,7 +141,7 @@ def _of_library(stem: str, arity: int) -> InlinedFunction:
 
 @cache
 def names_of_threads(older: bool = False) -> dict[str, Any]:
-    """What the names in the texts of kernels stand for."""
+    """Returns the implementations of the names in the sources of kernels."""
     names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
     names |= {**WRITTEN, **fragments.NAMES, "tile_side": SIDE}
     names["unrolled"] = UNROLLED
@@ -160,7 +160,7 @@ def names_of_threads(older: bool = False) -> dict[str, Any]:
 
 
 def _taken(text: str, names: Mapping[str, Any]) -> Inlined:
-    """A function that is there as text."""
+    """Returns a function that is given as source."""
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
     return Inlined(tuple([a.arg for a in function.args.args]), tuple(function.body), names)

@@ -1,5 +1,5 @@
-"""A function of a thread on its way into LLVM's form: as on the CPU, with registers, memory that a
-block shares, arrays in registers, tables, and arrays seen through pointers."""
+"""Translates a function of a GPU thread to LLVM IR: the CPU's translation, plus registers, shared
+memory, arrays in registers, tables, and arrays over pointers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from structir.backend.cuda.threads import (
 H = TypeVar("H", bound=Typed)
 element_kind: Any = from_dtype
 pointer_kind: Any = types.CPointer
-WIDEST = 16  # bytes that one access of a thread reaches
-SHARED, CONSTANT = 3, 4  # how LLVM numbers the memory of a block, and that of constants
+WIDEST = 16  # bytes of one access of a thread
+SHARED, CONSTANT = 3, 4  # LLVM's address spaces of shared and constant memory
 
 
 @attrs.frozen(eq=False)
 class DeviceView(Typed):
-    """Elements behind a pointer, seen as an array; neighbours along an axis lie so many apart."""
+    """Elements behind a pointer, seen as an array with strides."""
 
     shape: tuple[Typed, ...] = ()
     steps: tuple[Typed, ...] = ()
@@ -45,22 +45,22 @@ class DeviceView(Typed):
 
 @attrs.frozen(eq=False)
 class Registers(Typed):
-    """Elements that a thread has in registers: each is known by a number that the text says."""
+    """Elements in registers of a thread: each index is a constant of the source."""
 
     slots: tuple[Any, ...] = ()
 
 
 class DeviceOperations(Operations):
-    """Operators and functions as the CPU has them; registers, and functions of threads."""
+    """Operators and functions of the CPU, plus registers and functions of threads."""
 
     def constant(self, value: Any) -> Typed:
-        """A number that the text says, or one in a register."""
+        """Returns a constant of the source, or one in a register."""
         if value is None:
             return self.nothing()
         return value.read(self) if isinstance(value, Register) else super().constant(value)
 
     def applied(self, function: Any, args: Sequence[Typed]) -> Typed:
-        """A function on some values, written here."""
+        """Applies a function, inlined."""
         if isinstance(function, InlinedFunction):
             return function.write(self, args)
         if hasattr(function, "py_func"):
@@ -69,12 +69,12 @@ class DeviceOperations(Operations):
 
 
 class DeviceTranslation(Translation):
-    """One function on its way, for a thread of a GPU."""
+    """Translates one function of a GPU thread."""
 
-    apart = False  # whether the rounds of a loop over lanes never meet
+    apart = False  # whether the iterations of a loop over lanes are independent
 
     def value(self, expr: ast.expr) -> Typed:
-        """What an expression gives."""
+        """Returns the value of an expression."""
         match expr:
             case ast.Constant(None):
                 return self.operations.nothing()
@@ -109,7 +109,8 @@ class DeviceTranslation(Translation):
         return super().value(expr)
 
     def statement(self, statement: ast.stmt) -> None:
-        """One statement; of a branch that is known to be taken, only what happens there."""
+        """Translates one statement; of a branch whose condition is constant, only the branch
+        taken."""
         match statement:
             case ast.If(ast.Compare(_, [ast.Is() | ast.IsNot()], _) as test):
                 taken = statement.body if self.value(test).number else statement.orelse
@@ -135,7 +136,8 @@ class DeviceTranslation(Translation):
         return isinstance(callee, ast.Name) and self.names.get(callee.id) is UNROLLED
 
     def _side_by_side(self, body: Sequence[ast.stmt], lanes: int) -> None:
-        """Each statement for all lanes before the next one: accesses of neighbours become one."""
+        """Executes each statement for all lanes before the next one, so that accesses of neighbours
+        merge."""
         everywhere, own = self.many, {n.id for s in body for n in ast.walk(s) if _is_target(n)}
         self.many = everywhere - own
         scopes = [{"lane": self.operations.constant(lane)} for lane in range(lanes)]
@@ -147,7 +149,7 @@ class DeviceTranslation(Translation):
         self.many = everywhere
 
     def store(self, to: ast.expr, given: Typed) -> None:
-        """Give a name, an element, or all elements of an array a value."""
+        """Assigns to a name, an element, or all elements of an array."""
         match to:
             case ast.Subscript(ast.Name(name), ast.Slice(None, None, None)) if view := self._view(
                 name
@@ -167,13 +169,13 @@ class DeviceTranslation(Translation):
                 super().store(to, given)
 
     def place(self, pointer: ast.expr, index: ast.expr) -> tuple[Typed, Typed]:
-        """A pointer and an index; of an element of an array, the pointer to it."""
+        """Returns a pointer and an index; of an element of an array, the pointer to it."""
         if isinstance(pointer, ast.Name) and (view := self._view(pointer.id)):
             return self._moved(view, index), self.operations.constant(0)
         return super().place(pointer, index)
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
-        """A call: the function's own statements."""
+        """Inlines the statements of a called function."""
         taken = function if isinstance(function, Inlined) else plain(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
@@ -184,23 +186,23 @@ class DeviceTranslation(Translation):
     # ---- memory
 
     def _product(self, sizes: Sequence[Typed]) -> Typed:
-        """How many elements there are."""
+        """Returns the product of sizes."""
         whole = self.operations.constant(1)
         for size in sizes:
             whole = self.operations.applied(operator.mul, (whole, size))
         return whole
 
     def _view(self, name: str) -> DeviceView | None:
-        """The array that a name stands for, if it is one."""
+        """Returns the array with a name, if it is one."""
         return self._held_in(name, DeviceView)
 
     def _held_in(self, name: str, kind: type[H]) -> H | None:
-        """What a name stands for, if it is of this kind."""
+        """Returns the value with a name, if it is of this class."""
         found = [scope[name] for scope in self.scopes if name in scope]
         return found[-1] if found and isinstance(found[-1], kind) else None
 
     def _number(self, index: ast.expr) -> int:
-        """A number that the text says, or that follows from such numbers."""
+        """Returns a constant index, or one that follows from constants."""
         match index:
             case ast.BinOp(left, op, right) if type(op) in BINARY:
                 return int(BINARY[type(op)](self._number(left), self._number(right)))
@@ -210,7 +212,7 @@ class DeviceTranslation(Translation):
         return found
 
     def _seen(self, view: DeviceView, index: ast.expr) -> Typed:
-        """An element of an array, or a part along some of its axes."""
+        """Returns an element of an array, or a view along some of its axes."""
         moved = self._moved(view, index)
         if isinstance(moved, DeviceView):
             return moved
@@ -240,13 +242,13 @@ class DeviceTranslation(Translation):
         return not known and isinstance(self.names.get(name), np.ndarray)
 
     def _shared(self, count: int, dtype: str) -> Typed:
-        """Memory that the threads of a block share."""
+        """Returns memory that the threads of a block share."""
         kind = getattr(types, dtype)
         held = ir.ArrayType(self.operations.context.get_value_type(kind), count)
         return self._held(held, kind, "shared", SHARED, ir.Undefined)
 
     def _registers(self, count: int, dtype: str) -> Registers:
-        """Elements of a thread's own."""
+        """Returns elements in registers of the thread."""
         kind = getattr(types, dtype)
         slots = [self.operations.slot(kind) for _ in range(count)]
         return Registers(None, kind, slots=tuple(slots))
@@ -254,8 +256,8 @@ class DeviceTranslation(Translation):
     def _moved_together(
         self, to: ast.expr, there: ast.Slice, given: ast.expr, here: ast.Slice
     ) -> None:
-        """Neighbours in memory to registers, or back: as many at once as one access reaches. They
-        must lie at a multiple of its size."""
+        """Copies contiguous elements to registers, or back, in the widest accesses. Their address
+        must be a multiple of the access size."""
         stored = self._slots(given, here)
         slots = stored or self._slots(to, there)
         memory, part = (to, there) if stored else (given, here)
@@ -289,7 +291,7 @@ class DeviceTranslation(Translation):
         self.builder.store(value, place, align=align)
 
     def _slots(self, name: ast.expr, part: ast.Slice) -> tuple[Any, ...]:
-        """The registers that a part of them means; none if they are no registers."""
+        """Returns the registers of a slice, or none if the name is no register array."""
         held = self._held_in(name.id, Registers) if isinstance(name, ast.Name) else None
         if held is None:
             return ()
@@ -297,7 +299,7 @@ class DeviceTranslation(Translation):
         return held.slots[low:high]
 
     def _entry(self, table: Any, index: Typed) -> Typed:
-        """An entry of a table that the function knows."""
+        """Returns an entry of a constant table."""
         kind = element_kind(table.dtype)
         element = self.operations.context.get_value_type(kind)
         numbers = [ir.Constant(element, number) for number in table.tolist()]
@@ -306,12 +308,12 @@ class DeviceTranslation(Translation):
         return self.operations.applied(operator.getitem, (pointer, index))
 
     def _held(self, held: Any, kind: Any, name: str, space: int, contents: Any) -> Typed:
-        """A pointer to memory that the module has."""
+        """Returns a pointer to a global variable of the module."""
         module = self.builder.module
         memory = ir.GlobalVariable(module, held, module.get_unique_name(name), addrspace=space)
         memory.linkage, memory.align = "internal", 16
         memory.initializer = ir.Constant(held, contents)
-        # a pointer of its space, not a general one: how it is aligned is seen through no cast
+        # a pointer of its address space, not a generic one: casts hide the alignment
         return Typed(memory.bitcast(held.element.as_pointer(space)), pointer_kind(kind))
 
 

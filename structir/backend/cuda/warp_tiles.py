@@ -1,5 +1,5 @@
-"""The schedule of a product of 16-bit floats, or of float32 that may be rounded to 10 bits: warps
-multiply small matrices at once, and a block has a tile of these."""
+"""The schedule of a product by warp-level matrix instructions, for 16-bit floats and for float32
+that may be rounded to 10 bits: a block computes a tile of small matrices."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, indented
 
 HALVES = ("float16", "bfloat16")
-SIDE = 16  # terms of a slice, as of a matrix; rows of one, and columns of two
-DOWN, ACROSS = 4, 2  # warps of a block: each makes 32 x 32 results
-PAIRS = 2  # matrices of a warp along each side, of which one of columns is two
-GAP = 8  # elements between lines in shared memory: 8 of them begin in different banks
+SIDE = 16  # terms of a slice; rows of one matrix, and columns of two
+DOWN, ACROSS = 4, 2  # warps of a block: each computes 32 x 32 results
+PAIRS = 2  # matrices of a warp along each side; along columns each is two
+GAP = 8  # padding between lines in shared memory: 8 lines start in different banks
 
 
 def schedule_of(stage: Stage, found: Contraction, tf32: bool) -> type[TiledProductSchedule]:
-    """The schedule by which a product is made: by warps, if cards have an instruction for what is
-    multiplied."""
+    """Returns the schedule of a product: by warps, if GPUs have an instruction for its factors."""
     dtype, body = found.left.buffer.dtype, stage.body
     assert isinstance(body, Operation)
     exact = all(_is_exact(factor, dtype) for factor in body.args)
@@ -36,7 +35,7 @@ def schedule_of(stage: Stage, found: Contraction, tf32: bool) -> type[TiledProdu
 
 
 def _is_exact(factor: Expression, dtype: str) -> bool:
-    """Whether a factor is an element as it is, whatever dtype it is seen as."""
+    """Whether a factor is an unmodified element, of any dtype view."""
     while isinstance(factor, Operation):
         if factor.dtype not in (dtype, "float32", "float64"):
             return False
@@ -45,11 +44,10 @@ def _is_exact(factor: Expression, dtype: str) -> bool:
 
 
 class Bits(TileOperand):
-    """An operand that comes into shared memory as it is stored: where a thread reads neighbouring
-    terms, these are neighbours there, too."""
+    """Copies an operand to shared memory unchanged; contiguous terms stay contiguous."""
 
     def head(self) -> list[str]:
-        """How a tile lies in shared memory."""
+        """Declares the layout of a tile in shared memory."""
         wide = f"{self.letter}_wide"
         line, lines = ("tile_side", wide) if self.along_terms else (wide, "tile_side")
         pitch = f"{self.pitch} = {line} + {GAP}"
@@ -60,7 +58,7 @@ class Bits(TileOperand):
         return self.writer.place(read.buffer, read.entries, [scope])
 
     def stores(self, there: str) -> list[str]:
-        """The elements that a thread brings, into the tile that begins there."""
+        """Stores the loaded elements of a thread into the tile at `there`."""
         if not self.along_terms:
             return super().stores(there)
         to = f"{self.letter}_to"
@@ -74,11 +72,11 @@ class Bits(TileOperand):
 
 
 class Rounded(TileOperand):
-    """An operand whose elements are rounded on their way into shared memory, where terms are
-    neighbours."""
+    """Rounds the elements of an operand on their way to shared memory, where terms are
+    contiguous."""
 
     def head(self) -> list[str]:
-        """How a tile lies in shared memory."""
+        """Declares the layout of a tile in shared memory."""
         pitch = f"{self.pitch} = tile_side + {RUN}"
         return [pitch, f"{self.letter}_size = {self.letter}_wide * {self.pitch}"]
 
@@ -86,7 +84,7 @@ class Rounded(TileOperand):
         return f"rounded_tf32({super()._element(dtype, scope)})"
 
     def stores(self, there: str) -> list[str]:
-        """The elements that a thread brings, into the tile that begins there."""
+        """Stores the loaded elements of a thread into the tile at `there`."""
         to = f"{self.letter}_to"
         lines = [f"{to} = {there} + {self.term}"]
         for register, slot, points, term in self.elements():
@@ -96,23 +94,23 @@ class Rounded(TileOperand):
 
 
 class WarpSchedule(TiledProductSchedule):
-    """A product on its way to text, of matrices that warps multiply."""
+    """Writes the kernel of a product of matrices that warps multiply."""
 
     block_of: ClassVar[dict[str, Any]] = {"warps": DOWN * ACROSS, "resident": 2}
     operand: ClassVar[type[TileOperand]] = Bits
-    turns = 2  # in which the results go by way of shared memory
+    turns = 2  # passes in which results go through shared memory
 
     def held_as(self) -> str:
         """The dtype of operands in shared memory: their bits."""
         return "uint16"
 
     def _room(self, operand: TileOperand, wide: int) -> int:
-        """How many elements a slice of an operand takes in shared memory."""
+        """Returns the number of elements of an operand's slice in shared memory."""
         line, lines = (SIDE, wide) if operand.along_terms else (wide, SIDE)
         return lines * (line + GAP)
 
     def _memory(self) -> list[str]:
-        """What a block shares: two slices of both operands, and a part of the results."""
+        """Declares the shared memory: two slices of both operands, and a part of the results."""
         wide = [SIDE * places.reach for places in (self.rows, self.columns)]
         sides = zip((self.left, self.right), wide, strict=True)
         slices = sum([self._room(operand, width) for operand, width in sides])
@@ -127,21 +125,21 @@ class WarpSchedule(TiledProductSchedule):
         ]
 
     def _totals(self, i: int, j: int) -> list[str]:
-        """What a lane has of a small matrix of results."""
+        """Returns a lane's elements of a small matrix of results."""
         return [f"c{i}_{j}_{k}" for k in range(4)]
 
     def _nothing(self) -> list[str]:
-        """The results before all terms."""
+        """Initialises the results."""
         small = [(i, j) for i in range(PAIRS) for j in range(2 * PAIRS)]
         return [f"{total} = float32(0.0)" for i, j in small for total in self._totals(i, j)]
 
     def _multiplied(self) -> list[str]:
-        """A slice of both operands: one matrix deep."""
+        """Multiplies a slice of both operands: one matrix deep."""
         lines = []
         sides = [("x", self.left, "left_fragment", "warp_row", "here")]
         sides += [("y", self.right, "right_fragments", "warp_column", "here + a_size")]
         for letter, operand, name, first, here in sides:
-            # of the left one a line is a place, of the right one a term, if it is not turned
+            # a line of the left one is a row, of the right one a term, unless transposed
             turned = operand.along_terms is (letter == "y")
             for i in range(PAIRS):
                 at = f"{first} + {i * SIDE}" if i else first
@@ -152,7 +150,7 @@ class WarpSchedule(TiledProductSchedule):
         return [*lines, *self._products()]
 
     def _factors(self) -> str:
-        """What the instruction multiplies."""
+        """Returns the factors of the instruction."""
         return self.found.left.buffer.dtype
 
     def _products(self) -> list[str]:
@@ -167,7 +165,7 @@ class WarpSchedule(TiledProductSchedule):
         return lines
 
     def _finished(self) -> list[str]:
-        """All results to where they belong, by way of shared memory: a part of them at a time."""
+        """Stores all results through shared memory, a part of them at a time."""
         rows = DOWN * PAIRS * SIDE // self.turns
         each = f"for each in range(cuda.threadIdx.x, {rows} * b_wide, cuda.blockDim.x):"
         return [
@@ -181,7 +179,7 @@ class WarpSchedule(TiledProductSchedule):
         ]
 
     def _parked(self) -> list[str]:
-        """The results of a warp, row by row."""
+        """Stores the results of a warp in shared memory, row by row."""
         lines = [
             "at = (warp_row - first_row + (lane >> 2)) * b_wide + warp_column + (lane & 3) * 2"
         ]
@@ -194,7 +192,7 @@ class WarpSchedule(TiledProductSchedule):
 
 
 class RoundedSchedule(WarpSchedule):
-    """A product of float32 on its way to text, whose factors are rounded to 10 bits."""
+    """Writes the kernel of a product of float32 whose factors are rounded to 10 bits."""
 
     operand: ClassVar[type[TileOperand]] = Rounded
     turns = 4
@@ -210,7 +208,7 @@ class RoundedSchedule(WarpSchedule):
         return "tf32"
 
     def _multiplied(self) -> list[str]:
-        """A slice of both operands: two matrices deep."""
+        """Multiplies a slice of both operands: two matrices deep."""
         lines = []
         sides = [("x", "a", "left_fragment_tf32", "warp_row", "here")]
         sides += [("y", "b", "right_fragments_tf32", "warp_column", "here + a_size")]

@@ -1,5 +1,6 @@
-"""The schedule of attention over 16-bit floats: warps multiply small matrices, each 16 rows of the
-result. Scores and weights stay in registers, where those of one product are what the next takes."""
+"""The schedule of attention over 16-bit floats by warp-level matrix instructions: a warp computes
+16 rows of the result. Scores and weights stay in registers, in the layout that the second product
+reads."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.writer import LoopScope, indented
 from structir.ir.dims import Dim, Sym, exact_quotient
 
-WARP, ROWS = 32, 16  # lanes of a warp, and rows of the result that it makes
-KEYS = 32  # of a tile
+WARP, ROWS = 32, 16  # lanes of a warp, and its rows of the result
+KEYS = 32  # keys of a tile
 DTYPES = frozenset({"float16", "bfloat16"})
 WIDEST = 128  # elements of a query, or of a value
-RUN = 8  # elements that one access of a thread reaches
-SHOWN = 20  # elements from a row to the next one, where 16 columns of results are put down
+RUN = 8  # elements of one access of a thread
+SHOWN = 20  # stride of rows in shared memory where 16 columns of results are stored
 
 
 def attention_kernel(found: Attention) -> DeviceText:
-    """The text of an attention: by products of small matrices, where cards have these."""
+    """Returns the source of an attention: by warp-level products, where GPUs have these."""
     reads = (found.queries, found.keys, found.values)
     dtypes = {read.buffer.dtype for read in reads}
     sizes = [found.extents[axis] for axis in (found.depth, found.column)]
@@ -35,7 +36,7 @@ def attention_kernel(found: Attention) -> DeviceText:
 
 
 class WarpAttentionSchedule(AttentionSchedule):
-    """Such an attention on its way to text."""
+    """Writes the kernel of such an attention."""
 
     by_warps = True
 
@@ -48,13 +49,13 @@ class WarpAttentionSchedule(AttentionSchedule):
         self.values_at = KEYS * (self.deep + RUN)
 
     def _padded(self, axis: Sym) -> int:
-        """An extent, and what is left of the last 16."""
+        """Returns an extent rounded up to a multiple of 16."""
         extent = self.extents[axis]
         assert isinstance(extent, int)
         return -(-extent // 16) * 16
 
     def _memory(self) -> list[str]:
-        """Shared memory, and the registers of a thread."""
+        """Declares shared memory and the registers of a thread."""
         size = max(self.most_rows * (self.deep + RUN), self.values_at + KEYS * (self.wide + RUN))
         shared = {"shown": self.most_rows * SHOWN, "peaks": self.most_rows}
         shared |= {f"{name}_of": self.most_rows for name in self.sums}
@@ -69,7 +70,7 @@ class WarpAttentionSchedule(AttentionSchedule):
         ]
 
     def _places(self) -> list[str]:
-        """Where a thread stands: which rows its warp makes, and which elements of these it has."""
+        """Computes the rows of a warp, and a thread's elements of them."""
         return [
             "lane = cuda.threadIdx.x & 31",
             f"own_row = (cuda.threadIdx.x >> 5) * {ROWS}",
@@ -78,7 +79,7 @@ class WarpAttentionSchedule(AttentionSchedule):
         ]
 
     def device_text(self) -> DeviceText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         small = self.deep <= WIDEST // 2 and self.wide <= WIDEST // 2
         return attrs.evolve(super().device_text(), resident=2 if small else 1)
 
@@ -87,8 +88,7 @@ class WarpAttentionSchedule(AttentionSchedule):
     def _copied(
         self, read: Load, along: Sym, lines: tuple[Sym, str, str], place: str, padded: int
     ) -> list[str]:
-        """Some lines of an operand, as they are stored, in runs of 8 elements; with zeros where
-        there are none."""
+        """Copies some lines of an operand in runs of 8 elements, with zeros for missing lines."""
         line, origin, count = lines
         scope = LoopScope(frozenset((*self.found.outer, along, line)))
         text = self.writer.place(read.buffer, read.entries, [self.block, scope])
@@ -124,7 +124,7 @@ class WarpAttentionSchedule(AttentionSchedule):
         ]
 
     def _is_aligned(self, read: Load, along: Sym) -> bool:
-        """Whether runs lie in one piece, at multiples of what one access reaches."""
+        """Whether runs are contiguous and aligned to one access."""
         address = address_of(read.buffer, read.entries, self.axes)
         others: list[Dim] = [c for axis, c in address.coefficients.items() if axis is not along]
         steps = [self.extents[along], address.rest, *others]
@@ -135,7 +135,7 @@ class WarpAttentionSchedule(AttentionSchedule):
     # ---- one block
 
     def _block(self) -> list[str]:
-        """Some rows of the result."""
+        """Computes some rows of the result."""
         found = self.found
         queries = (self.query, "first_row", self.rows)
         keys = (found.key, "first_key", str(KEYS))
@@ -169,13 +169,13 @@ class WarpAttentionSchedule(AttentionSchedule):
         ]
 
     def _of_lanes(self, lines: list[str]) -> list[str]:
-        """What the four lanes of a row tell each other."""
+        """Wraps lines in an exchange between the four lanes of a row."""
         shuffle = f"shuffle_xor_{self.dtype}"
         each = [line.format(shuffle) for line in lines]
         return unrolled("s", 2, unrolled("r", 2, each)) if lines else []
 
     def _multiplied(self, total: str, factor: list[str], at: str) -> list[str]:
-        """Two small matrices added to totals, 8 columns each."""
+        """Adds two small products to totals, 8 columns each."""
         lines = []
         for half, right in ((0, "b0, b1"), (4, "b2, b3")):
             own = ", ".join([f"{total}[{at} + {half + k}]" for k in range(4)])
@@ -183,7 +183,7 @@ class WarpAttentionSchedule(AttentionSchedule):
         return lines
 
     def _products(self) -> list[str]:
-        """The products of a warp's queries and the keys of a tile."""
+        """Computes the products of a warp's queries and the keys of a tile."""
         step = self.deep + RUN
         factor = [f"query[s * 4 + {k}]" for k in range(4)]
         inside = [
@@ -196,14 +196,14 @@ class WarpAttentionSchedule(AttentionSchedule):
         ]
 
     def _each_score(self, lines: list[str]) -> list[str]:
-        """Lines for each key that a thread has of a row."""
+        """Returns lines for each key of a row that a thread has."""
         return unrolled("j", KEYS // 8, unrolled("c", 2, lines))
 
     def _row(self) -> str:
         return f"row = min(first_row + down + r * 8, {self.ends[self.query]} - 1)"
 
     def _scores(self) -> list[str]:
-        """Maps over the products; then the highest score of each row."""
+        """Applies maps to the products; then updates the row maximum."""
         row, inner, value = self._made_of_product()
         end, score = self.ends[self.found.key], "score[j * 4 + r * 2 + c]"
         each = [
@@ -218,11 +218,11 @@ class WarpAttentionSchedule(AttentionSchedule):
         return [*unrolled("r", 2, lines), *self._of_lanes(best)]
 
     def _power(self, exponent: str) -> str:
-        """Exact enough for what is rounded to 16 bits."""
+        """Returns the power, accurate enough for rounding to 16 bits."""
         return f"power_of_two(({exponent}) * {number_text(1 / log(2), 'float32')})"
 
     def _weights(self) -> list[str]:
-        """Powers of the scores, their sums so far, and what of former ones is left."""
+        """Computes powers of the scores and their running sums, and rescales the former ones."""
         row, inner, (weight, *terms) = self._made_of_power()
         end, score = self.ends[self.found.key], "score[j * 4 + r * 2 + c]"
         plain = not inner.lines and not row.lines
@@ -248,7 +248,8 @@ class WarpAttentionSchedule(AttentionSchedule):
         return unrolled("r", 2, lines)
 
     def _mixed(self) -> list[str]:
-        """The values of a tile, times the weights: these lie as the left factor has to."""
+        """Multiplies the values of a tile by the weights, which have the layout of the left
+        factor."""
         step = self.wide + RUN
         place = f"{self.values_at} + s * {16 * step} + c * 16"
         factor = [f"a{k}" for k in range(4)]
@@ -265,7 +266,7 @@ class WarpAttentionSchedule(AttentionSchedule):
     # ---- results
 
     def _results(self) -> list[str]:
-        """16 columns after the other, put down by those who have them and written by neighbours."""
+        """Stores 16 columns after another in shared memory; neighbouring threads write them."""
         found, parts = self.found, self.wide // 16
         place = f"shown[(down + r * 8) * {SHOWN} + j * 8 + across + i]"
         put = unrolled("i", 2, [f"{place} = mixed[c * 8 + j * 4 + r * 2 + i]"])

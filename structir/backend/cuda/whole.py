@@ -1,5 +1,5 @@
-"""The schedule of a group without rows: everything is put together into single values, by all
-blocks. Each loop is a kernel, whose blocks leave parts; kernels after it begin with these."""
+"""The schedule of a reduction to single values by all blocks. Each loop is a kernel whose blocks
+leave partial results, which later kernels read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-EACH = 4096  # elements that a block puts together, as long as there are not too many parts
+EACH = 4096  # elements per block, unless there are too many parts
 MOST_PARTS = 512
 
 
 def whole_kernels(group: Group) -> tuple[DeviceText, ...]:
-    """The texts of a group that puts everything together."""
+    """Returns the sources of a group that reduces everything."""
     shared = RowSchedule(group)
     parts = {s.out: _parts_of(s) for s in group.stages if s.reduce}
     count = len(shared.loops())
@@ -32,7 +32,7 @@ def whole_kernels(group: Group) -> tuple[DeviceText, ...]:
 
 
 def is_large(group: Group) -> bool:
-    """Whether there may be more than one block has to do."""
+    """Whether there may be work for more than one block."""
     sizes = [prod(stage.extents.values()) for stage in group.stages if stage.reduce]
     return any(not isinstance(size, int) or size > EACH for size in sizes)
 
@@ -43,26 +43,26 @@ def _parts_of(stage: Stage) -> Buffer:
 
 
 def parts_count(elements: Dim) -> Dim:
-    """Into how many parts so many elements are put together at first."""
+    """Returns the number of parts in which elements are reduced at first."""
     return dims.dim_min(dims.ceildiv(elements, EACH), MOST_PARTS)
 
 
 class WholeSchedule(BlockRowSchedule):
-    """One kernel on its way to text: it makes the loop of its number, or after all of them the
-    results. Loops before it are only read."""
+    """Writes one kernel: the loop of its number, or after all loops the results. Earlier loops are
+    only read."""
 
     def __init__(
         self, group: Group, shared: RowSchedule, parts: dict[Buffer, Buffer], step: int
     ) -> None:
         super().__init__(group)
         self.phases, self.parts, self.step = shared.phases, parts, step
-        self.writer.scratch.clear()  # what is kept lies in memory that all blocks see
+        self.writer.scratch.clear()  # intermediate values are in global memory
         self.writer.local = set(shared.writer.local)
         self.made = 0
         self.extent_of_step: Dim = 1
 
     def step_text(self) -> DeviceText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         lines = self.row_lines()
         last = self.step == self.made
         whole: Dim = 1 if last else self.extent_of_step
@@ -72,7 +72,8 @@ class WholeSchedule(BlockRowSchedule):
     def loop_lines(
         self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
     ) -> list[str]:
-        """A loop that all blocks share, and the parts that they leave; or these, read."""
+        """Returns a loop that all blocks share, with the partial results that they leave; or reads
+        these."""
         number, self.made = self.made, self.made + 1
         reduced = [stage for stage in stages if stage.reduce]
         if number < self.step:
@@ -93,7 +94,7 @@ class WholeSchedule(BlockRowSchedule):
         return lines
 
     def store_row(self, row: LoopScope) -> None:
-        """Results are there after all loops."""
+        """Stores the results after all loops."""
         if self.step == self.made:
             super().store_row(row)
 
@@ -102,13 +103,13 @@ class WholeSchedule(BlockRowSchedule):
         return f"{name} = block_{stage.monoid}_{computed_in(stage.out.dtype)}({name})"
 
     def _left(self, stage: Stage) -> list[str]:
-        """What a block has put together goes to the place of its part."""
+        """Stores the partial result of a block."""
         parts, name = self.parts[stage.out], self.writer.totals[stage.out]
         place = f"{self.writer.pointer(parts)}[part]"
         return ["if cuda.threadIdx.x == 0:", f"    {place} = {store_text(parts.dtype, name)}"]
 
     def _put_together(self, stage: Stage) -> list[str]:
-        """The total over all parts, which every block works out for itself."""
+        """Combines all partial results; every block does so."""
         parts, name = self.parts[stage.out], self.writer.totals[stage.out]
         value = load_text(parts.dtype, f"{self.writer.pointer(parts)}[each]")
         dtype = computed_in(stage.out.dtype)
