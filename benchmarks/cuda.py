@@ -1,11 +1,11 @@
-"""Checks the CUDA backend on a card against the interpreter in float64, and measures it.
+"""Checks the CUDA backend on a GPU against the interpreter in float64, and measures it.
 
     python benchmarks/cuda.py [--write] [--small]
 
 Peers that are not installed are left out: PyTorch eager, and `torch.compile`, whose kernels are
-Triton's. Bandwidth is told beside that of a copy on the same card, measured in the same run. With
-`--write` the table goes into `docs/performance.md`, under the card's name; with `--small`, all
-sizes are tiny, and times say nothing. Nothing here has run on a card yet.
+Triton's. Bandwidth is told beside that of a copy on the same GPU, measured in the same run. With
+`--write` the table goes into `docs/performance.md`, under the GPU's name; with `--small`, all
+sizes are tiny, and times say nothing. Nothing here has run on a GPU yet.
 """
 
 # ruff: noqa: E402  what stands in the path must be settled first
@@ -186,12 +186,12 @@ def attended(functional: Any, query: Any, key: Any, value: Any) -> Any:
 
 @attrs.frozen
 class Timer:
-    """The median time of a call by the card's own clock."""
+    """The median time of a call by the GPU's own clock."""
 
     driver: Any
 
     def seconds(self, call: Callable[[], Any]) -> float:
-        """What one call takes, over several rounds. In a round one call follows the other: the card
+        """What one call takes, over several rounds. In a round one call follows the other: the GPU
         waits for Python only where Python takes longer."""
         for _ in range(SHORTEST):
             call()
@@ -209,10 +209,10 @@ class Timer:
         return float(self.driver.cuEventElapsedTime(start, end)[1] / 1e3 / count)
 
 
-def copy_bandwidth(card: Any, timer: Timer, size: int = 1 << 30) -> float:
-    """Bytes in a second that a copy on the card reads and writes."""
-    source, target = card.allocate(size), card.allocate(size)
-    copy = partial(card.driver.cuMemcpyDtoDAsync, target.address, source.address, size, 0)
+def copy_bandwidth(gpu: Any, timer: Timer, size: int = 1 << 30) -> float:
+    """Bytes in a second that a copy on the GPU reads and writes."""
+    source, target = gpu.allocate(size), gpu.allocate(size)
+    copy = partial(gpu.driver.cuMemcpyDtoDAsync, target.address, source.address, size, 0)
     return 2 * size / timer.seconds(copy)
 
 
@@ -250,12 +250,12 @@ def small(case: Case, most: int) -> tuple[tuple[int, ...], ...]:
     return made + case.shapes[len(cut) :]
 
 
-def measured(case: Case, card: Any, timer: Timer, torch: Any, copy: float) -> str:
+def measured(case: Case, gpu: Any, timer: Timer, torch: Any, copy: float) -> str:
     """A row of the table."""
     run = structir.compile(case.module(), target="cuda")["main"]
     part = drawn(case, small(case, 8 if case.positions else 96))
     right = agrees(case, part, run(*part))
-    given = [as_array(card, a) for a in drawn(case, case.shapes)]
+    given = [as_array(gpu, a) for a in drawn(case, case.shapes)]
     seconds = timer.seconds(lambda: run(*given))
     cells = [case.name, f"{seconds * 1e6:.0f} us", rate(case, seconds, copy)]
     for way in (None, "compile"):
@@ -263,7 +263,7 @@ def measured(case: Case, card: Any, timer: Timer, torch: Any, copy: float) -> st
     return f"| {' | '.join([*cells, 'yes' if right else '**no**'])} |"
 
 
-def many_shapes(card: Any, count: int = 20) -> str:
+def many_shapes(gpu: Any, count: int = 20) -> str:
     """Whether one compilation does for many shapes."""
     case = Case("", "R.nn.softmax(R.matmul(R.nn.gelu(x0), x1))", ((1, 2), (2, 3)), None)
     executable = structir.compile(case.module(), target="cuda")
@@ -275,12 +275,12 @@ def many_shapes(card: Any, count: int = 20) -> str:
     return f"{count} shapes with one compilation: {'yes' if right and once else '**no**'}"
 
 
-def as_array(card: Any, array: Any) -> DeviceArray:
-    """An array on the card."""
-    memory = card.allocate(array.nbytes)
-    card.copy_in(memory.address, array)
-    card.synchronize()
-    return DeviceArray(card, memory, array.shape, array.dtype)
+def as_array(gpu: Any, array: Any) -> DeviceArray:
+    """An array on the GPU."""
+    memory = gpu.allocate(array.nbytes)
+    gpu.copy_in(memory.address, array)
+    gpu.synchronize()
+    return DeviceArray(gpu, memory, array.shape, array.dtype)
 
 
 def rate(case: Case, seconds: float, copy: float) -> str:
@@ -309,15 +309,15 @@ def beside(
 def main() -> None:
     """Measure all cases, and print or write the table."""
     try:
-        card = device_of(None)
+        gpu = device_of(None)
     except StructIRError as error:
         raise SystemExit(f"nothing to measure: {error}") from None
     torch = __import__("torch") if find_spec("torch") else None
-    driver = card.driver
+    driver = gpu.driver
     name = driver.cuDeviceGetName(64, 0)[1].decode().rstrip("\0")
     timer = Timer(driver)
     few = "--small" in sys.argv
-    copy = copy_bandwidth(card, timer, 1 << (20 if few else 30))
+    copy = copy_bandwidth(gpu, timer, 1 << (20 if few else 30))
     head = [
         f"Measured on {name}; a copy moves {copy / 1e9:.0f} GB/s. Over 1 is better.",
         "",
@@ -327,8 +327,8 @@ def main() -> None:
     found = list(cases(torch))
     if few:
         found = [attrs.evolve(case, shapes=small(case, 8)) for case in found]
-    rows = [measured(case, card, timer, torch, copy) for case in found]
-    table = "\n".join([*head, *rows, "", many_shapes(card)])
+    rows = [measured(case, gpu, timer, torch, copy) for case in found]
+    table = "\n".join([*head, *rows, "", many_shapes(gpu)])
     print(table)
     if "--write" in sys.argv:
         text = PAGE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What PyTorch does beside the programs that are measured on cards: the encoder, and graphs of its
+"""What PyTorch does beside the programs that are measured on GPUs: the encoder, and graphs of its
 own."""
 
 from __future__ import annotations

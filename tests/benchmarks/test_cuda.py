@@ -1,4 +1,4 @@
-"""The benchmark for cards, from end to end, on threads of the host with a driver that only tells
+"""The benchmark for GPUs, from end to end, on threads of the host with a driver that only tells
 the time."""
 
 import ctypes
@@ -33,7 +33,7 @@ def device(monkeypatch):
     made.driver = SimpleNamespace(
         cuDeviceGetName=lambda length, number: (
             0,
-            b"a card of threads\0\0".ljust(length, b"\0"),
+            b"a GPU of threads\0\0".ljust(length, b"\0"),
         ),
         cuEventCreate=lambda flags: (0, object()),
         cuEventRecord=lambda event, stream: (0,),
@@ -59,7 +59,7 @@ def test_it_runs_and_all_is_right(device, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cuda.py", "--small"])
     benchmark.main()
     told = capsys.readouterr().out
-    assert "Measured on a card of threads" in told
+    assert "Measured on a GPU of threads" in told
     assert told.count("| yes |") == len(NEEDED)
     assert "2 shapes with one compilation: yes" in told
 

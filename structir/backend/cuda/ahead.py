@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.backend.cuda.compiler import CardCode, capability_of, card_code
+from structir.backend.cuda.compiler import GpuCode, capability_of, card_code
 from structir.backend.cuda.device import DeviceMemory, Launch
 from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
 from structir.errors import StructIRError
@@ -22,14 +22,14 @@ class AheadDevice:
         capability_of(architecture)
         self.architecture = architecture
 
-    def kernel(self, text: DeviceText) -> CardCode:
+    def kernel(self, text: DeviceText) -> GpuCode:
         """Returns the machine code of a kernel."""
         return card_code(text, self.architecture)
 
     def _absent(self) -> StructIRError:
         return StructIRError(
-            f"compiled for {self.architecture}, of which there is no card here: save the"
-            " executable, and structir.load it where there is one"
+            f"compiled for {self.architecture}, but this machine has no such GPU: save the"
+            " executable, and structir.load it on a machine that has one"
         )
 
     def allocate(self, size: int, stream: int = 0) -> DeviceMemory:

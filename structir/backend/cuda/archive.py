@@ -39,7 +39,7 @@ def save(executable: DeviceExecutable, path: Path) -> None:
         for kernel in plan.kernels:
             code = getattr(kernel, "code", kernel)
             if not hasattr(code, "cubin"):
-                raise StructIRError("kernels of the simulator are not saved: compile for a card")
+                raise StructIRError("kernels of the simulator are not saved: compile for a GPU")
             codes[key_of(code.text, code.architecture)] = code
     for key, code in codes.items():
         arrays[PREFIX + key] = np.frombuffer(disk.packed(key, entry_of(code)), np.uint8)

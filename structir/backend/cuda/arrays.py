@@ -18,7 +18,7 @@ from structir.ir.struct_info import StructInfo
 
 ALIGNED = 16  # bytes: the alignment that kernels expect, because they load several elements at once
 VERSION = 3  # of `__cuda_array_interface__`
-CARD_MEMORY = (2, 13)  # the device types of DLPack for GPU memory and for pinned host memory
+GPU_MEMORY = (2, 13)  # the device types of DLPack for GPU memory and for pinned host memory
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -74,7 +74,7 @@ class DeviceArray(ForeignTensor):
             "version": VERSION,
         }
 
-    def __dlpack__(self, *, stream: Any = None, **asked: Any) -> Any:
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         return capsule_of(self, self.address, self.shape, self.dtype, self.__dlpack_device__())
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -169,7 +169,7 @@ def _shared(device: Device, value: Any) -> DeviceArray | None:
     """Returns the array of another library on the device, imported through DLPack, which supports
     every dtype."""
     place = getattr(value, "__dlpack_device__", None)
-    if place is None or place()[0] not in CARD_MEMORY:
+    if place is None or place()[0] not in GPU_MEMORY:
         interface = getattr(value, "__cuda_array_interface__", None)
         return None if interface is None else _described(device, value, interface)
     address, shape, dtype, owner = tensor_of(value)

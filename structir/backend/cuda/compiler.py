@@ -34,7 +34,7 @@ _lock = threading.RLock()
 
 
 @attrs.frozen(eq=False)
-class CardCode:
+class GpuCode:
     """A kernel compiled for an architecture: PTX, machine code, its name in both, the compile
     time."""
 
@@ -54,7 +54,7 @@ def capability_of(architecture: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def card_code(text: DeviceText, architecture: str) -> CardCode:
+def card_code(text: DeviceText, architecture: str) -> GpuCode:
     """Returns the machine code of a source, cached on disk. Source that was read from a file is not
     compiled."""
     with _lock:
@@ -76,7 +76,7 @@ def key_of(text: str, architecture: str) -> str:
     return disk.digest(identity(), architecture, text)
 
 
-def entry_of(code: CardCode) -> disk.CacheEntry:
+def entry_of(code: GpuCode) -> disk.CacheEntry:
     """Returns code as an entry of the cache."""
     facts = {"entry": code.entry, "ptx": code.ptx, "seconds": code.seconds}
     return disk.CacheEntry({"kind": "cubin", "text": code.text, **facts}, code.cubin)
@@ -101,10 +101,10 @@ def identity() -> str:
     return "\n".join(["cuda", structir.__version__, *versions, found.hexdigest()])
 
 
-_codes: dict[str, CardCode] = {}
+_codes: dict[str, GpuCode] = {}
 
 
-def _from_disk(key: str, text: str, architecture: str) -> CardCode | None:
+def _from_disk(key: str, text: str, architecture: str) -> GpuCode | None:
     store = disk.store()
     entry = None if store is None else store.read(key)
     if entry is None or entry.facts.get("kind") != "cubin":
@@ -112,21 +112,21 @@ def _from_disk(key: str, text: str, architecture: str) -> CardCode | None:
     return _code_of(entry, text, architecture)
 
 
-def _code_of(entry: disk.CacheEntry, text: Any, architecture: str) -> CardCode | None:
+def _code_of(entry: disk.CacheEntry, text: Any, architecture: str) -> GpuCode | None:
     """Returns the code in an entry, or None if the entry is malformed."""
     match entry.facts:
         case {"entry": str(name), "ptx": str(ptx), "seconds": int() | float() as seconds}:
             if isinstance(text, str) and entry.data:
-                return CardCode(text, architecture, name, ptx, entry.data, seconds)
+                return GpuCode(text, architecture, name, ptx, entry.data, seconds)
     return None
 
 
-def _made(text: DeviceText, architecture: str) -> CardCode:
+def _made(text: DeviceText, architecture: str) -> GpuCode:
     start = time.perf_counter()
     entry, ptx = entry_name(text.known_as), ptx_of(text, architecture)
     linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=LinkerOptions(arch=architecture))
     cubin = bytes(linker.link("cubin").code)
-    return CardCode(text.known_as, architecture, entry, ptx, cubin, time.perf_counter() - start)
+    return GpuCode(text.known_as, architecture, entry, ptx, cubin, time.perf_counter() - start)
 
 
 def entry_name(text: str) -> str:
@@ -141,6 +141,6 @@ def ptx_of(text: DeviceText, architecture: str) -> str:
         module = translated(text, entry_name(text.known_as), capability < WARP_PRODUCTS)
     except UntranslatedError as error:
         where = ", ".join(text.origins)
-        raise StructIRError(f"{where}: no thread of a card can do this: {error}") from None
+        raise StructIRError(f"{where}: a GPU thread cannot run this: {error}") from None
     with defer_interrupts():
         return ptx_of_module(module, capability)

@@ -61,7 +61,7 @@ class _Making:
     def count(self, number: Expr) -> Dim:
         """Returns a number in a vector of one element as a size."""
         size = dims.sym("count")
-        told = self.emit(tensor_to_shape(number))
+        shape = self.emit(tensor_to_shape(number))
         info = ShapeStructInfo((size,))
-        self.bindings.append(MatchCast(DataflowVar("sizes", info), told, info))
+        self.bindings.append(MatchCast(DataflowVar("sizes", info), shape, info))
         return size

@@ -34,7 +34,7 @@ class Library:
 
     def __init__(self, binding: Any, memory: Callable[[int, int], Any]) -> None:
         self.binding, self.memory = binding, memory
-        self.handle = self.asked("its start", binding.create)
+        self.handle = self.checked("initialisation", binding.create)
         self._lock = threading.RLock()
         self._rooms: dict[int, Any] = {}
         self._algorithms: dict[Any, Any] = {}
@@ -47,7 +47,7 @@ class Library:
         made = Multiplication(self, call, addresses, tf32)
         return made.on(stream) if made.algorithm is not None else None
 
-    def asked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
+    def checked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
         """Returns the result of a library function, or raises its error."""
         try:
             return function(*values)
@@ -98,7 +98,7 @@ class Multiplication:
         """Returns the layout of a matrix, batched along the last outer axis."""
         binding, product = self.binding, self.call.product
         shape = (FLOATS[product.dtype], seen.rows, seen.columns, seen.step)
-        made: int = self._asked("a layout", binding.matrix_layout_create, *shape)
+        made: int = self._checked("a layout", binding.matrix_layout_create, *shape)
         self._made.append((binding.matrix_layout_destroy, made))
         names = binding.MatrixLayoutAttribute
         if product.outer:
@@ -113,7 +113,7 @@ class Multiplication:
     def _operation(self, bias: int) -> int:
         """Returns the descriptor of the operation and its epilogue."""
         binding, product = self.binding, self.call.product
-        made: int = self._asked("a product", binding.matmul_desc_create, self.compute, self.scale)
+        made: int = self._checked("a product", binding.matmul_desc_create, self.compute, self.scale)
         self._made.append((binding.matmul_desc_destroy, made))
         names = binding.MatmulDescAttribute
         values = {
@@ -132,7 +132,7 @@ class Multiplication:
     def _algorithm(self, aligned: tuple[int, ...]) -> Any:
         """Returns the algorithm that the library's heuristic chooses, or None if there is none."""
         binding = self.binding
-        preference = self._asked("a preference", binding.matmul_preference_create)
+        preference = self._checked("a preference", binding.matmul_preference_create)
         self._made.append((binding.matmul_preference_destroy, preference))
         names = binding.MatmulPreferenceAttribute
         left, right, out = aligned
@@ -151,13 +151,13 @@ class Multiplication:
         found = np.zeros(1, binding.matmul_heuristic_result_dtype)
         count = np.zeros(1, np.int32)
         a, b, d = self.layouts
-        wanted = (self.parts[0][0], a, b, d, d, preference, 1, found.ctypes.data, count.ctypes.data)
+        query = (self.parts[0][0], a, b, d, d, preference, 1, found.ctypes.data, count.ctypes.data)
         try:
-            binding.matmul_algo_get_heuristic(self.library.handle, *wanted)
+            binding.matmul_algo_get_heuristic(self.library.handle, *query)
         except Exception as error:
             if getattr(error, "status", None) == NOT_SUPPORTED:
                 return None
-            raise StructIRError(f"cuBLAS: choosing a way failed: {error}") from error
+            raise StructIRError(f"cuBLAS: choosing an algorithm failed: {error}") from error
         return found if count[0] and found["state"][0] == 0 else None
 
     def on(self, stream: int) -> Callable[[int], None]:
@@ -175,15 +175,15 @@ class Multiplication:
     def _launch(self, calls: Sequence[tuple[int, ...]], stream: Any) -> None:
         for values in calls:
             values = (self.library.handle, *values, int(stream))
-            self._asked("a product", self.binding.matmul, *values)
+            self._checked("a product", self.binding.matmul, *values)
 
-    def _asked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
-        return self.library.asked(what, function, *values)
+    def _checked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
+        return self.library.checked(what, function, *values)
 
     def _set(self, setting: Any, made: int, name: Any, value: int) -> None:
         width, write = setting
         held = np.array([value], width(name))
-        self._asked(f"setting {name.name}", write, made, name, held.ctypes.data, held.nbytes)
+        self._checked(f"setting {name.name}", write, made, name, held.ctypes.data, held.nbytes)
 
 
 def _alignment(addresses: list[int]) -> int:

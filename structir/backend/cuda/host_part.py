@@ -60,5 +60,5 @@ def _refused(name: str, binding: Any, call: Call, kernels: Mapping[str, Kernel])
         except NoKernelError as error:
             reason = error.message
     what = getattr(call.op, "name", "this call")
-    told = f"{what} in {name} has no CUDA kernel: {reason}"
-    return DiagnosticError(Diagnostic(told, call.span, hint=HINT))
+    message = f"{what} in {name} has no CUDA kernel: {reason}"
+    return DiagnosticError(Diagnostic(message, call.span, hint=HINT))

@@ -28,10 +28,10 @@ def functions_called(text: str, capability: tuple[int, int]) -> str:
 
 @cache
 def _module(names: frozenset[str], architecture: int) -> str:
-    library, wanted = _library(), sorted(names)
-    for name in wanted:
-        wanted += [n for n in library.needed(name) if n not in wanted]
-    texts = [library.text(name, architecture) for name in wanted]
+    library, names_needed = _library(), sorted(names)
+    for name in names_needed:
+        names_needed += [n for n in library.needed(name) if n not in names_needed]
+    texts = [library.text(name, architecture) for name in names_needed]
     return "\n".join([*library.structures, *texts])
 
 

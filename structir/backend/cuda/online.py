@@ -76,8 +76,8 @@ def tiles_of(found: Attention) -> Tiles:
 def _each(extent: Dim, most: int) -> int:
     if not isinstance(extent, int):
         return MOST
-    wanted = max(-(-extent // SIDE), 1)
-    return min(wanted + (wanted % 2 if wanted > 1 else 0), most)
+    count = max(-(-extent // SIDE), 1)
+    return min(count + (count % 2 if count > 1 else 0), most)
 
 
 class AttentionSchedule:

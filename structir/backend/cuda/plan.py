@@ -49,8 +49,8 @@ class DevicePlan(KernelPlan):
     @cached_property
     def constant_arrays(self) -> dict[Buffer, DeviceArray]:
         """The constants, copied to the device once."""
-        wanted = {*self.constants, *[b.root for b in self.results if b.root.data is not None]}
-        return {b: moved(self.device, b.data) for b in wanted}
+        held = {*self.constants, *[b.root for b in self.results if b.root.data is not None]}
+        return {b: moved(self.device, b.data) for b in held}
 
     def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> Any:
         """Binds the plan to sizes."""
@@ -116,8 +116,8 @@ class BoundDevicePlan:
             return max(self._size(text.launch[0]), 0)
         most = self.plan.device.blocks
         single = text.square or text.warps or text.any_warps or text.width is not None
-        wanted = count if single else -(-count // self.threads(text))
-        return min(wanted, min(most, MOST_PARTS) if text.scratch else most)
+        blocks = count if single else -(-count // self.threads(text))
+        return min(blocks, min(most, MOST_PARTS) if text.scratch else most)
 
     @cached_property
     def layout(self) -> tuple[list[int], int]:

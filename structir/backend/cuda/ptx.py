@@ -28,7 +28,8 @@ def ptx_of_module(text: str, capability: tuple[int, int]) -> str:
     """Compiles a module to PTX for a compute capability."""
     older = [known for known in KNOWN if known <= capability]
     if not older:
-        raise StructIRError(f"sm_{capability[0]}{capability[1]} is older than cards that we know")
+        oldest, found = ("sm_{}{}".format(*pair) for pair in (KNOWN[0], capability))
+        raise StructIRError(f"CUDA: expected an architecture from {oldest} on, found {found}")
     capability = older[-1]
     writer = _writer(f"sm_{capability[0]}{capability[1]}")
     module: Any = llvm.parse_assembly(text)

@@ -32,8 +32,8 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
     arrays, sizes = routine.own_names
     # the hash keeps routines apart that differ only in the functions that they call
     assert routine.function is not None
-    told = hashlib.sha256(routine_source(routine.function).encode()).hexdigest()
-    lines = [f"# routine: {routine.function.__qualname__} {told[:16]}", *routine.before]
+    digest = hashlib.sha256(routine_source(routine.function).encode()).hexdigest()
+    lines = [f"# routine: {routine.function.__qualname__} {digest[:16]}", *routine.before]
     lines += over_threads("point", "count", routine.lines)
     names = (*arrays, *sizes, "count")
     return DeviceText(

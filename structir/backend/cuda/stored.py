@@ -54,46 +54,46 @@ class DeviceWriting(TableWriter):
 
     def kernel(self, kernel: KernelText) -> Json:
         """Writes a kernel with its device fields."""
-        own = [self._said(getattr(kernel, name)) for name in OWN]
+        own = [self._stored(getattr(kernel, name)) for name in OWN]
         return {**super().kernel(kernel), "own": own}
 
-    def _said(self, value: Any) -> Json:
+    def _stored(self, value: Any) -> Json:
         """Writes sizes as numbers, descriptions as their fields."""
         if isinstance(value, Poly):
             return {"dim": self.dim(value)}
         if isinstance(value, tuple):
-            return [self._said(item) for item in value]
+            return [self._stored(item) for item in value]
         if value is None or isinstance(value, bool | int | str):
             return value
         kind = type(value).__name__
         if kind not in DESCRIPTIONS:
             raise NotStoredError(kind)
         fields = [getattr(value, f.name) for f in attrs.fields(type(value))]
-        return {kind: [self._said(field) for field in fields]}
+        return {kind: [self._stored(field) for field in fields]}
 
 
 class DeviceReading(TableReader):
     """Reads the tables of functions for a device."""
 
     def __init__(
-        self, said: Json, array: Callable[[Json], Any], device: Device, tf32: bool
+        self, json: Json, array: Callable[[Json], Any], device: Device, tf32: bool
     ) -> None:
-        super().__init__(said, array)
+        super().__init__(json, array)
         self.device, self.tf32 = device, tf32
 
-    def kernel(self, said: Json) -> DeviceText:
+    def kernel(self, json: Json) -> DeviceText:
         """Reads a kernel with its device fields."""
-        plain = attrs.asdict(super().kernel(said), recurse=False)
-        own = dict(zip(OWN, map(self._value, said["own"]), strict=True))
+        plain = attrs.asdict(super().kernel(json), recurse=False)
+        own = dict(zip(OWN, map(self._value, json["own"]), strict=True))
         require(_fits(DeviceText, own), "a kernel of other fields")
         return DeviceText(**plain, **own)
 
-    def _value(self, said: Json) -> Any:
-        if isinstance(said, list):
-            return tuple([self._value(item) for item in said])
-        if not isinstance(said, dict):
-            return said
-        ((kind, fields),) = said.items()
+    def _value(self, json: Json) -> Any:
+        if isinstance(json, list):
+            return tuple([self._value(item) for item in json])
+        if not isinstance(json, dict):
+            return json
+        ((kind, fields),) = json.items()
         if kind == "dim":
             return self.dim(fields)
         made = DESCRIPTIONS[kind](*map(self._value, fields))

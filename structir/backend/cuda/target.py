@@ -19,7 +19,7 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 simulator = lazy_module("structir.backend.cuda.simulator")
-card = lazy_module("structir.backend.cuda.card")
+gpu = lazy_module("structir.backend.cuda.gpu")
 ahead = lazy_module("structir.backend.cuda.ahead")
 cublas = lazy_module("nvmath.bindings.cublasLt")
 driver = lazy_module("cuda.bindings.driver")
@@ -45,12 +45,10 @@ def device_of(arch: str | None) -> Any:
     if settings.ENABLE_CUDASIM:
         return _simulator()
     _require_libraries()
-    here = _card()
+    here = _gpu()
     if arch is None or (not isinstance(here, str) and here.architecture == arch):
         if isinstance(here, str):
-            raise StructIRError(
-                f"{here}; with arch, as in arch='sm_90', it compiles without a card"
-            )
+            raise StructIRError(f"{here}; with arch, as in arch='sm_90', it compiles without a GPU")
         return here
     return ahead.AheadDevice(arch)
 
@@ -62,7 +60,9 @@ def use_simulator() -> None:
     if settings.ENABLE_CUDASIM:
         return
     if "numba.cuda" in sys.modules:
-        raise StructIRError("numba has been loaded for a card, not for its simulator")
+        raise StructIRError(
+            "numba.cuda is already imported for a GPU: select the simulator before its first import"
+        )
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # another distribution of numba.cuda reads it
     settings.ENABLE_CUDASIM = 1
 
@@ -73,7 +73,7 @@ def device_to_load_on(architecture: str) -> Any:
     if settings.ENABLE_CUDASIM:
         return _simulator()
     _require_libraries()
-    here = _card()
+    here = _gpu()
     return ahead.AheadDevice(architecture) if isinstance(here, str) else here
 
 
@@ -97,11 +97,11 @@ def _has_cublas() -> bool:
 
 
 @cache
-def _card() -> Any:
-    """Returns the GPU of this machine, or raises the reason why there is none."""
+def _gpu() -> Any:
+    """Returns the GPU of this machine, or a message that explains why there is none."""
     try:
-        return card.Card(driver, cublas if _has_cublas() else None)
+        return gpu.Gpu(driver, cublas if _has_cublas() else None)
     except StructIRError as error:
         return error.message
     except Exception as error:  # the binding raises several error classes if there is no driver
-        return f"no CUDA driver is here ({type(error).__name__})"
+        return f"found no CUDA driver ({type(error).__name__})"

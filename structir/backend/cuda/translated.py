@@ -55,7 +55,7 @@ def translated(text: DeviceText, entry: str, older: bool = False) -> str:
         _write(module, function, entry, kinds_of(text), names, context, text)
         if context.fastmath:
             rewritten(module, fast({"contract"}))
-    return _for_cards(str(module), [f.name for f in module.functions if f.is_declaration])
+    return _for_gpus(str(module), [f.name for f in module.functions if f.is_declaration])
 
 
 def kinds_of(text: DeviceText) -> list[Any]:
@@ -107,11 +107,11 @@ def _write(
         builder.ret_void()
 
 
-def _for_cards(text: str, called: Sequence[str]) -> str:
+def _for_gpus(text: str, called: Sequence[str]) -> str:
     """Replaces functions of C in a module by those of the GPU library."""
     unknown = [name for name in called if not KNOWN.match(name) and not FLOOR.match(f"@{name}(")]
     if unknown:
-        raise UntranslatedError(f"{', '.join(unknown)}: not there on cards")
+        raise UntranslatedError(f"{', '.join(unknown)}: not available on a GPU")
     text = FLOOR.sub(lambda m: f"@llvm.floor.{'f32' if m[1] == 'floorf' else 'f64'}(", text)
     if REMAINDER.search(text) is None:
         return text

@@ -1,4 +1,4 @@
-"""Stand-ins for what only a card has: its driver and cuBLAS, over memory of the host."""
+"""Stand-ins for what only a GPU has: its driver and cuBLAS, over memory of the host."""
 
 import ctypes
 from enum import IntEnum
@@ -179,7 +179,7 @@ class Status(IntEnum):
 
 
 class Driver:
-    """The functions of CUDA's driver that cards need. Kernels are only noted, with the words that
+    """The functions of CUDA's driver that GPUs need. Kernels are only noted, with the words that
     they are called with; while a stream is captured, they are part of a graph."""
 
     CUdevice_attribute = SimpleNamespace(

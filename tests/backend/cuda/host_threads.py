@@ -1,4 +1,4 @@
-"""A device that runs kernels in the form that LLVM gets for cards, before it becomes PTX, by
+"""A device that runs kernels in the form that LLVM gets for GPUs, before it becomes PTX, by
 threads of the host: the simulator runs the texts, and what is made of them it does not show."""
 
 import ctypes
@@ -56,7 +56,7 @@ PIECES = "".join(EXCHANGE.format(mode=mode, wanted=wanted) for mode, wanted in W
 
 
 def for_the_host(text, barrier):
-    """A module for cards as one for the host, whose kernel gets its registers as arguments."""
+    """A module for GPUs as one for the host, whose kernel gets its registers as arguments."""
     text = DECLARED.sub("", text)
     registers = ", ".join(f"i32 %{name}" for name in NAMES)
     text = ENTRY.sub(f"define void @\\1({registers}, ", text)
@@ -72,7 +72,7 @@ def for_the_host(text, barrier):
 
 
 class HostThreads(SimulatedDevice):
-    """Threads of the host as those of a card."""
+    """Threads of the host as those of a GPU."""
 
     architecture = "host"
     older = False  # whether warps have no instructions by which to multiply

@@ -52,13 +52,34 @@ define internal i32 @rounded_word(float %x) {
 """
 PAIR = """
 define internal <2 x {kind}> @{name}(float %high, float %low) {{
-  %a = fptrunc float %low to {kind}
-  %b = fptrunc float %high to {kind}
+  %a = {rounded} %low{to}
+  %b = {rounded} %high{to}
   %c = insertelement <2 x {kind}> undef, {kind} %a, i32 0
   %d = insertelement <2 x {kind}> %c, {kind} %b, i32 1
   ret <2 x {kind}> %d
 }}
 """
+# Without an instruction for it, LLVM calls a function that C libraries of older compilers lack.
+BRAIN = """
+define internal bfloat @brain(float %x) {
+  %bits = bitcast float %x to i32
+  %last = lshr i32 %bits, 16
+  %odd = and i32 %last, 1
+  %half = add i32 %odd, 32767
+  %above = add i32 %bits, %half
+  %high = lshr i32 %above, 16
+  %word = trunc i32 %high to i16
+  %is_nan = fcmp uno float %x, %x
+  %chosen = select i1 %is_nan, i16 32704, i16 %word
+  %result = bitcast i16 %chosen to bfloat
+  ret bfloat %result
+}
+"""
+BRAIN_CALL = {"rounded": "call bfloat @brain(float", "to": ")"}
+PAIRS = [
+    PAIR.format(name="pair_f16", kind="half", rounded="fptrunc float", to=" to half"),
+    PAIR.format(name="pair_bf16", kind="bfloat", **BRAIN_CALL) + BRAIN,
+]
 
 
 def with_warps(text, address):
@@ -72,10 +93,7 @@ def with_warps(text, address):
     text = ROUND.sub(lambda m: f"@pair_{m[1]}16(", INSTRUCTION.sub(called, text))
     pieces = [each("i32", what, ["ptr addrspace(3)"]) for what in LOADS.values()]
     pieces += [each("float", what, [k] * 6 + ["float"] * 4) for what, k in PRODUCTS.values()]
-    pieces += [
-        PAIR.format(name=f"pair_{k}16", kind=n) for k, n in (("f", "half"), ("bf", "bfloat"))
-    ]
-    pieces.append(ROUNDED)
+    pieces += [*PAIRS, ROUNDED]
     wanted = [p for p in pieces if re.search(r"@(\w+)\(", p)[1] in text]
     return "\n".join([text, *wanted, *([TOGETHER.format(address=address)] if wanted else [])])
 

@@ -1,4 +1,4 @@
-"""Programs as PTX and machine code for cards that are not here."""
+"""Programs as PTX and machine code for GPUs that this machine does not have."""
 
 import json
 import re
@@ -43,7 +43,7 @@ class Mlp:
 
 def codes(executable):
     found = [kernel for plan in executable.plans() for kernel in plan.kernels]
-    return [getattr(kernel, "code", kernel) for kernel in found]  # a card holds code
+    return [getattr(kernel, "code", kernel) for kernel in found]  # a GPU kernel has code
 
 
 def assert_is_code(executable, architecture):
@@ -169,7 +169,7 @@ def test_code_of_other_versions_is_made_again(tmp_path, monkeypatch):
 
 def test_nothing_runs_without_a_card():
     executable = DeviceExecutable(Mlp, AheadDevice("sm_90"))
-    with pytest.raises(StructIRError, match="compiled for sm_90, of which there is no card"):
+    with pytest.raises(StructIRError, match="compiled for sm_90, but this machine has no such GPU"):
         executable["main"](*[np.ones(s, np.float32) for s in ((2, 7), (7, 3), (3,))])
 
 
@@ -181,7 +181,7 @@ def test_architectures_have_names():
 def test_architectures_that_came_later_and_that_are_gone():
     ahead = DeviceExecutable(Mlp, PtxDevice("sm_103"))
     assert all(".target sm_100" in code.ptx for code in codes(ahead))
-    with pytest.raises(StructIRError, match="sm_61 is older than cards that we know"):
+    with pytest.raises(StructIRError, match="from sm_75 on, found sm_61"):
         structir.compile(Mlp, target="cuda", arch="sm_61")
 
 
@@ -190,7 +190,7 @@ class PtxDevice(AheadDevice):
 
     def kernel(self, text):
         ptx = compiler.ptx_of(text, self.architecture)
-        return compiler.CardCode(text.text, self.architecture, "", ptx, b"", 0.0)
+        return compiler.GpuCode(text.text, self.architecture, "", ptx, b"", 0.0)
 
 
 def test_options_that_a_backend_does_not_have():

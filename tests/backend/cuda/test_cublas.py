@@ -10,14 +10,14 @@ import pytest
 import structir
 from structir.backend.cuda import cublas
 from structir.backend.cuda.by_columns import call_of
-from structir.backend.cuda.card import Card
 from structir.backend.cuda.cublas import Library
 from structir.backend.cuda.device_text import OperandStrides, Product
 from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.gpu import Gpu
 from structir.errors import StructIRError
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.fakes import CublasLt, Driver, Failure, applied
-from tests.backend.cuda.test_card import Module, compiled, floats
+from tests.backend.cuda.test_gpu import Module, compiled, floats
 
 DTYPES = {"float32": "f4", "float64": "f8", "float16": "f2", "bfloat16": ml_dtypes.bfloat16}
 
@@ -32,26 +32,26 @@ def library():
 
 
 def test_products_of_programs():
-    card = Card(Driver(), CublasLt())
-    compiled(card)["main"](floats(5, 7), floats(7, 3))
-    assert card.binding.calls == [(cublas.SINGLE, "DEFAULT", 0)]
-    rounded = DeviceExecutable(Module, card, tf32=True)
+    gpu = Gpu(Driver(), CublasLt())
+    compiled(gpu)["main"](floats(5, 7), floats(7, 3))
+    assert gpu.binding.calls == [(cublas.SINGLE, "DEFAULT", 0)]
+    rounded = DeviceExecutable(Module, gpu, tf32=True)
     rounded["main"](floats(5, 7), floats(7, 3), stream=4)
-    assert card.binding.calls[-1] == (cublas.ROUNDED, "DEFAULT", 4)
+    assert gpu.binding.calls[-1] == (cublas.ROUNDED, "DEFAULT", 4)
 
 
 def test_products_are_part_of_graphs():
-    card = Card(Driver(), CublasLt())
-    run = compiled(card)["main"]
+    gpu = Gpu(Driver(), CublasLt())
+    run = compiled(gpu)["main"]
     x, w = (run(floats(4, 4), floats(4, 4))[0] for _ in range(2))
-    card.binding.calls.clear()
+    gpu.binding.calls.clear()
     for _ in range(5):
         run(x, w)
-    streams = [stream for *_, stream in card.binding.calls]
-    assert streams.count(card.driver.cuStreamCreate(0)[1]) == len(
-        {g for g, _ in card.driver.replayed}
+    streams = [stream for *_, stream in gpu.binding.calls]
+    assert streams.count(gpu.driver.cuStreamCreate(0)[1]) == len(
+        {g for g, _ in gpu.driver.replayed}
     )
-    assert len(streams) < 5 and card.driver.replayed
+    assert len(streams) < 5 and gpu.driver.replayed
 
 
 LAYERS = {
@@ -76,10 +76,10 @@ def test_layers_are_one_call(body, dtype):
     rng = np.random.default_rng(1)
     shapes = ((2, 3, 5), (5, 7), (7, 5), (7,))
     given = [rng.standard_normal(shape).astype(DTYPES[dtype]) for shape in shapes]
-    card = Card(Driver(), CublasLt())
-    found = DeviceExecutable(module, card)["main"](*given).copy_to_host()
-    assert [epilogue for _, epilogue, _ in card.binding.calls] == [LAYERS[body]]
-    assert not card.driver.launched
+    gpu = Gpu(Driver(), CublasLt())
+    found = DeviceExecutable(module, gpu)["main"](*given).copy_to_host()
+    assert [epilogue for _, epilogue, _ in gpu.binding.calls] == [LAYERS[body]]
+    assert not gpu.driver.launched
     assert_agree(structir.interpret(module, "main", *given), found)
 
 
@@ -151,9 +151,9 @@ def test_the_library_is_asked_once_for_each_kind(library):
     run = library.launcher(PRODUCT, places, False, 0)
     library.binding.failing["heuristic"] = 14
     assert library.launcher(PRODUCT, places, False, 3) is not None
-    with pytest.raises(StructIRError, match="cuBLAS: choosing a way failed"):
+    with pytest.raises(StructIRError, match="cuBLAS: choosing an algorithm failed"):
         library.launcher(PRODUCT, [4096, 8192 + 16, 16384], False, 0)
-    with pytest.raises(StructIRError, match="cuBLAS: choosing a way failed"):
+    with pytest.raises(StructIRError, match="cuBLAS: choosing an algorithm failed"):
         library.launcher(PRODUCT, places, True, 0)
     library.binding.failing = {"heuristic": cublas.NOT_SUPPORTED}
     assert library.launcher(PRODUCT, [4096, 8192 + 32, 16384], False, 0) is None
@@ -161,7 +161,7 @@ def test_the_library_is_asked_once_for_each_kind(library):
     with pytest.raises(StructIRError, match="cuBLAS: a product failed: the library failed"):
         run(0)
     library.binding.failing = {"create": 1}
-    with pytest.raises(StructIRError, match="cuBLAS: its start failed"):
+    with pytest.raises(StructIRError, match="cuBLAS: initialisation failed"):
         Library(library.binding, None)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of a program for threads of a card: their text, what the interpreter makes of them, and
+"""Kernels of a program for threads of a GPU: their text, what the interpreter makes of them, and
 what threads do."""
 
 import numpy as np

@@ -5,8 +5,8 @@ import pytest
 
 import structir
 from minilm_program import WEIGHTS, minilm_text
-from structir.backend.cuda.card import Card
 from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.gpu import Gpu
 from structir.backend.cuda.target import device_of, driver
 from structir.errors import DiagnosticError, StructIRError
 from structir.ir.dtype import numpy_dtype
@@ -113,7 +113,7 @@ def layer(body, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("body", LAYERS)
 def test_layers_by_the_library_and_by_our_own_kernels(body, dtype, tf32, library):
-    card = device_of(None) if library else Card(driver)
+    card = device_of(None) if library else Gpu(driver)
     for module, given, wide in layer(body, dtype):
         run = DeviceExecutable(module, card, tf32=tf32)["main"]
         exact = structir.parse(str(module).replace(dtype, "float64"))

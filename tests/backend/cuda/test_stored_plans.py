@@ -15,7 +15,7 @@ pytest.importorskip("cuda.core")
 
 from structir.backend.cuda import archive, compiler
 from structir.backend.cuda.ahead import AheadDevice
-from structir.backend.cuda.compiler import CardCode
+from structir.backend.cuda.compiler import GpuCode
 from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.backend.stored import NotStoredError, decoded, written
 
@@ -40,7 +40,7 @@ def made(monkeypatch, tmp_path):
 
     def code(text, architecture):
         texts.append(text)
-        return CardCode(text.known_as, architecture, "kernel", "", b"code", 0.0)
+        return GpuCode(text.known_as, architecture, "kernel", "", b"code", 0.0)
 
     monkeypatch.setattr(compiler, "_made", code)
     monkeypatch.chdir(tmp_path)

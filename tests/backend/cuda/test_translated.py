@@ -1,4 +1,4 @@
-"""Kernels in the form that LLVM gets for cards, run by threads of the host: they give what the
+"""Kernels as LLVM IR for GPUs, run by threads of the host: they give what the
 interpreter gives."""
 
 import re
@@ -284,7 +284,7 @@ def test_what_threads_cannot_do_is_told():
     text = DeviceText("def kernel():\n    with open: pass\n", (), (), 1, (), ("R.odd",))
     with pytest.raises(UntranslatedError):
         translated(text, "kernel")
-    with pytest.raises(StructIRError, match=r"R\.odd: no thread of a card can do this"):
+    with pytest.raises(StructIRError, match=r"R\.odd: a GPU thread cannot run this"):
         AheadDevice("sm_90").kernel(text)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cuda.compiler import CardCode, card_code
+from structir.backend.cuda.compiler import GpuCode, card_code
 from structir.backend.cuda.cublas import Library
 from structir.backend.cuda.device import DeviceMemory, Launch
 from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
@@ -20,7 +20,7 @@ from structir.errors import StructIRError
 
 BLOCKS_EACH = 32  # blocks of a kernel per multiprocessor, at most
 SMALLEST = 512  # smallest allocation, in bytes
-CARD_MEMORY = 2  # its device type in DLPack
+GPU_MEMORY = 2  # its device type in DLPack
 LAUNCHES_BEFORE = 1  # launches of the same kernels on the same arrays before they become a graph
 
 
@@ -33,10 +33,10 @@ def checked(what: str, found: Sequence[Any]) -> Any:
 
 
 @attrs.define(eq=False)
-class CardKernel:
+class GpuKernel:
     """A kernel of a GPU, loaded when it is first launched."""
 
-    code: CardCode
+    code: GpuCode
     function: Any = None
 
     @property
@@ -57,7 +57,7 @@ class Owner:
         self.free.append(self.address)
 
 
-class Card:
+class Gpu:
     """A GPU of this machine. `driver` is the Python binding of the CUDA driver, `binding` that of
     cuBLAS, if installed."""
 
@@ -65,17 +65,17 @@ class Card:
 
     def __init__(self, driver: Any, binding: Any = None, number: int = 0) -> None:
         self.driver, self.binding, self.number = driver, binding, number
-        checked("its start", driver.cuInit(0))
-        if checked("counting cards", driver.cuDeviceGetCount()) <= number:
-            raise StructIRError(f"CUDA: there is no card {number}")
-        self._device = checked("opening the card", driver.cuDeviceGet(number))
+        checked("initialisation", driver.cuInit(0))
+        if checked("counting the GPUs", driver.cuDeviceGetCount()) <= number:
+            raise StructIRError(f"CUDA: there is no GPU number {number}")
+        self._device = checked("opening the GPU", driver.cuDeviceGet(number))
         self._context = checked("its context", driver.cuDevicePrimaryCtxRetain(self._device))
         facts = driver.CUdevice_attribute
         major = self._fact(facts.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
         minor = self._fact(facts.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
         self.architecture = f"sm_{major}{minor}"
         self.blocks = BLOCKS_EACH * self._fact(facts.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-        self._kernels: dict[str, CardKernel] = {}
+        self._kernels: dict[str, GpuKernel] = {}
         self._free: dict[tuple[int, int], list[int]] = {}  # by stream and size
         self._lock = threading.RLock()
         self._capturing: Any = None
@@ -83,23 +83,26 @@ class Card:
 
     def _fact(self, which: Any) -> int:
         return int(
-            checked("asking the card", self.driver.cuDeviceGetAttribute(which, self._device))
+            checked(
+                "reading an attribute of the GPU",
+                self.driver.cuDeviceGetAttribute(which, self._device),
+            )
         )
 
     def enter(self) -> None:
         """Makes the GPU's context current in this Python thread."""
-        checked("taking the card", self.driver.cuCtxSetCurrent(self._context))
+        checked("setting the context", self.driver.cuCtxSetCurrent(self._context))
 
     # kernels
 
-    def kernel(self, text: DeviceText) -> CardKernel:
+    def kernel(self, text: DeviceText) -> GpuKernel:
         """Returns a kernel, ready to be launched."""
         with self._lock:
             if text.known_as not in self._kernels:
-                self._kernels[text.known_as] = CardKernel(card_code(text, self.architecture))
+                self._kernels[text.known_as] = GpuKernel(card_code(text, self.architecture))
             return self._kernels[text.known_as]
 
-    def _loaded(self, kernel: CardKernel) -> Any:
+    def _loaded(self, kernel: GpuKernel) -> Any:
         if kernel.function is None:
             module = checked("loading a kernel", self.driver.cuModuleLoadData(kernel.code.cubin))
             found = self.driver.cuModuleGetFunction(module, kernel.code.entry.encode())
@@ -136,21 +139,21 @@ class Card:
         if array.nbytes:
             self.enter()
             found = self.driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, stream)
-            checked("copying to the card", found)
+            checked("copying to the GPU", found)
 
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
         """Copies GPU memory to a dense array of the host."""
         if array.nbytes:
             self.enter()
             found = self.driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, stream)
-            checked("copying from the card", found)
+            checked("copying from the GPU", found)
 
     def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
         """Copies GPU memory to another address of the GPU."""
         if size:
             self.enter()
             found = self.driver.cuMemcpyDtoDAsync(address, source, size, stream)
-            checked("copying on the card", found)
+            checked("copying on the GPU", found)
 
     def synchronize(self, stream: int = 0) -> None:
         """Waits until all work of a stream is done; raises errors that occurred meanwhile."""
@@ -159,7 +162,7 @@ class Card:
 
     def dlpack_device(self) -> tuple[int, int]:
         """The device type and number for DLPack."""
-        return (CARD_MEMORY, self.number)
+        return (GPU_MEMORY, self.number)
 
     # launches
 
@@ -223,23 +226,23 @@ class Card:
 class PreparedLaunches:
     """Launches with their arguments; a graph from the second run on."""
 
-    def __init__(self, card: Card, launchers: Sequence[Callable[[int], None]], stream: int) -> None:
-        self.card, self.launchers, self.stream = card, launchers, stream
+    def __init__(self, gpu: Gpu, launchers: Sequence[Callable[[int], None]], stream: int) -> None:
+        self.gpu, self.launchers, self.stream = gpu, launchers, stream
         self.graph: Any = None
         self.runs = 0
 
     def run(self) -> None:
         """Launches everything on the stream."""
-        self.card.enter()
+        self.gpu.enter()
         if self.graph is None and len(self.launchers) > 1 and self.runs >= LAUNCHES_BEFORE:
-            self.graph = self.card.captured(self._each)
+            self.graph = self.gpu.captured(self._each)
             # memory of running work is released after the work
-            weakref.finalize(self, self.card.driver.cuGraphExecDestroy, self.graph).atexit = False
+            weakref.finalize(self, self.gpu.driver.cuGraphExecDestroy, self.graph).atexit = False
         self.runs += 1
         if self.graph is None:
             self._each(self.stream)
         else:
-            self.card.replay(self.graph, self.stream)
+            self.gpu.replay(self.graph, self.stream)
 
     def _each(self, stream: Any) -> None:
         for launcher in self.launchers:
