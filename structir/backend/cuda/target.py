@@ -104,4 +104,4 @@ def _gpu() -> Any:
     except StructIRError as error:
         return error.message
     except Exception as error:  # the binding raises several error classes if there is no driver
-        return f"found no CUDA driver ({type(error).__name__})"
+        return f"no CUDA driver is available ({type(error).__name__})"
