@@ -30,8 +30,8 @@ from structir.ir.module import IRModule, as_module
 from structir.ir.op import Op
 from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
-from structir.ir.structural import structural_equal
 from structir.ir.struct_info import FuncStructInfo, StructInfo
+from structir.ir.structural import structural_equal
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict, origins
