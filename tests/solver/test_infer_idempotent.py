@@ -135,12 +135,12 @@ def test_example_programs_with_hidden_shapes() -> None:
     rng = Random(0)
     programs = list(modules().values())
     checked = 0
-    for program in rng.sample(programs, 120):
+    for program in rng.sample(programs, 80):
         module = with_less_known(program, rng)
         if module is not None:
             require_complete(module, **rng.choice(OPTIONS))
             checked += 1
-    assert checked > 60
+    assert checked > 40
 
 
 @settings(max_examples=20)
@@ -262,8 +262,20 @@ def main(x: R.Tensor(("*r", 1, 2, 4), "int32"), y: R.Tensor(("n", "*r", 2, "m"),
 """
 
 
+DEAD_BRANCH = """
+@R.function
+def main(x: R.Tensor(("n:a", "*", 2), "'T"), y: R.Tensor(("n:a", "*:l", "m"), None)):
+    n = T.int64()
+    if R.const(False, "bool"):
+        z = R.concat((x, y), axis=1)
+    else:
+        z = x
+    return z
+"""
+
+
 @pytest.mark.parametrize(
-    "text", [LABEL_OF_A_RESULT, LABEL_BEHIND_A_RESHAPE, CONDITION_OF_SUBSCRIPTS]
+    "text", [LABEL_OF_A_RESULT, LABEL_BEHIND_A_RESHAPE, CONDITION_OF_SUBSCRIPTS, DEAD_BRANCH]
 )
 def test_labels_and_sizes_that_are_inferred_late(text: str) -> None:
     require_complete(structir.parse(text))

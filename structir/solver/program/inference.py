@@ -86,7 +86,8 @@ def _infer(module: IRModule, refine: str | None, close: Close) -> IRModule:
     for dtypes in (True, False):
         completed = _complete_module(module, "checks", close, dtypes)
         if well_formed(completed):
-            return completed
+            again = _complete_module(completed, refine, close)  # from what is known then
+            return again if well_formed(again) else completed
     return module  # a branch that fails in every run may contradict the results of callees
 
 
