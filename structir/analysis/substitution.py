@@ -8,7 +8,7 @@ from typing import Any
 from structir.analysis.erasure import erase
 from structir.analysis.variables import variables_in
 from structir.ir.binding_dims import renamed, standing_alone
-from structir.ir.dims import Poly, substitute, syms
+from structir.ir.dims import Poly, as_sym, substitute, syms
 from structir.ir.expr import (
     Binding,
     Constant,
@@ -23,7 +23,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
-from structir.ir.row_sizes import row_size_values
+from structir.ir.row_sizes import row_size_of, row_size_values
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 
@@ -44,17 +44,37 @@ class Substitution:
         self.variables: dict[Var, Any] = dict(variables or {})
         self.dims: dict[Any, Any] = dict(dims or {})
         self.fresh = fresh
-        self.infos: dict[StructInfo, StructInfo] = {}
+        self.infos: dict[StructInfo, StructInfo | None] = {}  # None: without replacements
 
     def info(self, info: StructInfo) -> StructInfo:
         """Returns a StructInfo with its sizes replaced."""
         if not self.dims and not self.variables:
             return info
-        replaced = self.infos.get(info)
-        if replaced is None:
-            replaced = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
-            self.infos[info] = replaced
-        return info if replaced == info else replaced  # preserves the identity of equal ones
+        replaced = self.infos.get(info, info)
+        if replaced is info:
+            replaced = self._plain_tensor(info) or erase(
+                info, lambda s: self.dims.get(s, s), _Shapes(self.variables)
+            )
+            replaced = self.infos[info] = None if replaced == info else replaced
+        return replaced or info  # preserves the identity of equal ones
+
+    def _plain_tensor(self, info: StructInfo) -> StructInfo | None:
+        """Returns a tensor with its sizes replaced, where all are numbers or single dims."""
+        if type(info) is not TensorStructInfo or type(info.dims) is not tuple:
+            return None
+        if info.axes is not None or info.dtype_var is not None:
+            return None
+        dims = []
+        for dim in info.dims:
+            if type(dim) is Poly:
+                symbol = as_sym(dim)
+                if symbol is None or row_size_of(symbol) is not None:
+                    return None
+                dim = self.dims.get(symbol, dim)
+                if type(dim) is not Poly and type(dim) is not int:
+                    return None
+            dims.append(dim)
+        return TensorStructInfo(tuple(dims), info.dtype, vdevice=info.vdevice)
 
     def part(self, part: Any) -> Any:
         """Returns any part of a program with replacements."""

@@ -169,7 +169,7 @@ def _with_size(axis: Axis, size: int, extents: Any, where: list[str]) -> Axis:
         return SizedAxis(size, axis.columns)
     if isinstance(axis, FixedIndex) and axis.size is None:
         return FixedIndex(axis.index, size, axis.columns)
-    unknown = [name for name in names_of(axis) if name not in extents]
-    if unknown:
-        where.append(f"{size_text(axis)} == {size}")
+    condition = f"{size_text(axis)} == {size}"
+    if condition not in where and not all(name in extents for name in names_of(axis)):
+        where.append(condition)
     return axis

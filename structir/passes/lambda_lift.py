@@ -201,13 +201,14 @@ class _ClosureUses:
     operands: dict[Var, list[Expr]] = attrs.Factory(dict)  # values that closures are operands of
     values: set[Var] = attrs.Factory(set)  # closures used other than as the callee of a call
     results: set[Var] = attrs.Factory(set)  # closures in the results of sequences
+    bound: dict[StructInfo, frozenset[Any]] = attrs.Factory(dict)  # memoized by `_bound_dims`
 
     @classmethod
     def of(cls, function: Function, among: Collection[Var] = ()) -> _ClosureUses:
         """Returns those of all closures in a function, or of `among` as well."""
         bindings = list(bindings_of(function))
         uses = cls(function, {b.var: b.value for b in bindings if type(b.value) is Function})
-        uses.binders = _binders(function, bindings)
+        uses.binders = uses._binders(function, bindings)
         names = {*uses.closures, *among}
         results: list[Expr] = [function.body.body]
         for binding in bindings:
@@ -259,14 +260,35 @@ class _ClosureUses:
     ) -> list[Any]:
         """Returns the symbolic, row and dtype variables of the enclosing functions that the
         captured variables do not determine, nor the parameters if every call proves theirs."""
-        inner = _binders(closure, bindings_of(closure)) if used else self.binders
+        if not used:
+            return []
+        inner = self._binders(closure, bindings_of(closure))
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
             return []
         checked = self._checks_variables(var, closure, enclosing)
         determining = captured if checked else [*closure.params, *captured]
-        determined = bound_dims([each.struct_info for each in determining])
+        determined = frozenset[Any]().union(
+            *[self._bound_dims(each.struct_info) for each in determining]
+        )
         return [sym for sym in used if sym in enclosing and sym not in determined]
+
+    def _binders(self, function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
+        """Returns how often parameters and casts of a function, and of those in it, bind
+        variables."""
+        infos = [param.struct_info for param in function.params]
+        for binding in bindings:
+            if type(binding) is MatchCast:
+                infos.append(binding.struct_info)
+            elif type(binding.value) is Function:
+                infos += [param.struct_info for param in binding.value.params]
+        return Counter([sym for info in infos for sym in self._bound_dims(info)])
+
+    def _bound_dims(self, info: StructInfo) -> frozenset[Any]:
+        dims = self.bound.get(info)
+        if dims is None:
+            dims = self.bound[info] = bound_dims([info])
+        return dims
 
     def _checks_variables(self, var: Var, closure: Function, variables: Set[Any]) -> bool:
         """Returns whether a call of a closure, also by an op that it is an operand of, may check at
@@ -311,17 +333,6 @@ def _closures_in(operands: Iterable[Expr], closures: Collection[Var]) -> set[Var
         elif type(operand) is not Constant:
             used.update([var for var in free_vars(operand) if var in closures])
     return used
-
-
-def _binders(function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
-    """Returns how often parameters and casts of a function, and of those in it, bind variables."""
-    infos = [param.struct_info for param in function.params]
-    for binding in bindings:
-        if type(binding) is MatchCast:
-            infos.append(binding.struct_info)
-        elif type(binding.value) is Function:
-            infos += [param.struct_info for param in binding.value.params]
-    return Counter(sym for info in infos for sym in bound_dims([info]))
 
 
 def _is_proved_loop(value: Expr, var: Var, closure: Function) -> bool:

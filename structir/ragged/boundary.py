@@ -10,6 +10,7 @@ import attrs
 from structir.analysis.axes import tensor
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import symbols_in, walk_values
+from structir.analysis.well_formed import well_formed
 from structir.ir.axes import AnySize, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, as_sym, sym
@@ -120,11 +121,24 @@ def as_tuples(lowered: IRModule) -> TupleModule:
     checks: dict[str, list[RowsCheck]] = {}
     for name, function in lowered.functions.items():
         if isinstance(function, Function):
-            form = TupleForm()
-            functions[name], checks[name] = form.function(function), form.checks
+            functions[name], checks[name] = _as_tuples(function)
         else:
             functions[name] = function
     return TupleModule(lowered.with_functions(functions), lowered, checks)
+
+
+def _as_tuples(function: Function) -> tuple[Function, list[RowsCheck]]:
+    """Returns a function with tuples, and the checks of its arguments.
+
+    Sizes that its match_casts name are replaced by known ones, unless these contradict a later
+    check: the function then fails at run time.
+    """
+    form = TupleForm()
+    new = form.function(function)
+    if form.replaces_names and not well_formed(new):
+        form = TupleForm(keep_names=True)
+        new = form.function(function)
+    return new, form.checks
 
 
 def tuple_info(info: StructInfo, total: Callable[[str], Any] = lambda label: AnySize()) -> Any:
@@ -148,8 +162,10 @@ def tuple_info(info: StructInfo, total: Callable[[str], Any] = lambda label: Any
 class TupleForm(Substitution):
     """Rebuilds a function with tuples in place of ragged tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_names: bool = False) -> None:
         super().__init__()
+        self.keep_names = keep_names
+        self.replaces_names = False
         self.checks: list[RowsCheck] = []
         self.fields: dict[Expr, Field] = {}
         self.params: dict[Expr, int] = {}
@@ -263,7 +279,9 @@ class TupleForm(Substitution):
     def _names_only(self, value: Expr, cast: StructInfo) -> bool:
         """Whether a cast of a tensor of known sizes binds all sizes that it does not share."""
         info: Any = value.struct_info
-        if not isinstance(cast, TensorStructInfo) or not isinstance(info, TensorStructInfo):
+        if self.keep_names or not isinstance(cast, TensorStructInfo):
+            return False
+        if not isinstance(info, TensorStructInfo):
             return False
         if not isinstance(cast.dims, tuple) or not isinstance(info.dims, tuple):
             return False
@@ -277,9 +295,8 @@ class TupleForm(Substitution):
                 continue
             if symbol is None or symbol in self.in_scope or symbol in self.dims or symbol in new:
                 return False
-            if type(actual) is int:  # conditions on the size that never hold stay as they are
-                return False
             new[symbol] = actual
+        self.replaces_names |= bool(new)
         self.dims.update(new)
         self.infos.clear()
         return True

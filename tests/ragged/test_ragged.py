@@ -426,3 +426,39 @@ def main(x: R.Tensor(("n", "*"), "float32"), by: R.Tensor(ndim=1, dtype="float32
         assert run(rows, np.array([2, 3], "float32")).tolist() == [[2, 6], [6, 0]]
         with pytest.raises(ShapeMismatchError, match="expected d = 3, found 2"):
             run(rows, np.ones(3, "float32"))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        'R.require("k <= n")',
+        "R.match_cast(y, R.Tensor((k,), 'float32'))",
+    ],
+)
+@pytest.mark.parametrize("size", ["n + 1", "3"])
+def test_a_check_that_never_holds_fails_where_it_runs(check: str, size: str) -> None:
+    module = structir.parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def f(
+        x: R.Tensor(("{size}",), "float32"),
+        y: R.Tensor(("n",), "float32"),
+    ):
+        k = T.int64()
+        n = T.int64()
+        v = R.match_cast(x, R.Tensor((k,), "float32"))
+        {check}
+        return R.exp(v)
+    @R.function
+    def main(r: R.Tensor(("n", "*"), "float32")):
+        return R.sum(R.exp(r), axis=1)
+""")
+    executable = structir.compile(module)
+    for rows in (2, 3):
+        arguments = [np.ones(n, "float32") for n in (3 if size == "3" else rows + 1, rows)]
+        if size == "3" and rows == 3:
+            np.testing.assert_allclose(executable["f"](*arguments), np.exp(arguments[0]))
+            continue
+        with pytest.raises(StructIRError):
+            executable["f"](*arguments)

@@ -97,7 +97,6 @@ class ConstraintGenerator:
         self.trees: dict[Var, Tree] = {}
         self.shapes: dict[Var, Row] = {}  # rows of shape variables
         self.infos: dict[Var, StructInfo] = {}  # StructInfos of variables inside branches
-        self.narrows_branches = False  # whether a branch determines a dim of the function
         self.results: Tree = None
         self.params: list[Value] = []
         # whether an axis of the program has a label: then axes are unified, besides their sizes
@@ -171,6 +170,13 @@ class ConstraintGenerator:
         """Returns whether ops are pending: the scheme of the function does not constrain them."""
         unresolved = [u for u in self.pending if u.signature is None and not u.has_rank_cases]
         return bool(unresolved or self.solver.disjunctions)
+
+    @property
+    def is_open(self) -> bool:
+        """Returns whether labels, ranks or ops remain that more precise StructInfo may decide."""
+        if self.labelled or self.is_incomplete:
+            return True
+        return any(row_vars(row) for c in self.solver.residual for row in c.rows())
 
     def scheme(self) -> Scheme:
         """Returns the scheme of the function, for its callers."""
@@ -476,12 +482,10 @@ class ConstraintGenerator:
         store, self.pending = self.solver.store, []
         outer_least, store.least = store.least, 0  # facts of one branch are not checked on entry
         levels = self.solver.prefer_open(self.params)  # dims of the branch have a smaller scope
-        bound = set(store.dims)
         try:
             self.sequence(body)
             self.revisit()
             self.solver.solve()
-            self.narrows_branches |= any(s in store.preference for s in store.dims.keys() - bound)
             for var in list(self.trees)[count:]:
                 self.infos[var] = refine_info(self.solver, var.struct_info, self.trees[var])
             tree = self.tree_of(body.body)

@@ -30,10 +30,8 @@ from structir.ir.module import IRModule, as_module
 from structir.ir.op import Op
 from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import (
-    FuncStructInfo,
-    StructInfo,
-)
+from structir.ir.struct_info import FuncStructInfo, StructInfo
+from structir.ir.structural import structural_equal
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict, origins
@@ -48,6 +46,7 @@ from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
 from structir.solver.solver import ConstraintSolver, Value
 
 Close: TypeAlias = bool | Collection[str]  # names of what to default
+MAX_ROUNDS = 8  # one is enough for most programs, three for nearly all
 
 
 def infer(module: IRModule, *, refine: str | None = None, close: Close = False) -> IRModule:
@@ -80,36 +79,43 @@ def _mentions_unbound_dim(function: Function) -> bool:
 
 def _infer(module: IRModule, refine: str | None, close: Close) -> IRModule:
     """Returns the module with completed dtypes and shapes."""
-    typed = complete_dtypes(module, _passed_functions(module))
-    completed = _complete_twice(typed, refine, close)
-    if not _may_contain_dead_code(module) or well_formed(completed):
+    completed = _complete_module(module, refine, close)
+    if not any(map(_has_inner_scopes, _functions(module))) or well_formed(completed):
         return completed
     # facts of dead code may contradict the rest of the function: keep the signatures, then dtypes
-    for program in dict.fromkeys((typed, module)):
-        completed = _complete_twice(program, "checks", close)
+    for dtypes in (True, False):
+        completed = _complete_module(module, "checks", close, dtypes)
         if well_formed(completed):
-            return completed
+            again = _complete_module(completed, refine, close)  # from what is known then
+            return again if well_formed(again) else completed
     return module  # a branch that fails in every run may contradict the results of callees
 
 
-def _may_contain_dead_code(module: IRModule) -> bool:
+def _functions(module: IRModule) -> list[Function]:
+    return [f for f in module.functions.values() if isinstance(f, Function)]
+
+
+def _has_inner_scopes(function: Function) -> bool:
     """Returns whether a function has branches or closures, which need not run."""
-    functions = [f for f in module.functions.values() if isinstance(f, Function)]
-    return any(isinstance(b.value, If | Function) for f in functions for b in f.bindings())
+    return any(isinstance(b.value, If | Function) for b in function.bindings())
 
 
-def _complete_twice(module: IRModule, refine: str | None, close: Close) -> IRModule:
-    completed, more = _complete_module(module, refine, close)
-    # entry checks and defaults are now declared, and may imply more
-    return _complete_module(completed, refine, close)[0] if more else completed
+def _complete_module(
+    module: IRModule, refine: str | None, close: Close, dtypes: bool = True
+) -> IRModule:
+    """Returns the completed module: a fixed point, which another round would not change."""
+    for _ in range(MAX_ROUNDS):
+        previous = module
+        if dtypes:
+            module = complete_dtypes(module, _passed_functions(module))
+        module, may_infer_more = _complete_once(module, refine, close)
+        if not may_infer_more or structural_equal(module, previous):
+            break
+    return module
 
 
-def _complete_module(module: IRModule, refine: str | None, close: Close) -> tuple[IRModule, bool]:
-    """Returns the completed module, and whether a second round may infer more.
-
-    It may if functions have new checks on entry, or parameters new defaults or ranks, or sizes that
-    are more precise than those that a branch was solved with.
-    """
+def _complete_once(module: IRModule, refine: str | None, close: Close) -> tuple[IRModule, bool]:
+    """Returns the completed module, and whether another round may infer more."""
     generators = generate_constraints(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
@@ -118,20 +124,25 @@ def _complete_module(module: IRModule, refine: str | None, close: Close) -> tupl
     for name, generator in generators.items():
         if name in fixed:
             continue
-        rewriter = Rewriter(generator, globals_, refine or policy_of(module[name]))
-        completed = rewriter.function(module[name])
-        functions[name] = completed
+        function = module[name]
+        rewriter = Rewriter(generator, globals_, refine or policy_of(function))
+        functions[name] = completed = rewriter.function(function)
         globals_[name] = completed.struct_info
-        may_infer_more |= count_entry_checks(completed) > count_entry_checks(module[name])
-        pairs = zip(completed.params, module[name].params, strict=True)
-        changed = [(new, previous) for new, previous in pairs if new is not previous]
-        may_infer_more |= any(
-            close
-            or generator.narrows_branches
-            or _has_more_ranks(new.struct_info, previous.struct_info)
-            for new, previous in changed
-        )
+        may_infer_more |= bool(close) or generator.is_open or _has_inner_scopes(function)
+        may_infer_more |= count_entry_checks(completed) > count_entry_checks(function)
+        may_infer_more |= bool(generator.solver.residual) and _has_more_ranks(completed, function)
     return module.with_functions(functions), may_infer_more
+
+
+def _has_more_ranks(completed: Function, previous: Function) -> bool:
+    """Returns whether the rank of a tensor in a parameter is known only in the completed form."""
+    pairs = [
+        pair
+        for new, old in zip(completed.params, previous.params, strict=True)
+        if new is not old
+        for pair in zip(tensors(new.struct_info), tensors(old.struct_info), strict=True)
+    ]
+    return any(new.ndim is not None and old.ndim is None for new, old in pairs)
 
 
 def _passed_functions(module: IRModule) -> set[str]:
@@ -140,7 +151,7 @@ def _passed_functions(module: IRModule) -> set[str]:
     They keep their signatures: with narrower parameters they would not have the type that the
     functions that receive them declare.
     """
-    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    functions = _functions(module)
     if len(functions) < 2:
         return set()
     calls, passed = _call_graph(module), set[str]()
@@ -166,12 +177,6 @@ def _function_values(function: Function) -> Iterator[str]:
         elif isinstance(node, SeqExpr):
             values = (node.body,)
         yield from [value.name for value in values if isinstance(value, GlobalVar)]
-
-
-def _has_more_ranks(new: StructInfo, previous: StructInfo) -> bool:
-    """Returns whether the rank of some tensor is known only in the new StructInfo."""
-    pairs = zip(tensors(new), tensors(previous), strict=True)
-    return any(a.ndim is not None and b.ndim is None for a, b in pairs)
 
 
 def generate_constraints(
