@@ -217,7 +217,7 @@ class InputSearch:
         """Returns values with those integers outside of the range of a parameter that the program
         mentions and accepts."""
         interval = values.ranges.get(param, NARROW)
-        if interval is None:
+        if interval is None or self.heavy:
             return sample, values
         outside = [n for n in self.mentioned.integers if not interval[0] <= n <= interval[1]]
         for number in [sign * n for n in outside[:MOST_SENTINELS] for sign in (1, -1)]:

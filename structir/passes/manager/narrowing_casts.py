@@ -15,6 +15,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
+from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.scope import Activation
 from structir.ir.dtype import FLOATS, numpy_dtype
@@ -83,6 +84,8 @@ class CastModels:
 def cast_models(before: IRModule, after: IRModule, name: str) -> CastModels | None:
     """Returns the models of two programs; None if they have the same casts to narrower floats, or
     different constants, which are rounded, too."""
+    if not any(map(_casts, (before, after))):
+        return None
     casts = [dict(_narrowing_calls(module, name)) for module in (before, after)]
     if casts[0].keys() == casts[1].keys() or adds_rounded_constants(before, after):
         return None
@@ -100,6 +103,10 @@ def cast_models(before: IRModule, after: IRModule, name: str) -> CastModels | No
         of_dtypes.append({key: _dtype(old) for key, old in calls if _dtype(old) in dtypes})
     models = (only_casts[0], only_casts[1]), (of_dtypes[0], of_dtypes[1])
     return CastModels(name, (wide[0], wide[1]), models)
+
+
+def _casts(module: IRModule) -> bool:
+    return any(type(node) is Call and _is_narrowing(node) for node in walk_values(module))
 
 
 def _narrowing_calls(module: IRModule, name: str) -> Iterator[tuple[int, str]]:
