@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -81,12 +81,12 @@ def within_rounding(
     actual: Any,
     tolerance: float,
     relative: Mapping[str, float] = PERTURBATIONS,
-    constants: bool = False,
+    constants: Set[bytes] = frozenset(),
     unrounded: Any = None,
     exact: bool = True,
 ) -> bool:
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
-    rounding or be discontinuous; with `constants`, only constants are perturbed. Those runs are
+    rounding or be discontinuous; with `constants`, only these are perturbed. Those runs are
     compared with `unrounded` results if the expected ones are those of a program that rounds.
     With `exact`, small integers are not perturbed.
 
@@ -145,7 +145,7 @@ def _sensitivity(
     arguments: list[Any],
     expected: list[Any],
     relative: Mapping[str, float],
-    constants: bool = False,
+    constants: Set[bytes] = frozenset(),
     exact: bool = True,
 ) -> list[Any] | None:
     """Returns how far perturbed runs change each number of a result; None if all fail or have

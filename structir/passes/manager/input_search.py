@@ -87,7 +87,7 @@ class InputSearch:
         if not self.fixed and self.space.is_costly(sizes):
             return None
         chosen = self.space.params if params is None else params
-        among = tuple(size for size in self.space.pool if size)
+        among = values.rows or tuple(size for size in self.space.pool if size)
         loops = self.loops and not values.most_steps
         values = attrs.evolve(self._at_sizes(values, sizes), loops=loops)
         generator = ArrayGenerator(values, self.large)

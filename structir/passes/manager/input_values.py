@@ -57,6 +57,9 @@ class InputValues:
     dtype: str = DEFAULT_DTYPE  # of tensors of unknown dtype
     loops: bool = False  # whether a scalar integer may be the trip count of a loop
     most_steps: int = 0  # of a run, in which scalar integers may be large nevertheless; 0: all
+    rows: tuple[
+        int, ...
+    ] = ()  # the sizes of row variables and unknown axes; few small ones if empty
     alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 

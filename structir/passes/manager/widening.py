@@ -142,14 +142,15 @@ def has_narrow_floats(values: Any) -> bool:
     return any(map(_is_narrow, leaves(values)))
 
 
-def folded_rounding(before: IRModule, after: IRModule, name: str) -> float:
+def folded_rounding(before: IRModule, after: IRModule, name: str) -> tuple[float, frozenset[bytes]]:
     """Returns the relative rounding error of float constants that a pass added, or combined
-    otherwise with the values of a function; 0 if none, or if these are numbers of few digits, which
-    are not rounded."""
+    otherwise with the values of a function, and these in float64; 0 if none, or if these are
+    numbers of few digits, which are not rounded."""
     constants = (*_added(before, after), *_regrouped(before, after, name))
     inexact = [data for data in constants if not _is_exact(data)]
     finfo: Any = ml_dtypes.finfo
-    return max((float(finfo(data.dtype).eps) for data in inexact), default=0.0)
+    error = max((float(finfo(data.dtype).eps) for data in inexact), default=0.0)
+    return error, frozenset(data.astype(WIDE).tobytes() for data in inexact)
 
 
 def adds_rounded_constants(before: IRModule, after: IRModule) -> bool:
