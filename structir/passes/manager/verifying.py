@@ -177,12 +177,12 @@ class VerifyResults(Instrument):
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
+        if self.edges:
+            self._compare_casts(step, name, samples)
         for sample in self._directed(step, name, samples) if self.edges else ():
             error, _ = self._compare(step, name, sample)
             self._count(name, sample, error)
             self.functions[name].inputs += 1
-        if self.edges:
-            self._compare_casts(step, name, samples)
         is_exact = self._compare_exactly(step, name, samples)
         return None if is_exact else self._nothing(step, name)
 
