@@ -52,8 +52,9 @@ class RuleInstance:
     """A program before and after one application of a rule, and what the variables stand for."""
 
     before: Function
-    after: Function
+    after: Function  # the same one if the rule fails
     values: Mapping[str, Any]  # StructInfos and attributes by pattern variable
+    error: Exception | None = None  # that the rule raises
 
     def __str__(self) -> str:
         return ", ".join([f"{name} = {text_of(value)}" for name, value in self.values.items()])
@@ -67,7 +68,11 @@ def text_of(value: Any) -> str:
 def instances(rule: Rule) -> Iterator[RuleInstance]:
     """Yields programs in which a rule fires."""
     for function, values in _programs(rule):
-        after = applied_once(rule, function)
+        try:
+            after = applied_once(rule, function)
+        except Exception as error:  # a rule may raise any exception
+            yield RuleInstance(function, function, values, error)
+            continue
         if after is not None:
             yield RuleInstance(function, after, values)
 

@@ -66,7 +66,8 @@ def prove_functions(
     equations: list[ProvedEquation] = []
     instances: list[RankInstance] = []
     try:
-        for pair in _at_dtypes(before, aligned(before, after)):
+        both = _with_required_sizes(before, aligned(before, after))
+        for pair in _at_dtypes(*both):
             by_ranks = _by_ranks(*pair, rows, functions, exact)
             general, at_other_ranks = _general(by_ranks, rows)
             equations += [_prove(equation, exact) for equation in general]
@@ -109,6 +110,33 @@ def _at_dtypes(before: Function, after: Function) -> Iterator[tuple[Function, Fu
     variables = _variables(before, DtypeVar)
     for dtypes in itertools.product(sorted(DTYPES), repeat=len(variables)):
         yield from _substituted(before, after, dict(zip(variables, dtypes, strict=True)))
+
+
+def _with_required_sizes(before: Function, after: Function) -> tuple[Function, Function]:
+    """Returns both functions with one variable for sizes of which the first one runs only if they
+    are equal: an op that always runs checks them."""
+    for binding in before.bindings():
+        op = getattr(binding.value, "op", None)
+        find = getattr(getattr(op, "definition", None), "assumptions", None)
+        try:
+            assumptions = find(binding.value) if find is not None else ()
+        except DiagnosticError:
+            continue
+        for each in assumptions:
+            values = {} if each.broadcasts else _solved(each.left, each.right)
+            pairs = list(_substituted(before, after, values)) if values else []
+            if pairs:
+                return _with_required_sizes(*pairs[0])
+    return before, after
+
+
+def _solved(left: Any, right: Any) -> dict[Any, Any]:
+    """Returns the value of a variable for which two sizes are equal; empty if none is alone."""
+    for side, other in ((right, left), (left, right)):
+        variable = dims.as_sym(side) if isinstance(side, dims.Poly) else None
+        if variable is not None and variable not in dims.syms(other):
+            return {variable: other}
+    return {}
 
 
 def _substituted(before: Function, after: Function, values: Any) -> Iterator[tuple[Any, Any]]:

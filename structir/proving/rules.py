@@ -109,7 +109,7 @@ def prove_rule(rule: Rule, programs: Iterable[Any] = (), most: int = 60) -> Rule
 
 def _refuted(attempts: list[tuple[RuleInstance, Attempt]]) -> Iterator[tuple[RuleInstance, Any]]:
     """Yields programs whose results differ for sampled inputs, among the first not proved."""
-    undecided = [instance for instance, attempt in attempts if attempt.proof is None]
+    undecided = [i for i, attempt in attempts if attempt.proof is None and i.error is None]
     for instance in undecided[:FEW]:
         modules = [IRModule({"main": f}) for f in (instance.before, instance.after)]
         for verdict in proofs.prove(*modules):
@@ -129,6 +129,9 @@ def _given(rule: Rule, programs: Iterable[Any]) -> Iterator[RuleInstance]:
 
 def _attempt(instance: RuleInstance) -> Attempt:
     """Proves one program, and that the replacement's StructInfo is at least as precise."""
+    if instance.error is not None:
+        text = str(instance.error).partition("\n")[0]
+        return Attempt(None, f"the rule raises {type(instance.error).__name__}: {text}")
     attempt = prove_functions(instance.before, instance.after)
     infos = [f.body.body.struct_info for f in (instance.after, instance.before)]
     if attempt.proof is not None and base_check(infos[1], infos[0]) < PASS:

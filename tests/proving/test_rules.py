@@ -11,6 +11,7 @@ import structir
 from structir.ir.expr import Expr
 from structir.opdef.attributes import Ints
 from structir.ops.broadcast import add, multiply, subtract
+from structir.ops.contract import matmul
 from structir.ops.elementwise import abs_, astype, negative
 from structir.ops.layout import permute_dims
 from structir.ops.rewrites import load
@@ -85,6 +86,27 @@ def test_a_wrong_permutation_gets_a_side_condition() -> None:
 
     proof = merge.prove()
     assert not proof.proved and proof.condition is not None
+
+
+def test_sizes_that_the_pattern_requires_to_be_equal_are_equal() -> None:
+    @unregistered
+    def transposed_product(x: Expr, y: Expr) -> Iterator[Any]:
+        product = matmul(permute_dims(x, [1, 0]), permute_dims(y, [1, 0]))
+        yield permute_dims(product, [1, 0])
+        yield matmul(y, x)
+
+    assert transposed_product.prove(most=FEW).proved
+
+
+def test_a_rule_that_raises_is_not_proved() -> None:
+    @unregistered
+    def of_matrices(x: Expr) -> Iterator[Any]:
+        yield abs_(negative(x))
+        yield permute_dims(abs_(permute_dims(x, [1, 0])), [1, 0])
+
+    proof = of_matrices.prove()
+    assert "the rule raises StructInfoError: " in str(proof)
+    assert proof.condition == "rank_of(x) == 2"
 
 
 def test_a_dropped_cast_and_a_wrong_sign_are_not_proved() -> None:

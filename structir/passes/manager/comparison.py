@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -81,10 +81,14 @@ def within_rounding(
     actual: Any,
     tolerance: float,
     relative: Mapping[str, float] = PERTURBATIONS,
-    constants: bool = False,
+    constants: Set[bytes] = frozenset(),
+    unrounded: Any = None,
+    exact: bool = True,
 ) -> bool:
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
-    rounding or be discontinuous; with `constants`, only constants are perturbed.
+    rounding or be discontinuous; with `constants`, only these are perturbed. Those runs are
+    compared with `unrounded` results if the expected ones are those of a program that rounds.
+    With `exact`, small integers are not perturbed.
 
     Results that are both large are equal if one is not finite: another order of operations may
     overflow elsewhere, or subtract infinities. The largest number is no such result.
@@ -94,7 +98,8 @@ def within_rounding(
         map(_alike, expected_leaves, actual_leaves)
     ):
         return False
-    slack = _sensitivity(module, name, arguments, expected_leaves, relative, constants)
+    own_leaves = expected_leaves if unrounded is None else leaves(unrounded)
+    slack = _sensitivity(module, name, arguments, own_leaves, relative, constants, exact)
     if slack is None:
         return True
     signed = _determines_signs(arguments)
@@ -140,7 +145,8 @@ def _sensitivity(
     arguments: list[Any],
     expected: list[Any],
     relative: Mapping[str, float],
-    constants: bool = False,
+    constants: Set[bytes] = frozenset(),
+    exact: bool = True,
 ) -> list[Any] | None:
     """Returns how far perturbed runs change each number of a result; None if all fail or have
     results of other sizes."""
@@ -152,15 +158,14 @@ def _sensitivity(
             numbers=numbers,
             wide=relative,
             among=FLOATS,
-            exact=not constants,
+            exact=exact and not constants,
             constants=constants,
         )
         try:
             with np.errstate(all="ignore"):
                 among = () if constants else relative
                 inputs = [
-                    perturb(argument, numbers, relative, among, exact=True)
-                    for argument in arguments
+                    perturb(argument, numbers, relative, among, exact) for argument in arguments
                 ]
                 function = interpreter.global_function(name)
                 perturbed = leaves(interpreter.observed(function(*inputs)))
@@ -221,7 +226,7 @@ def _near(a: Any, b: Any, slack: Any, tolerance: float, signed: bool = False) ->
     overflow = _overflows(np.asarray(a), x) & _overflows(np.asarray(a), y)
     overflow &= ~(np.isfinite(x) & np.isfinite(y) | _is_saturated(np.asarray(a), x))
     if signed:
-        overflow &= ~(np.isinf(x) & np.isinf(y))
+        overflow &= ~(np.isinf(x) & ~np.isfinite(y) | np.isinf(y) & np.isnan(x))
     undetermined = (slack > np.abs(x) / 2) & ~np.isfinite(y)  # an intermediate value overflows
     return bool(np.all(close | (x == y) | overflow | undetermined))
 

@@ -23,6 +23,9 @@ MOST_COORDINATES = 3  # elements of inputs that are changed in turn
 MOST_SCALARS = 3
 PARTNERS = ("fractions", "times", "fractions", "positive")  # domains of further ones
 MOST_PARTNERS = 3  # samples that are combined with the scalars of another one
+SCALE_EXPONENTS = (-24, 12, -60)  # of two, by which arguments are scaled
+SCALE_BISECTIONS = 7
+MOST_SCALED = 3  # arguments
 ITERATIONS = 9  # of a search along one element
 BISECTIONS = 11
 GROWTH = 16  # of a step over the one before
@@ -95,7 +98,9 @@ class DecisionSearch:
             if sign not in self.record.seen.get(key, ()):
                 yield from self._toward(key, sign)
             elif not sign:
-                for start in self.record.starts.get(key, ()):
+                for number, start in enumerate(self.record.starts.get(key, ())):
+                    if not number:
+                        yield from self._at_scales(key, 0, start)
                     yield from self._along_first(key, 0, start, 1)
 
     def _random(self) -> Iterator[InputSample]:
@@ -183,7 +188,38 @@ class DecisionSearch:
         starts = [*self.record.starts.get(key, ())[:2], *([] if closest is None else [closest])]
         for start in starts:
             if start.sample is not None and sign not in self.record.seen.get(key, ()):
+                yield from self._at_scales(key, sign, start)
+        for start in starts:
+            if start.sample is not None and sign not in self.record.seen.get(key, ()):
                 yield from self._along_first(key, sign, start, MOST_COORDINATES)
+
+    def _at_scales(self, key: Key, sign: int, start: Closest) -> Iterator[InputSample]:
+        """Yields samples that scale all elements of one argument, so that a margin gets a sign: one
+        element of many has little effect on a norm. Those found are on both sides of 0."""
+        sign = sign or int(-np.sign(start.value))
+        arrays = list(enumerate(start.sample.flat))
+        floats = [k for k, each in arrays if _is_array(each) and is_float(dtype_of(each))]
+        for k in [k for k in floats if start.sample.flat[k].size > 1][:MOST_SCALED]:
+            for exponent in SCALE_EXPONENTS:
+                yield from self._scaled(start.sample, k, exponent)
+                margin = self._margin(key, start)
+                if margin is not None and np.sign(margin) == sign:
+                    near, far = 0.0, float(exponent)
+                    for _ in range(SCALE_BISECTIONS):
+                        middle = (near + far) / 2
+                        yield from self._scaled(start.sample, k, middle)
+                        margin = self._margin(key, start)
+                        is_far = margin is not None and np.sign(margin) == sign
+                        near, far = (near, middle) if is_far else (middle, far)
+                    return
+
+    def _scaled(self, sample: InputSample, argument: int, exponent: float) -> Iterator[InputSample]:
+        """Yields a sample with one argument times a power of two."""
+        arguments = list(sample.flat)
+        array = arguments[argument]
+        with np.errstate(all="ignore"):
+            arguments[argument] = (array.astype(np.float64) * 2.0**exponent).astype(array.dtype)
+        yield from self._run(sample, arguments)
 
     def _along_first(self, key: Key, sign: int, start: Closest, most: int) -> Iterator[InputSample]:
         """Yields samples along the first elements that have an effect on a margin."""

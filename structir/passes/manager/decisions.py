@@ -16,9 +16,12 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.ir.dtype import is_float, is_int
-from structir.ir.expr import Call
+from structir.ir.expr import Call, Constant, Var
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo
+from structir.passes.manager.edge_plan import has_unknown_rank
 from structir.passes.manager.value_numbers import value_numbers
 from structir.projections.scalar_expr import ScalarExpr, ScalarOp, walk
 from structir.projections.spec import IndexSpec
@@ -140,6 +143,8 @@ def _elementwise_spec(call: Call) -> IndexSpec | None:
     definition = call.op.definition if type(call.op) is Op else None
     index_spec = getattr(definition, "index_spec", None)
     try:
+        if index_spec is not None and any(has_unknown_rank(a.struct_info) for a in call.args):
+            call = _of_vectors(call)
         spec: IndexSpec | None = None if index_spec is None else index_spec(call)
     except StructIRError:
         return None
@@ -148,6 +153,16 @@ def _elementwise_spec(call: Call) -> IndexSpec | None:
     statement = spec.statements[0]
     is_map = not statement.reduce and not statement.conditions and len(statement.writes) == 1
     return spec if is_map and not statement.writes[0].uses_index_vars else None
+
+
+def _of_vectors(call: Call) -> Call:
+    """Returns a call of vectors: an op that maps these elementwise does so for every rank."""
+    args = []
+    for arg in call.args:
+        dtype = getattr(arg.struct_info, "dtype", None)
+        is_known = isinstance(arg, Constant) or not has_unknown_rank(arg.struct_info)
+        args.append(arg if is_known else Var("operand", TensorStructInfo(("n",), dtype)))
+    return replace(call, args=tuple(args), struct_info=None)
 
 
 def evaluated_margins(call: Call, margins: Iterable[Margin], args: list[Any]) -> Iterator[Array]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from structir.passes.manager.edge_plan import has_unknown_rank
 from structir.passes.manager.input_sample import InputSample
 from structir.passes.manager.input_search import integer_params
 from structir.passes.manager.input_sizes import Sizes
@@ -15,6 +16,7 @@ MANY = (1 << 15, 1 << 13, 1 << 11, 1 << 9)
 MOST_WORK = 1 << 23
 MOST_DIMS = 2  # that are large in turn
 LOW = 3
+ROWS = (32,)  # of up to three axes
 MANY_VALUES = (  # a domain of floats, a distribution of integers
     ("signed", "all"),
     ("numbers", "numbers"),
@@ -35,11 +37,16 @@ def many_elements(sampler: Sampler, numbers: tuple[float, ...]) -> Iterator[Inpu
     if sampler.start is None or sampler.calls_functions():
         return
     start, values = sampler.start
-    for sizes in _large_sizes(sampler, start.sizes):
+    choices: list[tuple[Sizes, tuple[int, ...]]] = [
+        (sizes, ()) for sizes in _large_sizes(sampler, start.sizes)
+    ]
+    if any(has_unknown_rank(param.struct_info) for param in sampler.space.params):
+        choices.append((start.sizes, ROWS))
+    for sizes, rows in choices:
         for number, (domain, integers) in enumerate(MANY_VALUES):
             other = attrs.evolve(values, domain=domain, integers=integers, numbers=numbers)
             other = attrs.evolve(other, seed=values.seed + number, scale=10.0 ** (number % 3))
-            sample = sampler.attempt(sizes, other)
+            sample = sampler.attempt(sizes, attrs.evolve(other, rows=rows))
             if sample is not None and sample.accepted:
                 yield sample
 

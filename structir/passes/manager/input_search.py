@@ -38,6 +38,7 @@ HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer sam
 EVERYTHING: Range = None
 RANGES: tuple[Range, ...] = (EVERYTHING, (-9, 9), (1, 64), (-1000, 1000))  # if others are rejected
 MOST_LOOP_STEPS = 20_000  # expressions of a run of loops, of which some do not end for NaN
+MOST_SENTINELS = 4  # integers of the program outside of the range of a parameter
 FEW_DOMAINS = 6  # sizes at which other domains are tried
 STRICT_DOMAINS = ("definite", "positive", "fractions", "above_one")  # if others are rejected
 
@@ -86,7 +87,7 @@ class InputSearch:
         if not self.fixed and self.space.is_costly(sizes):
             return None
         chosen = self.space.params if params is None else params
-        among = tuple(size for size in self.space.pool if size)
+        among = values.rows or tuple(size for size in self.space.pool if size)
         loops = self.loops and not values.most_steps
         values = attrs.evolve(self._at_sizes(values, sizes), loops=loops)
         generator = ArrayGenerator(values, self.large)
@@ -202,11 +203,34 @@ class InputSearch:
     def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:
         """Returns a sample of the same sizes with other domains of values."""
         for param in integer_params(self.space.params):
-            sample, values = self._widest(param, sample, values)
+            sample, values = self._with_sentinels(param, *self._widest(param, sample, values))
         for domain in DOMAINS[1:] if finite_share(sample) < 1 else ():
             other = attrs.evolve(values, domain=domain)
             candidate = self.attempt(sample.sizes, other)
             if candidate is not None and finite_share(candidate) > finite_share(sample):
+                sample, values = candidate, other
+        return sample, values
+
+    def _with_sentinels(
+        self, param: str, sample: InputSample, values: InputValues
+    ) -> tuple[InputSample, InputValues]:
+        """Returns values with those integers outside of the range of a parameter that the program
+        mentions and accepts."""
+        interval = values.ranges.get(param, NARROW)
+        if interval is None or self.heavy:
+            return sample, values
+        outside = [n for n in self.mentioned.integers if not interval[0] <= n <= interval[1]]
+        for number in [sign * n for n in outside[:MOST_SENTINELS] for sign in (1, -1)]:
+            known = values.sentinels.get(param, ())
+            sentinels = {**values.sentinels, param: (*known, number)}
+            other = attrs.evolve(values, sentinels=sentinels)
+            candidate = self.attempt(sample.sizes, other)
+            if (
+                candidate is not None
+                and candidate.accepted
+                and candidate.elements
+                and any(np.any(leaf == number) for leaf in candidate.flat)
+            ):
                 sample, values = candidate, other
         return sample, values
 

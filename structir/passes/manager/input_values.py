@@ -42,12 +42,14 @@ class InputValues:
     """The distribution of inputs: a domain for floats, and integer ranges by parameter.
 
     `special` is a parameter with another domain than the others. `integers` is the distribution of
-    integers whose range is that of their dtype: one of `INTEGERS`.
+    integers whose range is that of their dtype: one of `INTEGERS`. `sentinels` are integers outside
+    of the range of a parameter, such as an index that the program ignores.
     """
 
     domain: str = "signed"
     special: tuple[str, str] = ("", "")  # the name of the parameter, and its domain
     ranges: Mapping[str, Range] = attrs.Factory(dict)
+    sentinels: Mapping[str, tuple[int, ...]] = attrs.Factory(dict)
     seed: int = 0
     integers: str = "all"
     numbers: tuple[float, ...] = ()  # of the program: floats of the domain "numbers", and integers
@@ -55,6 +57,9 @@ class InputValues:
     dtype: str = DEFAULT_DTYPE  # of tensors of unknown dtype
     loops: bool = False  # whether a scalar integer may be the trip count of a loop
     most_steps: int = 0  # of a run, in which scalar integers may be large nevertheless; 0: all
+    rows: tuple[
+        int, ...
+    ] = ()  # the sizes of row variables and unknown axes; few small ones if empty
     alike: bool = False  # whether parameters of one shape and dtype have equal values
 
 
@@ -92,7 +97,8 @@ class ArrayGenerator:
             return _chosen_integers(rng, shape, dtype, values)
         if interval is None and not shape and (values.loops or rng.integers(2)):
             interval = SCALAR
-        return _integers(rng, shape, dtype, interval)
+        array = _integers(rng, shape, dtype, interval)
+        return _with_sentinels(rng, array, values.sentinels.get(param.name, ()))
 
     def _floats(self, domain: str, rng: Any, shape: tuple[int, ...], dtype: str) -> Array:
         values = self.values
@@ -392,6 +398,16 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     ends = rng.permutation(flat.size)[: 2 if flat.size > 1 or rng.integers(3) == 0 else 0]
     flat[ends] = rng.permutation(np.array([low, high], kind))[: len(ends)]
     return array.astype(numpy_dtype(dtype))
+
+
+def _with_sentinels(rng: Any, array: Array, sentinels: tuple[int, ...]) -> Array:
+    """Returns an array in which a quarter of the elements are sentinels, the last ones first."""
+    if not sentinels:
+        return array
+    flat = np.array(array).reshape(-1)
+    indices = rng.permutation(flat.size)[: (flat.size + 2) // 4]
+    flat[indices] = np.resize(np.array(sentinels[::-1]), len(indices))
+    return flat.reshape(array.shape)
 
 
 def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: InputValues) -> Array:

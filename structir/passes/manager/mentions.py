@@ -15,7 +15,7 @@ import numpy as np
 from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Opaque, Poly
 from structir.ir.dtype import FLOATS, dtype_of
-from structir.ir.expr import Call, Constant, MatchCast, PrimValue, ShapeExpr, Tuple
+from structir.ir.expr import Call, Constant, If, MatchCast, PrimValue, ShapeExpr, Tuple
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
@@ -91,6 +91,9 @@ def _values(module: IRModule) -> Iterator[Place]:
             for arg in node.args:
                 for value in _operand(arg):
                     yield op, value
+        elif isinstance(node, If) and isinstance(node.cond, PrimValue):
+            for value in _parts(node.cond.value):
+                yield "", value
         elif isinstance(node, MatchCast):
             conditions = conditions_of(node)
             dims = getattr(node.struct_info, "dims", ()) if not conditions else ()

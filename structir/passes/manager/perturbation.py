@@ -19,6 +19,7 @@ from structir.passes.manager.effects import EffectRecorder
 from structir.projections.scalar_expr import ScalarOp
 
 INTEGERS = 1024  # below which an integral float may be exact on purpose
+ABSOLUTE = 1e-3  # the size of a number whose rounding error also perturbs smaller ones
 NARROW = FLOATS - {"float32", "float64"}
 
 
@@ -35,7 +36,7 @@ class PerturbedInterpreter(EffectRecorder):
     exact: bool = attrs.field(
         kw_only=True, default=False
     )  # whether casts and integers are left unperturbed
-    constants: bool = attrs.field(kw_only=True, default=False)  # whether only those are perturbed
+    constants: Set[bytes] = attrs.field(kw_only=True, default=frozenset())  # only those, if any
     kept: list[int] = attrs.field(factory=list, kw_only=True)  # the ids of such constants
     selected: dict[int, list[Any]] = attrs.field(factory=dict, kw_only=True)  # numbers by call
 
@@ -70,7 +71,10 @@ class PerturbedInterpreter(EffectRecorder):
         value = EffectRecorder.value(self, expr, scope)
         if type(expr) is not Constant or id(expr) in self.kept:
             return value
-        return perturb(value, self.numbers, self.wide, exact=self.exact)
+        if self.constants and expr.data.tobytes() not in self.constants:
+            return value
+        absolute = 0.0 if self.constants else ABSOLUTE
+        return perturb(value, self.numbers, self.wide, exact=self.exact, absolute=absolute)
 
 
 def _selects(call: Call) -> bool:
@@ -117,20 +121,22 @@ def perturb(
     wide: Mapping[str, float],
     among: Collection[str] = FLOATS,
     exact: bool = False,
+    absolute: float = ABSOLUTE,
 ) -> Any:
-    """Returns a value with each float perturbed by at most its rounding error; `exact` leaves small
-    integers and halves, where programs may be discontinuous."""
+    """Returns a value with each float perturbed by at most its rounding error, and that of a number
+    of size `absolute`; `exact` leaves small integers and halves, where programs may be
+    discontinuous, and perturbs by the relative error alone."""
     if isinstance(value, list | tuple):
-        return type(value)([perturb(item, numbers, wide, among, exact) for item in value])
+        return type(value)([perturb(item, numbers, wide, among, exact, absolute) for item in value])
     if isinstance(value, RaggedArray):
-        return value.with_values(perturb(value.values, numbers, wide, among, exact))
+        return value.with_values(perturb(value.values, numbers, wide, among, exact, absolute))
     distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
     if not distance:
         return value
     noise = numbers.uniform(-1, 1, value.shape) * distance
     with np.errstate(all="ignore"):
         true = value.astype(np.float64)
-        perturbed = true * (1 + noise) + (0 if exact else noise * 1e-3)
+        perturbed = true * (1 + noise) + (0 if exact else noise * absolute)
         unchanged = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
         unchanged |= np.abs(true) == largest(value.dtype)  # which rounding does not make infinite
         return np.asarray(np.where(unchanged, true, perturbed)).astype(value.dtype)

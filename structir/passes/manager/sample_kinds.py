@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import combinations
 from typing import Any
 
 import attrs
@@ -13,7 +14,7 @@ from structir.ir.expr import GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.edge_plan import dtypes_of
-from structir.passes.manager.input_sample import InputSample, is_varied
+from structir.passes.manager.input_sample import InputSample, finite_share, is_varied
 from structir.passes.manager.input_search import InputSearch
 from structir.passes.manager.input_sizes import Sizes
 from structir.passes.manager.input_values import EQUAL_COUNT, InputValues
@@ -26,6 +27,12 @@ SIZE_INTEGERS = ("all", "few", "numbers", "clusters", "extreme")  # at sizes of 
 INFORMATIVE = ("positive", "ascending", "ties", "signed")  # domains where results are all equal
 EQUAL_VALUES = (("all_nan", "extreme"), ("constant", "clusters"), ("negative", "zeros"))
 NARROW_TURNS = 8
+LEAST_BEYOND, MOST_BEYOND = 8, 100  # numbers that sizes exceed
+MOST_NUMBERS_BEYOND = 2
+MOST_WORK_BEYOND = 1 << 24
+HIDDEN = (("one_nan", "numbers"), ("one_infinite", "numbers"), ("one_nan", "few"))
+HIDDEN_TRIES = 12
+MOST_HIDDEN = 3
 LEAST_SIZES = (1, 2, 3, 4, 8)  # of the other dims, where one is large
 
 
@@ -73,6 +80,39 @@ class SampleKinds(InputSearch):
                 sizes = next(filter(self.space.allows, least), None)
                 if sizes is not None and self.space.operations(sizes) <= MOST_WORK:
                     yield from self._equal_values({**self.fixed, **sizes}, values)
+
+    def _beyond(self, sizes: Sizes, mentioned: Mentions) -> Iterator[Sizes]:
+        """Yields sizes at which all dims are larger than a number, or two if all are too many: an
+        index may be compared with it, and with one of another axis."""
+        numbers = [n for n in mentioned.integers if LEAST_BEYOND <= n <= MOST_BEYOND]
+        firsts = list(dict.fromkeys(first.name for first in self.space.classes.values()))
+        names = [name for name in firsts if name not in self.fixed]
+        for number in numbers[:MOST_NUMBERS_BEYOND]:
+            for among in (names, *combinations(names[-MOST_DIMS:], 2)):
+                larger = {
+                    each: number + 2 + k
+                    for k, name in enumerate(among)
+                    for each in self._alike(name)
+                }
+                other = self.space.completed({**sizes, **larger})
+                if self.space.allows(other) and self.space.operations(other) <= MOST_WORK_BEYOND:
+                    yield other
+                    if len(among) == len(names):
+                        break
+
+    def _hidden(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples with a NaN or an infinity that no result has: integers and booleans select
+        the other elements."""
+        count = 0
+        for number in range(HIDDEN_TRIES if self._has_integers() else 0):
+            domain, integers = HIDDEN[number % len(HIDDEN)]
+            other = attrs.evolve(values, domain=domain, integers=integers)
+            sample = self.attempt(sizes, attrs.evolve(other, seed=values.seed + number))
+            if sample is not None and sample.accepted and finite_share(sample) == 1:
+                yield sample
+                count += 1
+                if count == MOST_HIDDEN:
+                    return
 
     def _equal_values(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples whose elements are all equal, or NaN in one parameter."""

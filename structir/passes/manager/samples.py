@@ -315,6 +315,8 @@ class Sampler(SampleKinds):
             for number, integers in enumerate(kinds):
                 other = attrs.evolve(values, integers=integers, seed=values.seed + number)
                 yield from self._informative(sizes, other)
+        for sizes in () if self.fixed else self._beyond(sample.sizes, mentioned):
+            yield from self._informative(sizes, values)
         yield from self._wrapped_counts(mentioned, values)
         yield from self._any(self.roomy, attrs.evolve(values, domain="half_nan"))
         for name in self.float_params()[:MOST_DIMS]:
@@ -324,6 +326,7 @@ class Sampler(SampleKinds):
                 sizes = self.roomy if number % 2 else sample.sizes
                 other = attrs.evolve(values, domain="ties", special=(name, "nan"))
                 yield from self._any(sizes, attrs.evolve(other, seed=values.seed + number))
+        yield from self._hidden(sample.sizes, attrs.evolve(values, numbers=both))
         if values.numbers:
             other = attrs.evolve(values, domain="numbers", integers="numbers")
             yield from self._any(sample.sizes, attrs.evolve(other, alike=True))

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Opaque, Poly, Sym, syms
 from structir.ir.expr import (
@@ -68,6 +69,11 @@ class GuardedSizes:
         space = self.space
         allowed = space.allows(sizes) and not space.is_costly(sizes)
         return allowed and space.operations(sizes) <= MOST_WORK
+
+
+def branches_by_size(module: IRModule) -> bool:
+    """Whether a module has a conditional on sizes."""
+    return any(type(node) is If and type(node.cond) is PrimValue for node in walk_values(module))
 
 
 def guarded_sizes(
@@ -135,6 +141,9 @@ class _Evaluation:
         for binding in seq.bindings():
             value = binding.value
             if isinstance(value, If):
+                condition = self.value(value.cond)
+                if condition is not None and isinstance(value.cond, PrimValue):
+                    self._add(condition)
                 self.sequence(value.true_branch)
                 self.sequence(value.false_branch)
                 continue

@@ -38,8 +38,10 @@ from structir.passes.manager.infinite_products import is_undetermined
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import NARROW_FLOATS, mentions
+from structir.passes.manager.narrowing_casts import cast_models
 from structir.passes.manager.samples import Sampler, samples_of
 from structir.passes.manager.scalar_batches import scalar_rows
+from structir.passes.manager.size_guards import branches_by_size
 from structir.passes.manager.widening import (
     WIDE,
     folded_rounding,
@@ -48,6 +50,7 @@ from structir.passes.manager.widening import (
 
 MOST_STEPS = 30_000  # expressions that the runs of directed samples evaluate
 SHOWN = 300  # characters of a value in a message
+MOST_CASTS = 4  # samples on which the rounding of casts is compared
 MOST_EXACT = 1 << 13  # elements of the inputs that are also compared over finite fields
 OTHER_SIZES = "give other sizes: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
 
@@ -174,6 +177,8 @@ class VerifyResults(Instrument):
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
+        if self.edges:
+            self._compare_casts(step, name, samples)
         for sample in self._directed(step, name, samples) if self.edges else ():
             error, _ = self._compare(step, name, sample)
             self._count(name, sample, error)
@@ -202,9 +207,10 @@ class VerifyResults(Instrument):
         before, after = mentions(step.before), mentions(step.after)
         if mentioned := after.without(before):
             yield from _limited(sampler, sampler.directed(mentioned))
-        if self._decisions is not None:
-            changed = self._decisions.calls.keys()
+        changed = () if self._decisions is None else self._decisions.calls.keys()
+        if changed or branches_by_size(step.before) or branches_by_size(step.after):
             yield from _limited(sampler, sampler.guarded(step.after, changed, after))
+        if self._decisions is not None:
             numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
             yield from scalar_rows(sampler, step.after, tuple(numbers))
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
@@ -238,6 +244,19 @@ class VerifyResults(Instrument):
         self.functions[name].constant = list(constant.descriptions)
         return None
 
+    def _compare_casts(self, step: PassRun, name: str, samples: list[InputSample]) -> None:
+        """Compares the rounding of casts to narrower floats, if the pass changed such casts."""
+        assert step.after is not None
+        is_wide = [s for s in samples if s.accepted and s.elements and s.wide is not None]
+        models = cast_models(step.before, step.after, name) if is_wide else None
+        for sample in is_wide[:MOST_CASTS] if models is not None else ():
+            assert models is not None and sample.wide is not None
+            results = models.differing(sample.wide)
+            if results is not None:
+                before, after = results
+                wide = attrs.evolve(sample.wide, expected=before)
+                raise PassError(_changed_result(step.applied, name, step.before, wide, after))
+
     def _compare_exactly(self, step: PassRun, name: str, samples: list[InputSample]) -> bool:
         """Returns whether a function was compared over finite fields; raises PassError if its
         results differ."""
@@ -268,7 +287,7 @@ class VerifyResults(Instrument):
         is_small = sample.extent <= MOST_EXACT
         modules = (step.before, step.after)
         is_ring = is_small and all(map(consists_of_ring_ops, modules))
-        return is_ring and not folded_rounding(*modules, name)
+        return is_ring and not folded_rounding(*modules, name)[1]
 
     def _compare(self, step: PassRun, name: str, sample: InputSample) -> tuple[float, InputSample]:
         """Compares one sample; returns the difference and the sample for the next pass."""
@@ -288,8 +307,10 @@ class VerifyResults(Instrument):
         error = _error(step, name, sample, actual)
         if error is None and following.wide is not None and _is_float32(step.before):
             exact, tolerance = following.wide.expected, step.applied.tolerance
-            is_own = within_own_error(sample.expected, exact, actual, tolerance)
-            error = 1.0 if is_own else None
+            if within_own_error(sample.expected, exact, actual, tolerance) or within_rounding(
+                step.before, name, sample.arguments, sample.expected, actual, tolerance, exact=False
+            ):
+                error = 1.0  # no discontinuity, as results in float64 are equal
         if error is None:
             raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
         result = actual if sample.accepted else sample.expected
@@ -384,13 +405,15 @@ def _within_wide_rounding(
     the pass added, to whose dtype it rounded an attribute."""
     before, after = programs
     args, expected = wide.arguments, wide.expected
-    if within_rounding(before, name, args, expected, actual, DOUBLE):
+    if within_rounding(before, name, args, expected, actual, DOUBLE) or within_rounding(
+        after, name, args, actual, expected, DOUBLE
+    ):
         return True
-    folded = 2 * folded_rounding(step.before, step.after, name)  # type: ignore[arg-type]
-    rounding = {WIDE: folded}
-    return folded > 0 and (
-        within_rounding(before, name, args, expected, actual, DOUBLE, rounding, constants=True)
-        or within_rounding(after, name, args, actual, expected, DOUBLE, rounding, constants=True)
+    error, constants = folded_rounding(step.before, step.after, name)  # type: ignore[arg-type]
+    rounding = {WIDE: 2 * error}
+    return error > 0 and (
+        within_rounding(before, name, args, expected, actual, DOUBLE, rounding, constants)
+        or within_rounding(after, name, args, actual, expected, DOUBLE, rounding, constants)
     )
 
 

@@ -63,8 +63,9 @@ class DTypeReplacement:
             return Constant(self.array(node.data), span=node.span)
         if type(node) is Call and (dtype := _float_dtype(node)) in self.sources:
             # a number of the program has the dtype of the call, as a constant has
-            numbers = {key: _rounded(value, dtype) for key, value in node.attrs.items()}
-            if any(numbers[key] is not value for key, value in node.attrs.items()):
+            attributes = {**_default_numbers(node), **node.attrs}
+            numbers = {key: _rounded(value, dtype) for key, value in attributes.items()}
+            if any(numbers[key] is not value for key, value in attributes.items()):
                 node = replace(node, attrs={**node.attrs, **numbers})
         return rebuild(node, self.visit)
 
@@ -73,6 +74,13 @@ def _float_dtype(call: Call) -> str:
     """Returns the dtype of a call's result if it is a tensor of floats, else an empty string."""
     dtype = getattr(call.struct_info, "dtype", None)
     return dtype if dtype in FLOATS else ""
+
+
+def _default_numbers(call: Call) -> dict[str, float]:
+    """Returns the omitted attributes of a call whose defaults are floats."""
+    signature = getattr(getattr(call.op, "definition", None), "signature", None)
+    parameters = () if signature is None else signature.attributes
+    return {p.name: p.default for p in parameters if type(p.default) is float}
 
 
 def _rounded(value: Any, dtype: str) -> Any:
@@ -85,7 +93,16 @@ def _rounded(value: Any, dtype: str) -> Any:
 def widened_module(module: IRModule) -> IRModule | None:
     """Returns a module with float64 for every float; None if its functions need other dtypes, as
     kernels, external functions and memory plans do."""
-    return replace_dtypes(module, DTypeReplacement(frozenset(NARROWER), WIDE))
+    pairs = widened_pairs(module)
+    return None if pairs is None else pairs[0]
+
+
+def widened_pairs(module: IRModule) -> tuple[IRModule, list[tuple[Any, Any]]] | None:
+    """Returns a module with float64 for every float, and its nodes with those of the new one; None
+    if its functions need other dtypes."""
+    replacement = DTypeReplacement(frozenset(NARROWER), WIDE)
+    wide = replace_dtypes(module, replacement)
+    return None if wide is None else (wide, list(replacement.pairs()))
 
 
 def replace_dtypes(module: IRModule, replacement: DTypeReplacement) -> IRModule | None:
@@ -125,15 +142,26 @@ def has_narrow_floats(values: Any) -> bool:
     return any(map(_is_narrow, leaves(values)))
 
 
-def folded_rounding(before: IRModule, after: IRModule, name: str) -> float:
+def folded_rounding(before: IRModule, after: IRModule, name: str) -> tuple[float, frozenset[bytes]]:
     """Returns the relative rounding error of float constants that a pass added, or combined
-    otherwise with the values of a function; 0 if none, or if these are numbers of few digits, which
-    are not rounded."""
-    known = {_key(constant) for constant in _float_constants(before)}
-    added = [c.data for c in _float_constants(after) if _key(c) not in known]
-    inexact = [data for data in (*added, *_regrouped(before, after, name)) if not _is_exact(data)]
+    otherwise with the values of a function, and these in float64; 0 if none, or if these are
+    numbers of few digits, which are not rounded."""
+    constants = (*_added(before, after), *_regrouped(before, after, name))
+    inexact = [data for data in constants if not _is_exact(data)]
     finfo: Any = ml_dtypes.finfo
-    return max((float(finfo(data.dtype).eps) for data in inexact), default=0.0)
+    error = max((float(finfo(data.dtype).eps) for data in inexact), default=0.0)
+    return error, frozenset(data.astype(WIDE).tobytes() for data in inexact)
+
+
+def adds_rounded_constants(before: IRModule, after: IRModule) -> bool:
+    """Whether a pass added float constants of many digits, which it may have rounded."""
+    return not all(map(_is_exact, _added(before, after)))
+
+
+def _added(before: IRModule, after: IRModule) -> Iterator[Any]:
+    """Yields the float constants that only the second program has."""
+    known = {_key(constant) for constant in _float_constants(before)}
+    return (c.data for c in _float_constants(after) if _key(c) not in known)
 
 
 def _regrouped(before: IRModule, after: IRModule, name: str) -> Iterator[Any]:

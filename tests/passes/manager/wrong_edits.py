@@ -2,7 +2,7 @@
 
 The files have programs as users write them, each with wrong rewrites as pairs of an old and a new
 fragment. `@{n == m}` compares two sizes during the run. For each edit there is an input in the
-domain of the program whose results differ. The programs were written in eight sets, and each was
+domain of the program whose results differ. The programs were written in ten sets, and each was
 measured once before `VerifyResults` was changed for it. Programs of the last ones also have edits
 that change no result, of which none may be rejected.
 
