@@ -9,6 +9,7 @@ from structir.opdef.define import op
 from structir.projections import scalar_expr as e
 from structir.projections.scalar_expr import ScalarExpr
 
+np = lazy_module("numpy")
 special = lazy_module("scipy.special")
 vector = lazy_module("structir.backend.math.error_function")
 wide = lazy_module("structir.backend.math.wide_error_function")
@@ -42,7 +43,7 @@ declare(
 )
 declare(
     "erfinv",
-    numpy=lambda x: special.erfinv(x),
+    numpy=lambda x: np.where(x == 0, x, special.erfinv(x)),  # SciPy loses the sign of zero
     slopes=(lambda x: math.sqrt(math.pi) / 2 * e.exp(e.erfinv(x) * e.erfinv(x)),),
     single=lambda: vector.erfinv,
     double=lambda: wide.erfinv,

@@ -10,6 +10,7 @@ from structir.opdef.define import op
 from structir.projections import scalar_expr as e
 from structir.projections.scalar_expr import ScalarExpr
 
+np = lazy_module("numpy")
 special = lazy_module("scipy.special")
 vector = lazy_module("structir.backend.math.gamma")
 
@@ -59,7 +60,7 @@ def _digamma(x: Any) -> ScalarExpr:
 
 declare(
     "lgamma",
-    numpy=lambda x: special.gammaln(x),
+    numpy=lambda x: special.gammaln(np.where(x == -math.inf, math.inf, x)),  # as in C
     slopes=(_digamma,),
     single=lambda: vector.lgamma_single,
     double=lambda: vector.lgamma,

@@ -1,5 +1,5 @@
-"""Integer division that LLVM vectorizes: the quotient rounded down or toward zero, and the remainder
-of floor division.
+"""Integer division that LLVM vectorizes: the quotient rounded down or toward zero, and the
+remainder of floor division.
 
 The quotient of two integers below 2**53, computed in float64, rounds to an integer only if it is
 one: the distance to the next integer is at least one divisor-th. Integers of 16 bits need only
