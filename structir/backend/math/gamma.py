@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from structir.backend.cpu.intrinsics import nearest
+from structir.backend.cpu.intrinsics import floor, nearest
 from structir.backend.math.bits import fma_double, polynomial, rare
 from structir.backend.math.options import Number, vectorisable
 from structir.backend.math.wide_logarithm import log
@@ -80,8 +80,7 @@ def lgamma(x: Number) -> Number:
     product = (factor_above(z, 1.0) * factor_above(z, 2.0)) * factor_above(z, 3.0)
     product *= (factor_above(z, 4.0) * factor_above(z, 5.0)) * factor_above(z, 6.0)
     by_series = z >= LEAST_SERIES
-    nearest(z) - 2.0
-    h = z - nearest(z)
+    h = z - (floor(z - 1.5) + 2.0)
     below = z < 1.5
     h = (z if z < 0.5 else z - 1.0) if below else h
     base = h * lgamma_terms(h)

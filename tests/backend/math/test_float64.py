@@ -127,7 +127,9 @@ def test_error_bounds_of_two_operands(name):
 def test_error_bounds_by_many_digits(name):
     reference, (low, high), bound = SLOW[name]
     rng = np.random.default_rng(2)
-    x = np.concatenate([rng.uniform(low, high, 150), 10.0 ** rng.uniform(-300, 0, 30)])
+    halves = np.arange(np.floor(low), high) + 0.5
+    x = np.concatenate([rng.uniform(low, high, 150), 10.0 ** rng.uniform(-300, 0, 30), halves])
+    x = x[(x > low) & (x < high)]
     x = x[np.abs(x - np.round(x)) > 1e-9]
     with mpmath.workdps(40):
         exact = [reference(mpmath.mpf(v)) for v in x.tolist()]
