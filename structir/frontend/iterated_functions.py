@@ -11,7 +11,6 @@ import numpy as np
 
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.iteration import iterated
-from structir.frontend.special_functions import log_gamma
 from structir.ir.expr import Constant, Expr, PrimValue
 from structir.script import R
 
@@ -55,7 +54,7 @@ def incomplete_gamma(builder: NodeBuilder, a: Expr, x: Expr, is_upper: bool) -> 
     order, bound = emit(R.where(is_regular, a, one)), emit(R.where(is_regular, x, one))
     uses_series = emit(R.less_equal(bound, R.maximum(order, one)))
     exponent = R.subtract(R.multiply(order, R.log(bound)), bound)
-    factor = emit(R.exp(R.subtract(exponent, log_gamma(order, emit))))
+    factor = emit(R.exp(R.subtract(exponent, R.lgamma(order))))
     lower = R.multiply(_series(builder, order, bound, uses_series), R.divide(factor, order))
     upper = R.multiply(_continued_fraction(builder, order, bound, uses_series), factor)
     complement = R.subtract(one, upper if not is_upper else lower)

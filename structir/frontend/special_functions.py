@@ -12,14 +12,21 @@ from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
 Emit = Callable[[Expr], Expr]  # binds an expression to a variable
-WINITZKI = 0.147
 NEWTON_STEPS = 3
 NORMAL_TAIL = ((2.515517, 0.802853, 0.010328), (1.0, 1.432788, 0.189269, 0.001308))
-SHIFT = 8  # the asymptotic series of the gamma function are accurate from here on
-LOG_GAMMA_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+SHIFT = 8  # the asymptotic series of trigamma is accurate from here on
 ZETA_TERMS = 24
 ZETA_SERIES = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000)
-DIGAMMA_SERIES = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
+# (trigamma(y) - 1/y - 1/(2 * y**2)) * y**3 in 1 / y**2, y >= 8
+TRIGAMMA_SERIES = (
+    0.16666666666666655,
+    -0.03333333333249287,
+    0.023809522943893217,
+    -0.03333299706371194,
+    0.07569481310235808,
+    -0.24699740954161503,
+    0.8586880107331692,
+)
 
 
 def _number(value: float, dtype: str) -> Expr:
@@ -28,100 +35,6 @@ def _number(value: float, dtype: str) -> Expr:
 
 def _double(value: float) -> Expr:
     return _number(value, "float64")
-
-
-def exp_minus_one(x: Expr, dtype: str, emit: Emit) -> Expr:
-    """Returns exp(x) - 1 as 2 sinh(x / 2) exp(x / 2), which is accurate near 0."""
-    half = emit(R.multiply(x, _number(0.5, dtype)))
-    near = R.multiply(R.multiply(_number(2.0, dtype), R.exp(half)), R.sinh(half))
-    far = R.subtract(R.exp(x), _number(1.0, dtype))
-    result: Expr = R.where(R.less(R.abs(half), _number(0.5, dtype)), near, far)
-    return result
-
-
-def log_plus_one(x: Expr, dtype: str, emit: Emit) -> Expr:
-    """Returns log(1 + x), near 0 as 2 atanh(x / (2 + x)), because 1 + x loses digits there."""
-    x = emit(x)
-    two = _number(2.0, dtype)
-    near = R.multiply(two, R.atanh(R.divide(x, R.add(two, x))))
-    far = R.log(R.add(_number(1.0, dtype), x))
-    result: Expr = R.where(R.less(R.abs(x), _number(0.5, dtype)), near, far)
-    return result
-
-
-def inverse_error_function(x: Expr, emit: Emit) -> Expr:
-    """Returns the inverse of erf: Winitzki's approximation, then Newton steps."""
-    below_one = R.minimum(R.abs(x), _double(1 - 2.0**-53))
-    inner = emit(R.multiply(below_one, R.sign(x)))
-    logarithm = emit(R.log(R.subtract(_double(1.0), R.multiply(inner, inner))))
-    half = _double(2 / (math.pi * WINITZKI))
-    middle = emit(R.add(half, R.multiply(logarithm, _double(0.5))))
-    ratio = R.multiply(logarithm, _double(1 / WINITZKI))
-    root = R.sqrt(R.subtract(R.multiply(middle, middle), ratio))
-    y = emit(R.multiply(R.sign(inner), R.sqrt(R.subtract(root, middle))))
-    for _ in range(NEWTON_STEPS):
-        slope = R.multiply(R.exp(R.multiply(y, y)), _double(math.sqrt(math.pi) / 2))
-        y = emit(R.subtract(y, R.multiply(R.subtract(R.erf(y), inner), slope)))
-    is_one = R.equal(R.abs(x), _double(1.0))
-    finite = R.where(is_one, R.multiply(R.sign(x), _double(math.inf)), y)
-    is_outside = R.logical_not(R.less_equal(R.abs(x), _double(1.0)))
-    result: Expr = R.where(is_outside, _double(math.nan), finite)
-    return result
-
-
-def _series(emit: Emit, x: Expr, coefficients: tuple[float, ...]) -> Expr:
-    """Returns a polynomial in 1 / x**2."""
-    inverse = emit(R.divide(_double(1.0), R.multiply(x, x)))
-    result: Expr = _double(coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        result = R.add(R.multiply(result, inverse), _double(coefficient))
-    return emit(result)
-
-
-def _reflected(emit: Emit, x: Expr) -> tuple[Expr, Expr]:
-    """Returns whether x < 0.5, and 1 - x there, x elsewhere."""
-    is_reflected = emit(R.less(x, _double(0.5)))
-    return is_reflected, emit(R.where(is_reflected, R.subtract(_double(1.0), x), x))
-
-
-def log_gamma(x: Expr, emit: Emit) -> Expr:
-    """Returns log |gamma(x)|: Stirling's series of z + 8, the recurrence, and the reflection."""
-    is_reflected, z = _reflected(emit, x)
-    is_small = emit(R.less(z, _double(SHIFT)))
-    factors = emit(R.where(is_small, z, _double(1.0)))
-    product = factors
-    for k in range(1, SHIFT):
-        product = R.multiply(product, R.add(factors, _double(k)))
-    product = R.where(is_small, product, _double(1.0))
-    y = emit(R.where(is_small, R.add(z, _double(SHIFT)), z))
-    series = R.divide(_series(emit, y, LOG_GAMMA_SERIES), y)
-    main = R.subtract(R.multiply(R.subtract(y, _double(0.5)), R.log(y)), y)
-    stirling = R.add(R.add(main, _double(0.5 * math.log(2 * math.pi))), series)
-    value = emit(R.subtract(stirling, R.log(product)))
-    turns = R.subtract(x, R.round(x))
-    sine = R.abs(R.sin(R.multiply(turns, _double(math.pi))))
-    other = R.subtract(R.subtract(_double(math.log(math.pi)), R.log(sine)), value)
-    finite = R.where(is_reflected, other, value)
-    result: Expr = R.where(R.isinf(x), _double(math.inf), finite)
-    return result
-
-
-def digamma(x: Expr, emit: Emit) -> Expr:
-    """Returns the derivative of log gamma: the series of z + 8, the recurrence, the reflection."""
-    is_reflected, z = _reflected(emit, x)
-    y = emit(R.add(z, _double(SHIFT)))
-    inverse = emit(R.divide(_double(1.0), y))
-    series = R.multiply(R.multiply(inverse, inverse), _series(emit, y, DIGAMMA_SERIES))
-    value = R.add(R.subtract(R.log(y), R.multiply(inverse, _double(0.5))), series)
-    for k in range(SHIFT):
-        value = R.subtract(value, R.divide(_double(1.0), R.add(z, _double(k))))
-    value = emit(value)
-    turns = R.subtract(x, R.round(x))
-    tangent = R.tan(R.multiply(turns, _double(math.pi)))
-    other = R.subtract(value, R.divide(_double(math.pi), tangent))
-    is_pole = R.logical_and(R.less(x, _double(0.0)), R.equal(x, R.floor(x)))
-    result: Expr = R.where(is_pole, _double(math.nan), R.where(is_reflected, other, value))
-    return result
 
 
 def hurwitz_zeta(x: Expr, q: Expr, emit: Emit) -> Expr:
@@ -157,10 +70,30 @@ def hurwitz_zeta(x: Expr, q: Expr, emit: Emit) -> Expr:
     return emit(result)
 
 
+def trigamma(x: Expr, emit: Emit) -> Expr:
+    """Returns the second derivative of log gamma: the series of z + 8, the recurrence, and the
+    reflection below 1/2."""
+    one = _double(1.0)
+    is_reflected = emit(R.less(x, _double(0.5)))
+    z = emit(R.where(is_reflected, R.subtract(one, x), x))
+    inverse = emit(R.divide(one, R.add(z, _double(SHIFT))))
+    square = emit(R.multiply(inverse, inverse))
+    series = R.multiply(R.multiply(square, inverse), _polynomial(square, TRIGAMMA_SERIES))
+    value = R.add(R.add(inverse, R.multiply(square, _double(0.5))), series)
+    for k in range(0, SHIFT, 2):  # two reciprocals of squares have one quotient
+        a, b = (emit(R.square(R.add(z, _double(n)))) for n in (k, k + 1))
+        value = R.add(value, R.divide(R.add(a, b), R.multiply(a, b)))
+    value = emit(value)
+    sine = emit(R.sin(R.multiply(R.subtract(x, R.round(x)), _double(math.pi))))
+    other = R.subtract(R.divide(_double(math.pi**2), R.multiply(sine, sine)), value)
+    result: Expr = R.where(is_reflected, other, value)
+    return result
+
+
 def polygamma(order: int, x: Expr, emit: Emit) -> Expr:
-    """Returns a derivative of digamma, by the zeta function of Hurwitz."""
-    if not order:
-        return digamma(x, emit)
+    """Returns a derivative of digamma: in closed form, or by the zeta function of Hurwitz."""
+    if order < 2:
+        return trigamma(x, emit) if order else R.digamma(x)
     zeta = hurwitz_zeta(_double(order + 1), x, emit)
     sign = 1.0 if order % 2 else -1.0
     result: Expr = R.multiply(zeta, _double(sign * math.factorial(order)))

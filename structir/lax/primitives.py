@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.special_functions import digamma as digamma_of
-from structir.frontend.special_functions import inverse_error_function, log_gamma
-from structir.ir.expr import Expr
 from structir.nn.activation import sigmoid
 from structir.numpy import (
     creation,
@@ -70,8 +66,8 @@ from structir.numpy.reals import (
 from structir.numpy.sorting import top_k
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, cast, emit, expression, operand, promoted
-from structir.tracing.context import session, traced
+from structir.tracing.array import TracedArray, cast, operand, promoted
+from structir.tracing.context import traced
 from structir.tracing.trees import map as map_leaves
 
 __all__ = [
@@ -131,29 +127,23 @@ asin, acos, atan = reals.arcsin, reals.arccos, reals.arctan
 atan2, rem, integer_pow = reals.arctan2, elementwise.fmod, power
 
 
-def _in_double(function: Callable[..., Expr], x: Any) -> TracedArray:
-    """Applies a function that is computed in float64."""
-    array = real(x)
-    wide = expression(cast(array, "float64"))
-    return cast(emit(function(wide, session().builder.emit)), array.dtype_name)
-
-
 @traced
 def lgamma(x: Any) -> TracedArray:
     """Returns log |gamma(x)|."""
-    return _in_double(log_gamma, x)
+    return apply(R.lgamma, real(x))
 
 
 @traced
 def digamma(x: Any) -> TracedArray:
     """Returns the derivative of log gamma."""
-    return _in_double(digamma_of, x)
+    array = real(x)  # in float64: near its zero it is the difference of large terms
+    return cast(apply(R.digamma, cast(array, "float64")), array.dtype_name)
 
 
 @traced
 def erf_inv(x: Any) -> TracedArray:
     """Returns the inverse of the error function."""
-    return _in_double(inverse_error_function, x)
+    return apply(R.erfinv, real(x))
 
 
 @traced

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from structir.frontend.special_functions import exp_minus_one, log_plus_one
 from structir.ir.expr import Expr
 from structir.numpy.elementwise import (
     abs,
@@ -26,8 +25,8 @@ from structir.numpy.elementwise import (
 )
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, emit, expression, operand
-from structir.tracing.context import session, traced
+from structir.tracing.array import TracedArray, operand
+from structir.tracing.context import traced
 
 BuildOp = Callable[..., Expr]
 
@@ -88,21 +87,19 @@ def reciprocal(x: Any, /) -> TracedArray:
 @traced
 def exp2(x: Any, /) -> TracedArray:
     """Returns 2 to the power of x."""
-    return exp(multiply(real(x), math.log(2)))
+    return apply(R.exp2, real(x))
 
 
 @traced
 def expm1(x: Any, /) -> TracedArray:
     """Returns exp(x) - 1, accurate near 0."""
-    array = real(x)
-    return emit(exp_minus_one(expression(array), array.dtype_name, session().builder.emit))
+    return apply(R.expm1, real(x))
 
 
 @traced
 def log1p(x: Any, /) -> TracedArray:
     """Returns log(1 + x), accurate near 0."""
-    array = real(x)
-    return emit(log_plus_one(expression(array), array.dtype_name, session().builder.emit))
+    return apply(R.log1p, real(x))
 
 
 @traced

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from structir.frontend.special_functions import inverse_error_function
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, ShapeExpr
 from structir.lazy import lazy_module
@@ -20,7 +19,7 @@ from structir.numpy.sorting import argsort, searchsorted
 from structir.random.keys import bits, split
 from structir.script import R
 from structir.tracing.array import TracedArray, cast, emit, expression, numpy_name, operand
-from structir.tracing.context import session, traced
+from structir.tracing.context import traced
 from structir.tracing.size import as_dims, is_size
 
 np = lazy_module("numpy")
@@ -64,7 +63,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = "float32") -> TracedArray:
 
 def _inverse_erf(x: TracedArray) -> TracedArray:
     wide = expression(cast(x, "float64"))
-    return cast(emit(inverse_error_function(wide, session().builder.emit)), "float32")
+    return cast(emit(R.erfinv(wide)), "float32")
 
 
 @traced

@@ -6,17 +6,17 @@ from structir.ir.scalar_functions import declare
 from structir.lazy import lazy_module
 from structir.projections import scalar_expr as e
 
-np = lazy_module("numpy")
 vector = lazy_module("structir.backend.math.exponential")
 wide = lazy_module("structir.backend.math.wide")
 logarithm = lazy_module("structir.backend.math.logarithm")
+wide_logarithm = lazy_module("structir.backend.math.wide_logarithm")
 
 declare(
     "sinh",
     numpy="sinh",
     slopes=(lambda x: e.cosh(x),),
     single=lambda: vector.sinh,
-    double=lambda: np.sinh,
+    double=lambda: wide.sinh,
     parity="odd",
     monotone="increasing",
 )
@@ -25,7 +25,7 @@ declare(
     numpy="cosh",
     slopes=(lambda x: e.sinh(x),),
     single=lambda: vector.cosh,
-    double=lambda: np.cosh,
+    double=lambda: wide.cosh,
     parity="even",
 )
 declare(
@@ -44,7 +44,7 @@ declare(
     numpy="arcsinh",
     slopes=(lambda x: e.rsqrt(x * x + 1),),
     single=lambda: logarithm.asinh,
-    double=lambda: np.arcsinh,
+    double=lambda: wide_logarithm.asinh,
     parity="odd",
     monotone="increasing",
 )
@@ -53,7 +53,7 @@ declare(
     numpy="arccosh",
     slopes=(lambda x: e.rsqrt(x * x - 1),),
     single=lambda: logarithm.acosh,
-    double=lambda: np.arccosh,
+    double=lambda: wide_logarithm.acosh,
     domain=(1, math.inf),
     monotone="increasing",
 )
@@ -62,7 +62,7 @@ declare(
     numpy="arctanh",
     slopes=(lambda x: 1 / (1 - x * x),),
     single=lambda: logarithm.atanh,
-    double=lambda: np.arctanh,
+    double=lambda: wide_logarithm.atanh,
     domain=(-1, 1),
     parity="odd",
     monotone="increasing",

@@ -10,6 +10,7 @@ from structir.projections import scalar_expr as e
 
 np = lazy_module("numpy")
 vector = lazy_module("structir.backend.math.logarithm")
+wide = lazy_module("structir.backend.math.wide_logarithm")
 
 
 def _power(x: Any, y: Any) -> Any:
@@ -27,7 +28,7 @@ declare(
     numpy=_power,
     slopes=(lambda x, y: y * e.pow(x, y - 1), lambda x, y: e.pow(x, y) * e.log(x)),
     single=lambda: vector.pow,
-    double=lambda: np.power,
+    double=lambda: wide.pow,
     cost=30,
     domain=(0, math.inf),
 )

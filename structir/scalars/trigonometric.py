@@ -4,15 +4,15 @@ from structir.ir.scalar_functions import declare
 from structir.lazy import lazy_module
 from structir.projections import scalar_expr as e
 
-np = lazy_module("numpy")
 vector = lazy_module("structir.backend.math.trigonometric")
+wide = lazy_module("structir.backend.math.wide_trigonometric")
 
 declare(
     "sin",
     numpy="sin",
     slopes=(lambda x: e.cos(x),),
     single=lambda: vector.sin,
-    double=lambda: np.sin,
+    double=lambda: wide.sin,
     parity="odd",
 )
 declare(
@@ -20,7 +20,7 @@ declare(
     numpy="cos",
     slopes=(lambda x: -e.sin(x),),
     single=lambda: vector.cos,
-    double=lambda: np.cos,
+    double=lambda: wide.cos,
     parity="even",
 )
 declare(
@@ -28,7 +28,7 @@ declare(
     numpy="tan",
     slopes=(lambda x: 1 + e.tan(x) * e.tan(x),),
     single=lambda: vector.tan,
-    double=lambda: np.tan,
+    double=lambda: wide.tan,
     parity="odd",
 )
 declare(
@@ -36,7 +36,7 @@ declare(
     numpy="arcsin",
     slopes=(lambda x: e.rsqrt(1 - x * x),),
     single=lambda: vector.asin,
-    double=lambda: np.arcsin,
+    double=lambda: wide.asin,
     domain=(-1, 1),
     parity="odd",
     monotone="increasing",
@@ -46,7 +46,7 @@ declare(
     numpy="arccos",
     slopes=(lambda x: -e.rsqrt(1 - x * x),),
     single=lambda: vector.acos,
-    double=lambda: np.arccos,
+    double=lambda: wide.acos,
     domain=(-1, 1),
     monotone="decreasing",
 )
@@ -55,7 +55,7 @@ declare(
     numpy="arctan",
     slopes=(lambda x: 1 / (1 + x * x),),
     single=lambda: vector.atan,
-    double=lambda: np.arctan,
+    double=lambda: wide.atan,
     parity="odd",
     monotone="increasing",
 )
@@ -65,5 +65,5 @@ declare(
     numpy="arctan2",
     slopes=(lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)),
     single=lambda: vector.atan2,
-    double=lambda: np.arctan2,
+    double=lambda: wide.atan2,
 )

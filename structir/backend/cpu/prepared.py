@@ -116,6 +116,8 @@ def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, Prepared
         kind = getattr(types, dtype)
         power = PreparedFunction(_of_two(helpers()["whole_power"]), kind(kind, kind))
         functions[f"pow_{dtype}"] = power
+        for name in (f"floordiv_{dtype}", f"mod_{dtype}"):
+            functions[name] = PreparedFunction(_of_two(helpers()[name]), kind(kind, kind))
     for dtype in FLOATS:
         kind = getattr(types, dtype)
         for name in (f"floor_quotient_{dtype}", f"remainder_{dtype}"):

@@ -13,6 +13,9 @@ from structir.backend.cpu.eighths import eighth_helpers
 from structir.backend.math import remainder
 from structir.backend.math.bits import bits_of_single, single_of_bits
 from structir.backend.math.options import Number, vectorisable
+from structir.backend.math.whole_division import division_helpers
+from structir.ir.dtype import INTS
+from structir.ir.kernel import KERNEL_DTYPES
 from structir.ir.scalar_functions import ScalarFunction, declared
 
 
@@ -65,27 +68,6 @@ def whole_power(base: Number, exponent: Number) -> Number:
     return kind(power)
 
 
-@njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
-def whole_quotient(x: Number, y: Number) -> Number:
-    """Floor division of integers; 0 where the divisor is 0, negation where it is -1."""
-    kind = type(x)  # of the very dtype: a signed 0 would make a float of an unsigned quotient
-    if y == 0:
-        return kind(0)
-    return kind(-x) if y == -1 else kind(x // y)
-
-
-@njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
-def whole_ratio(x: Number, y: Number) -> Number:
-    """Division of integers, rounded toward zero; 0 where the divisor is 0."""
-    kind = type(x)
-    if y == 0:
-        return kind(0)
-    if y == -1:
-        return kind(-x)
-    low = x // y
-    return kind(low + kind((x < 0) != (y < 0) and low * y != x))
-
-
 @vectorisable
 def odd_single(x: Number) -> Number:
     """A float64 as the float32 beside it whose last bit is 1, if it is none itself: what rounds on
@@ -95,12 +77,6 @@ def odd_single(x: Number) -> Number:
     bits = bits_of_single(nearest) - np.int32(abs(wide) > abs(x))
     odd = np.float64(single_of_bits(np.int32(bits | 1)))
     return wide if wide == x or x != x else odd
-
-
-@njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
-def whole_remainder(x: Number, y: Number) -> Number:
-    """What floor division leaves, with the sign of the divisor; 0 where the divisor is 0 or -1."""
-    return x - x if y == 0 or y == -1 else x % y
 
 
 def helpers() -> dict[str, Any]:
@@ -126,7 +102,5 @@ def _helpers(functions: tuple[ScalarFunction, ...]) -> dict[str, Any]:
         "sign_of": sign_of,
         "whole_power": whole_power,
         "odd_single": odd_single,
-        "whole_quotient": whole_quotient,
-        "whole_ratio": whole_ratio,
-        "whole_remainder": whole_remainder,
+        **division_helpers(sorted(INTS & KERNEL_DTYPES)),
     }

@@ -16,7 +16,6 @@ from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.registries import read_all, registries_read
 from structir.backend.cpu.translation import Translation
-from structir.backend.math.bits import apart_from_tables
 from structir.ir.collection import collection_paused
 
 rewrite_fast_math: Any = fastmathpass.rewrite_module
@@ -117,4 +116,3 @@ def _write(
     translation.block(function.body)
     if not builder.block.is_terminated:
         convention.return_value(builder, context.get_dummy_value())
-    apart_from_tables(made)

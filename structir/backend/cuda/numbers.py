@@ -107,6 +107,33 @@ def left_over(number: Number, size: Number) -> Number:
     return number % max(size, 1)
 
 
+def floor_divided(x: Number, y: Number) -> Number:
+    """Floor division of integers; 0 where the divisor is 0, negation where it is -1."""
+    kind = type(x)  # of the very dtype: a signed 0 would make a float of an unsigned quotient
+    if y == 0:
+        return kind(0)
+    return kind(-x) if y == -1 else kind(x // y)
+
+
+def divided(x: Number, y: Number) -> Number:
+    """Division of integers, rounded toward zero; 0 where the divisor is 0."""
+    kind = type(x)
+    if y == 0:
+        return kind(0)
+    if y == -1:
+        return kind(-x)
+    low = x // y
+    return kind(low + kind((x < 0) != (y < 0) and low * y != x))
+
+
+def floor_remainder(x: Number, y: Number) -> Number:
+    """The remainder of floor division of integers; 0 where the divisor is 0 or -1."""
+    return x - x if y == 0 or y == -1 else x % y
+
+
+DIVISIONS = {"floordiv": floor_divided, "quotient": divided, "mod": floor_remainder}
+
+
 def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
     """Returns the index, or 0 if it is out of range; then its value is stored in the report."""
     if index >= 0 and index < size:
@@ -142,7 +169,8 @@ def _taken_over() -> dict[str, Any]:
     own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in with_double()}
     own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
     functions = own | routine_helpers()
-    return {name: function.py_func for name, function in functions.items()}
+    taken = {name: function.py_func for name, function in functions.items()}
+    return taken | {f"{name}_{dtype}": DIVISIONS[name] for dtype in INTS for name in DIVISIONS}
 
 
 def _over(function: Any, own: Mapping[str, Any], make: Make) -> Any:

@@ -109,10 +109,13 @@ def _magnitude(comparison: str) -> Row:
 
 def _division(remainder: bool) -> Row:
     """Floor division of integers, or its remainder: 0 where the divisor is 0, and what wraps around
-    where it is -1."""
+    where it is -1. LLVM divides by a constant with a product."""
+    by_any = _prepared("mod" if remainder else "floordiv")
 
     def divide(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
         (x, y), kind = args, TYPES[dtype]
+        if y.startswith("%"):
+            return by_any(asm, dtype, args)
         is_zero = asm.value(f"icmp eq {kind} {y}, 0")
         if not is_signed(dtype):
             divisor = asm.select(is_zero, kind, "1", y)

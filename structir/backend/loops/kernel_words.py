@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.contraction import MatrixForm
+from structir.ir.dtype import INTS
 from structir.ir.kernel_functions import CONVERSIONS, OF_T
 
 NAMED = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "nearest": "round"}
@@ -18,8 +19,8 @@ OPERATORS: dict[str, type[ast.operator]] = {
     "wrapping_add": ast.Add,
     "wrapping_sub": ast.Sub,
     "wrapping_mul": ast.Mult,
-    "whole_quotient": ast.FloorDiv,
-    "whole_remainder": ast.Mod,
+    **{f"floordiv_{dtype}": ast.FloorDiv for dtype in INTS},
+    **{f"mod_{dtype}": ast.Mod for dtype in INTS},
     "floor_quotient_float32": ast.FloorDiv,
     "floor_quotient_float64": ast.FloorDiv,
     "remainder_float32": ast.Mod,

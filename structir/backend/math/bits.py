@@ -1,8 +1,8 @@
-"""Intrinsics of the math functions: bit casts, fused multiply-add, scaling, table lookup."""
+"""Intrinsics of the math functions: bit casts, fused multiply-add, polynomials, scaling,
+and functions that are called for rare operands only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -28,19 +28,42 @@ def _bit_cast(source: Any, target: Any) -> Any:
     return cast
 
 
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """Appends a * b + c, with one rounding where the CPU has an instruction for it. Elsewhere
+    float32 is computed in float64, and float64 has two roundings."""
+    if has_fused():
+        return builder.fma(a, b, c)
+    wide = [builder.fpext(value, ir.DoubleType()) for value in (a, b, c)]
+    return builder.fptrunc(builder.fadd(builder.fmul(*wide[:2]), wide[2]), a.type)
+
+
 def _fused(kind: Any) -> Any:
     @intrinsic
     def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if has_fused():
-                return builder.fma(*args)
-            wide = [builder.fpext(arg, ir.DoubleType()) for arg in args]
-            total = builder.fadd(builder.fmul(*wide[:2]), wide[2])
-            return builder.fptrunc(total, context.get_value_type(kind))
+            return _multiply_add(builder, *args)
 
         return kind(kind, kind, kind), generate
 
     return fma
+
+
+def polynomial(*coefficients: float) -> Any:
+    """Returns an intrinsic that evaluates a polynomial of a float32 or float64 by Horner's rule;
+    the constant coefficient is the first."""
+
+    @intrinsic
+    def value(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            terms = [ir.Constant(args[0].type, float(c)) for c in coefficients]
+            total = terms.pop()
+            while terms:
+                total = _multiply_add(builder, total, args[0], terms.pop())
+            return total
+
+        return x(x), generate
+
+    return value
 
 
 bits_of_single = _bit_cast(types.float32, types.int32)
@@ -64,40 +87,55 @@ def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
     return types.float32(types.float32, types.int32), generate
 
 
-def table_lookup(name: str, values: Sequence[float]) -> Any:
-    """Returns an intrinsic that loads an entry of a table of doubles; the index must be valid."""
-    kind = ir.ArrayType(ir.DoubleType(), len(values))
-    constant = ir.Constant(kind, [ir.Constant(kind.element, value) for value in values])
+def rare(name: str) -> Any:
+    """Returns an intrinsic that calls a function of the C library on a float64.
+
+    `rare_value(x) if test else value` is vector code for the usual case: the call is not inlined
+    and has no side effects, so that LLVM's vectorizer makes it for single elements, where the test
+    holds. The functions around it therefore need no accuracy for operands that are rare."""
 
     @intrinsic
-    def entry(typing_context: Any, index: Any) -> Any:
+    def call(typing_context: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            table = context.insert_unique_const(builder.module, TABLES + name, constant)
-            value = builder.load(builder.gep(table, [ir.Constant(ir.IntType(32), 0), args[0]]))
-            value.set_metadata("alias.scope", _tables(builder.module))
-            return value
+            return builder.call(_outlined(builder.module, name), args)
 
-        return types.float64(index), generate
+        return types.float64(types.float64), generate
 
-    return entry
+    return call
 
 
-ACCESSES = (ir.LoadInstr, ir.StoreInstr)
-TABLES = "structir.table."  # prefix of the names of tables
+PURE = ("noinline", "nounwind", "readnone")
+UNUSED_LANES = 128  # more than any vector has
 
 
-def _tables(module: Any) -> Any:
-    """Returns the alias scope of all tables, for LLVM's alias analysis."""
-    domain = module.add_metadata(["structir"])
-    return module.add_metadata([module.add_metadata(["tables", domain])])
+def _outlined(module: Any, name: str) -> Any:
+    """Returns a function that calls one of the C library, and that LLVM does not inline.
+
+    The vectorizer refuses a loop with a call unless the function has some vector form. This one has
+    a form for more lanes than there are, so that it is called lane by lane."""
+    double, outlined = ir.DoubleType(), f"structir.rare.{name}"
+    function = declared(module, ir.FunctionType(double, [double]), outlined)
+    if function.is_declaration:
+        mapping = f"_ZGV_LLVM_M{UNUSED_LANES}v_{outlined}({_vector_form(module).name})"
+        function.linkage = "internal"
+        for attribute in (*PURE, f'"vector-function-abi-variant"="{mapping}"'):
+            set.add(function.attributes, attribute)  # llvmlite knows no attributes with values
+        builder = ir.IRBuilder(function.append_basic_block())
+        inner = declared(module, function.function_type, name)
+        builder.ret(builder.call(inner, function.args))
+    return function
 
 
-def apart_from_tables(function: Any) -> None:
-    """Marks all other memory accesses of a function as not aliasing a table, so that loops that
-    read tables can be vectorized."""
-    if not any(name.startswith(TABLES) for name in function.module.globals):
-        return
-    scope = _tables(function.module)
-    for instruction in [i for block in function.blocks for i in block.instructions]:
-        if isinstance(instruction, ACCESSES) and "alias.scope" not in instruction.metadata:
-            instruction.set_metadata("noalias", scope)
+def _vector_form(module: Any) -> Any:
+    """Returns a function of vectors that is never called and that LLVM keeps."""
+    lanes = ir.VectorType(ir.DoubleType(), UNUSED_LANES)
+    mask = ir.VectorType(ir.IntType(1), UNUSED_LANES)
+    function = declared(module, ir.FunctionType(lanes, [lanes, mask]), "structir.rare.lanes")
+    if function.is_declaration:
+        function.linkage = "internal"
+        ir.IRBuilder(function.append_basic_block()).unreachable()
+        kind = ir.ArrayType(ir.IntType(8).as_pointer(), 1)
+        used = ir.GlobalVariable(module, kind, "llvm.compiler.used")
+        used.linkage, used.section = "appending", "llvm.metadata"
+        used.initializer = ir.Constant(kind, [function.bitcast(kind.element)])
+    return function

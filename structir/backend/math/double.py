@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from structir.backend.cpu.features import has_fused
-from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double
+from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
 from structir.backend.math.options import Number, vectorisable
 
 ROUNDER = 6755399441055744.0  # 1.5 * 2**52: the sum has the nearest integer in its low bits
@@ -19,8 +19,11 @@ HALF_PI = 1.5707963267948966
 QUARTER_PI = 0.7853981633974483
 
 # (exp(r) - 1 - r) / r**2 on +-ln(2)/2: minimax for the relative error, by Lawson's iteration.
-E0, E1, E2, E3 = 0.49999999999657396, 0.16666666667277136, 0.04166666696682434, 0.00833333309165096
-E4, E5, E6, E7 = (
+exp_terms = polynomial(
+    0.49999999999657396,
+    0.16666666667277136,
+    0.04166666696682434,
+    0.00833333309165096,
     0.001388881034043489,
     0.0001984154147766069,
     2.4881219599543883e-05,
@@ -28,12 +31,25 @@ E4, E5, E6, E7 = (
 )
 
 # (atanh(s)/s - 1) / s**2 in s**2, |s| <= 0.1722
-L0, L1, L2 = 0.3333333333329178, 0.20000000027133302, 0.14285708390634677
-L3, L4, L5 = 0.111116989821966, 0.09061375804370907, 0.08415484506152868
+log_terms = polynomial(
+    0.3333333333329178,
+    0.20000000027133302,
+    0.14285708390634677,
+    0.111116989821966,
+    0.09061375804370907,
+    0.08415484506152868,
+)
 
 # (atan(x)/x - 1) / x**2 in x**2, |x| <= tan(pi/8)
-A0, A1, A2, A3 = -0.33333333295301637, 0.19999994261212153, -0.14285420527591738, 0.1110393921100511
-A4, A5, A6 = -0.08996177241753543, 0.0698794637790476, -0.03786223470279088
+atan_terms = polynomial(
+    -0.33333333295301637,
+    0.19999994261212153,
+    -0.14285420527591738,
+    0.1110393921100511,
+    -0.08996177241753543,
+    0.0698794637790476,
+    -0.03786223470279088,
+)
 
 HALVES = 134217729.0  # 2**27 + 1
 EXPONENT_MASK = -4503599627370496  # sign and exponent bits of a double
@@ -64,13 +80,7 @@ def exp_core(x: Number) -> Number:
     n = shifted - ROUNDER
     r = fma_double(n, -LN_2_HIGH, x)
     r = fma_double(n, -LN_2_LOW, r)
-    p = fma_double(E7, r, E6)
-    p = fma_double(p, r, E5)
-    p = fma_double(p, r, E4)
-    p = fma_double(p, r, E3)
-    p = fma_double(p, r, E2)
-    p = fma_double(p, r, E1)
-    p = fma_double(p, r, E0)
+    p = exp_terms(r)
     p = fma_double(p, r * r, r) + 1.0
     return double_of_bits(bits_of_double(p) + (bits_of_double(shifted) << 52))
 
@@ -94,11 +104,7 @@ def log_core(x: Number) -> Number:
     m = double_of_bits(bits - (offset & EXPONENT_MASK))
     s = (m - 1.0) / (m + 1.0)
     t = s * s
-    p = fma_double(L5, t, L4)
-    p = fma_double(p, t, L3)
-    p = fma_double(p, t, L2)
-    p = fma_double(p, t, L1)
-    p = fma_double(p, t, L0)
+    p = log_terms(t)
     twice = s + s
     value = fma_double(exponent, LN_2, fma_double(twice * t, p, twice))
     value = x if x == INFINITY else value
@@ -116,12 +122,7 @@ def atan_core(x: Number) -> Number:
     base = HALF_PI if far else (QUARTER_PI if near else 0.0)
     r = numerator / denominator
     t = r * r
-    p = fma_double(A6, t, A5)
-    p = fma_double(p, t, A4)
-    p = fma_double(p, t, A3)
-    p = fma_double(p, t, A2)
-    p = fma_double(p, t, A1)
-    p = fma_double(p, t, A0)
+    p = atan_terms(t)
     return base + fma_double(r * t, p, r)
 
 

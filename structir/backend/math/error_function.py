@@ -1,39 +1,88 @@
-"""Float32 erf: a polynomial near 0, 1 - exp(polynomial) elsewhere; 1 + erf as a rational
-function."""
+"""Float32 error functions: erf, erfc, erfinv, and 1 + erf as a rational function."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from structir.backend.cpu.features import has_wide_vectors
-from structir.backend.math.bits import bits_of_single, fma_single, single_of_bits
-from structir.backend.math.exponential import MAGNITUDE, ONE, SIGN, exp_normal
+from structir.backend.math.bits import bits_of_single, fma_single, polynomial, single_of_bits
+from structir.backend.math.double import exp_core
+from structir.backend.math.exponential import MAGNITUDE, ONE, SIGN, ZERO, exp_normal
+from structir.backend.math.logarithm import log
 from structir.backend.math.options import Number, vectorisable
 
 single = np.float32
 SMALL, LAST = single(0.93), single(4.0)  # from 4 on erf rounds to 1
+LAST_COMPLEMENT, TAIL_OFFSET = 11.0, 3.0  # from 11 on erfc rounds to 0
+CENTER, TAIL, MOST_CENTRAL = single(2.5), single(3.2), single(5)
+INFINITY, NAN = single(np.inf), single(np.nan)
 
 # erf(x)/x - 1 in x**2, |x| <= 0.95
-S0, S1, S2 = single(0.12837916612625122), single(-0.37612631916999817), single(0.11283663660287857)
-S3, S4, S5 = (
-    single(-0.026857705786824226),
-    single(0.005196953192353249),
-    single(-0.0008097710669972003),
+erf_terms = polynomial(
+    0.12837916612625122,
+    -0.37612631916999817,
+    0.11283663660287857,
+    -0.026857705786824226,
+    0.005196953192353249,
+    -0.0008097710669972003,
+    8.18511689431034e-05,
 )
-S6 = single(8.18511689431034e-05)
 
 # log(erfc(x)) on 0.9 .. 4
-L0, L1, L2 = (
-    single(0.00016920306370593607),
-    single(-1.1294883489608765),
-    single(-0.6334008574485779),
+log_erfc_terms = polynomial(
+    0.00016920306370593607,
+    -1.1294883489608765,
+    -0.6334008574485779,
+    -0.10822036117315292,
+    0.025080598890781403,
+    -0.004156248178333044,
+    0.000431392079917714,
+    -2.0828485503443517e-05,
 )
-L3, L4, L5 = (
-    single(-0.10822036117315292),
-    single(0.025080598890781403),
-    single(-0.004156248178333044),
+
+# erfc(x) * exp(x**2) / t in t = 1 / (x + 3), 0 <= x <= 11
+tail_terms = polynomial(
+    0.5642023500641369,
+    1.6915280899832197,
+    4.833572268066776,
+    11.875171364687883,
+    42.523181407414874,
+    -47.08889842729751,
+    919.4017304669472,
+    -3729.949703972516,
+    13280.378694026362,
+    -29273.968201740816,
+    32706.809100384133,
+    -14625.021679349638,
 )
-L6, L7 = single(0.000431392079917714), single(-2.0828485503443517e-05)
+
+# erfinv(x)/x for w = -log(1 - x**2) in w - 2.5, w <= 5; above in sqrt(w) - 3.2
+center_terms = polynomial(
+    1.5014094114303589,
+    0.24664027988910675,
+    -0.004177392926067114,
+    -0.0012527264188975096,
+    0.00021834939252585173,
+    -4.972419901605463e-06,
+    -3.4639851946849376e-06,
+    4.681313612309168e-07,
+    2.333596782477798e-08,
+    -8.931926309685423e-09,
+)
+outer_terms = polynomial(
+    3.0336365699768066,
+    1.0046923160552979,
+    0.0059761847369372845,
+    -0.004292378202080727,
+    0.0029252220410853624,
+    -0.0020005826372653246,
+    0.0011564467567950487,
+    -0.0003475793346296996,
+    -0.0001140608947025612,
+    9.431827493244782e-05,
+)
 
 # erf(x)/x as a quotient in x**2, |x| <= 4: minimax for the absolute error of erf, 2e-8
 P0, P1, P2 = single(1.128378987312317), single(0.19625131785869598), single(0.05346772447228432)
@@ -78,22 +127,33 @@ def erf(x: Number) -> Number:
     bits = bits_of_single(x)
     size = single_of_bits(bits & MAGNITUDE)
     bounded = LAST if size > LAST else size
-    g = fma_single(L7, bounded, L6)
-    g = fma_single(g, bounded, L5)
-    g = fma_single(g, bounded, L4)
-    g = fma_single(g, bounded, L3)
-    g = fma_single(g, bounded, L2)
-    g = fma_single(g, bounded, L1)
-    g = fma_single(g, bounded, L0)
+    g = log_erfc_terms(bounded)
     large = ONE - exp_normal(g)
     t = size * size
-    p = fma_single(S6, t, S5)
-    p = fma_single(p, t, S4)
-    p = fma_single(p, t, S3)
-    p = fma_single(p, t, S2)
-    p = fma_single(p, t, S1)
-    p = fma_single(p, t, S0)
+    p = erf_terms(t)
     small = fma_single(p, size, size)
     value = small if size < SMALL else large
     value = single_of_bits(bits_of_single(value) | (bits & SIGN))
     return value if x == x else x
+
+
+@vectorisable
+def erfc(x: Number) -> Number:
+    """Computes 1 - erf(x), with its relative accuracy for large x."""
+    size = abs(np.float64(x))
+    bounded = LAST_COMPLEMENT if size > LAST_COMPLEMENT else size
+    t = 1.0 / (bounded + TAIL_OFFSET)
+    tail = exp_core(-bounded * bounded) * (t * tail_terms(t))
+    return single(2.0 - tail if x < ZERO else tail)
+
+
+@vectorisable
+def erfinv(x: Number) -> Number:
+    """Computes the inverse of erf; infinite at +-1, NaN for |x| > 1."""
+    size = abs(x)
+    inner = ZERO if size >= ONE else size
+    w = -log((ONE - inner) * (ONE + inner))
+    center, outer = center_terms(w - CENTER), outer_terms(math.sqrt(w) - TAIL)
+    value = x * (center if w < MOST_CENTRAL else outer)
+    value = x * INFINITY if size == ONE else value
+    return value if size <= ONE else NAN

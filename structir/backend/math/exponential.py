@@ -1,4 +1,4 @@
-"""Float32 exponential functions: exp, expm1, sigmoid, tanh, sinh, cosh."""
+"""Float32 exponential functions: exp, exp2, expm1, sigmoid, tanh, sinh, cosh."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import Any
 import numpy as np
 
 from structir.backend.cpu.features import has_wide_vectors
-from structir.backend.math.bits import bits_of_single, fma_single, scale_single, single_of_bits
+from structir.backend.math.bits import (
+    bits_of_single,
+    fma_single,
+    polynomial,
+    scale_single,
+    single_of_bits,
+)
 from structir.backend.math.double import exp_clamped
 from structir.backend.math.options import Number, vectorisable
 
 single = np.float32
 ROUNDER = single(12582912.0)  # 1.5 * 2**23: the sum has the nearest integer in its low bits
 ROUNDER_BITS = np.int32(0x4B400000)
-LOG2_E = single(1.4426950408889634)
+LOG2_E, LN_2 = single(1.4426950408889634), single(0.6931471805599453)
 LN_2_HIGH, LN_2_LOW = single(-0.693359375), single(2.12194440e-4)
 LOWEST, HIGHEST = (
     single(-103.97208),
     single(89.0),
 )  # exp is 0 below the first and infinite above the second
+LOWEST_POWER, HIGHEST_POWER = single(-150), single(129)  # of two
 SCALES_TO_ZERO = has_wide_vectors()
 UNDERFLOWED = single(-1000) if SCALES_TO_ZERO else single(0)
 ZERO, ONE, TWO = single(0), single(1), single(2)
@@ -27,15 +34,22 @@ BIAS, MANTISSA_BITS, HALVE = np.int32(127), np.int32(23), np.int32(1)
 SIGN, MAGNITUDE = np.int32(-(2**31)), np.int32(0x7FFFFFFF)
 
 # (exp(r) - 1 - r) / r**2 on +-ln(2)/2: minimax for the relative error, by Lawson's iteration.
-E0, E1, E2 = single(0.4999999403953552), single(0.1666651964187622), single(0.04166840389370918)
-E3, E4 = single(0.00836889911442995), single(0.001381422160193324)
+exp_terms = polynomial(
+    0.4999999403953552,
+    0.1666651964187622,
+    0.04166840389370918,
+    0.00836889911442995,
+    0.001381422160193324,
+)
 
 # (tanh(x)/x - 1) / x**2 in x**2, |x| <= 0.62
-T0, T1, T2 = single(-0.3333333134651184), single(0.13333214819431305), single(-0.053947947919368744)
-T3, T4, T5 = (
-    single(0.02170751243829727),
-    single(-0.008194981142878532),
-    single(0.0021597188897430897),
+tanh_terms = polynomial(
+    -0.3333333134651184,
+    0.13333214819431305,
+    -0.053947947919368744,
+    0.02170751243829727,
+    -0.008194981142878532,
+    0.0021597188897430897,
 )
 SIGMOID_ONE = single(30)
 TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
@@ -44,10 +58,7 @@ TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
 @vectorisable
 def exp_mantissa(r: Number) -> Number:
     """Computes exp(r) for |r| <= ln(2)/2."""
-    p = fma_single(E4, r, E3)
-    p = fma_single(p, r, E2)
-    p = fma_single(p, r, E1)
-    p = fma_single(p, r, E0)
+    p = exp_terms(r)
     return fma_single(fma_single(p, r, ONE), r, ONE)
 
 
@@ -88,6 +99,17 @@ def exp(x: Number) -> Number:
 
 
 @vectorisable
+def exp2(x: Number) -> Number:
+    """Computes 2**x, with IEEE behavior for subnormal results, overflow and NaN."""
+    vanishes = x < LOWEST_POWER
+    bounded = UNDERFLOWED if vanishes else (HIGHEST_POWER if x > HIGHEST_POWER else x)
+    shifted = bounded + ROUNDER
+    r = (bounded - (shifted - ROUNDER)) * LN_2
+    value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
+    return value if SCALES_TO_ZERO else (ZERO if vanishes else value)
+
+
+@vectorisable
 def exp_normal(x: Number) -> Number:
     """Computes exp(x) for arguments whose result is a normal number."""
     shifted = fma_single(x, LOG2_E, ROUNDER)
@@ -113,11 +135,7 @@ def tanh(x: Number) -> Number:
     bounded = TANH_ONE if size > TANH_ONE else size
     large = ONE - TWO / (exp_normal(bounded + bounded) + ONE)
     t = size * size
-    p = fma_single(T5, t, T4)
-    p = fma_single(p, t, T3)
-    p = fma_single(p, t, T2)
-    p = fma_single(p, t, T1)
-    p = fma_single(p, t, T0)
+    p = tanh_terms(t)
     small = fma_single(p * t, size, size)
     value = small if size < TANH_SMALL else large
     value = single_of_bits(bits_of_single(value) | (bits & SIGN))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from structir.backend.math.bits import bits_of_single, fma_single, single_of_bits
+from structir.backend.math.bits import bits_of_single, fma_single, polynomial, single_of_bits
 from structir.backend.math.double import exp_clamped, log_core
 from structir.backend.math.options import Number, vectorisable
 
@@ -19,9 +19,17 @@ EXPONENT_MASK = np.int32(-(2**23))
 LN_2_HIGH, LN_2_LOW = single(0.693359375), single(-2.12194440e-4)
 
 # (log(1 + t) - t + t**2/2) / t**3 on sqrt(1/2) - 1 .. sqrt(2) - 1
-L0, L1, L2 = single(0.3333331048488617), single(-0.25000008940696716), single(0.2000216692686081)
-L3, L4, L5 = single(-0.16668090224266052), single(0.1421855241060257), single(-0.12403076887130737)
-L6, L7, L8 = single(0.11893518269062042), single(-0.11694380640983582), single(0.06757614761590958)
+log_terms = polynomial(
+    0.3333331048488617,
+    -0.25000008940696716,
+    0.2000216692686081,
+    -0.16668090224266052,
+    0.1421855241060257,
+    -0.12403076887130737,
+    0.11893518269062042,
+    -0.11694380640983582,
+    0.06757614761590958,
+)
 
 
 @vectorisable
@@ -33,14 +41,7 @@ def log(x: Number) -> Number:
     offset = bits - SQRT_HALF_BITS
     exponent = single(offset >> MANTISSA_BITS) - (SCALE_EXPONENT if tiny else ZERO)
     t = single_of_bits(bits - (offset & EXPONENT_MASK)) - ONE
-    p = fma_single(L8, t, L7)
-    p = fma_single(p, t, L6)
-    p = fma_single(p, t, L5)
-    p = fma_single(p, t, L4)
-    p = fma_single(p, t, L3)
-    p = fma_single(p, t, L2)
-    p = fma_single(p, t, L1)
-    p = fma_single(p, t, L0)
+    p = log_terms(t)
     square = t * t
     low = fma_single(p * square, t, exponent * LN_2_LOW)
     value = fma_single(exponent, LN_2_HIGH, t + fma_single(-HALF, square, low))

@@ -1,4 +1,4 @@
-"""Float32 trigonometric functions: sin, cos, tan with exact range reduction, and the inverses."""
+"""Float32 trigonometric functions: sin, cos, tan, and the inverses, by way of double precision."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from structir.backend.math.bits import (
     bits_of_single,
     fma_double,
     fma_single,
+    polynomial,
+    rare,
     single_of_bits,
-    table_lookup,
 )
 from structir.backend.math.double import HALF_PI, ROUNDER, atan_core, fma_exact
-from structir.backend.math.exponential import MAGNITUDE, SIGN
+from structir.backend.math.exponential import SIGN
 from structir.backend.math.options import Number, vectorisable
-from structir.backend.math.reduction_table import HIGH, LOW
 
 single = np.float32
 ZERO, ONE, HALF, SMALLEST_NORMAL = single(0), single(1), single(0.5), single(2.0**-126)
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI_LOW = 6.123233995736766e-17
 PI = 3.141592653589793
-table_high, table_low = table_lookup("high", HIGH), table_lookup("low", LOW)
-INTEGERS_FROM = np.int32(150)  # exponent from which a float32 is an integer
+LARGE = 1e9  # from here on the C library reduces the angle
+rare_sin, rare_cos, rare_tan = rare("sin"), rare("cos"), rare("tan")
 
 # (sin(r)/r - 1) / r**2 and (cos(r) - 1 + r**2/2) / r**4, in r**2, |r| <= pi/4
-S0, S1, S2 = -0.16666666666631175, 0.008333333325195057, -0.00019841263780012532
-S3, S4 = 2.7555348422342725e-06, -2.476096237545095e-08
-C0, C1, C2, C3 = (
+sin_terms = polynomial(
+    -0.16666666666631175,
+    0.008333333325195057,
+    -0.00019841263780012532,
+    2.7555348422342725e-06,
+    -2.476096237545095e-08,
+)
+cos_terms = polynomial(
     0.04166666662238016,
     -0.0013888883714136989,
     2.479950949387362e-05,
@@ -38,79 +43,71 @@ C0, C1, C2, C3 = (
 )
 
 # (asin(x)/x - 1) / x**2 in x**2, |x| <= 1/2
-A0, A1, A2 = 0.1666666718984796, 0.07499948155740194, 0.044660163516746704
-A3, A4, A5 = 0.03011025433219366, 0.024618346513465682, 0.007469191109437347
-A6 = 0.034692876385255
+asin_terms = polynomial(
+    0.1666666718984796,
+    0.07499948155740194,
+    0.044660163516746704,
+    0.03011025433219366,
+    0.024618346513465682,
+    0.007469191109437347,
+    0.034692876385255,
+)
 
 
 @vectorisable
 def reduce_angle(x: Number) -> Number:
-    """Returns n and r with x = n * pi/2 + r and |r| <= pi/4; n is in the low bits of the first
-    value.
-
-    A large x is m * 2**e with an integer m: the product of m and (2**e mod 2*pi) is computed in two
-    doubles. For small x the table entry is 1.
-    """
-    wide = np.float64(x)
-    exponent = ((bits_of_single(x) & MAGNITUDE) >> np.int32(23)) - INTEGERS_FROM
-    row = exponent if exponent > np.int32(0) else np.int32(0)
-    high = table_high(row)
-    base = wide * high
-    tail = fma_exact(wide, high, -base) + wide * table_low(row)
-    shifted = fma_double(base, TWO_OVER_PI, ROUNDER)
+    """Returns n in the low bits, and r with x = n * pi/2 + r and |r| <= pi/4, for |x| <= LARGE."""
+    shifted = fma_double(x, TWO_OVER_PI, ROUNDER)
     n = shifted - ROUNDER
-    rest = fma_exact(n, -HALF_PI, base) + fma_double(n, -HALF_PI_LOW, tail)
-    return bits_of_double(shifted), rest
+    return bits_of_double(shifted), fma_double(-n, HALF_PI_LOW, fma_exact(-n, HALF_PI, x))
 
 
 @vectorisable
 def sin_polynomial(r: Number) -> Number:
     """Computes sin(r) for |r| <= pi/4."""
     t = r * r
-    p = fma_double(S4, t, S3)
-    p = fma_double(p, t, S2)
-    p = fma_double(p, t, S1)
-    p = fma_double(p, t, S0)
-    return fma_double(r * t, p, r)
+    return fma_double(r * t, sin_terms(t), r)
 
 
 @vectorisable
 def cos_polynomial(r: Number) -> Number:
     """Computes cos(r) for |r| <= pi/4."""
     t = r * r
-    p = fma_double(C3, t, C2)
-    p = fma_double(p, t, C1)
-    p = fma_double(p, t, C0)
-    return fma_double(t * t, p, fma_double(-0.5, t, 1.0))
+    return fma_double(t * t, cos_terms(t), fma_double(-0.5, t, 1.0))
 
 
 @vectorisable
 def sin(x: Number) -> Number:
     """Computes the sine."""
-    n, r = reduce_angle(x)
+    wide = np.float64(x)
+    n, r = reduce_angle(wide)
     s, c = sin_polynomial(r), cos_polynomial(r)
     value = c if n & 1 else s
     rounded = single(-value if n & 2 else value)
-    return x if x == ZERO else rounded
+    rounded = x if x == ZERO else rounded
+    return single(rare_sin(wide)) if abs(wide) > LARGE else rounded
 
 
 @vectorisable
 def cos(x: Number) -> Number:
     """Computes the cosine."""
-    n, r = reduce_angle(x)
+    wide = np.float64(x)
+    n, r = reduce_angle(wide)
     s, c = sin_polynomial(r), cos_polynomial(r)
     value = s if n & 1 else c
-    return single(-value if (n + 1) & 2 else value)
+    rounded = single(-value if (n + 1) & 2 else value)
+    return single(rare_cos(wide)) if abs(wide) > LARGE else rounded
 
 
 @vectorisable
 def tan(x: Number) -> Number:
     """Computes the tangent."""
-    n, r = reduce_angle(x)
+    wide = np.float64(x)
+    n, r = reduce_angle(wide)
     s, c = sin_polynomial(r), cos_polynomial(r)
     over, under = (-c if n & 1 else s), (s if n & 1 else c)
-    value = single(over / under)
-    return x if x == ZERO else value
+    rounded = x if x == ZERO else single(over / under)
+    return single(rare_tan(wide)) if abs(wide) > LARGE else rounded
 
 
 @vectorisable
@@ -135,13 +132,7 @@ def asin_of_half(x: Number) -> Number:
     error = fma_single(-root, root, half) / (root + root + SMALLEST_NORMAL)
     r = np.float64(x) if near else np.float64(root) + np.float64(error)
     t = r * r
-    p = fma_double(A6, t, A5)
-    p = fma_double(p, t, A4)
-    p = fma_double(p, t, A3)
-    p = fma_double(p, t, A2)
-    p = fma_double(p, t, A1)
-    p = fma_double(p, t, A0)
-    return fma_double(r * t, p, r)
+    return fma_double(r * t, asin_terms(t), r)
 
 
 @vectorisable

@@ -1,41 +1,38 @@
-"""Float64 functions that LLVM vectorizes: exp, expm1, sigmoid, tanh, log. Their results are within
-2.5 units in the last place; infinities, NaN, signed zeros and subnormal numbers are as in IEEE 754.
+"""Float64 exponential functions that LLVM vectorizes: exp, exp2, expm1, sigmoid, tanh, sinh, cosh.
 
-The argument reduction and the coefficients of `log` are those of FDLIBM (Sun Microsystems, 1993).
+Their results are within 2.5 units in the last place; infinities, NaN, signed zeros and subnormal
+numbers are as in IEEE 754.
 """
 
 from __future__ import annotations
 
-from math import factorial
-
-from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double
-from structir.backend.math.double import (
-    EXPONENT_MASK,
-    LN_2_HIGH,
-    LN_2_LOW,
-    LOG2_E,
-    ROUNDER,
-    SQRT_HALF_BITS,
-)
+from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
+from structir.backend.math.double import LN_2, LN_2_HIGH, LN_2_LOW, LOG2_E, ROUNDER
 from structir.backend.math.options import Number, vectorisable
 
 HIGHEST, LOWEST = 710.0, -746.0  # exp is infinite above the first and 0 below the second
+HIGHEST_POWER, LOWEST_POWER = 1025.0, -1076.0  # of two
+HIGHEST_SINH = 710.6
 BIAS, MANTISSA_BITS = 1023, 52
 ROUNDER_BITS = 0x4338000000000000
 SIGN, MAGNITUDE = -(2**63), 2**63 - 1
-SMALL = 1e-20  # expm1(x) and tanh(x) are x below it
+SMALL = 1e-20  # expm1(x), sinh(x) and tanh(x) are x below it
 TANH_ONE = 20.0
-LEAST_NORMAL, RAISED, RAISED_BITS = 2.2250738585072014e-308, 18014398509481984.0, 54.0
-INFINITY, NAN = float("inf"), float("nan")
 
-# Taylor: (exp(r) - 1 - r) / r**2 on +-ln(2)/2 to 4e-18.
-E0, E1, E2, E3, E4, E5 = (1 / factorial(k) for k in range(2, 8))
-E6, E7, E8, E9, E10, E11 = (1 / factorial(k) for k in range(8, 14))
-
-# (log(1 + f) - f + f * f / 2 - s * f * f / 2) / s in s**2, s = f / (2 + f)
-L0, L1, L2 = 0.6666666666666735130, 0.3999999999940941908, 0.2857142874366239149
-L3, L4, L5 = 0.2222219843214978396, 0.1818357216161805012, 0.1531383769920937332
-L6 = 0.1479819860511658591
+# (exp(r) - 1 - r) / r**2 on +-ln(2)/2
+exp_terms = polynomial(
+    0.5,
+    0.1666666666666667,
+    0.04166666666666667,
+    0.00833333333332612,
+    0.0013888888888883737,
+    0.00019841269874873975,
+    2.480158732558584e-05,
+    2.755725533255441e-06,
+    2.7557273594799413e-07,
+    2.510524515390137e-08,
+    2.0914707069612355e-09,
+)
 
 
 @vectorisable
@@ -48,18 +45,7 @@ def reduced(shifted: Number, x: Number) -> Number:
 @vectorisable
 def less_one(r: Number) -> Number:
     """Computes exp(r) - 1 for |r| <= ln(2)/2."""
-    p = fma_double(E11, r, E10)
-    p = fma_double(p, r, E9)
-    p = fma_double(p, r, E8)
-    p = fma_double(p, r, E7)
-    p = fma_double(p, r, E6)
-    p = fma_double(p, r, E5)
-    p = fma_double(p, r, E4)
-    p = fma_double(p, r, E3)
-    p = fma_double(p, r, E2)
-    p = fma_double(p, r, E1)
-    p = fma_double(p, r, E0)
-    return fma_double(p, r * r, r)
+    return fma_double(exp_terms(r), r * r, r)
 
 
 @vectorisable
@@ -69,25 +55,48 @@ def power_of_two(exponent: Number) -> Number:
 
 
 @vectorisable
+def scaled(value: Number, exponent: Number) -> Number:
+    """Computes value * 2**exponent as two products with normal numbers; correct for subnormal
+    results."""
+    half = exponent >> 1
+    return (value * power_of_two(half)) * power_of_two(exponent - half)
+
+
+@vectorisable
 def exp(x: Number) -> Number:
     """Computes exp(x)."""
     bounded = HIGHEST if x > HIGHEST else x
     bounded = LOWEST if bounded < LOWEST else bounded
     shifted = fma_double(bounded, LOG2_E, ROUNDER)
     value = less_one(reduced(shifted, bounded)) + 1.0
-    exponent = bits_of_double(shifted) - ROUNDER_BITS
-    half = exponent >> 1
-    value = (value * power_of_two(half)) * power_of_two(exponent - half)
+    value = scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
     return x if x != x else value
 
 
 @vectorisable
-def expm1_bounded(x: Number) -> Number:
-    """Computes exp(x) - 1 for x from -700 to 710: 2**n * (exp(r) - 1) + (2**n - 1)."""
+def power_of_sum(high: Number, low: Number) -> Number:
+    """Computes 2**(high + low) for a small `low`."""
+    bounded = HIGHEST_POWER if high > HIGHEST_POWER else high
+    bounded = LOWEST_POWER if bounded < LOWEST_POWER else bounded
+    shifted = bounded + ROUNDER
+    value = less_one(((bounded - (shifted - ROUNDER)) + low) * LN_2) + 1.0
+    value = scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
+    return high if high != high else value
+
+
+@vectorisable
+def exp2(x: Number) -> Number:
+    """Computes 2**x."""
+    return power_of_sum(x, 0.0)
+
+
+@vectorisable
+def quarter_of_expm1(x: Number) -> Number:
+    """Computes (exp(x) - 1) / 4 for x from -700 to HIGHEST_SINH, where exp may overflow, as
+    2**n * (exp(r) - 1) + (2**n - 1)."""
     shifted = fma_double(x, LOG2_E, ROUNDER)
-    half = power_of_two(bits_of_double(shifted) - ROUNDER_BITS - 1)
-    value = fma_double(half, less_one(reduced(shifted, x)), half - 0.5)
-    return value + value
+    quarter = power_of_two(bits_of_double(shifted) - ROUNDER_BITS - 2)
+    return fma_double(quarter, less_one(reduced(shifted, x)), quarter - 0.25)
 
 
 @vectorisable
@@ -95,7 +104,7 @@ def expm1(x: Number) -> Number:
     """Computes exp(x) - 1 without cancellation."""
     bounded = HIGHEST if x > HIGHEST else x
     bounded = -50.0 if bounded < -50.0 else bounded
-    value = expm1_bounded(bounded)
+    value = quarter_of_expm1(bounded) * 4.0
     return x if (x != x) | (abs(x) < SMALL) else value
 
 
@@ -112,32 +121,27 @@ def tanh(x: Number) -> Number:
     bits = bits_of_double(x)
     size = double_of_bits(bits & MAGNITUDE)
     bounded = TANH_ONE if size > TANH_ONE else size
-    t = expm1_bounded(bounded + bounded)
+    t = quarter_of_expm1(bounded + bounded) * 4.0
     value = size if size < SMALL else t / (t + 2.0)
     value = double_of_bits(bits_of_double(value) | (bits & SIGN))
     return x if x != x else value
 
 
 @vectorisable
-def log(x: Number) -> Number:
-    """Computes log(x): -inf at 0, NaN for x < 0."""
-    is_subnormal = x < LEAST_NORMAL
-    normal = x * RAISED if is_subnormal else x
-    bits = bits_of_double(normal)
-    offset = bits - SQRT_HALF_BITS
-    n = float(offset >> MANTISSA_BITS) - (RAISED_BITS if is_subnormal else 0.0)
-    f = double_of_bits(bits - (offset & EXPONENT_MASK)) - 1.0
-    s = f / (2.0 + f)
-    t = s * s
-    p = fma_double(L6, t, L5)
-    p = fma_double(p, t, L4)
-    p = fma_double(p, t, L3)
-    p = fma_double(p, t, L2)
-    p = fma_double(p, t, L1)
-    p = fma_double(p, t, L0)
-    square = 0.5 * f * f
-    value = fma_double(s, fma_double(p, t, square), n * LN_2_LOW)
-    value = fma_double(n, LN_2_HIGH, f - (square - value))
-    value = x if x == INFINITY else value
-    value = -INFINITY if x == 0.0 else value
-    return value if x >= 0.0 else NAN
+def sinh(x: Number) -> Number:
+    """Computes sinh(x) as (t + t / (t + 1)) / 2 for t = exp(abs(x)) - 1."""
+    bits = bits_of_double(x)
+    size = double_of_bits(bits & MAGNITUDE)
+    quarter = quarter_of_expm1(HIGHEST_SINH if size > HIGHEST_SINH else size)
+    value = 2.0 * (quarter + quarter / (4.0 * quarter + 1.0))
+    value = size if size < SMALL else value
+    value = double_of_bits(bits_of_double(value) | (bits & SIGN))
+    return x if x != x else value
+
+
+@vectorisable
+def cosh(x: Number) -> Number:
+    """Computes the hyperbolic cosine."""
+    size = abs(x)
+    quarter = quarter_of_expm1(HIGHEST_SINH if size > HIGHEST_SINH else size) + 0.25
+    return x if x != x else 2.0 * (quarter + 0.0625 / quarter)

@@ -80,7 +80,7 @@ BODIES = {
         v = int32(k[i] * k[n - 1 - i])
         w = int64(v & 255) ^ (~i) << 2
         u = uint8(w >> 1)
-        y[i] = float32(whole_remainder(w, k[i])) + float32(u) / float32(3) + float32(v | 1)
+        y[i] = float32(mod_int64(w, int64(k[i]))) + float32(u) / float32(3) + float32(v | 1)
 """,
     "math functions, comparisons and conditions": """
     for i in range(lo, hi):

@@ -23,9 +23,14 @@ def sigmoid(x):
     return np.where(x >= 0, 1, e) / (1 + e)
 
 
+def erfinv(x):
+    return np.where(x == 0, x, scipy.special.erfinv(x))  # SciPy loses the sign of zero
+
+
 # function, reference in double precision, interval of interest, bound in units of the last place
 UNARY = {
     "exp": (exponential.exp, np.exp, (-105, 90), 0.9),
+    "exp2": (exponential.exp2, np.exp2, (-151, 130), 0.9),
     "expm1": (exponential.expm1, np.expm1, (-20, 90), 0.51),
     "sigmoid": (exponential.sigmoid, sigmoid, (-105, 30), 2.5),
     "tanh": (exponential.tanh, np.tanh, (-12, 12), 1.4),
@@ -37,6 +42,8 @@ UNARY = {
     "acosh": (logarithm.acosh, np.arccosh, (1, 5), 0.51),
     "atanh": (logarithm.atanh, np.arctanh, (-1, 1), 0.51),
     "erf": (error_function.erf, scipy.special.erf, (-6, 6), 1.3),
+    "erfc": (error_function.erfc, scipy.special.erfc, (-6, 11), 0.51),
+    "erfinv": (error_function.erfinv, erfinv, (-1, 1), 2.8),
     "sin": (trigonometric.sin, np.sin, (-100, 100), 0.51),
     "cos": (trigonometric.cos, np.cos, (-100, 100), 0.51),
     "tan": (trigonometric.tan, np.tan, (-100, 100), 0.51),

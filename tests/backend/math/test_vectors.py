@@ -1,20 +1,23 @@
-"""The float32 functions inside a loop become vector code, tables and all."""
+"""The vector forms of functions become vector code inside a loop."""
 
 import re
 
-import llvmlite.binding as llvm
 import pytest
 
 from structir.backend.cpu import kernels
+from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.scalars import helpers
 from structir.ir.scalar_functions import declared
 
-SCALAR = ("erfc", "of_test")  # of the C library, and of other tests
-SINGLE = {n: f for n, f in declared().items() if f.single is not None and not n.endswith(SCALAR)}
+SINGLE = {
+    name: function
+    for name, function in declared().items()
+    if function.single is not None and not name.endswith("of_test")  # of other tests
+}
 VECTOR = re.compile(r"store <\d+ x (float|i32)>")
 
 
-@pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
+@pytest.mark.skipif("avx2" not in cpu_features(), reason="code for x86-64 with AVX2")
 @pytest.mark.parametrize("name", [*SINGLE, "floor_quotient", "remainder"])
 def test_becomes_vectors(name: str) -> None:
     args = "x[i], y[i]" if name not in SINGLE or SINGLE[name].count == 2 else "x[i]"

@@ -32,14 +32,19 @@ direct(
         "cosh": R.cosh,
         "eq": R.equal,
         "erf": R.erf,
+        "erf_inv": R.erfinv,
         "erfc": R.erfc,
         "exp": R.exp,
+        "exp2": R.exp2,
+        "expm1": R.expm1,
         "floor": R.floor,
         "ge": R.greater_equal,
         "gt": R.greater,
         "is_finite": R.isfinite,
         "le": R.less_equal,
+        "lgamma": R.lgamma,
         "log": R.log,
+        "log1p": R.log1p,
         "logistic": R.sigmoid,
         "lt": R.less,
         "mul": R.multiply,
@@ -199,22 +204,6 @@ def _product_of_powers(equation: Equation, x: Expr, exponent: int) -> Expr:
     return result
 
 
-@jax_primitive("exp2")
-def power_of_two(equation: Equation) -> Expr:
-    result: Expr = R.power(number(2.0, equation.dtype()), equation.args[0])
-    return result
-
-
-@jax_primitive("log1p")
-def log_plus_one(equation: Equation) -> Expr:
-    return functions.log_plus_one(equation.args[0], equation.dtype(), equation.emit)
-
-
-@jax_primitive("expm1")
-def exp_minus_one(equation: Equation) -> Expr:
-    return functions.exp_minus_one(equation.args[0], equation.dtype(), equation.emit)
-
-
 @jax_primitive("cbrt")
 def cube_root(equation: Equation) -> Expr:
     x = equation.emit(equation.args[0])
@@ -234,9 +223,7 @@ def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
     return build
 
 
-jax_primitive("erf_inv")(_in_double(functions.inverse_error_function))
-jax_primitive("lgamma")(_in_double(functions.log_gamma))
-jax_primitive("digamma")(_in_double(functions.digamma))
+jax_primitive("digamma")(_in_double(lambda x, emit: R.digamma(x)))
 
 
 def _of_two(function: Callable[[NodeBuilder, Expr, Expr], Expr]) -> Callable[[Equation], Expr]:

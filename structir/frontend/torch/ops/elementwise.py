@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import structir.frontend.special_functions as functions
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
 from structir.frontend.torch.scalars import cast, number
@@ -27,8 +26,14 @@ direct(
         "cos": R.cos,
         "cosh": R.cosh,
         "erf": R.erf,
+        "erfc": R.erfc,
+        "erfinv": R.erfinv,
         "exp": R.exp,
+        "exp2": R.exp2,
+        "expm1": R.expm1,
+        "lgamma": R.lgamma,
         "log": R.log,
+        "log1p": R.log1p,
         "neg": R.negative,
         "negative": R.negative,
         "relu": R.nn.relu,
@@ -40,6 +45,12 @@ direct(
         "silu": R.nn.silu,
         "sin": R.sin,
         "sinh": R.sinh,
+        "special_erfc": R.erfc,
+        "special_erfinv": R.erfinv,
+        "special_exp2": R.exp2,
+        "special_expm1": R.expm1,
+        "special_gammaln": R.lgamma,
+        "special_log1p": R.log1p,
         "sqrt": R.sqrt,
         "square": R.square,
         "tan": R.tan,
@@ -98,21 +109,6 @@ def like(node: FxNode, value: Any) -> Expr:
 def operand_of(node: FxNode) -> Expr:
     """Returns the operand in the dtype of the result."""
     return node.operand("self", node.out_dtype())
-
-
-@torch_op("expm1")
-def exp_minus_one(node: FxNode) -> Expr:
-    return functions.exp_minus_one(operand_of(node), node.out_dtype(), node.emit)
-
-
-@torch_op("exp2")
-def exp_2(node: FxNode) -> Expr:
-    return R.power(like(node, 2.0), operand_of(node))
-
-
-@torch_op("log1p")
-def log_plus_one(node: FxNode) -> Expr:
-    return functions.log_plus_one(operand_of(node), node.out_dtype(), node.emit)
 
 
 def _logarithm(base: float) -> Callable[[FxNode], Expr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from structir.frontend.iterated_functions import incomplete_gamma
-from structir.frontend.special_functions import digamma, hurwitz_zeta, log_gamma, polygamma
+from structir.frontend.special_functions import hurwitz_zeta, polygamma
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast
@@ -21,8 +21,7 @@ def _in_double(function: Callable[..., Expr]) -> Callable[[FxNode], Expr]:
     return build
 
 
-torch_op("lgamma")(_in_double(log_gamma))
-torch_op("digamma")(_in_double(digamma))
+torch_op("digamma", "special_digamma", "special_psi")(_in_double(lambda x, emit: R.digamma(x)))
 
 
 @torch_op("polygamma", "special_polygamma")

@@ -24,14 +24,6 @@ def _double(value: float) -> Expr:
     return number(value, "float64")
 
 
-@torch_op("erfinv", "special_erfinv")
-def inverse_error_function(node: FxNode) -> Expr:
-    """Builds erfinv in float64."""
-    return cast(
-        functions.inverse_error_function(_operand_in_double(node), node.emit), node.out_dtype()
-    )
-
-
 @torch_op("special_ndtri")
 def inverse_normal_distribution(node: FxNode) -> Expr:
     """Builds ndtri in float64."""
@@ -70,17 +62,6 @@ def _scaled_erfc(node: FxNode, x: Expr) -> Expr:
     return R.multiply(t, _series(node, u, SCALED_ERFC))
 
 
-@torch_op("erfc", "special_erfc")
-def complementary_error_function(node: FxNode) -> Expr:
-    """Builds erfc with its full relative accuracy for large x, where 1 - erf(x) has none."""
-    x = _operand_in_double(node)
-    distance = node.emit(R.minimum(R.abs(x), _double(40.0)))  # the result is 0 from 28 on
-    gauss = R.exp(R.negative(R.multiply(distance, distance)))
-    tail = node.emit(R.multiply(gauss, _scaled_erfc(node, distance)))
-    result = R.where(R.less(x, _double(0.0)), R.subtract(_double(2.0), tail), tail)
-    return cast(R.where(R.isnan(x), x, result), node.out_dtype())
-
-
 @torch_op("special_erfcx", "erfcx")
 def scaled_complementary_error_function(node: FxNode) -> Expr:
     """Builds exp(x**2) * erfc(x), for x < 0 as 2 * exp(x**2) minus the value at -x."""
@@ -100,15 +81,8 @@ def log_normal_distribution(node: FxNode) -> Expr:
     square = R.multiply(z, z)
     below = R.subtract(R.log(R.multiply(tail, _double(0.5))), square)
     upper_tail = R.multiply(R.multiply(R.exp(R.negative(square)), tail), _double(0.5))
-    above = _log_of_one_minus(node, upper_tail)
+    above = R.log1p(R.negative(upper_tail))
     return cast(R.where(R.less(x, _double(0.0)), below, above), node.out_dtype())
-
-
-def _log_of_one_minus(node: FxNode, x: Expr) -> Expr:
-    """Returns log(1 - x) as -2 * atanh(x / (2 - x)), which is accurate for small x."""
-    x = node.emit(x)
-    quotient = R.divide(x, R.subtract(_double(2.0), x))
-    return R.multiply(_double(-2.0), R.atanh(quotient))
 
 
 def _bessel(node: FxNode, order: int, is_scaled: bool) -> Expr:
