@@ -18,13 +18,13 @@ from structir.ops.broadcast import equal, where
 from structir.ops.create import zeros_like
 from structir.ops.elementwise import astype
 from structir.ops.layout import expand_dims
+from structir.ops.ordering import first_of_order, index_of_rank, order_of_keys, sort_keys
 from structir.ops.reduce import reduce_signature, sum_
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
 
 np = lazy_module("numpy")
 Array = Any
-MAX_SELECTED = 64  # largest k that a bounded insertion selects; merge sort is faster above it
 
 
 def stable_order(x: Array, descending: bool) -> Array:
@@ -33,59 +33,6 @@ def stable_order(x: Array, descending: bool) -> Array:
         return np.argsort(x, axis=-1, kind="stable")
     length = x.shape[-1]
     return length - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)
-
-
-def merge_sort_order(row: Array, descending: bool) -> Array:
-    """Computes a stable argsort of a row by merging runs; NaN sorts last."""
-    count = row.shape[0]
-    order, buffer = np.empty(count, np.int64), np.empty(count, np.int64)
-    for k in range(count):
-        order[k] = k
-    width = 1
-    while width < count:
-        for start in range(0, count, 2 * width):
-            middle, end = min(start + width, count), min(start + 2 * width, count)
-            left, right = start, middle
-            for position in range(start, end):
-                take_right = right >= end
-                if left < middle and not take_right:
-                    a, b = row[order[left]], row[order[right]]
-                    if descending:
-                        take_right = not (a < b or (b != b and a == a))
-                    else:
-                        take_right = not (b < a or (a != a and b == b))
-                if take_right:
-                    buffer[position] = order[left]
-                    left += 1
-                else:
-                    buffer[position] = order[right]
-                    right += 1
-        order, buffer = buffer, order
-        width *= 2
-    return order
-
-
-def partial_order(row: Array, count: int, descending: bool) -> Array:
-    """Computes the positions of the first `count` elements, by insertion where `count` is small."""
-    if count > MAX_SELECTED or 4 * count > row.shape[0]:
-        return merge_sort_order(row, descending)
-    order, size = np.empty(count, np.int64), 0
-    for position in range(row.shape[0]):
-        a, k = row[position], size
-        while k > 0:
-            b = row[order[k - 1]]
-            before = a < b or (b != b and a == a)
-            if descending:
-                before = a > b or (a != a and b == b)
-            if not before:
-                break
-            if k < count:
-                order[k] = order[k - 1]
-            k -= 1
-        if k < count:
-            order[k] = position
-            size = min(size + 1, count)
-    return order
 
 
 def precedes(row: Array, k: int, j: int, descending: bool) -> bool:
@@ -124,7 +71,8 @@ def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
 
 @sort.kernel("cpu")
 def _(x: Array, y: Array, descending: bool) -> None:
-    order = merge_sort_order(x, descending)
+    keys, bits = sort_keys(x, descending)
+    order = order_of_keys(keys, bits)
     for k in range(len(order)):
         y[k] = x[order[k]]
 
@@ -154,7 +102,8 @@ def argsort(x: Array, axis: Axis = -1, descending: bool = False, dtype: DType = 
 
 @argsort.kernel("cpu")
 def _(x: Array, y: Array, descending: bool) -> None:
-    order = merge_sort_order(x, descending)
+    keys, bits = sort_keys(x, descending)
+    order = order_of_keys(keys, bits)
     for k in range(len(order)):
         y[k] = order[k]
 
@@ -219,7 +168,7 @@ def _(x: Array, values: Array | None, positions: Array | None, largest: bool) ->
         count = values.shape[0]
     if positions is not None:
         count = positions.shape[0]
-    order = partial_order(x, count, largest)
+    order = first_of_order(x, count, largest)
     if values is not None:
         for k in range(values.shape[0]):
             values[k] = x[order[k]]
@@ -303,10 +252,9 @@ def _(x: Array, value: Array, position: Array | None) -> None:
     elements = np.atleast_1d(np.asarray(x)).ravel()  # a scalar has no whole axis
     if elements.size == 0:
         raise ValueError("x: expected at least 1 element, found none")
-    row = elements.copy()
-    middle = merge_sort_order(row, False)[(len(row) - 1) // 2]
+    middle = index_of_rank(elements, (len(elements) - 1) // 2)
     for index in np.ndindex(value.shape):
-        value[index] = row[middle]
+        value[index] = elements[middle]
     if position is not None:
         for index in np.ndindex(position.shape):
             position[index] = middle

@@ -18,7 +18,12 @@ from structir.backend.locks import new_rlock
 from structir.lazy import lazy_module
 
 LAZY = type(lazy_module("numpy"))
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 _lock = new_rlock()
 
 

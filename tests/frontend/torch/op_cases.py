@@ -1008,6 +1008,7 @@ add(
 )
 gaps = torch.tensor([[3.0, torch.nan, 1.0, 2.0], [torch.nan, torch.nan, 4.0, 0.0], [torch.nan] * 4])
 add("order", "nanmedian_gaps", lambda x: [torch.nanmedian(x), torch.nanmedian(x, 1)[0]], gaps)
+add("order", "median_gaps", lambda x: [torch.median(x), torch.median(x, 1)[0]], gaps)
 add("order", "median_all", torch.median, normal(3, 4))
 steps = torch.sort(whole(2, 3, 5), -1)[0]
 for right in (False, True):

@@ -14,7 +14,7 @@ from structir.frontend.torch.scalars import (
     product,
     reshape_to,
 )
-from structir.ir.dims import Dim
+from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R
 
@@ -79,23 +79,26 @@ def _order(node: FxNode, x: Expr, axis: int) -> Expr:
     return node.emit(R.argsort(x, axis=axis, dtype="int64"))
 
 
-def _at_rank(node: FxNode, x: Expr, axis: int, rank: Dim) -> Any:
-    """Returns the element of a rank in ascending order, and its position."""
-    position = R.strided_slice(_order(node, x, axis), [axis], (rank,), (rank + 1,))
-    return _element(node, x, position, axis)
-
-
 @torch_op("kthvalue")
 def k_th(node: FxNode) -> Any:
     x, axis = _operand(node)
-    return _at_rank(node, x, axis, node.plain("k") - 1)
+    k = node.plain("k")
+    options = {"ret_type": "indices", "largest": False, "dtype": "int64"}
+    first = node.emit(R.topk(x, k=k, axis=axis, **options))
+    return _element(node, x, R.strided_slice(first, [axis], (k - 1,), (k,)), axis)
 
 
 @torch_op("median")
 def median(node: FxNode) -> Any:
-    """Builds the median; for an even count, the lower of the two middle elements."""
+    """Builds the median; for an even count, the lower of the two middle elements; NaN where there
+    is one."""
     x, axis = _operand(node)
-    return _at_rank(node, x, axis, (node.dims_of(x)[axis] - 1) // 2)
+    position = node.emit(R.median(x, axis=axis, keepdims=True))[1]
+    if is_float(node.dtype_of(x)):
+        greatest = node.emit(R.argmax(x, axis=axis, keepdims=True))  # the first NaN if there is one
+        value = node.emit(R.gather_elements(x, greatest, axis=axis))
+        position = R.where(R.not_equal(value, value), greatest, position)
+    return _element(node, x, position, axis)
 
 
 @torch_op("nanmedian")
