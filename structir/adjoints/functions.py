@@ -222,15 +222,15 @@ def _target(result: Expr, target: int) -> Path:
     return (target,) if isinstance(result.struct_info, TupleStructInfo) else ()
 
 
-def _seed(dtype: Element, result: Expr, path: Path, emit: Emit) -> Expr:
+def _seed(dtype: Element | None, result: Expr, path: Path, emit: Emit) -> Expr:
     """Returns the cotangent of the differentiated scalar: one, in its dtype."""
     if isinstance(dtype, str):
         return Constant(np.ones((), numpy_dtype(dtype)))
     return emit(ones(extract_leaf(result, path, emit)))
 
 
-def _scalar_dtype(result: Expr, path: Path, function: Function, target: int) -> Element:
-    """Returns the dtype of the differentiated scalar, or its variable.
+def _scalar_dtype(result: Expr, path: Path, function: Function, target: int) -> Element | None:
+    """Returns the dtype of the differentiated scalar, or its variable; None if it is unknown.
 
     Raises StructInfoError if the result is not a floating-point scalar.
     """
@@ -251,11 +251,7 @@ def _scalar_dtype(result: Expr, path: Path, function: Function, target: int) -> 
         raise StructInfoError(
             Diagnostic(message, span, hint=hint, code="E0652", label=f"found {info}")
         )
-    return _element(info)
-
-
-def _element(info: StructInfo | None) -> Element:
-    return getattr(info, "element", None) or "float32"
+    return getattr(info, "element", None)
 
 
 def _gradient(scope: ReverseMode, var: Var) -> Expr:

@@ -21,8 +21,7 @@ from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, variables_in
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
-from structir.ir.axes import RowVar
-from structir.ir.dims import as_dim
+from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
     Binding,
     Call,
@@ -289,8 +288,7 @@ def _at_path(cotangent: Sum, path: Path) -> Any:
 
 
 def _as_same_dim(symbol: Any) -> Any:
-    is_size = not (hasattr(symbol, "struct_info") or isinstance(symbol, RowVar))
-    return as_dim(symbol) if is_size else symbol
+    return as_dim(symbol) if isinstance(symbol, Sym) else symbol
 
 
 def _pure_bindings(seq: SeqExpr) -> list[Binding]:

@@ -93,7 +93,7 @@ def _check_axis(base: Any, derived: Any) -> int:
 
 
 def join_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
-    """Returns the join of two tensors: only the rank remains if a size differs."""
+    """Returns the join of two tensors: only the rank and ragged axes remain if a size differs."""
     dtype = a.element if a.element == b.element else None
     vdevice = a.vdevice if a.vdevice == b.vdevice else None
     if a.dims is b.dims and a.axes is b.axes:
@@ -107,8 +107,16 @@ def join_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
         axes = tuple([_without_other_label(x, y) for x, y in pairs])
         return tensor(axes, dtype, vdevice)
     # keeping single sizes would make the join of three shapes depend on the order
-    rank = None if rows_in(first) or rows_in(second) else len(first)
-    return TensorStructInfo(None, dtype, rank, vdevice=vdevice)
+    if rows_in(first) or rows_in(second):
+        return TensorStructInfo(dtype=dtype, vdevice=vdevice)
+    return tensor(tuple([_common_form(size_in(x), size_in(y)) for x, y in pairs]), dtype, vdevice)
+
+
+def _common_form(first: Any, second: Any) -> Any:
+    """Returns a ragged axis where both are, with their name if it is one, or an unknown size."""
+    if type(first) is not Ragged or type(second) is not Ragged:
+        return ANY
+    return first if first == second else Ragged()
 
 
 def meet_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo | None:

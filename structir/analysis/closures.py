@@ -7,10 +7,12 @@ from itertools import count
 from typing import Any
 
 from structir.analysis.axes import tensor
+from structir.analysis.erasure import erase_to_well_defined
 from structir.analysis.internal_functions import PRIVATE
+from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.ir.axes import AnySize, Labelled, size_in
-from structir.ir.binding_dims import standing_alone
+from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import sym
 from structir.ir.expr import DataflowVar, Function, If, MatchCast, SeqExpr, ShapeExpr, Var
 from structir.ir.node import replace
@@ -30,12 +32,26 @@ def with_captured(
     shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
     substituted = Substitution(changed).function(function) if changed else function
     more = [changed.get(v, v) for v in captured]  # the copy below renames variables
+    params_of_all = (*substituted.params, *more, *shapes)
     extended = replace(
         substituted,
-        params=(*substituted.params, *more, *shapes),
+        params=params_of_all,
+        ret_struct_info=_result_info(substituted, params_of_all),
         attrs={**function.attrs, PRIVATE: True},
     )
     return Substitution(fresh=True).function(extended)
+
+
+def _result_info(function: Function, params: Sequence[Var]) -> StructInfo:
+    """Returns the StructInfo of the result over the dims that these parameters bind, if it is more
+    precise than that of the function."""
+    info = function.body.body.struct_info
+    if info is None:
+        return function.ret_struct_info
+    bound = bound_dims([param.struct_info for param in params])
+    erased = erase_to_well_defined(info, bound, params)
+    is_refined = base_check(function.ret_struct_info, erased) is PASS
+    return erased if is_refined else function.ret_struct_info
 
 
 def params_for(values: Iterable[Var]) -> dict[Var, Var]:

@@ -11,6 +11,7 @@ from structir.ir.binding_dims import renamed, standing_alone
 from structir.ir.dims import Poly, as_sym, substitute, syms
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     Constant,
     Expr,
     Function,
@@ -111,16 +112,18 @@ class Substitution:
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """Returns a sequence with its bindings replaced in order."""
-        blocks = []
-        for block in seq.blocks:
-            bindings = tuple([self.binding(binding) for binding in block.bindings])
-            same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
-            blocks.append(block if same else replace(block, bindings=bindings))
+        blocks = [self.block(block) for block in seq.blocks]
         body, info = self.part(seq.body), seq.struct_info and self.info(seq.struct_info)
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         if same and body is seq.body and info is seq.struct_info:
             return seq
         return SeqExpr(tuple(blocks), body, info, seq.span)
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """Returns a block with its bindings replaced in order."""
+        bindings = tuple([self.binding(binding) for binding in block.bindings])
+        same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+        return block if same else replace(block, bindings=bindings)
 
     def binding(self, binding: Binding) -> Binding:
         """Returns a binding; its variable is new if its StructInfo changes or with `fresh`."""

@@ -13,7 +13,7 @@ from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import own_dims, standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, syms
 from structir.ir.dtype import DtypeVar
-from structir.ir.expr import Function, MatchCast, Var, VarBinding
+from structir.ir.expr import Function, GlobalVar, MatchCast, Var, VarBinding
 from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
@@ -114,7 +114,7 @@ class ProgramNames(NamedTuple):
 
 
 def names_in(program: Any) -> ProgramNames:
-    """Returns the names of a program, in one traversal."""
+    """Returns the names of a program, in one traversal; functions that it refers to are closed."""
     variables: dict[Var, None] = {}
     symbols: dict[Any, None] = {}
     defined: set[Var] = set()
@@ -138,7 +138,7 @@ def names_in(program: Any) -> ProgramNames:
                 seen.add(item)
                 plain = kind is TensorStructInfo and item.axes is None and item.dtype_var is None
                 todo += (item.dims,) if plain else parts(item)[::-1]
-        elif issubclass(kind, Node) and kind is not Op:
+        elif issubclass(kind, Node) and kind is not Op and kind is not GlobalVar:
             if kind is VarBinding or kind is MatchCast:
                 defined.add(item.var)
             elif kind is Function or kind is Kernel:

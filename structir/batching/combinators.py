@@ -28,12 +28,13 @@ from structir.batching.expansion_values import (
 )
 from structir.batching.functions import Batching
 from structir.batching.instances import BodyInstance, unchanged
+from structir.batching.refinement import Refinement
 from structir.batching.scope import BatchedScope
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
-from structir.ir.bodies import bindings_of, with_blocks
+from structir.ir.bodies import bindings_of
 from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
     Binding,
@@ -67,12 +68,12 @@ COMBINATOR = "combinator"  # the hook of ops that this module replaces
 
 def has_combinators(module: IRModule) -> bool:
     """Whether a function of the module calls a combinator."""
+    return _calls_any(module, is_combinator)
+
+
+def _calls_any(module: IRModule, expands: Callable[[Expr], bool]) -> bool:
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
-    return any(map(_has_combinator, functions))
-
-
-def _has_combinator(function: Function) -> bool:
-    return any(is_combinator(binding.value) for binding in bindings_of(function))
+    return any([expands(binding.value) for f in functions for binding in bindings_of(f)])
 
 
 def is_combinator(value: Expr) -> bool:
@@ -84,15 +85,29 @@ def is_combinator(value: Expr) -> bool:
     return isinstance(value.op, GlobalVar) and any(map(_is_function, value.args))
 
 
+def is_expandable(value: Expr) -> bool:
+    """Whether a value is a call of a combinator, or a loop over a closure."""
+    return is_combinator(value) or _is_loop_over_closure(value)
+
+
+def _is_loop_over_closure(value: Expr) -> bool:
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return False
+    hooks = getattr(value.op.definition, "hooks", {})
+    return "loop" in hooks and COMBINATOR not in hooks and isinstance(value.args[0], Var)
+
+
 def _is_function(arg: Expr) -> bool:
     return isinstance(arg, GlobalVar) or isinstance(arg.struct_info, FuncStructInfo)
 
 
-def expanded(module: IRModule) -> IRModule:
-    """Returns the module without those combinators that batched ops and loops can replace."""
-    if not has_combinators(module):
-        return module
-    return _Expansion(module).module()
+def expanded(module: IRModule, expands: Callable[[Expr], bool] = is_combinator) -> IRModule:
+    """Returns the module without those combinators that batched ops and loops can replace.
+
+    With `is_expandable`, bodies of loops become functions of the module: what they capture is an
+    operand of the loop then, which has a gradient.
+    """
+    return _Expansion(module, expands).module() if _calls_any(module, expands) else module
 
 
 def _mentioned(functions: Mapping[str, Node]) -> set[str]:
@@ -104,17 +119,18 @@ def _mentioned(functions: Mapping[str, Node]) -> set[str]:
 class _Expansion:
     """The expansion of one module: the functions so far, with those that were generated."""
 
-    def __init__(self, module: IRModule) -> None:
-        self.source = module
+    def __init__(self, module: IRModule, expands: Callable[[Expr], bool]) -> None:
+        self.source, self.expands = module, expands
         self.batching = Batching(module)
-        self.scopes: dict[Var, Scope] = {}  # of the function that is expanded
         self.scope: Scope = {}  # of the combinator that is expanded
 
     def module(self) -> IRModule:
         """Returns the module with every function expanded."""
         functions: dict[str, Node] = {}
         for name, function in self.source.functions.items():
-            needed = isinstance(function, Function) and _has_combinator(function)
+            needed = isinstance(function, Function) and any(
+                [self.expands(binding.value) for binding in bindings_of(function)]
+            )
             functions[name] = self.function(function) if needed else function  # type: ignore[arg-type]
         functions |= self.batching.generated
         unused = _mentioned(self.source.functions) - _mentioned(functions)
@@ -124,27 +140,26 @@ class _Expansion:
     def function(self, function: Function) -> Function:
         """Returns a function with its combinators expanded."""
         function = without_dataflow(function)
-        self.scopes = scopes_of(function)
         closures = {b.var: b.value for b in bindings_of(function) if isinstance(b.value, Function)}
+        expanded = _ExpandedFunction(self, scopes_of(function), closures).function(function)
+        return without_unused_closures(expanded)
 
-        def in_block(block: BindingBlock) -> list[BindingBlock]:
-            bindings = [new for b in block.bindings for new in self.binding(b, closures)]
-            return [replace(block, bindings=tuple(bindings))]
-
-        return without_unused_closures(with_blocks(function, in_block))
-
-    def binding(self, binding: Binding, closures: dict[Var, Function]) -> Iterable[Binding]:
-        """Returns the bindings that replace one."""
-        if not is_combinator(binding.value):
+    def binding(
+        self, binding: Binding, scope: Scope, closures: Mapping[Var, Function], values: Substitution
+    ) -> Sequence[Binding]:
+        """Returns the bindings that replace one; `values` has those of variables of closures."""
+        if not self.expands(binding.value):
             return (binding,)
         builder, before = BlockBuilder(), set(self.batching.generated)
-        scope = BodyInstance(builder, self.functions, self.rule)
-        self.scope = self.scopes[binding.var]
-        scope.copier = Substitution(dims=unchanged(self.scope))
-        scope.closures.update({var: (f, scope) for var, f in closures.items()})
+        instance = BodyInstance(builder, self.functions, self.rule)
+        self.scope = {name: values.part(value) for name, value in scope.items()}
+        instance.copier = Substitution(values.variables, unchanged(scope))
+        instance.closures.update({var: (f, instance) for var, f in closures.items()})
         try:
             with builder.function("expansion"):
-                value: Any = self.rule(scope, binding.value)  # type: ignore[arg-type]
+                value: Any = self.rule(instance, binding.value)  # type: ignore[arg-type]
+                if value is None:  # a loop over a function that only the run knows
+                    raise UnknownRankError
                 builder.emit_func_output(value)
         except (DiagnosticError, UnknownRankError):
             for name in self.batching.generated.keys() - before:
@@ -212,6 +227,32 @@ class _Expansion:
 
         first = [each[0] if each else None for each in axes]
         return _OneAxis(self, instance, operands, first).emit(inner, stacked[0])
+
+
+class _ExpandedFunction(Refinement):
+    """Rebuilds a function binding by binding: an expansion sees what is known of the values of
+    those before it."""
+
+    def __init__(
+        self, expansion: _Expansion, scopes: dict[Var, Scope], closures: dict[Var, Function]
+    ) -> None:
+        super().__init__()
+        self.expansion, self.scopes, self.closures = expansion, scopes, closures
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """Returns a block with the expansions of its bindings."""
+        bindings: list[Binding] = []
+        for binding in block.bindings:
+            refined = self.binding(binding)
+            if binding.var in self.closures:
+                self.closures[refined.var] = self.closures[binding.var]
+            scope = self.scopes[binding.var]
+            new = self.expansion.binding(refined, scope, self.closures, self)
+            last = refined if new[-1] is refined else self.binding(new[-1])
+            if last.var is not binding.var:
+                self.variables[binding.var] = last.var
+            bindings += [*new[:-1], last]
+        return replace(block, bindings=tuple(bindings))
 
 
 def _after(axes: Sequence[int]) -> list[int]:
@@ -372,7 +413,7 @@ def typed_body(
             if after[k].struct_info != start.struct_info:
                 after[k] = builder.match_cast(after[k], start.struct_info)
         builder.emit_func_output(Tuple(tuple(after)))
-    step = builder.finished("step")
+    step = without_unused_closures(builder.finished("step"))
     captured = free_vars(step)
     used = names_in((step, tuple(captured))).symbols
     captured += _binders(expansion, instance, [*step.params, *captured], used)

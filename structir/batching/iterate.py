@@ -21,7 +21,7 @@ def _unsized(info: Any) -> StructInfo:
     if isinstance(info.dims, tuple) and all([isinstance(d, int) for d in info.dims]):
         plain: StructInfo = info
         return plain
-    return TensorStructInfo(None, info.dtype, info.ndim)
+    return TensorStructInfo(None, info.element, info.ndim)
 
 
 def _any(scope: BatchedScope, going: Expr) -> Expr:
@@ -51,7 +51,7 @@ def iterate(scope: BatchedScope, call: Any) -> tuple[Expr, Flags]:
     sizes = [scope.copier.part(shape) for shape in empty.fields]
     stacked = Tuple(tuple([ShapeExpr((0, scope.size, *shape.dims[1:])) for shape in sizes]))
     outputs = call.sinfo_args[0].fields[len(starts) :]
-    stacks = [TensorStructInfo(None, o.dtype, o.ndim + 1) for o in outputs]
+    stacks = [TensorStructInfo(None, o.element, o.ndim + 1) for o in outputs]
     result_info = TupleStructInfo((*[_unsized(v.struct_info) for v in values], *stacks))
     start = _any(scope, going) if is_while else going
     operands = (function, trip_count, start, Tuple(tuple(values)), stacked, dtypes)

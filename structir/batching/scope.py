@@ -233,11 +233,6 @@ class BatchedScope:
         element = self._element(call, args, paths)
         if isinstance(element.struct_info, ShapeStructInfo):
             return self._shape(element), False
-        hook = definition.hooks.get("batch")
-        if hook is not None:
-            result = hook(element, args, paths, self)
-            if result is not None:
-                return self.emit(result), result_flags
         candidate = accepted(element, paths, self.size)
         if candidate is not None:
             return self._same_op(candidate, args, paths), result_flags

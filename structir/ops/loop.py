@@ -15,7 +15,7 @@ from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.axes import RowVar
 from structir.ir.dims import equal, sym
 from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Expr, Function, GlobalVar, Tuple, Var
+from structir.ir.expr import Call, Expr, Function, GlobalVar, ShapeExpr, Tuple, Var
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import (
     OBJECT,
@@ -28,9 +28,9 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Emit
 from structir.opdef.opaque import opaque_op
-from structir.ops.create import arange, zeros, zeros_like
+from structir.ops.create import arange, constant_like, zeros, zeros_like
 from structir.ops.indexing import take
-from structir.ops.layout import flip
+from structir.ops.layout import broadcast_to, flip
 
 np = lazy_module("numpy")
 NOTHING = TupleStructInfo(())
@@ -229,7 +229,7 @@ class _BodyLayout:
 
 
 def _is_known(info: StructInfo) -> bool:
-    return isinstance(info, TensorStructInfo) and _axes(info) is not None and bool(info.dtype)
+    return isinstance(info, TensorStructInfo) and _axes(info) is not None and bool(info.element)
 
 
 def _axes(info: Any) -> tuple[Any, ...] | None:
@@ -238,12 +238,12 @@ def _axes(info: Any) -> tuple[Any, ...] | None:
 
 
 def _is_floating(info: Any) -> bool:
-    return isinstance(info, TensorStructInfo) and is_float(info.dtype or "")
+    return isinstance(info, TensorStructInfo) and (info.dtype is None or is_float(info.dtype))
 
 
 def _stacked_info(steps: Any, info: Any) -> TensorStructInfo:
     """Returns the StructInfo stacked over all steps."""
-    return TensorStructInfo((steps, *(_axes(info) or ())), info.dtype)
+    return TensorStructInfo((steps, *(_axes(info) or ())), info.element)
 
 
 def _loop_gradient(call: Call, cotangents: Any, loop: Any) -> list[Any]:
@@ -355,9 +355,20 @@ class _BackwardLoop:
                     raise StructInfoError(
                         Diagnostic(f"output {k}: expected a known shape, or a use of it")
                     )
-                cotangent = self.loop.emit(zeros(info.dims, info.dtype))
+                cotangent = self.zeros(info)
             cotangents.append(cotangent)
         return cotangents
+
+    def zeros(self, info: Any) -> Expr:
+        """Returns zeros of a known shape; a dtype variable is that of an operand."""
+        if info.dtype is not None:
+            return self.loop.emit(zeros(info.dims, info.dtype))  # type: ignore[no-any-return]
+        operands = [self.field(self.call.args[1], k) for k in range(self.layout.states)]
+        for operand in (*operands, *self.scanned(), *self.captured()):
+            if getattr(operand.struct_info, "element", None) == info.element:
+                zero = self.loop.emit(constant_like(operand, value=0))
+                return self.loop.emit(broadcast_to(zero, ShapeExpr(info.dims)))  # type: ignore[no-any-return]
+        raise StructInfoError(Diagnostic(f"no operand has the dtype {info.element} of an output"))
 
     def floating_outputs(self) -> list[int]:
         """Returns the positions of floating-point outputs."""

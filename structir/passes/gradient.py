@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from structir.adjoints.functions import Adjoints
-from structir.batching.combinators import expanded
+from structir.batching.combinators import expanded, is_expandable
 from structir.errors import DiagnosticError, StructIRError
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
@@ -33,7 +33,7 @@ def gradient(
     name = f"{function}_adjoint"
     if name in module.functions:
         raise StructIRError(f"gradient: function {name} already exists in the module", code="E0614")
-    lifted = lambda_lift.transform(lower_ragged.transform(expanded(module)))
+    lifted = lambda_lift.transform(lower_ragged.transform(expanded(module, is_expandable)))
     names = parameters.replace(",", " ").split()
     adjoints = Adjoints(lifted)
     try:

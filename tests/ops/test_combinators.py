@@ -429,3 +429,71 @@ def main(x: {like}, z: R.Tensor((4, 3), "float32")):
         result = structir.interpret(program, "main", *operands)
         assert result.dtype == expected.dtype
         assert np.array_equal(result, expected)
+
+
+CAPTURES = """
+    @R.function
+    def step(h, a):
+        n = R.tanh(R.add(R.multiply(h, w), a))
+        return (n, (R.sum(n)))
+    r = R.scan(step, (w,), x)
+    return R.sum(r[1])
+"""
+NESTED_LOOPS = """
+    y = R.map(lambda r: R.negative(r), x)
+    @R.function
+    def outer(h, a):
+        @R.function
+        def inner(s, b):
+            return (R.add(R.multiply(s, b), a), y)
+        t = R.scan(inner, (R.multiply(h, a),), w)
+        return (t[0], R.sum(t[1], axis=0))
+    r = R.scan(outer, (w,), x)
+    return R.sum(R.multiply(r[1], R.sum(r[0])))
+"""
+MAP_AFTER_MAP = """
+    y = R.map(lambda r: R.multiply(r, w), x)
+    @R.function
+    def fold(a, b):
+        c, d = a
+        e, f = b
+        return (R.multiply(c, e), R.add(R.tanh(d), R.multiply(f, y[0, ...])))
+    t = R.reduce(fold, (w, w), (y, y))
+    return R.sum(t[1])
+"""
+CONDITIONAL = """
+    c = R.greater(R.sum(x), R.sum(w))
+    if c:
+        y = R.multiply(x, w)
+    else:
+        y = R.negative(x)
+    return R.sum(R.multiply(y, y))
+"""
+LAST_STATE = """
+    @R.function
+    def step(h, a):
+        n = R.multiply(h, a)
+        return (n, n)
+    r = R.scan(step, (w,), x)
+    return R.sum(r[0])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "'T"])
+@pytest.mark.parametrize(
+    "body", [CAPTURES, NESTED_LOOPS, MAP_AFTER_MAP, CONDITIONAL, LAST_STATE], ids=range(5)
+)
+def test_gradients_of_closures_without_annotations_match_differences(body: str, dtype: str) -> None:
+    params = f'x: R.Tensor(("n", 3), "{dtype}"), w: R.Tensor((3,), "{dtype}")'
+    module = structir.parse(f"@R.function\ndef main({params}):{body}")
+    value, gradients = structir.interpret(gradient(module), "main_adjoint", X, V)
+    steps = RANDOM.normal(size=X.shape), RANDOM.normal(size=V.shape)
+
+    def loss(scale: float) -> float:
+        moved = X + scale * steps[0], V + scale * steps[1]
+        return float(structir.interpret(module, "main", *moved))
+
+    np.testing.assert_allclose(value, loss(0))
+    difference = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    along = sum([(g * s).sum() for g, s in zip(gradients, steps, strict=True)])
+    np.testing.assert_allclose(along, difference, rtol=1e-5)
