@@ -57,7 +57,9 @@ def recurrent_layer(
         outputs = TensorStructInfo((params[0].struct_info.dims[0], *states[0].dims), dtype)
         call = R.call_kernel(kernel, tuple(params), out_sinfo=(outputs, *states))
         builder.emit_func_output(builder.emit(call))
-    return builder.global_var(name), {**builder.functions, **adjoints.generated}
+    layer = builder.global_var(name)
+    del builder.functions[loop]  # only its pullback is used
+    return layer, {**builder.functions, **adjoints.generated}
 
 
 def _build_loop(
