@@ -8,14 +8,14 @@ import numpy as np
 
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 Amounts = Sequence[Dim]
 Emit = Callable[[Expr], Expr]
-# Elements appended to an axis: `R.nn.pad` takes the modes, and a number as the value.
-Value = Expr | float
+Value = Expr | float  # of the elements that the mode `constant` adds
 
 
 def emit_pad(x: Expr, before: Amounts, after: Amounts, mode: str, value: Value, emit: Emit) -> Expr:
@@ -36,7 +36,7 @@ def emit_pad(x: Expr, before: Amounts, after: Amounts, mode: str, value: Value, 
     if mode != "constant":
         return pad_by_index(x, before, after, mode, emit)
     if not isinstance(value, Expr):
-        value = Constant(np.asarray(value, _info(x).dtype or "float32"))
+        value = Constant(np.asarray(value, numpy_dtype(_info(x).dtype or "float32")))
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         x = _append_blocks(x, axis, low, high, value, emit)
     return x
