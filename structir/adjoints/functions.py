@@ -16,7 +16,7 @@ from structir.adjoints.differentiable_leaves import (
     nest_at_path,
 )
 from structir.adjoints.reverse import Leaf, ReverseMode
-from structir.analysis.derivative_rules import rule_names, without_rules
+from structir.analysis.derivative_rules import derived_attributes, rule_names
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.build import BlockBuilder
@@ -155,7 +155,7 @@ class Adjoints:
 
     def _generate(self, plan: Pullback) -> None:
         builder, name = BlockBuilder(), plan.global_var.name
-        attributes = {**without_rules(plan.original.attrs), PRIVATE: True}
+        attributes = {**derived_attributes(plan.original.attrs), PRIVATE: True}
         with builder.function(name, [*plan.params, *plan.cotangents], attrs=attributes):
             declared = bool(rule_names(plan.original))
             result = (
@@ -192,7 +192,7 @@ class Adjoints:
 
 
 def _public(function: Function) -> dict[str, object]:
-    attributes = without_rules(function.attrs)
+    attributes = derived_attributes(function.attrs)
     return {name: value for name, value in attributes.items() if name != PRIVATE}
 
 

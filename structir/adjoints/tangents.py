@@ -15,7 +15,7 @@ from structir.adjoints.differentiable_leaves import Path, differentiable_leaves
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.deduction import callee_name
-from structir.analysis.derivative_rules import rule_names, without_rules
+from structir.analysis.derivative_rules import derived_attributes, rule_names
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars
@@ -73,7 +73,7 @@ class Tangents:
         params = [copier.bound(param) for param in function.params]
         tangents = [Var(f"{params[k].name}_tangent", params[k].struct_info) for k in parameters]
         builder = BlockBuilder()
-        attributes = {**without_rules(function.attrs), PRIVATE: True}
+        attributes = {**derived_attributes(function.attrs), PRIVATE: True}
         with builder.function(name, [*params, *tangents], pure=function.is_pure, attrs=attributes):
             scope = TangentScope(builder, self, copier)
             for k, tangent in zip(parameters, tangents, strict=True):

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from structir.analysis.donation import DONATED, INITIAL_STATE, STATE
+
 PULLBACK, TANGENT = "pullback", "tangent"
 RULES = (PULLBACK, TANGENT)
 
@@ -29,3 +31,10 @@ def rule_names(function: Any) -> list[str]:
 def without_rules(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the attributes of a function without those that name derivatives."""
     return {name: value for name, value in attributes.items() if name not in RULES}
+
+
+def derived_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the attributes that a derivative or batched form of a function keeps: those that do
+    not refer to the results of the function or name its derivatives."""
+    dropped = (DONATED, STATE, INITIAL_STATE)
+    return {n: value for n, value in without_rules(attributes).items() if n not in dropped}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from structir.analysis.declaration import analysis
-from structir.analysis.derivative_rules import rule_names
+from structir.analysis.derivative_rules import rule_names, without_rules
 from structir.analysis.donation import INITIAL_STATE
 from structir.analysis.variables import walk_values
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.expr import Binding, Call, Function, GlobalVar
 from structir.ir.module import IRModule
-from structir.ir.node import Node
+from structir.ir.node import Node, replace
 
 PRIVATE = "private"  # the attribute of a function that only its module calls
 
@@ -93,3 +93,32 @@ def replace_functions(
         if isinstance(function, Function):
             functions[name] = with_bindings(function, rewrite)
     return module.with_functions(functions)
+
+
+def without_derivatives(module: IRModule) -> IRModule:
+    """Returns the module without the private functions that only derivatives call, and without the
+    attributes that name them: a program that is not differentiated any more."""
+    functions = module.functions
+    rules = [name for function in functions.values() for name in rule_names(function)]
+    if not rules:
+        return module
+    public = [n for n, f in functions.items() if not getattr(f, "attrs", {}).get(PRIVATE)]
+    unused = _reachable(module, rules) - _reachable(module, public)
+    unused -= set(public)
+    kept = {name: f for name, f in functions.items() if name not in unused}
+    for name, function in kept.items():
+        if not unused.isdisjoint(rule_names(function)):
+            kept[name] = replace(function, attrs=without_rules(function.attrs))  # type: ignore[attr-defined]
+    return module.with_functions(kept)
+
+
+def _reachable(module: IRModule, names: Iterable[str]) -> set[str]:
+    """Returns the functions that these functions call or pass, and themselves."""
+    worklist, reached = list(names), set[str]()
+    while worklist:
+        name = worklist.pop()
+        if name in module.functions and name not in reached:
+            reached.add(name)
+            values = walk_values(module.functions[name])
+            worklist += [value.name for value in values if isinstance(value, GlobalVar)]
+    return reached

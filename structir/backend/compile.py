@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as backends
+from structir.analysis.internal_functions import without_derivatives
 from structir.analysis.kernel_dtypes import with_kernels_at_dtypes
 from structir.analysis.well_formed import check_well_formed
 from structir.backend.placement import resolve_target
@@ -157,4 +158,4 @@ def compile(
     make = factory(target, options)
     with repeat_dropped_interrupts():
         check_well_formed(module)
-        return make(expanded(with_kernels_at_dtypes(module)), **options)
+        return make(expanded(with_kernels_at_dtypes(without_derivatives(module))), **options)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from structir.adjoints.declared import floating_params
-from structir.analysis.derivative_rules import PULLBACK, TANGENT, without_rules
+from structir.analysis.derivative_rules import PULLBACK, TANGENT, derived_attributes
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.batching.scope import BatchedScope, Flags
@@ -55,7 +55,7 @@ class Batching:
         ]
         params = [Var(p.name, info) for p, info in zip(function.params, infos, strict=True)]
         builder = BlockBuilder()
-        attributes = {**without_rules(function.attrs), PRIVATE: True}
+        attributes = {**derived_attributes(function.attrs), PRIVATE: True}
         with builder.function(name, params, pure=function.is_pure, attrs=attributes):
             scope = BatchedScope(builder, self, axis, copier)
             for param, new, flag in zip(function.params, params, flags, strict=True):

@@ -55,9 +55,52 @@ def iterated(
     return [result[k] for k in range(len(result_info.fields))]
 
 
+def scanned(
+    builder: NodeBuilder,
+    stem: str,
+    states: Sequence[Expr],
+    tensors: Sequence[Expr],
+    captured: Sequence[Any],
+    body: Callable[[list[Expr]], list[Expr]],
+) -> list[Expr]:
+    """Returns the final states, then the outputs of all steps stacked along a new axis.
+
+    A step runs for each slice of the first axes of the tensors. `body` builds one from the states,
+    the slices and the captured values: the next states, then the outputs. Captured variables are
+    operands of the loop, which makes it differentiable; other captured values, such as sizes, are
+    passed to `body` as they are.
+    """
+    variables = [v for v in captured if isinstance(v, Var)]
+    infos = (
+        [v.struct_info for v in states],
+        [_slice_info(x) for x in tensors],
+        [v.struct_info for v in variables],
+    )
+    params = [
+        [Var(f"{stem}_{kind}{k}", info) for k, info in enumerate(group)]
+        for kind, group in zip(("", "x", "w"), infos, strict=True)
+    ]
+    by_variable = dict(zip(variables, params[2], strict=True))
+
+    def build() -> Expr:
+        inner = [by_variable[v] if isinstance(v, Var) else v for v in captured]
+        return Tuple(tuple(body([*params[0], *params[1], *inner])))
+
+    function = builder.local_function([p for group in params for p in group], build, f"{stem}_step")
+    operands = [Tuple(tuple(group)) for group in (states, tensors, variables)]
+    result = builder.emit(R.scan(function, *operands), stem)
+    return [result[k] for k in range(len(result.struct_info.fields))]
+
+
 def _without_symbols(info: Any) -> StructInfo:
     """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if all(isinstance(d, int) for d in info.dims):
         plain: StructInfo = info
         return plain
     return TensorStructInfo(None, info.dtype, info.ndim)
+
+
+def _slice_info(tensor: Expr) -> StructInfo:
+    """Returns the StructInfo of a slice of the first axis."""
+    info: Any = tensor.struct_info
+    return TensorStructInfo(info.dims[1:], info.dtype)

@@ -324,3 +324,18 @@ def test_long_programs_are_differentiated() -> None:
     text = '@R.function\ndef main(h0: R.Tensor((2,), "float32")):\n' + "\n".join(lines)
     made = passes.Gradient()(structir.parse(text + "\n    return R.sum(h3000)\n"))
     assert ops_of(made).count("grad.adjoint") == 3001
+
+
+def test_a_gradient_has_no_state() -> None:
+    """The result of a gradient is nested: the attributes of the function do not describe it."""
+    _, made = differentiated("""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), count: R.Tensor((), "float32")):
+            R.func_attr({"state": {"count": ("count", 1)}})
+            return (R.sum(x * count), count + R.const(1.0, "float32"))
+    """)
+    (total, count), (gradient, _) = structir.interpret(
+        made, "main_adjoint", np.ones(2, "float32"), np.float32(3)
+    )
+    assert (total, count, gradient.tolist()) == (6, 4, [3, 3])
+    assert "state" in made["main"].attrs and "state" not in made["main_adjoint"].attrs

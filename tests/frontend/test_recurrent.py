@@ -10,8 +10,14 @@ import pytest
 from onnx import TensorProto
 
 import structir
+from structir import passes
+from structir.analysis.internal_functions import without_derivatives
+from structir.build import BlockBuilder
 from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
+from structir.frontend.recurrent_layers import recurrent_layer
+from structir.ir.expr import Call, Function, Var
+from structir.script import R
 from tests.frontend.models import FLOAT, made, node, value
 
 INT32 = TensorProto.INT32
@@ -98,3 +104,36 @@ def test_other_activations_take_a_loop() -> None:
     got = Backend.prepare(model).run(list(inputs.values()))
     for mine, theirs in zip(got, by_runtime(model, inputs), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cell", "backwards"), [("lstm", False), ("gru", True), ("rnn", True), ("rnn_relu", False)]
+)
+def test_layers_have_gradients(cell: str, backwards: bool) -> None:
+    """Checks the pullback of a layer by differences along a direction."""
+    layer, functions = recurrent_layer(cell, "float64", backwards, 3)
+    function = functions[layer.name]
+    assert isinstance(function, Function)
+    builder = BlockBuilder()
+    builder.functions.update(functions)
+    params = [Var(p.name, p.struct_info) for p in function.params]
+    with builder.function("main", params):
+        result = builder.emit(Call(layer, tuple(params)))
+        total = R.add(R.sum(R.sin(result[0])), R.sum(R.square(result[1])))
+        builder.emit_func_output(builder.emit(total))
+    module = builder.get()
+    rng = np.random.default_rng(3)
+    infos: list[Any] = [p.struct_info for p in params]
+    shapes = [[{"steps": 4, "batch": 2}.get(str(n), n) for n in i.dims] for i in infos]
+    operands, ways = ([rng.normal(size=[*map(int, s)]) for s in shapes] for _ in range(2))
+
+    def value(step: float) -> float:
+        moved = [x + step * way for x, way in zip(operands, ways, strict=True)]
+        return float(structir.interpret(module, "main", *moved))
+
+    differentiated = passes.Gradient()(module)
+    _, gradients = structir.interpret(differentiated, "main_adjoint", *operands)
+    slope = sum(float((g * way).sum()) for g, way in zip(gradients, ways, strict=True))
+    h = 1e-5
+    np.testing.assert_allclose(slope, (value(h) - value(-h)) / (2 * h), rtol=1e-5)
+    assert len(without_derivatives(module).functions) == 3  # main, the layer, its kernel or step

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+import structir
 from structir.errors import StructIRError
+from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
 from tests.frontend.models import INT64, expected, made, node, value
 
@@ -157,3 +159,69 @@ def test_logarithms_of_integers_are_truncated(op: str, dtype: str) -> None:
 def reduction(op: str, dtype: str) -> Any:
     declared = [value("x", ["n", 3], INTEGERS[dtype])]
     return made([node(op, "x a", "y")], declared, ["y"], {"a": ints(1)})
+
+
+def interpreted(model: Any, *operands: Any) -> Any:
+    return structir.interpret(from_onnx(model), "main", *operands)
+
+
+@pytest.mark.parametrize("axes", [None, ints(-1, 0)], ids=["every axis", "run-time axes"])
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pad_by_run_time_amounts(mode: str, axes: Any) -> None:
+    """Negative amounts crop before the tensor is padded, as in ONNX Runtime."""
+    x, amounts = X[0], ints(2, -1, 0, 3)
+    named = [value("p", [4], INT64), value("x", ["n", "m"]), value("a", ["k"], INT64)]
+    nodes = [node("Pad", f"x p _ {'_' if axes is None else 'a'}", "y", mode=mode)]
+    model = made(nodes, named, ["y"])
+    pairs = list(zip(amounts[:2], amounts[2:], strict=True))[:: 1 if axes is None else -1]
+    cropped = x[tuple([slice(max(-low, 0), None) for low, _ in pairs])]
+    wanted = np.pad(cropped, np.maximum(pairs, 0), mode=mode)  # type: ignore[call-overload]
+    result = interpreted(model, amounts, x, ints(0, 1) if axes is None else axes)
+    np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect"])
+def test_pad_to_a_length_crops_longer_inputs(mode: str) -> None:
+    nodes = [
+        node("Shape", "x", "length", start=1),
+        node("Sub", "target length", "missing"),
+        node("Concat", "z z z missing", "pads", axis=0),
+        node("Pad", "x pads", "y", mode=mode),
+    ]
+    model = made(nodes, [value("x", ["n", "m"])], ["y"], {"target": ints(4), "z": ints(0)})
+    for length in (3, 4, 6):
+        x = X[0, :, :length]
+        wanted = np.pad(x[:, :4], [(0, 0), (0, max(4 - length, 0))], mode=mode)  # type: ignore[call-overload]
+        np.testing.assert_array_equal(interpreted(model, x), wanted)
+    if mode == "reflect":
+        with pytest.raises(StructIRError, match="E0706"):
+            interpreted(model, X[0, :, :1])
+
+
+def test_cumulative_sum_along_a_run_time_axis() -> None:
+    nodes = [node("CumSum", "x a", "y", reverse=1)]
+    model = made(nodes, [CUBE, value("a", [], INT64)], ["y"])
+    for axis in (0, 2, -2):
+        wanted = np.flip(np.flip(X, axis).cumsum(axis), axis)
+        np.testing.assert_allclose(interpreted(model, X, np.int64(axis)), wanted, atol=1e-5)
+    for axis in (3, -4):
+        with pytest.raises(StructIRError):
+            interpreted(model, X, np.int64(axis))
+
+
+def test_nodes_are_sorted() -> None:
+    """An editor may append nodes in any order, also those that a branch refers to."""
+    then_graph, else_graph = (
+        made([node(op, "b", "r")], [], ["r"]).graph for op in ("Neg", "Identity")
+    )
+    nodes = [
+        node("If", "flag", "y", then_branch=then_graph, else_branch=else_graph),
+        node("Mul", "a a", "b"),
+        node("Add", "x x", "a"),
+    ]
+    model = made(nodes, [value("x", ["n"]), value("flag", [], TensorProto.BOOL)], ["y"])
+    x = np.array([1.0, 3.0], "float32")
+    assert interpreted(model, x, np.bool_(True)).tolist() == [-4, -36]
+    cycle = made([node("Add", "x b", "a"), node("Neg", "a", "b")], [value("x", ["n"])], ["b"])
+    with pytest.raises(StructIRError, match="E0803"):
+        from_onnx(cycle)

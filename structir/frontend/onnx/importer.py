@@ -22,6 +22,7 @@ from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import CallStep, Functions, GraphNames, ValueKey, lookup
 from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split, first_output
+from structir.frontend.onnx.ordering import sort_nodes
 from structir.frontend.onnx.registry import (
     DEFAULT,
     find_build,
@@ -113,7 +114,8 @@ class OnnxImporter:
     def outputs(
         self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
     ) -> list[OnnxValue]:
-        """Builds nodes in order; returns the values of the `required` names."""
+        """Builds nodes in topological order; returns the values of the `required` names."""
+        nodes = sort_nodes(nodes, names.values.__contains__)
         schedule = GraphSchedule(nodes, node_spans(nodes, names.where), required)
         return self._build_nodes(schedule, 0, attrs.evolve(names, nodes=nodes))
 

@@ -9,9 +9,10 @@ import attrs
 
 from structir.frontend.torch.graph import ExportedModule, FxGraph, NodeSpec, Ref, names_of
 
+SET_GRAD = "higher_order.wrap_with_set_grad_enabled"
 # block ops: the argument index of the graph, and of the first operand
 BLOCKS = {
-    "higher_order.wrap_with_set_grad_enabled": (1, 2),
+    SET_GRAD: (1, 2),  # its argument 0 is the mode
     "higher_order.wrap_with_autocast": (4, 5),
     "higher_order.invoke_subgraph": (0, 2),
 }
@@ -81,8 +82,21 @@ class _Body:
                 self.tensors[new_name] = inner.tensors[name]
             if name in inner.scalars:
                 self.scalars[new_name] = inner.scalars[name]
-        results = [_substitute(output, replacements) for output in inner.outputs]
-        self.replacements |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
+        results = _flat([_substitute(output, replacements) for output in inner.outputs])
+        if spec.target == SET_GRAD and values[0] is False:
+            results = [self.detached(result, spec) for result in results]
+        self.replacements |= dict(zip(names_of(spec.outputs), results, strict=False))
+
+    def detached(self, result: Ref, spec: NodeSpec) -> Ref:
+        """Returns a result of a `no_grad` block without its gradient."""
+        meta = self.tensors.get(result.name)
+        if meta is None:
+            return result
+        detached = Ref(self.fresh(f"{result.name}_detached"))
+        self.tensors[detached.name] = meta
+        node = NodeSpec("aten.detach.default", {"self": result}, (detached,), detached.name)
+        self.nodes.append(attrs.evolve(node, line=spec.line))
+        return detached
 
     def fresh(self, name: str) -> str:
         """Returns a fresh name."""
@@ -104,9 +118,9 @@ class _Body:
         )
 
 
-def _flat(values: Any) -> list[Any]:
+def _flat(values: Any) -> list[Ref]:
     """Returns the references in nested lists; other items are dropped."""
-    results = []
+    results: list[Ref] = []
     for value in values:
         if isinstance(value, list | tuple):
             results += _flat(value)

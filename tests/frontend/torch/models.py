@@ -275,12 +275,15 @@ class Writer(nn.Module):
 
 
 class Resizer(nn.Module):
-    """Scale factors whose float products with sizes are rounded, and symbolic pads."""
+    """Scale factors whose float products with sizes are rounded, and symbolic pads, which crop
+    where they are negative."""
 
     def forward(self, x: Tensor) -> list[Tensor]:
         resized = nn.functional.interpolate(x, scale_factor=(1.7, 1 / 3), mode="bilinear")
         padded = nn.functional.pad(x, (x.shape[3] - 1, 0, 0, 0), mode="reflect")
-        return [resized, padded, nn.functional.pad(x, (0, 0, 0, x.shape[2]), mode="replicate")]
+        filled = nn.functional.pad(x, (0, 8 - x.shape[3], 1, 0), value=2.0)
+        repeated = nn.functional.pad(x, (0, 0, 0, x.shape[2]), mode="replicate")
+        return [resized, padded, filled, repeated]
 
 
 def mlp() -> nn.Module:

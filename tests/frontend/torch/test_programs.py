@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import structir
+from structir import passes
 from structir.errors import DiagnosticError, StructIRError
 from structir.frontend.torch import from_exported_program, from_pt2
 from structir.frontend.torch.unsupported import UnmappedOpsError, with_hint
@@ -304,3 +305,21 @@ def test_expressions(text, wanted):
 def test_expressions_that_are_no_sizes(text):
     with pytest.raises(DiagnosticError):
         from_pt2(archive(doubled(text)))
+
+
+def test_detached_values_and_padding_rows_have_no_gradient():
+    nodes = [
+        node("aten.embedding.default", "rows", weight="w", indices="i", padding_idx=1),
+        node("aten.detach.default", "d", self="rows"),
+        node("aten.mul.Tensor", "product", self="rows", other="d"),
+        node("aten.sum.default", "y", self="product"),
+    ]
+    floats = {"w": meta(3, 2), "y": meta()} | {n: meta(N, 2) for n in ("rows", "d", "product")}
+    stated = program(nodes, floats | {"i": meta(N, dtype="int64")}, ["i"], ["y"], ("w",))
+    weight = np.arange(1, 7, dtype="float32").reshape(3, 2)
+    module = from_pt2(archive(stated, {"w": weight}), weights_as_inputs=True)
+    differentiated = passes.Gradient(parameters="w")(module)
+    _, (gradient,) = structir.interpret(
+        differentiated, "main_adjoint", np.array([0, 1, 2, 2]), weight
+    )
+    np.testing.assert_array_equal(gradient, weight * [[1], [0], [2]])

@@ -11,12 +11,14 @@ from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import axes_of, reshape_to
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, number
+from structir.frontend.onnx.scalars import constant, number, size_number
+from structir.frontend.onnx.sizes import require, run_time_sizes
 from structir.frontend.onnx.values import Elements
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.requirements import condition
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -137,15 +139,34 @@ onnx_op("ArgMin")(_position(R.argmin))
 
 def _cumulative(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
-        axis = node.normalize_axis(node.ints(1)[0], node.rank())
-        x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
-        result = op(x, axis=axis, exclusive=node.flag("exclusive"))
         dtype = node.dtype()
-        if result.struct_info.dtype != dtype:
-            result = R.astype(result, dtype)
-        return R.flip(result, axis=axis) if node.flag("reverse") else result
+
+        def along(axis: int) -> Expr:
+            x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
+            result = op(x, axis=axis, exclusive=node.flag("exclusive"))
+            if result.struct_info.dtype != dtype:
+                result = R.astype(result, dtype)
+            return node.emit(R.flip(result, axis=axis) if node.flag("reverse") else result)
+
+        if node.elements(1) is None:
+            return _along_run_time_axis(node, along)
+        return along(node.normalize_axis(node.ints(1)[0], node.rank()))
 
     return build
+
+
+def _along_run_time_axis(node: OnnxNode, along: Callable[[int], Expr]) -> Expr:
+    """Selects among the results along every axis by operand 1: a branch would end the dataflow
+    block, and few models have such an axis."""
+    rank = node.rank()
+    axis = R.reshape(R.astype(node[1], "int64"), (1,))
+    (shifted,) = run_time_sizes(node, node.emit(R.add(axis, constant(rank))))
+    require(node, [condition("<", shifted, 2 * rank)])
+    result = along(rank - 1)
+    for k in range(rank - 1):
+        is_axis = R.equal(size_number(dims.floormod(shifted, rank)), constant(k))
+        result = node.emit(R.where(is_axis, along(k), result))
+    return result
 
 
 onnx_op("CumSum")(_cumulative(R.cumsum))

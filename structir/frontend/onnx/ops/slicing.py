@@ -10,7 +10,7 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, scalar
-from structir.frontend.onnx.sizes import require, sizes_of
+from structir.frontend.onnx.sizes import require, run_time_sizes, sizes_of
 from structir.frontend.onnx.values import Elements
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -184,12 +184,17 @@ def _slice_axes(node: OnnxNode, rank: int) -> Expr:
         (count,) = node.dims(1)
         end = R.prim_value(count)
         return node.emit(R.arange(R.prim_value(0), end, R.prim_value(1), dtype="int64"))
-    if node.elements(3) is None:
-        axes = node.emit(R.astype(node[3], "int64"))
+    return _axis_numbers(node, 3, rank)
+
+
+def _axis_numbers(node: OnnxNode, index: int, rank: int) -> Expr:
+    """Returns the non-negative axes that an operand lists, as a vector."""
+    if node.elements(index) is None:
+        axes = node.emit(R.astype(node[index], "int64"))
         return R.where(R.less(axes, constant(0)), R.add(axes, constant(rank)), axes)
-    axis_list = [node.normalize_axis(a, rank) for a in node.ints(3)]
+    axis_list = [node.normalize_axis(a, rank) for a in node.ints(index)]
     if len(set(axis_list)) < len(axis_list):
-        node.fail(f"axes: expected distinct axes, found {list(node.ints(3))}")
+        node.fail(f"axes: expected distinct axes, found {list(node.ints(index))}")
     return constant(axis_list)
 
 
@@ -212,11 +217,15 @@ def _slice(node: OnnxNode, x: Elements, *operands: Any) -> Any:
 
 @onnx_op("Pad")
 def pad(node: OnnxNode) -> Expr:
-    mode = node.attr("mode", "constant")
+    mode, rank = node.attr("mode", "constant"), node.rank()
     attribute = "pads" if "pads" in node.attributes else "paddings"
     by_attribute = attribute in node.attributes
+    value: Any = node.attr("value", 0.0) if by_attribute else 0.0
+    if not by_attribute and node.has(2):
+        value = scalar(node, node[2])
+    if not by_attribute and (node.elements(1) is None or _has_unknown_axes(node)):
+        return emit_pad(node, node[0], *_run_time_pads(node, rank), mode, value)
     pads = list(node.attr(attribute)) if by_attribute else list(node.sizes(1))
-    rank = node.rank()
     axes = (
         [node.normalize_axis(a, rank) for a in node.ints(3)] if node.has(3) else list(range(rank))
     )
@@ -226,8 +235,24 @@ def pad(node: OnnxNode) -> Expr:
     after: list[Dim] = [0] * rank
     for position, axis in enumerate(axes):
         before[axis], after[axis] = pads[position], pads[position + len(axes)]
-    value_operand = node.get(2) if not by_attribute else None
-    value: Any = node.attr("value", 0.0) if by_attribute else 0.0
-    if value_operand is not None:
-        value = scalar(node, value_operand)
     return emit_pad(node, node[0], before, after, mode, value)
+
+
+def _has_unknown_axes(node: OnnxNode) -> bool:
+    return node.has(3) and node.elements(3) is None
+
+
+def _run_time_pads(node: OnnxNode, rank: int) -> tuple[list[Dim], list[Dim]]:
+    """Returns the amounts before and after every axis, bound at run time: the difference of the
+    elements that are added and removed."""
+    pads = node.emit(R.reshape(R.astype(node[1], "int64"), ShapeExpr((2, -1))))
+    if node.has(3):
+        axes = _axis_numbers(node, 3, rank)
+        zeros = constant([[0] * rank] * 2)
+        pads = R.scatter_elements(zeros, R.stack([axes, axes]), pads, axis=1)
+    added, removed = (
+        run_time_sizes(node, node.emit(R.reshape(R.maximum(p, constant(0)), (2 * rank,))))
+        for p in (pads, R.negative(pads))
+    )
+    amounts = [a - b for a, b in zip(added, removed, strict=True)]
+    return amounts[:rank], amounts[rank:]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.frontend.iteration import ABSENT, Body, iterated
+from structir.frontend.iteration import ABSENT, iterated, scanned
 from structir.frontend.torch.graph import FxGraph, all_graphs, names_of
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, tensor_info
+from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
 from structir.ir.dtype import is_int
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -61,20 +61,6 @@ def conditional(node: FxNode) -> list[Expr]:
 # ---- loops
 
 
-def _build_loop(
-    node: FxNode,
-    trips: Expr,
-    condition: Expr,
-    carried: list[Expr],
-    step_outputs: list[Any],
-    body: Body,
-) -> list[Expr]:
-    """Returns the results of a loop with the sizes that torch recorded."""
-    loop = (node.part_name(), trips, condition, carried, step_outputs, body)
-    results = iterated(node.host.builder, *loop)
-    return [_cast_to_recorded(node, value, k) for k, value in enumerate(results)]
-
-
 @torch_op(":higher_order.while_loop")
 def while_loop(node: FxNode) -> list[Expr]:
     condition, graph, *extra_args = node.positional()
@@ -95,50 +81,36 @@ def while_loop(node: FxNode) -> list[Expr]:
         after: list[Expr] = [node.emit(x) for x in _tensors(node, result, graph)]
         return emit_condition(after), after, []
 
-    return _build_loop(node, ABSENT, node.emit(emit_condition(states)), states, [], body)
+    start = node.emit(emit_condition(states))
+    results = iterated(node.host.builder, node.part_name(), ABSENT, start, states, [], body)
+    return [_cast_to_recorded(node, value, k) for k, value in enumerate(results)]
 
 
 @torch_op(":higher_order.scan")
 def scan(node: FxNode) -> list[Expr]:
-    graph, initial, scanned, *extra_args = node.positional()
-    states, scanned = [_bound(node, v) for v in initial], [_bound(node, v) for v in scanned]
-    captured = list(extra_args[0]) if extra_args and isinstance(extra_args[0], tuple) else []
-    where = f"{node.scope.where}: {node.spec.name}"
-    count = len(states)
-    length = node.dims_of(scanned[0])[0]
-    step_outputs = [
-        (node.out_dims(k)[1:], node.out_dtype(k)) for k in range(count, len(graph.outputs))
-    ]
-
-    def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-        elements = [node.emit(R.take(x, step, axis=0)) for x in scanned]
-        result = _tensors(
-            node, node.host.build_subgraph(graph, [*values, *elements, *captured], where), graph
-        )
-        return number(True, "bool"), result[:count], result[count:]
-
-    return _build_loop(node, PrimValue(length), ABSENT, states, step_outputs, body)
+    graph, initial, tensors, *rest = node.positional()
+    return _build_scan(node, graph, initial, tensors, rest)
 
 
 @torch_op(":higher_order.map_impl")
 def map_slices(node: FxNode) -> list[Expr]:
     """Builds `map`: applies a graph to each slice along the first axes."""
-    graph, scanned, *extra_args = node.positional()
-    scanned, captured = (
-        [_bound(node, v) for v in scanned],
-        list(extra_args[0]) if extra_args else [],
-    )
+    graph, tensors, *rest = node.positional()
+    return _build_scan(node, graph, [], tensors, rest)
+
+
+def _build_scan(
+    node: FxNode, graph: FxGraph, initial: Sequence[Expr], tensors: Sequence[Expr], rest: list[Any]
+) -> list[Expr]:
+    states, tensors = [_bound(node, v) for v in initial], [_bound(node, v) for v in tensors]
+    captured = list(rest[0]) if rest and isinstance(rest[0], tuple | list) else []
     where = f"{node.scope.where}: {node.spec.name}"
-    step_outputs = [(node.out_dims(k)[1:], node.out_dtype(k)) for k in range(len(graph.outputs))]
 
-    def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-        elements = [node.emit(R.take(x, step, axis=0)) for x in scanned]
-        result = _tensors(
-            node, node.host.build_subgraph(graph, [*elements, *captured], where), graph
-        )
-        return number(True, "bool"), [], result
+    def body(values: list[Any]) -> list[Expr]:
+        return _tensors(node, node.host.build_subgraph(graph, values, where), graph)
 
-    return _build_loop(node, PrimValue(node.dims_of(scanned[0])[0]), ABSENT, [], step_outputs, body)
+    results = scanned(node.host.builder, node.part_name(), states, tensors, captured, body)
+    return [_cast_to_recorded(node, value, k) for k, value in enumerate(results)]
 
 
 def _bound(node: FxNode, value: Expr) -> Expr:

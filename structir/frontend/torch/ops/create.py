@@ -19,7 +19,7 @@ from structir.frontend.torch.scalars import (
 )
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
-from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
 from structir.script import R
 
 
@@ -149,8 +149,6 @@ def one_hot(node: FxNode) -> Expr:
     "clone",
     "contiguous",
     "alias",
-    "detach",
-    "detach_",
     "lift",
     "lift_fresh",
     "positive",
@@ -164,6 +162,14 @@ def one_hot(node: FxNode) -> Expr:
 )
 def identity(node: FxNode) -> Expr:
     return next(v for v in node.positional() if isinstance(v, Expr))
+
+
+@torch_op("detach", "detach_")
+def detach(node: FxNode) -> Expr:
+    x = node["self"]
+    if isinstance(x, Constant) or not is_float(node.dtype()):
+        return x
+    return R.grad.no_grad(x)
 
 
 @torch_op(

@@ -40,7 +40,14 @@ def normalize_indices(node: FxNode, indices: Expr, size: Dim) -> Expr:
 
 @torch_op("embedding")
 def embedding(node: FxNode) -> Expr:
-    return R.take(node["weight"], cast(node["indices"], "int64"), axis=0)
+    weight, indices = node["weight"], node.emit(cast(node["indices"], "int64"))
+    result = R.take(weight, indices, axis=0)
+    padding = node.arg("padding_idx", -1)
+    if isinstance(weight, Constant) or padding == -1:
+        return result
+    result = node.emit(result)  # the row of the padding index has no gradient
+    is_padding = R.expand_dims(R.equal(indices, number(padding, "int64")), [-1])
+    return R.where(is_padding, R.grad.no_grad(result), result)
 
 
 @torch_op("index_select")

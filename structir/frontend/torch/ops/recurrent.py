@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any
 
 import attrs
 import numpy as np
 
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
+from structir.frontend.recurrent_layers import RELU, recurrent_layer
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
-from structir.ir import dims
-from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.expr import Call, Constant, Expr, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -32,7 +31,7 @@ KINDS = {
     "lstm": TorchRecurrentKind("lstm", (0, 3, 1, 2), 2),
     "gru": TorchRecurrentKind("gru", (1, 0, 2), 1),
     "rnn_tanh": TorchRecurrentKind("rnn", (0,), 1),
-    "rnn_relu": TorchRecurrentKind("", (0,), 1),
+    "rnn_relu": TorchRecurrentKind(RELU, (0,), 1),
 }
 
 
@@ -142,35 +141,18 @@ def _build_direction(
     dtype = node.dtype_of(gates)
     bias = R.zeros(ShapeExpr((width,)), dtype) if weights.bias is None else weights.bias
     states = [node.emit(s) for s in states]
-    if not kind.kernel:
-        return _unroll(node, gates, weights, states[0], reverse)
     hidden = node.dims_of(states[0])[1]
-    last = TensorStructInfo((batch, hidden), dtype)
-    hidden_states = TensorStructInfo((steps, batch, hidden), dtype)
     size = hidden if isinstance(hidden, int) else None
-    kernel = recurrent_kernel(kind.kernel, dtype, reverse, hidden=size)
-    call: Any = R.call_kernel(
-        node.host.builder.kernel(kernel),
-        (gates, *states, weights.recurrence, bias),
-        out_sinfo=(hidden_states, *[last for _ in states]),
-    )
+    operands = (gates, *states, weights.recurrence, bias)
+    builder = node.host.builder
+    if isinstance(weights.recurrence, Constant) and kind.kernel != RELU:
+        last = TensorStructInfo((batch, hidden), dtype)
+        results = (TensorStructInfo((steps, batch, hidden), dtype), *[last for _ in states])
+        kernel = builder.kernel(recurrent_kernel(kind.kernel, dtype, reverse, hidden=size))
+        call: Any = R.call_kernel(kernel, operands, out_sinfo=results)
+    else:  # for training: the layer has a pullback
+        layer, functions = recurrent_layer(kind.kernel, dtype, reverse, size)
+        builder.functions.update(functions)
+        call = Call(layer, operands)
     result = node.emit(call)
     return [node.emit(result[k]) for k in range(1 + len(states))]
-
-
-def _unroll(node: FxNode, gates: Expr, weights: Weights, state: Expr, reverse: bool) -> list[Expr]:
-    """Unrolls the time steps, for a cell without a kernel."""
-    steps = node.dims_of(gates)[0]
-    if not isinstance(steps, int):
-        node.fail(
-            f"rnn_relu: expected a static number of time steps, found {dims.text(steps)}",
-            "export with a static sequence length, or use `nonlinearity='tanh'`",
-        )
-    outputs: list[Expr] = []
-    for k in reversed(range(steps)) if reverse else range(steps):
-        parts = [R.take(gates, number(k, "int64"), axis=0), R.matmul(state, weights.recurrence)]
-        parts += [weights.bias] if weights.bias is not None else []
-        state = node.emit(R.nn.relu(reduce(R.add, parts)))
-        outputs.append(state)
-    hidden_states = R.stack(Tuple(tuple(reversed(outputs) if reverse else outputs)), axis=0)
-    return [node.emit(hidden_states), state]
