@@ -449,6 +449,12 @@ def _with_valid_defaults(attributes: Attrs, params: tuple[Var, ...]) -> Attrs:
     return {**others, DEFAULTS: dict(reversed(valid.items()))} if valid else others
 
 
+NOT_COMPILED = (
+    "a program cannot be called before it is compiled: `structir.compile(program)(x)`, "
+    "or `structir.interpret(program, x)`"
+)
+
+
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Function(Expr):
     """A function. `ret_struct_info` is the StructInfo of its result as callers see it."""
@@ -470,10 +476,8 @@ class Function(Expr):
         params = tuple([p.struct_info for p in self.params])
         return FuncStructInfo(params, self.ret_struct_info, self.is_pure)
 
-    def __call__(self, *_args: Any) -> NoReturn:
-        raise TypeError(
-            'a program cannot be called before it is compiled: `structir.compile(f)["main"](x)`'
-        )
+    def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
+        raise TypeError(NOT_COMPILED)
 
     def script(self) -> str:
         """Returns the source of the function; `structir.parse` parses it."""

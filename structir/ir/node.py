@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
 
+from structir.counterparts import unknown_attribute
 from structir.lazy import lazy_module
 
 printer = lazy_module("structir.printer.text")
@@ -19,6 +20,9 @@ class Node:
     """The base class of IR nodes. Subclasses only add fields."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # it would hide unknown attributes from type checkers
+        __getattr__ = unknown_attribute
 
     def __str__(self) -> str:
         text: str = printer.text_of(self)
