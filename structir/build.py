@@ -457,4 +457,3 @@ def runnable_module(program: Any, caller: str) -> IRModule:
         call = Call(callee, tuple(params), sinfo_args=results, span=program.span)
         builder.emit_func_output(builder.emit(call))
     return builder.get()
-

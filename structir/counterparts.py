@@ -119,4 +119,6 @@ def with_help(message: str, name: str) -> str:
 
 def unknown_attribute(owner: object, name: str) -> NoReturn:
     """Raises the AttributeError of an object, as its method `__getattr__`."""
-    raise AttributeError(with_help(f"{type(owner).__name__!r} object has no attribute {name!r}", name))
+    raise AttributeError(
+        with_help(f"{type(owner).__name__!r} object has no attribute {name!r}", name)
+    )

@@ -19,10 +19,10 @@ def register_extern(
 ) -> Callable[..., Any]:
     """Registers a Python function for `R.call_packed` and `R.call_pure_packed`; returns it.
 
-    Without a function it is a decorator: `@register_extern("name")`. The function receives and returns run-time values: NumPy arrays, tuples, tuples of ints for
-    shapes, plain numbers. A function registered with `by_form` has no side effects and only moves
-    values, without reading elements; the compiler may call it once for all values of the same
-    shapes and dtypes.
+    Without a function it is a decorator: `@register_extern("name")`. The function receives and
+    returns run-time values: NumPy arrays, tuples, tuples of ints for shapes, plain numbers. A
+    function registered with `by_form` has no side effects and only moves values, without reading
+    elements; the compiler may call it once for all values of the same shapes and dtypes.
     """
     if not isinstance(name, str):
         hint = f"help: `register_extern({getattr(name, '__name__', 'name')!r}, function)`"

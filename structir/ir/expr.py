@@ -13,7 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, 
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
-from structir.ir.node import Node, node
+from structir.ir.node import NOT_COMPILED, Node, node
 from structir.ir.struct_info import (
     OBJECT,
     Dims,
@@ -447,12 +447,6 @@ def _with_valid_defaults(attributes: Attrs, params: tuple[Var, ...]) -> Attrs:
         valid[param.name] = defaults[param.name]
     others = {name: value for name, value in attributes.items() if name != DEFAULTS}
     return {**others, DEFAULTS: dict(reversed(valid.items()))} if valid else others
-
-
-NOT_COMPILED = (
-    "a program cannot be called before it is compiled: `structir.compile(program)(x)`, "
-    "or `structir.interpret(program, x)`"
-)
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)

@@ -10,9 +10,9 @@ import attrs
 
 from structir.errors import Span
 from structir.ir.dims import Dim
-from structir.ir.expr import NOT_COMPILED, Var
+from structir.ir.expr import Var
 from structir.ir.kernel_functions import BINARY, LIBRARY
-from structir.ir.node import Node, node, parts
+from structir.ir.node import NOT_COMPILED, Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
 COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # other dtypes: unchanged

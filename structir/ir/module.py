@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
-from structir.ir.expr import NO_ATTRS, NOT_COMPILED, Attrs, Function
-from structir.ir.node import Node, node
+from structir.ir.expr import NO_ATTRS, Attrs, Function
+from structir.ir.node import NOT_COMPILED, Node, node
 
 
 @node

@@ -14,6 +14,10 @@ from structir.lazy import lazy_module
 printer = lazy_module("structir.printer.text")
 notebook = lazy_module("structir.tools.explorer.notebook")
 T = TypeVar("T")
+NOT_COMPILED = (
+    "a program cannot be called before it is compiled: `structir.compile(program)(x)`, "
+    "or `structir.interpret(program, x)`"
+)
 
 
 class Node:

@@ -51,6 +51,10 @@ class Pass(ShownAsText):
         Raises StructIRError for an unknown option.
         """
         parameters = {p.name: p for p in self.parameters()}
+        if any(isinstance(value, IRModule | Function | Kernel) for value in values):
+            camel = self.name.title().replace("_", "")
+            message = f"{self.name}: expected options, found a program"
+            raise StructIRError(f"{message}; help: `passes.{camel}()(module)`", code="E0611")
         if len(values) > len(parameters):
             message = f"expected at most {len(parameters)} options, found {len(values)}"
             raise StructIRError(f"{self.name}: {message}", code="E0611")
@@ -106,10 +110,6 @@ def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
 
     Raises StructIRError if it is none of the kinds that the annotation names.
     """
-    if isinstance(value, IRModule | Function):
-        message = f"{name}: {parameter.name}: expected an option, found a program"
-        camel = name.title().replace("_", "")
-        raise StructIRError(f"{message}; help: `passes.{camel}()(module)`", code="E0611")
     choices = get_args(parameter.annotation)
     if get_origin(parameter.annotation) is Literal and value not in choices:
         expected = " or ".join(map(repr, choices))
