@@ -1,7 +1,12 @@
 """The namespaces of the DSL: R (functions and ops), I (modules and kernels), T (sizes)."""
 
-from structir.script.language import R
-from structir.script.modules import I
-from structir.script.sizes import T
+from structir.lazy import lazy_names
 
-__all__ = ["I", "R", "T"]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "I": "structir.script.modules",
+        "R": "structir.script.language",
+        "T": "structir.script.sizes",
+    },
+)
