@@ -12,7 +12,8 @@ from numba.extending import intrinsic
 
 from structir.backend.cpu.features import has_halves
 from structir.backend.cpu.halves import narrow_bits, wide_value
-from structir.backend.loops.scalar_text import EIGHTHS, STORED_AS
+from structir.backend.loops.scalar_text import STORED_AS
+from structir.ir.kernel_functions import EIGHTHS
 from structir.backend.math.bits import declared
 
 

@@ -68,7 +68,7 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
 from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
-from structir.backend.loops.scalar_text import EIGHTHS
+from structir.ir.kernel_functions import EIGHTHS
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.math.bits import single_of_bits
 from structir.errors import StructIRError

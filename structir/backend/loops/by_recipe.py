@@ -158,8 +158,6 @@ def _template(
     except NotShown:
         return None
     code, params = _compiled(_scheduled(naive, group))
-    if code.kernel.part is None and group.rows:
-        return None  # threads would have no parts of it
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}
