@@ -21,8 +21,9 @@ class ScalarFunction:
     """A scalar function: an operator of the language, or a declared function of floats.
 
     In kernels, `kind` is that of its operands: "float", "int", "number", "bits", "bool", "any",
-    "single" or "double" ("" if kernels cannot call it), `count` the number of operands (-1: two or more), and `test`
-    whether the result is a bool. An operator has a `symbol` and a binding strength.
+    "single" or "double" ("" if kernels cannot call it), `count` the number of operands (-1: two or
+    more), and `test` whether the result is a bool. An operator has a `symbol` and a binding
+    strength.
 
     In bodies of ops, `rule` is the dtype rule: promotion of all arguments (`same`; `quotient`, with
     booleans as floats), promotion to a float (`float`), bool (`compare`, `logic`, `test`),

@@ -80,9 +80,7 @@ def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int, is_same: boo
     or all fall short of them. `is_same`: both indices are the same in all inner loops."""
     return any(
         _exceeds(low, high, symbol, step, is_same) for high in first[1] for low in second[0]
-    ) or any(
-        _exceeds(-high, -low, symbol, step, is_same) for low in first[0] for high in second[1]
-    )
+    ) or any(_exceeds(-high, -low, symbol, step, is_same) for low in first[0] for high in second[1])
 
 
 def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int, is_same: bool) -> bool:

@@ -40,7 +40,9 @@ def with_inlined_values(group: Group) -> Group:
 
 
 def _is_at_own_point(read: Load, maker: Stage, stage: Stage) -> bool:
-    return stage.otherwise is None and read.entries == maker.write and {*maker.axes} == {*stage.axes}
+    return (
+        stage.otherwise is None and read.entries == maker.write and {*maker.axes} == {*stage.axes}
+    )
 
 
 def _inlined(stage: Stage, read: Load, maker: Stage) -> Stage:
