@@ -108,6 +108,10 @@ def test_parts_are_of_all_rows(exact: bool) -> None:
     assert "a part of 0 to 4 * n" in compiled(body, exact_division=exact).source()
 
 
+def test_terms_of_sums_have_no_order_where_divisions_are_exact() -> None:
+    assert "T.add_to(" in compiled("R.sum(x, axis=[1])", exact_division=True).source()
+
+
 def test_loops_without_a_common_operand_stay_apart() -> None:
     params = ", ".join(f'{name}: R.Tensor(("n", 24), "float32")' for name in "xy")
     text = f"@R.function\ndef main({params}):\n    return R.concat((x, y), axis=1)\n"
