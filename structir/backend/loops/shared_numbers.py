@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 
 import attrs
 
-from structir.backend.loops.by_recipe import recipe_kernel, recipe_of
+from structir.backend.loops.by_recipe import recipe_kernel
 from structir.backend.loops.group import Group
 from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
@@ -16,7 +16,7 @@ from structir.backend.loops.writer import KernelText
 
 
 class SharedNumbers:
-    """The numbers that are no constants of the kernels of a program: those in which maps differ
+    """The numbers that are no constants of the kernels of a program: those in which groups differ
     that are equal but for numbers."""
 
     def __init__(self) -> None:
@@ -27,9 +27,8 @@ class SharedNumbers:
     def add(self, groups: Sequence[Group]) -> None:
         """Adds the groups of the program."""
         classes = defaultdict[Hashable, list[KernelKey]](list)
-        # kernels of reductions count terms with products of sizes, which are not among the numbers
         for group in groups:
-            if group.kind != "rows" or recipe_of(group) != "maps":
+            if group.kind != "rows":
                 continue
             _, key = self._keys[id(group)] = _with_key(group)
             classes[key.value].append(key)
