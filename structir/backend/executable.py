@@ -22,7 +22,6 @@ from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.cpu.features import check_host
 from structir.backend.every_form import EveryForm, form_variables
 from structir.backend.host_ops import host_calls
-from structir.backend.loops.by_recipe import recipes_used
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
@@ -56,8 +55,7 @@ def _without_function(reason: str) -> str:
 
 def options_text(exact_division: bool, fast_math: bool) -> str:
     """Returns the options of the compiler that plans depend on, for the key of the cache."""
-    recipes = ",".join(recipes_used())
-    return f"exact_division={exact_division} fast_math={fast_math} recipes={recipes}"
+    return f"exact_division={exact_division} fast_math={fast_math}"
 
 
 class Executable:

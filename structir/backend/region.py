@@ -14,7 +14,6 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
 from structir.backend.loops.from_point import NoKernelError, cast
 from structir.backend.loops.from_spec import stages_of
-from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
@@ -38,6 +37,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.kernel import Kernel
+from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (

@@ -9,10 +9,9 @@ from contextlib import suppress
 from structir.backend.cpu.masked_loops import LANES, WHOLE_VECTORS
 from structir.backend.cpu.row_totals import LONG_RUN, MONOIDS
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.by_recipe import with_recipes
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.scalar_text import number_text
-from structir.backend.loops.schedule import scheduled
+from structir.backend.loops.schedule import row_text, scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.backend.row_blocks import ROW, VALUES, BlockProgram, Phase, RowReduction, in_blocks
@@ -140,8 +139,7 @@ class BlockLoop(RowLoop):
         return ("at" if part.unit == "first" else part.unit) + self.shift
 
     def _kernels(self, program: LoopProgram) -> list[KernelText]:
-        with with_recipes():  # the text of generators, as in the loop over rows
-            kernels = scheduled(program).kernels
+        kernels = scheduled(program, rows=row_text).kernels
         if any([k.sites or k.function or k.singles for k in kernels]):
             raise NoKernelError("a block of rows needs a kernel of another form")
         return list(kernels)

@@ -8,25 +8,21 @@ called for each row, on the memory of that row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.by_recipe import with_recipes
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.schedule import scheduled
+from structir.backend.loops.schedule import row_text, scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage, routine_stages
 from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-TABLE = re.compile(r"a\[(all\d+)\]")
-NEAR = re.compile(r"^( +near = ).* if .* else (\w+)$")
-PAST_CACHES = re.compile(r"^( +)for \w+ in range\(near, |^( +)if n\d+ >= \d+.*:$")
 ASSIGNED = re.compile(r"^ *(\w+) = ", re.MULTILINE)  # names that other kernels have, too
-HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
+HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\])$")
 
 
 @attrs.frozen(eq=False)
@@ -79,8 +75,7 @@ class RowLoop:
 
     def loop(self) -> list[str]:
         """Returns the lines of the loop."""
-        with with_recipes():  # the loop is around text of generators, not LLVM IR
-            kernels = scheduled(self.call.program).kernels
+        kernels = scheduled(self.call.program, rows=row_text).kernels
         if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)
@@ -97,8 +92,6 @@ class RowLoop:
     def finished(self, lines: list[str]) -> Routine:
         """Returns the routine of some lines."""
         ordered = [b for b in self.names if b not in self.scratch] + self.scratch
-        slots = {self.names[b]: k for k, b in enumerate(ordered)}
-        lines = [TABLE.sub(lambda m: f"a[{slots[m[1]]}]", line) for line in lines]
         return Routine(
             tuple(lines),
             tuple(ordered),
@@ -135,7 +128,7 @@ class RowLoop:
         self.counter += 1
         own = f"_{self.counter}"
         body = [f"lo{own} = 0", f"hi{own} = {self.row_size(kernel.range)}"]
-        for line in without_streams(lines[start + 1 :]):
+        for line in lines[start + 1 :]:
             match = HEAD.match(line)
             if match is not None:
                 name, text = self._head(match, kernel)
@@ -143,21 +136,17 @@ class RowLoop:
             elif line.strip() and line.strip() != "wide_vectors()":
                 if "a[" in re.sub(r"\w+a\[", "", line):
                     raise NoKernelError("a kernel of a row reads its table")
-                line = NEAR.sub(r"\1\2", line)
                 body.append(re.sub(r"\b(lo|hi)\b", rf"\g<1>{own}", line[len(INDENT) :]))
         return with_own_names(body, own)
 
     def _head(self, match: re.Match[str], kernel: KernelText) -> tuple[str, str]:
         """Returns a name of the kernel, and the address or the size that it has in the loop."""
-        name, _, pointer, slot, divisor = match.groups()
-        index = int(slot if pointer is None else pointer)
-        if index >= len(kernel.pointers):
-            return name, self.row_size(kernel.sizes[index - len(kernel.pointers)])
-        part = self.part(kernel.pointers[index])
+        name, _, pointer, slot = match.groups()
+        if pointer is None:
+            return name, self.row_size(kernel.sizes[int(slot) - len(kernel.pointers)])
+        part = self.part(kernel.pointers[int(pointer)])
         base, offset = self.name(part.buffer), self.offset(part)
-        if pointer is not None:
-            return name, base if offset is None else f"offset_by({base}, {offset})"
-        return name, f"a[{base}] // {divisor}" + ("" if offset is None else f" + {offset}")
+        return name, base if offset is None else f"offset_by({base}, {offset})"
 
     def part(self, buffer: Buffer) -> RowOperand:
         """Returns the buffer of all rows of one of a row; a temporary one is as large as all."""
@@ -190,16 +179,3 @@ def with_own_names(lines: Sequence[str], own: str) -> list[str]:
         return [*lines]
     pattern = re.compile(rf"\b({'|'.join(sorted(names))})\b")
     return pattern.sub(rf"\g<1>{own}", text).split("\n")
-
-
-def without_streams(lines: Sequence[str]) -> Iterator[str]:
-    """Yields lines less those with non-temporal stores: a row is small."""
-    depth: int | None = None
-    for line in lines:
-        indent = len(line) - len(line.lstrip())
-        if depth is not None and indent > depth:
-            continue
-        match = PAST_CACHES.match(line)
-        depth = None if match is None else indent
-        if match is None:
-            yield line

@@ -43,7 +43,7 @@ from structir.ir.kernel import (
     While,
     assigned_value,
 )
-from structir.ir.kernel_functions import LIBRARY, OF_LANES, OF_THREADS
+from structir.ir.kernel_functions import LIBRARY, NARROW, OF_LANES, OF_THREADS, ROUND
 from structir.ir.scalar_functions import declared
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
@@ -253,6 +253,21 @@ def _max(args: list[Evaluate]) -> Evaluate:
     return lambda frame: max([arg(frame) for arg in args])
 
 
+def _rounding(dtype: str) -> Callable[[Any], Any]:
+    """Returns the rounding of a float32 to the numbers of a dtype."""
+    kind = numpy_dtype(dtype)
+    return lambda value: value.astype(kind)
+
+
+def _to_odd(value: Any) -> Any:
+    """Returns a float64 if float32 has it, else the float32 beside it whose last bit is 1."""
+    nearest = np.float32(value)
+    if value != value or nearest == value:
+        return nearest
+    bits = nearest.view(np.int32) - np.int32(abs(np.float64(nearest)) > abs(value))
+    return np.int32(bits | 1).view(np.float32)
+
+
 def _of_thread(name: str) -> Callable[[list[Evaluate]], Evaluate]:
     return lambda args: lambda frame: np.int64(getattr(frame.thread, name))
 
@@ -289,6 +304,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "eq": operator.eq,
     "ne": operator.ne,
     "not": operator.not_,
+    "to_odd": _to_odd,
+    **{f"{ROUND}{dtype}": _rounding(dtype) for dtype in NARROW},
 }
 
 

@@ -11,15 +11,12 @@ import attrs
 from structir.errors import Span
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
-from structir.ir.kernel_functions import BINARY, LIBRARY
+from structir.ir.kernel_functions import BINARY, CONVERSIONS, LIBRARY, NARROW
 from structir.ir.node import NOT_COMPILED, Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
-COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # other dtypes: unchanged
-KERNEL_DTYPES = frozenset(
-    {"float64", "float32", "float16", "bfloat16", "bool"}
-    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-)
+COMPUTED_IN = dict.fromkeys(NARROW, "float32")  # other dtypes: unchanged
+KERNEL_DTYPES = CONVERSIONS | {*NARROW}
 VECTOR = "vectorized"  # the kind of loops in vectors
 SHARED, REGISTERS = "shared", "registers"  # memory spaces of local arrays, besides main memory
 WARP = 32  # threads of a warp

@@ -19,7 +19,12 @@ KIND_NAMES = {
     "bits": "integers or booleans",
     "bool": "booleans",
     "any": "numbers or booleans",
+    "single": "float32 numbers",
+    "double": "float64 numbers",
 }
+EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+NARROW = ("float16", "bfloat16", *EIGHTHS)  # dtypes of memory, computed in float32
+ROUND = "round_to_"
 
 # Binding strengths are Python's, weakest first.
 CHOICE, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = (
@@ -62,6 +67,9 @@ _OF_T = (
     *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
     # NaN if an operand is NaN; sums (their terms may be reordered) and products
     *[ScalarFunction(name, "float", 2) for name in ("maximum", "minimum", "add_to", "multiply_to")],
+    ScalarFunction("quotient", "int", 2),  # rounded toward zero; 0 where the divisor is 0
+    *[ScalarFunction(f"{ROUND}{dtype}", "single") for dtype in NARROW],
+    ScalarFunction("to_odd", "double"),  # of 24 bits: what rounds it further rounds once
 )
 
 

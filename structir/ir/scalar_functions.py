@@ -20,9 +20,10 @@ families = lazy_module("structir.scalars")  # higher layers declare functions; l
 class ScalarFunction:
     """A scalar function: an operator of the language, or a declared function of floats.
 
-    In kernels, `kind` is that of its operands: "float", "int", "number", "bits", "bool" or "any"
-    ("" if kernels cannot call it), `count` the number of operands (-1: two or more), and `test`
-    whether the result is a bool. An operator has a `symbol` and a binding strength.
+    In kernels, `kind` is that of its operands: "float", "int", "number", "bits", "bool", "any",
+    "single" or "double" ("" if kernels cannot call it), `count` the number of operands (-1: two or
+    more), and `test` whether the result is a bool. An operator has a `symbol` and a binding
+    strength.
 
     In bodies of ops, `rule` is the dtype rule: promotion of all arguments (`same`; `quotient`, with
     booleans as floats), promotion to a float (`float`), bool (`compare`, `logic`, `test`),
@@ -75,6 +76,8 @@ class ScalarFunction:
                 return whole or is_bool
             case "bool":
                 return is_bool
+            case "single" | "double":
+                return bool(dtype == {"single": "float32", "double": "float64"}[self.kind])
         return True
 
     def form(self, dtype: str) -> Callable[[], Any] | None:

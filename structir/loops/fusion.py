@@ -130,6 +130,15 @@ def innermost_loops(tree: LoopTree) -> list[str]:
     ]
 
 
+def reassociate_sums(kernel: KernelHandle) -> None:
+    """Permits any order of the terms that innermost loops accumulate."""
+    # ops state no order of their terms, also where their functions are exact
+    options = {"exact": False} if kernel.partial else {}
+    for loop in innermost_loops(kernel.tree):
+        if applies(kernel.tree, loop, "add", "mul", "select"):
+            kernel.attempt("reassociate", loop, **options)
+
+
 def run_in_parts(kernel: KernelHandle) -> None:
     """Runs the outermost loop in parts, if it is all that the kernel does."""
     # operations of generated kernels may be contracted, as those of kernels with parts may

@@ -43,7 +43,8 @@ def meets_later(
         if one is None or other is None:
             continue
         ends = (_ends(tree, one, varying[0]), _ends(tree, other, varying[1]))
-        if _moves_apart(ends[0], ends[1], symbol, step):
+        is_same = one == other and varying[0] == varying[1]
+        if _moves_apart(*ends, symbol, step, is_same):
             return False
         if _is_disjoint(tree, ends[0], ends[1], loop):
             return False
@@ -74,21 +75,23 @@ def _ends(tree: LoopTree, index: Dim, varying: Sequence[For]) -> Ends:
     return extremes(tree, index, varying, False), extremes(tree, index, varying, True)
 
 
-def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int) -> bool:
+def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int, is_same: bool) -> bool:
     """Whether the indices of the second access in all later iterations exceed those of the first,
-    or all fall short of them."""
-    return any(_exceeds(low, high, symbol, step) for high in first[1] for low in second[0]) or any(
-        _exceeds(-high, -low, symbol, step) for low in first[0] for high in second[1]
-    )
+    or all fall short of them. `is_same`: both indices are the same in all inner loops."""
+    return any(
+        _exceeds(low, high, symbol, step, is_same) for high in first[1] for low in second[0]
+    ) or any(_exceeds(-high, -low, symbol, step, is_same) for low in first[0] for high in second[1])
 
 
-def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int) -> bool:
-    """Whether `low`, one or more steps of the loop later, is greater than `high`."""
+def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int, is_same: bool) -> bool:
+    """Whether `low`, one or more steps of the loop later, is greater than `high`. If they bound the
+    same index, `low` is not greater in one iteration, so that a step that exceeds is positive."""
     one, other = dims.linear(high, symbol), dims.linear(low, symbol)
     if one is None or other is None or one[0] != other[0]:
         return False
     advance = one[0] * step
-    return bool(dims.at_least(advance, 0) and dims.at_least(advance + other[1] - one[1], 1))
+    is_upward = is_same or dims.at_least(advance, 0)
+    return bool(is_upward and dims.at_least(advance + other[1] - one[1], 1))
 
 
 def _is_disjoint(tree: LoopTree, first: Ends, second: Ends, loop: For) -> bool:

@@ -1,15 +1,12 @@
-"""Maps and rows compiled by recipes: the results of the generators, bit by bit."""
-
-from functools import partial
+"""Maps and rows compiled by recipes: the results of the interpreter."""
 
 import numpy as np
 import pytest
 
 import structir
 from structir.backend.cpu.kernels import kernel_count
-from structir.backend.loops import shared_numbers
-from structir.backend.loops.by_recipe import recipe_kernel, with_recipes
 from structir.backend.outline import outline
+from structir.ir.dtype import numpy_dtype
 
 BODIES = {
     "a map in row-major order": "R.nn.gelu(R.multiply(x, x))",
@@ -40,40 +37,58 @@ def main(
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_recipes_compute_the_bits_of_the_generators(
+def test_recipes_compute_the_results_of_the_interpreter(
     body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, kernels = structir.parse(FUNCTION.format(body)), []
-
-    def counted(*args):
-        kernels.append(recipe_kernel(*args))
-        return kernels[-1]
-
+    monkeypatch.setenv("STRUCTIR_CACHE", "off")  # or the plan of an earlier run is loaded
+    module = structir.parse(FUNCTION.format(body))
     rng = np.random.default_rng(1)
     x, b = rng.normal(size=(5, 24)).astype("float32"), rng.normal(size=24).astype("float32")
     arguments = (x, b, np.float32(1.5), np.array([3, 0, 4, -1]))
-    run = partial(structir.interpret, module, "main")
-    with with_recipes():
-        expected = structir.compile(module)["main"](*arguments)
-    np.testing.assert_allclose(expected, run(*arguments), 2e-3, 1e-5)
-    monkeypatch.setattr(shared_numbers, "recipe_kernel", counted)
-    monkeypatch.setenv("STRUCTIR_CACHE", "off")  # or the plan of an earlier run is loaded
-    with with_recipes("maps", "rows"):
-        result = structir.compile(module)["main"](*arguments)
-    assert kernels and all(kernels), "the groups are compiled by recipes"
-    assert result.dtype == expected.dtype and np.array_equal(result, expected)
+    executable = structir.compile(module)
+    assert any(kernel.text.assembled for kernel in outline(module, "main").kernels)
+    expected = structir.interpret(module, "main", *arguments)
+    result = executable["main"](*arguments)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, 2e-3, 1e-5)
+
+
+NARROW = {
+    "products that are rounded": "R.subtract(R.multiply(x, y), R.divide(x, y))",
+    "a function, and a choice": "R.where(R.less(x, y), R.exp(x), R.abs(y))",
+    "conversions": "R.astype(R.astype(R.exp(R.astype(x, 'float64')), D), 'int8')",
+    "a softmax": "R.nn.softmax(R.add(x, y))",
+    "sums": "R.add(R.sum(x, axis=[1], keepdims=True), R.max(y, axis=[1], keepdims=True))",
+}
+SPECIAL = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-9, 440.0, -65000.0, 0.3, -2.5]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2fnuz"])
+def test_narrow_floats_are_rounded_as_in_the_interpreter(dtype: str) -> None:
+    lines = [
+        f"    {name} = {body.replace('D', repr(dtype))}"
+        for name, body in zip("abcde", NARROW.values(), strict=True)
+    ]
+    params = ", ".join(f'{name}: R.Tensor(("n", 24), "{dtype}")' for name in "xy")
+    source = "\n".join([f"@R.function\ndef main({params}):", *lines, "    return (a, b, c, d, e)"])
+    module = structir.parse(source)
+    assert all(kernel.text.assembled for kernel in outline(module, "main").kernels)
+    rng = np.random.default_rng(5)
+    x, y = (rng.normal(size=(5, 24)) * 4 for _ in range(2))
+    x[0, : len(SPECIAL)] = x[1, 5 : 5 + len(SPECIAL)] = SPECIAL
+    with np.errstate(all="ignore"):
+        arguments = [array.astype(numpy_dtype(dtype)) for array in (x, y)]
+        expected = structir.interpret(module, "main", *arguments)
+        results = structir.compile(module)["main"](*arguments)
+    for name, result, wanted in zip(NARROW, results, expected, strict=True):
+        assert result.dtype == wanted.dtype, name
+        one, other = result.astype("float64"), wanted.astype("float64")
+        np.testing.assert_array_equal(one, other, name)
+        assert np.all(np.isnan(one) | (np.signbit(one) == np.signbit(other))), name
 
 
 def compiled(body: str, **options: bool) -> structir.Executable:
     return structir.compile(structir.parse(FUNCTION.format(body)), **options)
-
-
-def test_without_a_naive_kernel_the_generator_remains() -> None:
-    executable = compiled("R.nn.relu(R.exp(R.astype(x, 'float16')))")
-    x, b = np.ones((2, 24), "float32"), np.ones(24, "float32")
-    assert "round" in executable.source() or "half_bits" in executable.source()
-    result = executable["main"](x, b, np.float32(1), np.zeros(1, int))
-    np.testing.assert_allclose(result, np.exp(x.astype("float16")), 1e-3)
 
 
 def test_names_and_sizes_of_a_program_have_no_code_of_their_own(
@@ -91,6 +106,10 @@ def test_names_and_sizes_of_a_program_have_no_code_of_their_own(
 def test_parts_are_of_all_rows(exact: bool) -> None:
     body = "R.permute_dims(R.reshape(R.divide(x, s), (1, -1, 4, 6)), (0, 2, 1, 3))"
     assert "a part of 0 to 4 * n" in compiled(body, exact_division=exact).source()
+
+
+def test_terms_of_sums_have_no_order_where_divisions_are_exact() -> None:
+    assert "T.add_to(" in compiled("R.sum(x, axis=[1])", exact_division=True).source()
 
 
 def test_loops_without_a_common_operand_stay_apart() -> None:

@@ -12,18 +12,19 @@ from structir.ir import BlockBuilder, TensorStructInfo, Var, dims, find_op
 from structir.tools.generate import random_module
 from tests.backend.agreement import assert_agree, copied
 
+DTYPES = ("float32", "float16", "float32", "bfloat16", "float64")
 SIZES = ({"a": 3, "b": 17, "c": 40}, {"a": 1, "b": 5, "c": 1}, {"a": 2, "b": 0, "c": 3})
 
 
 class Graph:
     """A straight program over tensors of three symbolic sizes, grown op by op."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, dtype="float32"):
         self.random = random.Random(seed)
         a, b, c = (dims.sym(name) for name in "abc")
         shapes = [(a, b, c), (a, b, c), (c,), (b, c), (a, b, 1)]
         self.params = [
-            Var(f"x{k}", TensorStructInfo(shape, "float32")) for k, shape in enumerate(shapes)
+            Var(f"x{k}", TensorStructInfo(shape, dtype)) for k, shape in enumerate(shapes)
         ]
         self.pool = list(self.params)
         self.builder = BlockBuilder()
@@ -101,7 +102,7 @@ class Graph:
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.filterwarnings("ignore")
 def test_graphs_that_fuse(seed):
-    module = Graph(seed).module(length=4 + seed % 9)
+    module = Graph(seed, DTYPES[seed % len(DTYPES)]).module(length=4 + seed % 9)
     executable = structir.compile(module)
     for sizes in SIZES:
         args = random_arguments(module["main"], seed, sizes)

@@ -147,8 +147,9 @@ def test_parts_run_in_threads() -> None:
 
 def test_a_kernel_can_be_edited() -> None:
     text = SCHEDULED.script()
-    assert text.count("T.float32(1.0) / m1") >= 2
-    edited = structir.parse(text.replace("T.float32(1.0) / m1", "T.float32(2.0) / m1"))
+    reciprocal = " = 1.0 / t6"
+    assert text.count(reciprocal) == 1
+    edited = structir.parse(text.replace(reciprocal, " = 2.0 / t6"))
     (x,) = floats("softmax")
     expected = 2 * compiled(False)["softmax"](x)
     np.testing.assert_array_equal(structir.compile(edited)["softmax"](x), expected)
@@ -162,7 +163,7 @@ def test_a_kernel_can_be_edited() -> None:
         ("gelu", "x0.flat[i1_i2]", "x0.flat[i1_i2 - 1]"),
         ("dense", "i1 - i0, 24, 40", "i1 - i0, 24, 41"),
         ("dense", "x1.flat[0]", "x1.flat[1]"),
-        ("softmax", "r * n0", "r * n0 + n0"),
+        ("softmax", "row0[j9]", "row0[j9 + 1]"),
         ("attention", "for r in range(i0, i1)", "for r in range(i0, i1 + 300)"),
     ],
 )
@@ -172,7 +173,7 @@ def test_out_of_bounds_accesses_are_errors(name: str, old: str, new: str) -> Non
     edited = structir.parse(text.replace(old, new), "edited.py")
     own = IRModule({n: f for n, f in edited.functions.items() if n == name or type(f) is Kernel})
     for run in (structir.compile(own)[name], lambda *a: structir.interpret(edited, name, *a)):
-        with pytest.raises(StructIRError, match=r"index -?\d+ is out of range for \w+\.flat.*"):
+        with pytest.raises(StructIRError, match=r"index -?\d+ is out of range for \w+"):
             run(*floats(name))
 
 

@@ -12,8 +12,9 @@ from numba.extending import intrinsic
 
 from structir.backend.cpu.features import has_halves
 from structir.backend.cpu.halves import narrow_bits, wide_value
-from structir.backend.loops.scalar_text import EIGHTHS, STORED_AS
+from structir.backend.loops.scalar_text import STORED_AS
 from structir.backend.math.bits import declared
+from structir.ir.kernel_functions import EIGHTHS
 
 
 def _pointer(element: Any) -> Any:
@@ -207,21 +208,6 @@ def brain_bits(typing_context: Any, value: Any) -> Any:
 
 
 @intrinsic
-def stream_to(typing_context: Any, pointer: Any, index: Any, value: Any) -> Any:
-    """Stores an element past the caches. The loop that does so starts at a line of cache, so that
-    whole vectors are aligned; LLVM asks for that of each element, or makes no vectors."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.gep(args[0], [args[1]])
-        store = builder.store(args[2], place, align=64)
-        flag = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-        store.set_metadata("nontemporal", flag)
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.int64, pointer.dtype), generate
-
-
-@intrinsic
 def fetch_ahead(typing_context: Any, pointer: Any, index: Any) -> Any:
     """Asks for the line of cache that an element lies in, which need not be one."""
 
@@ -234,17 +220,6 @@ def fetch_ahead(typing_context: Any, pointer: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64), generate
-
-
-@intrinsic
-def finish_streams(typing_context: Any) -> Any:
-    """Waits until what was stored past the caches is there for others."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 @intrinsic

@@ -23,7 +23,6 @@ from structir.backend.cpu.intrinsics import (
     brain_value,
     ceil,
     copy_run,
-    finish_streams,
     floor,
     greater,
     half_bits,
@@ -35,7 +34,6 @@ from structir.backend.cpu.intrinsics import (
     nearest,
     offset_by,
     square_root,
-    stream_to,
     trunc,
     wide_vectors,
     wrapping_add,
@@ -68,10 +66,10 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
 from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
-from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.math.bits import single_of_bits
 from structir.errors import StructIRError
+from structir.ir.kernel_functions import EIGHTHS
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 SIGNATURE = types.void(TABLE, types.int64, types.int64)
@@ -104,8 +102,6 @@ NAMES: dict[str, Any] = {
     "brain_bits": brain_bits,
     "offset_by": offset_by,
     "copy_run": copy_run,
-    "stream_to": stream_to,
-    "finish_streams": finish_streams,
     "wide_vectors": wide_vectors,
     "multiply_matrices": multiply_matrices,
     "multiply_tiled": multiply_tiled,

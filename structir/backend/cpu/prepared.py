@@ -23,6 +23,7 @@ from structir.backend.cpu.translated import translated_c
 from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
+from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.scalar_functions import ScalarFunction, declared
 
 FLOATS = ("float32", "float64")
@@ -116,7 +117,7 @@ def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, Prepared
         kind = getattr(types, dtype)
         power = PreparedFunction(_of_two(helpers()["whole_power"]), kind(kind, kind))
         functions[f"pow_{dtype}"] = power
-        for name in (f"floordiv_{dtype}", f"mod_{dtype}"):
+        for name in (f"floordiv_{dtype}", f"quotient_{dtype}", f"mod_{dtype}"):
             functions[name] = PreparedFunction(_of_two(helpers()[name]), kind(kind, kind))
     for dtype in FLOATS:
         kind = getattr(types, dtype)
@@ -127,8 +128,15 @@ def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, Prepared
         functions[f"product_{dtype}"] = PreparedFunction(_product, product)
         transpose = types.void(*[place] * 2, *[types.int64] * 4)
         functions[f"transpose_{dtype}"] = PreparedFunction(_transpose, transpose)
+    for eighth in EIGHTHS:
+        for name, signature in (
+            (f"{eighth}_value", types.float32(types.uint8)),
+            (f"{eighth}_code", types.uint8(types.float32)),
+        ):
+            functions[name] = PreparedFunction(_of_one(helpers()[name]), signature)
     value, bits = types.float32(types.uint16), types.uint16(types.float32)
     return functions | {
+        "to_odd": PreparedFunction(_of_one(helpers()["odd_single"]), types.float64(types.float64)),
         "half_value": PreparedFunction(_of_one(half_value), value),
         "half_bits": PreparedFunction(_of_one(half_bits), bits),
     }

@@ -8,6 +8,7 @@ from structir.backend.cpu.features import has_halves
 from structir.backend.emit.assembly import Assembly
 from structir.backend.emit.types import STORED, TYPES, bits_of, constant, is_signed
 from structir.ir.dtype import is_float
+from structir.ir.kernel_functions import EIGHTHS
 
 
 def converted(asm: Assembly, value: str, source: str, target: str) -> str:
@@ -105,6 +106,20 @@ def _brain_bits(asm: Assembly, value: str) -> str:
     return asm.value(f"trunc i32 {asm.value(f'lshr i32 {kept}, 16')} to i16")
 
 
+def _eighth(dtype: str) -> tuple[Form, Form]:
+    """The forms of a float of eight bits, by functions that are linked in."""
+    return (
+        lambda asm, bits: asm.call_prepared(f"{dtype}_value", "float", [("i8", bits)]),
+        lambda asm, value: asm.call_prepared(f"{dtype}_code", "i8", [("float", value)]),
+    )
+
+
+def rounded_to(stored: str) -> Form:
+    """Returns the rounding of a float32 to the numbers of a dtype."""
+    from_memory, to_memory = FORMS[stored]
+    return lambda asm, value: from_memory(asm, to_memory(asm, value))
+
+
 Form = Callable[[Assembly, str], str]
 # By dtype: from the form in memory, and to it.
 FORMS: dict[str, tuple[Form, Form]] = {
@@ -114,4 +129,5 @@ FORMS: dict[str, tuple[Form, Form]] = {
     ),
     "float16": (_half_value, _half_bits),
     "bfloat16": (_brain_value, _brain_bits),
+    **{eighth: _eighth(eighth) for eighth in EIGHTHS},
 }

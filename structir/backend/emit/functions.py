@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from structir.backend.emit.assembly import Assembly
+from structir.backend.emit.conversions import rounded_to
 from structir.backend.emit.types import TYPES, bits_of, constant, is_signed
 from structir.ir.dtype import is_float
+from structir.ir.kernel_functions import NARROW, ROUND
 from structir.ir.scalar_functions import ScalarFunction, declared
 from structir.projections.scalar_expr import OperandElement, fold
 
 Row = Callable[[Assembly, str, Sequence[str]], str]
-EXPENSIVE = frozenset({"div", "floordiv", "mod"})  # of those with a row
+EXPENSIVE = frozenset({"div", "floordiv", "mod", "quotient"})  # of those with a row
 
 
 def applied(asm: Assembly, fn: str, dtype: str, args: Sequence[str]) -> str:
@@ -167,6 +169,12 @@ def _prepared(name: str) -> Row:
     return call
 
 
+def _rounded(stored: str) -> Row:
+    """The rounding of a float32 to the numbers of a dtype."""
+    form = rounded_to(stored)
+    return lambda asm, dtype, args: form(asm, args[0])
+
+
 def _complement(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
     return asm.value(f"xor {TYPES[dtype]} {args[0]}, -1")
 
@@ -207,6 +215,8 @@ FLOATS: dict[str, Row] = {
     "isnan": lambda asm, dtype, args: FLOATS["ne"](asm, dtype, (args[0], args[0])),
     "isinf": _magnitude("eq"),
     "isfinite": _magnitude("lt"),
+    "to_odd": lambda asm, dtype, args: asm.call_prepared("to_odd", "double", [("double", args[0])]),
+    **{f"{ROUND}{dtype}": _rounded(dtype) for dtype in NARROW},
 }
 INTS: dict[str, Row] = {
     **COMPARISONS,
@@ -217,6 +227,7 @@ INTS: dict[str, Row] = {
     "abs": _absolute,
     "floordiv": _division(remainder=False),
     "mod": _division(remainder=True),
+    "quotient": _prepared("quotient"),
     "max": _extreme("gt"),
     "min": _extreme("lt"),
     "bitand": _plain("and"),

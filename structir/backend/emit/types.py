@@ -6,10 +6,12 @@ import struct
 from typing import Any
 
 from structir.ir.dtype import is_float
+from structir.ir.kernel_functions import EIGHTHS
 
 TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
 TYPES |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 STORED = {**TYPES, "bool": "i8", "float16": "i16", "bfloat16": "i16"}
+STORED |= dict.fromkeys(EIGHTHS, "i8")
 SUFFIXES = {"float": "f32", "double": "f64"}
 
 

@@ -21,7 +21,7 @@ from structir.backend.loops.as_scalar import (
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Expression, Load, axis_dim, computed_in
 from structir.backend.loops.group import Group
-from structir.backend.loops.rounding import are_skipped
+from structir.backend.loops.rounding import are_skipped, rounded, stored
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
@@ -43,6 +43,7 @@ from structir.ir.kernel import (
     Scalar,
     Scratch,
 )
+from structir.ir.kernel_functions import NARROW, ROUND
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.projections.monoid import MONOIDS
 
@@ -171,15 +172,14 @@ class _KernelNodeWriter:
         """Where a value lives that nothing outside reads: a number, or an array for the row."""
         if stage.written_axes is None:
             raise NotShown("a value inside that is not at its own point")
-        dtype, name = stage.out.dtype, f"row{len(self.scratch)}"
-        if are_skipped():
-            dtype = computed_in(dtype)
-        if not inner and computed_in(dtype) == dtype:
+        dtype, name = computed_in(stage.out.dtype), f"row{len(self.scratch)}"
+        if not inner:
             self.inside[stage.out] = stage, self.scalars.local("t", dtype)
             return
         shape = self.parameters.shape([stage.extents[axis] for axis in inner])
         array = Var(name, TensorStructInfo(shape, dtype))
-        self.scratch.append(Scratch(array))
+        is_partial = bool(stage.guards) or stage.exists is not None
+        self.scratch.append(Scratch(array, zeros=is_partial))
         self.inside[stage.out] = stage, array
 
     # ---- points
@@ -200,7 +200,13 @@ class _KernelNodeWriter:
             self._close(outer, body, into)
 
     def _map(self, stage: Stage, into: list[KernelStatement]) -> None:
-        self._keep(stage, self.scalars.value(simplified(stage.body), into), into)
+        self._keep(stage, self.scalars.value(self._stored(stage, stage.body), into), into)
+
+    def _stored(self, stage: Stage, body: Expression) -> Expression:
+        """The value of a stage as it is kept: a store to memory rounds, other values are rounded to
+        the dtype of the op."""
+        adapt = stored if stage.out in self.fills else rounded
+        return adapt(simplified(body), stage.out.dtype)
 
     def _where(
         self,
@@ -220,7 +226,8 @@ class _KernelNodeWriter:
             body.append(Branch(test, tuple(inner)))
         otherwise: list[KernelStatement] = []
         if stage.otherwise is not None and guards:
-            self._keep(stage, self.scalars.value(stage.otherwise, otherwise), otherwise)
+            value = self.scalars.value(self._stored(stage, stage.otherwise), otherwise)
+            self._keep(stage, value, otherwise)
         self._close(guards, body, into, otherwise)
 
     @staticmethod
@@ -336,6 +343,8 @@ class _KernelNodeWriter:
             into.append(Assign(element, value))
             return
         _, room = self.inside[stage.out]
+        if stage.reduce and stage.out.dtype in NARROW and not are_skipped():
+            value = applied(f"{ROUND}{stage.out.dtype}", [value], dtype)
         if isinstance(room, Local):
             into.append(Assign(room, stated(value)))
             return

@@ -35,7 +35,7 @@ from structir.ir.kernel import (
     Scalar,
     Size,
 )
-from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
+from structir.ir.kernel_functions import CONVERSIONS, ROUNDINGS, SCALAR_FUNCTIONS
 from structir.ir.polynomial import of_terms
 
 LEAST = 16  # LLVM unrolls shorter loops, and smaller steps tell it how lanes lie
@@ -44,7 +44,7 @@ DEEPEST = 6  # operations within one another, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
 # Functions of floats on integers and booleans: the operand, or a constant.
 OF_WHOLE: dict[str, bool | None] = {
-    **dict.fromkeys(("ceil", "floor", "round", "trunc")),
+    **dict.fromkeys(ROUNDINGS),
     **{"isnan": False, "isinf": False, "isfinite": True},
 }
 OF_SIZES = {
@@ -155,8 +155,10 @@ class Scalars:
         if abs(value) < LEAST or not known or self._functions:
             return Literal(value, "int64")
         size = known.get(abs(value))
-        if size is None:
+        if size is None and any(isinstance(number, Sym) for number in known.values()):
             raise NotShown("an integer that kernels do not share")
+        if size is None:
+            return Literal(value, "int64")
         if isinstance(size, int):
             return Literal(value, "int64")
         return self._size(size) if value > 0 else Apply("neg", (self._size(size),), "int64")
@@ -281,11 +283,15 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
         if all(isinstance(side, Literal) for side in sides):
             sides = [stated(sides[0]), sides[1]]
         return Apply("select", (test, *sides), dtype)
+    if operand == "bool" and fn == "abs":
+        return args[0]
     if not is_float(operand) and fn in OF_WHOLE:
         known = OF_WHOLE[fn]
         return args[0] if known is None else Literal(known, "bool")
     if fn == "sign":
         return _sign(args[0], dtype)
+    if operand == "bool" and fn in ("lt", "le", "gt", "ge"):  # kernels do not order booleans
+        return Apply(fn, tuple([applied("cast", [arg], "uint8") for arg in args]), "bool")
     if operand == "bool":
         fn = ON_TRUTH.get(fn, fn)
     if all(isinstance(arg, Literal) for arg in args):

@@ -1,15 +1,12 @@
 """Groups compiled by a recipe: from the naive kernel of a group to its scheduled kernel.
 
-Maps are compiled by their recipe, other kinds of groups if the internal setting `with_recipes`
-names one, and maps without a naive kernel by the generator of rows. Groups that differ only in
-buffers, axes and sizes of the program have one kernel in a process: `_templates` holds them.
+Groups that differ only in buffers, axes and sizes of the program have one kernel in a process:
+`_templates` holds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable
 
 import attrs
 import numpy as np
@@ -31,34 +28,13 @@ from structir.ir.struct_info import PrimStructInfo
 from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
-_recipes: ContextVar[frozenset[str]] = ContextVar("recipes", default=frozenset({"maps"}))
 _templates: dict[Hashable, _KernelTemplate | None] = {}  # of groups without a naive kernel, None
 MOST_TEMPLATES = 1024
-
-
-@contextmanager
-def with_recipes(*names: str) -> Iterator[None]:
-    """Compiles the groups that these recipes suit by them."""
-    token = _recipes.set(frozenset(names))
-    try:
-        yield
-    finally:
-        _recipes.reset(token)
-
-
-def recipes_used() -> list[str]:
-    """Returns the names of the recipes that groups are compiled by, sorted."""
-    return sorted(_recipes.get())
 
 
 def recipe_of(group: Group) -> str:
     """Returns the name of the recipe that suits a group of rows."""
     return "rows" if any(stage.reduce for stage in group.stages) else "maps"
-
-
-def is_by_recipe(group: Group) -> bool:
-    """Whether the recipe that suits a group of rows is used."""
-    return group.kind == "rows" and recipe_of(group) in _recipes.get()
 
 
 def recipe_kernel(
@@ -158,8 +134,6 @@ def _template(
     except NotShown:
         return None
     code, params = _compiled(_scheduled(naive, group))
-    if code.kernel.part is None and group.rows:
-        return None  # threads would have no parts of it
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}

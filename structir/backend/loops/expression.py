@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.scalar_text import EIGHTHS
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 
 
 class Expression:
@@ -92,16 +92,6 @@ def _once(key: tuple[Any, ...], make: Callable[[], E]) -> E:
     if found is None:
         found = _made[key] = make()
     return found  # type: ignore[return-value]
-
-
-COMPUTED_IN = dict.fromkeys(
-    ("float16", "bfloat16", *EIGHTHS), "float32"
-)  # the others in their own dtype
-
-
-def computed_in(dtype: str) -> str:
-    """The dtype in which kernels compute with elements of this one."""
-    return COMPUTED_IN.get(dtype, dtype)
 
 
 def number(value: float | int | bool, dtype: str) -> Number:

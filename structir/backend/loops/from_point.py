@@ -16,10 +16,11 @@ from structir.backend.loops.expression import (
     number,
     position,
 )
-from structir.backend.loops.scalar_text import EIGHTHS, is_written
+from structir.backend.loops.scalar_text import is_written
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym, substitute
 from structir.ir.dtype import EXTENDED, is_float
+from structir.ir.kernel_functions import NARROW, ROUND
 from structir.projections.conversion import convert_dtype
 from structir.projections.scalar_expr import (
     FUNCTIONS,
@@ -32,11 +33,6 @@ from structir.projections.scalar_expr import (
 )
 from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promote_dtypes
 
-ROUNDED = (
-    "float16",
-    "bfloat16",
-    *EIGHTHS,
-)  # dtypes whose casts round although they are computed wider
 OF_FLOATS = {"quotient": "div"}  # functions that are others where they take floats
 
 
@@ -133,8 +129,8 @@ def _applied(fn: str, args: list[TypedExpression], dtype: str | None) -> TypedEx
 def _explicit_cast(value: Expression, dtype: str) -> Expression:
     _require_dtype(dtype)
     cast_value = cast(value, dtype)
-    if dtype in ROUNDED:
-        return apply(f"round_to_{dtype}", (cast_value,), cast_value.dtype)
+    if dtype in NARROW:
+        return apply(f"{ROUND}{dtype}", (cast_value,), cast_value.dtype)
     return cast_value
 
 
@@ -148,5 +144,5 @@ def _require(fn: str, dtype: str) -> None:
 
 
 def _require_dtype(dtype: str) -> None:
-    if dtype in EXTENDED and dtype not in ROUNDED:
+    if dtype in EXTENDED and dtype not in NARROW:
         raise NoKernelError(f"no kernels compute with {dtype}")

@@ -11,18 +11,18 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
     Expression,
     Load,
-    computed_in,
     load,
     loads_of,
     rebuilt,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import rounded
 from structir.backend.loops.stage import Stage
 
 
 def with_inlined_values(group: Group) -> Group:
     """Returns a group in which values that one stage reads, once at its own point, are part of this
-    stage. Values of 16 bits stay: they are rounded."""
+    stage."""
     reads = Counter(load.buffer for stage in group.stages for load in stage.loads)
     makers: dict[Buffer, Stage] = {}
     stages = list[Stage]()
@@ -40,14 +40,15 @@ def with_inlined_values(group: Group) -> Group:
 
 
 def _is_at_own_point(read: Load, maker: Stage, stage: Stage) -> bool:
-    is_plain = computed_in(maker.out.dtype) == maker.out.dtype and stage.otherwise is None
-    return is_plain and read.entries == maker.write and {*maker.axes} == {*stage.axes}
+    return (
+        stage.otherwise is None and read.entries == maker.write and {*maker.axes} == {*stage.axes}
+    )
 
 
 def _inlined(stage: Stage, read: Load, maker: Stage) -> Stage:
     def leaf(node: Expression) -> Expression:
         if node is read:
-            return maker.body
+            return rounded(maker.body, maker.out.dtype)
         if not isinstance(node, Load):
             return node
         entries = [rebuilt(e, leaf) if isinstance(e, Expression) else e for e in node.entries]

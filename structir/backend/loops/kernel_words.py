@@ -49,18 +49,8 @@ class Words:
         self.panels: dict[str, list[ast.expr]] = {}  # what was put in panels, and how it lies
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements in order; of loops that are there twice, the second one with stores past the
-        caches, one: the compiler sees for itself where that is worth it."""
-        found: list[ast.stmt] = []
-        for statement in statements:
-            match statement:
-                case ast.For(_, ast.Call(_, [ast.Name("near"), stop])):
-                    twin = found[-1]
-                    assert isinstance(twin, ast.For) and isinstance(twin.iter, ast.Call)
-                    twin.iter.args[-1] = self.value(stop)
-                case _ if not _is_of_streams(statement):
-                    found += self._statement(statement)
-        return found
+        """Statements in order."""
+        return [told for statement in statements for told in self._statement(statement)]
 
     def _statement(self, statement: ast.stmt) -> list[ast.stmt]:
         match statement:
@@ -222,18 +212,6 @@ LIBRARY: dict[str, Callable[[Words, list[ast.expr]], list[ast.stmt]]] = {
     "pack_panels": Words._packing,
     "turn_over": Words._turning,
 }
-
-
-def _is_of_streams(statement: ast.stmt) -> bool:
-    """Whether a statement finds out, or says, that stores go past the caches."""
-    match statement:
-        case ast.Assign([ast.Name("ahead" | "near")]):
-            return True
-        case ast.Assign([_], ast.BinOp(ast.Subscript(ast.Name("a")))):
-            return True
-        case ast.If(_, [ast.Expr(ast.Call(ast.Name("finish_streams")))]):
-            return True
-    return False
 
 
 def _call(name: str, *args: ast.expr) -> ast.expr:

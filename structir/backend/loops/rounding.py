@@ -9,7 +9,6 @@ from contextvars import ContextVar
 import numpy as np
 
 from structir.backend.loops.expression import (
-    COMPUTED_IN,
     Expression,
     Load,
     Number,
@@ -18,8 +17,8 @@ from structir.backend.loops.expression import (
     number,
 )
 from structir.ir.dtype import numpy_dtype
+from structir.ir.kernel_functions import NARROW, ROUND
 
-ROUND = "round_to_"
 _skips: ContextVar[bool] = ContextVar("skips", default=False)
 # Results of these functions of rounded values are rounded.
 CLOSED = frozenset(
@@ -56,7 +55,7 @@ def are_skipped() -> bool:
 
 def rounded(value: Expression, dtype: str) -> Expression:
     """Returns the value as another op reads it, rounded to the dtype of the op that computed it."""
-    if dtype not in COMPUTED_IN or are_skipped() or _is_rounded(value, dtype):
+    if dtype not in NARROW or are_skipped() or _is_rounded(value, dtype):
         return value
     if isinstance(value, Number):
         with np.errstate(over="ignore"):
@@ -68,7 +67,7 @@ def rounded(value: Expression, dtype: str) -> Expression:
 def stored(value: Expression, dtype: str) -> Expression:
     """Returns the value without the roundings that the store to an element of this dtype repeats:
     those that come last, or before the choice of a value."""
-    if dtype not in COMPUTED_IN or not isinstance(value, Operation):
+    if dtype not in NARROW or not isinstance(value, Operation):
         return value
     if value.fn == ROUND + dtype:
         return stored(value.args[0], dtype)

@@ -13,7 +13,7 @@ from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.streams import MORE, may_be_large, two_loops
+from structir.backend.loops.streams import may_be_large
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
@@ -53,8 +53,8 @@ class RowSchedule:
         self.rows = rows
         if writer is None:
             self.writer = Writer(axes, rows)
-            self.writer.large = frozenset(filter(may_be_large, group.given))
-        given = (group.stages, rows, self.extents, group.kept, self.writer.large)
+        large = frozenset(filter(may_be_large, group.given)) if writer is None else frozenset()
+        given = (group.stages, rows, self.extents, group.kept, large)
         self.phases = Phases(*given, self.recompute_below)
         self._declare_local()
 
@@ -104,24 +104,6 @@ class RowSchedule:
         names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
         self.writer.name_axes(groups, names)
         return groups
-
-    def _loop(self, names: list[str], sizes: list[str], lines: list[str]) -> list[str]:
-        """Loops around lines, the last one over neighbours: what is large is stored past the caches
-        there."""
-        writer = self.writer
-        stores, writer.stores = writer.stores, []
-        if stores and len(names) == 1:
-            is_felt = self._work() >= MORE
-            beside = {s.buffer: writer.read_at(s.index) for s in stores if is_felt}
-            texts = (writer.elements, writer.start)
-            found = two_loops(names[0], sizes[-1], lines, stores, *texts, beside)
-            if found is not None:
-                return found
-        return loops(names, sizes, lines)
-
-    def _work(self) -> float:
-        """What one element of all that is stored takes, an addition being 1."""
-        return sum(self.phases.cost(s) for s in self.stages if s.out in self.group.kept)
 
     def write_roots(self, roots: list[Stage], phase: int, scopes: list[LoopScope]) -> None:
         for stage in roots:
@@ -218,9 +200,7 @@ class RowSchedule:
         """Loops over inner axes that are joined in groups, around what stages do there."""
         names = [self.writer.names[group[-1]] or "" for group in groups]
         sizes = [self.writer.size(self.extent(g)) for g in groups]
-        if any(stage.reduce for stage in stages):  # its terms are added up in one way
-            self.writer.stores = []
-        return self._loop(names, sizes, body)
+        return loops(names, sizes, body)
 
     def _kept_reads(self, axes: tuple[Sym, ...]) -> list[Address]:
         """Where loops read what is kept: joined axes must walk these as one as well."""

@@ -4,10 +4,10 @@ dtype. What the names in these texts stand for is each backend's own."""
 from __future__ import annotations
 
 from structir.ir.dtype import INTS, is_float, is_int
+from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.scalar_functions import declared
 from structir.projections.scalar_expr import OperandElement, fold
 
-EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
 STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
 ALL_KINDS = {

@@ -67,13 +67,19 @@ def _routine_text(routine: Routine) -> str:
 
 
 def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> KernelText:
-    """The text of a row group: rows side by side where they are short, squares in a transpose."""
-    turned = turned_kernel(group)
-    if turned is not None:
-        return turned
+    """The kernel of a row group: rows side by side where they are short, squares in a transpose,
+    and others by their recipe."""
+    kernel = turned_kernel(group)
+    if kernel is None and not has_short_rows(group):
+        kernel = (numbers or SharedNumbers()).kernel(group)
+    return kernel or row_text(group)
+
+
+def row_text(group: Group) -> KernelText:
+    """The text of a row group, for loops around it."""
     if has_short_rows(group):
         return short_row_kernel(group)
-    return (numbers or SharedNumbers()).kernel(group) or row_kernel(group)
+    return turned_kernel(group) or row_kernel(group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
@@ -103,9 +109,14 @@ class Scheduled:
     moved: Mapping[Buffer, Buffer] = attrs.Factory(dict)  # outputs in the memory of inputs
 
 
-def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> Scheduled:
+def scheduled(
+    program: LoopProgram,
+    exact: bool = False,
+    fast: bool = False,
+    rows: Callable[[Group], KernelText] | None = None,
+) -> Scheduled:
     """Compose, group and write out a program; with `exact`, every scalar function as it is; with
-    `fast`, without roundings between ops."""
+    `fast`, without roundings between ops; with `rows`, groups of rows by this schedule."""
     if exact:
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
@@ -113,7 +124,7 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         program = with_products_together(with_runs(_plain(composed(program))))
         program = with_updates(program)
         numbers = SharedNumbers()
-        schedules = SCHEDULES | {"rows": partial(any_row_kernel, numbers=numbers)}
+        schedules = SCHEDULES | {"rows": rows or partial(any_row_kernel, numbers=numbers)}
         settled = partial(_settled, numbers)
         lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)
     return attrs.evolve(lowered, kernels=shared(lowered.kernels))

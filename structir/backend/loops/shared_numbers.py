@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 
 import attrs
 
-from structir.backend.loops.by_recipe import is_by_recipe, recipe_kernel, recipe_of
+from structir.backend.loops.by_recipe import recipe_kernel
 from structir.backend.loops.group import Group
 from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
@@ -16,7 +16,7 @@ from structir.backend.loops.writer import KernelText
 
 
 class SharedNumbers:
-    """The numbers that are no constants of the kernels of a program: those in which maps differ
+    """The numbers that are no constants of the kernels of a program: those in which groups differ
     that are equal but for numbers."""
 
     def __init__(self) -> None:
@@ -27,9 +27,8 @@ class SharedNumbers:
     def add(self, groups: Sequence[Group]) -> None:
         """Adds the groups of the program."""
         classes = defaultdict[Hashable, list[KernelKey]](list)
-        # kernels of reductions count terms with products of sizes, which are not among the numbers
-        for group in filter(is_by_recipe, groups):
-            if recipe_of(group) != "maps":
+        for group in groups:
+            if group.kind != "rows":
                 continue
             _, key = self._keys[id(group)] = _with_key(group)
             classes[key.value].append(key)
@@ -38,9 +37,7 @@ class SharedNumbers:
             self._varying[value] = frozenset([c for c, column in columns if len({*column}) > 1])
 
     def kernel(self, group: Group) -> KernelText | None:
-        """Returns the kernel of a group by its recipe, if it has one."""
-        if not is_by_recipe(group):
-            return None
+        """Returns the kernel of a group of rows by its recipe, if it has one."""
         inlined, key = self._keys.get(id(group)) or _with_key(group)
         varying = self._varying.get(key.value)
         kernel = recipe_kernel(inlined, key, varying) if varying else None

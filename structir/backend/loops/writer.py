@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from structir.backend.loops.access import address_of
-from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
     Entry,
     Expression,
@@ -27,7 +27,6 @@ from structir.backend.loops.scalar_text import (
     number_text,
     store_text,
 )
-from structir.backend.loops.streams import StreamingStore, is_large
 from structir.ir import dims
 from structir.ir.dims import Atom, Dim, Monomial, Opaque, Sym
 from structir.ir.dtype import is_float
@@ -101,10 +100,6 @@ class Writer:
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
         self.scratch: list[Buffer] = []
         self.moved: dict[Buffer, BlockPlace] = {}
-        self.large: frozenset[Buffer] = frozenset()  # results that are at some sizes
-        self.stores: list[StreamingStore] = []  # to these, in loops
-        self.reads: dict[str, Buffer] = {}  # what is read, by where
-        self.starts: dict[Buffer, str] = {}  # their addresses, in elements
         self.counter = 0
         self.needs: dict[Expression, frozenset[Sym]] = {}
 
@@ -204,7 +199,6 @@ class Writer:
                 return application_text(fn, dtype, operand, texts)
             case Load(buffer, entries):
                 place = self.place(buffer, entries, scopes)
-                self.reads[place] = buffer
                 return load_text(buffer.dtype, place)
             case Position(dim, dtype):
                 return application_text("cast", dtype, "int64", [self.index_text(dim)])
@@ -309,35 +303,14 @@ class Writer:
     ) -> None:
         """Write a value to an element, in the innermost scope."""
         place = self.place(buffer, entries, scopes)
-        line = f"{place} = {store_text(buffer.dtype, value)}"
-        scopes[-1].lines.append(line)
-        if buffer in self.large and len(scopes) > 1:
-            self.stores.append(StreamingStore(buffer, line, place, value))
-
-    def read_at(self, index: str) -> list[Buffer]:
-        """What is read at an index."""
-        pairs = [(place.partition("[")[0], buffer) for place, buffer in self.reads.items()]
-        return [buffer for p, buffer in pairs if f"{p}[{index}]" in self.reads]
-
-    def elements(self, buffer: Buffer) -> str:
-        """How many elements a buffer has."""
-        return self.size(buffer.elements)
-
-    def start(self, buffer: Buffer) -> str:
-        """The name of a buffer's address, in elements."""
-        return self.starts.setdefault(buffer, f"s{len(self.starts)}")
+        scopes[-1].lines.append(f"{place} = {store_text(buffer.dtype, value)}")
 
     def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
         """The whole text: addresses and sizes taken from the table, then the lines."""
         named = {name: buffer.dtype for buffer, name in self.pointers.items()}
-        tail = [is_large(b, self.elements) for b in self.starts if b in self.large]
-        tail = [f"if {' or '.join(tail)}:", f"{INDENT}finish_streams()"] if tail else []
         head = ["wide_vectors()", *from_table(named, self.size_names.values())]
-        slots = {buffer: i for i, buffer in enumerate(self.pointers)}
-        for buffer, name in self.starts.items():
-            head.append(f"{name} = a[{slots[buffer.root]}] // {element_bytes(buffer.dtype)}")
         return KernelText(
-            table_kernel([*head, *lines, *tail]),
+            table_kernel([*head, *lines]),
             tuple(self.pointers),
             tuple(self.size_names),
             extent,

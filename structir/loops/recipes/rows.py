@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from structir.loops.fusion import (
-    applies,
     collapse_loops,
     collapse_rows,
     fuse_loops,
     inline_arrays,
-    innermost_loops,
+    reassociate_sums,
     replace_divisions,
     run_in_parts,
     shrink_arrays,
@@ -24,9 +23,7 @@ def rows(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0)
     A value inside of the kernel that costs less than `recompute_below` additions is computed where
     it is read; others are kept in a row. Divisions by a number of the row become products.
     """
-    for loop in innermost_loops(kernel.tree):
-        if applies(kernel.tree, loop, "add", "mul", "select"):
-            kernel.attempt("reassociate", loop)
+    reassociate_sums(kernel)
     inline_arrays(kernel, recompute_below)
     fuse_loops(kernel)
     shrink_arrays(kernel)
