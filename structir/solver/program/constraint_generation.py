@@ -171,13 +171,6 @@ class ConstraintGenerator:
         unresolved = [u for u in self.pending if u.signature is None and not u.has_rank_cases]
         return bool(unresolved or self.solver.disjunctions)
 
-    @property
-    def is_open(self) -> bool:
-        """Returns whether labels, ranks or ops remain that more precise StructInfo may decide."""
-        if self.labelled or self.is_incomplete:
-            return True
-        return any(row_vars(row) for c in self.solver.residual for row in c.rows())
-
     def scheme(self) -> Scheme:
         """Returns the scheme of the function, for its callers."""
         return generalise(self.solver, self.params, list(leaves(self.results)))

@@ -128,10 +128,17 @@ def _complete_once(module: IRModule, refine: str | None, close: Close) -> tuple[
         rewriter = Rewriter(generator, globals_, refine or policy_of(function))
         functions[name] = completed = rewriter.function(function)
         globals_[name] = completed.struct_info
-        may_infer_more |= bool(close) or generator.is_open or _has_inner_scopes(function)
+        may_infer_more |= bool(close) or _is_open(generator) or _has_inner_scopes(function)
         may_infer_more |= count_entry_checks(completed) > count_entry_checks(function)
         may_infer_more |= bool(generator.solver.residual) and _has_more_ranks(completed, function)
     return module.with_functions(functions), may_infer_more
+
+
+def _is_open(generator: ConstraintGenerator) -> bool:
+    """Returns whether labels, ranks or ops remain that more precise StructInfo may decide."""
+    if generator.labelled or generator.is_incomplete:
+        return True
+    return any(row_vars(row) for c in generator.solver.residual for row in c.rows())
 
 
 def _has_more_ranks(completed: Function, previous: Function) -> bool:
