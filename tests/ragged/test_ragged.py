@@ -426,3 +426,18 @@ def main(x: R.Tensor(("n", "*"), "float32"), by: R.Tensor(ndim=1, dtype="float32
         assert run(rows, np.array([2, 3], "float32")).tolist() == [[2, 6], [6, 0]]
         with pytest.raises(ShapeMismatchError, match="expected d = 3, found 2"):
             run(rows, np.ones(3, "float32"))
+
+
+@pytest.mark.parametrize("operands", ["x, y", "y, x, y"])
+def test_concat_along_the_first_axis_takes_dense_tensors(operands: str) -> None:
+    program = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "*", 2), "float32"), y: R.Tensor(("m", "k", 2), "float32")):
+    return R.concat(({operands}), axis=0)
+""")
+    x = structir.RaggedArray(np.arange(6, dtype="float32").reshape(3, 2), np.array([0, 1, 1, 3]))
+    y = np.ones((2, 3, 2), "float32")
+    rows = {"x": x.to_list(), "y": y.tolist()}
+    expected = [row for name in operands.split(", ") for row in rows[name]]
+    for run in (partial(structir.interpret, program, "main"), structir.compile(program)["main"]):
+        assert run(x, y).to_list() == expected
