@@ -53,6 +53,8 @@ class Refinement(Substitution):
 
 
 def _deduced(value: Expr) -> Expr:
+    if isinstance(value, Tuple | Var):  # which has that of its parts
+        return value
     try:
         return replace(value, struct_info=deduce(value))
     except StructInfoError:  # a run of the program raises it

@@ -22,8 +22,19 @@ from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.dtype_instances import at_dtypes, dtype_vars_of
 from structir.distributed.element_sizes import sizes_of_elements
+from structir.distributed.open_branches import (
+    condition_of,
+    in_plain_blocks,
+    open_branch,
+    with_branch,
+)
 from structir.distributed.plan import Plan
-from structir.distributed.planning import ShardableFunction, plan_of_prepared, prepared
+from structir.distributed.planning import (
+    ShardableFunction,
+    plan_of_prepared,
+    prepared,
+    with_inlined_calls,
+)
 from structir.distributed.ragged_boundary import rows_of_arguments
 from structir.distributed.worker import (
     ShardProgram,
@@ -59,11 +70,12 @@ def shard(
     max_bytes: int | None = None,
     model: ClusterModel | None = None,
     dtypes: Mapping[str, str] | None = None,
-) -> Sharded | GenericSharded:
+) -> Sharded | GenericSharded | BranchedSharded:
     """Returns a function of a module that runs in shards when called; options as in `plan`.
 
     Ragged tensors are cut by rows, into shards with about equal numbers of elements. The arguments
-    of a call determine the dtype variables that `dtypes` does not.
+    of a call determine the dtype variables that `dtypes` does not, and the conditionals whose
+    branches have results of different shapes: these are computed before the plan.
     """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
@@ -71,7 +83,17 @@ def shard(
     function = module.functions.get(name)
     if isinstance(function, Function) and dtype_vars_of(function):
         return GenericSharded(module, name, function, options)
-    return Sharded(prepared(module, name), options)
+    return _at_known_dtypes(module, name, options)
+
+
+def _at_known_dtypes(
+    module: IRModule, name: str, options: Mapping[str, Any]
+) -> Sharded | BranchedSharded:
+    """Returns the sharded function, or one that decides its conditionals first."""
+    whole = prepared(module, name)
+    if open_branch(whole.function) is None:
+        return Sharded(whole, options)
+    return BranchedSharded(in_plain_blocks(with_inlined_calls(module), name), name, options)
 
 
 @attrs.frozen(eq=False)
@@ -224,33 +246,15 @@ class Sharded:
         return dask_executor.compute_results(self, args, client, progress)
 
 
-@attrs.frozen(eq=False)
-class GenericSharded:
-    """A function with dtype variables that runs in shards: one sharded function for each
-    combination of dtypes."""
-
-    module: IRModule
-    name: str
-    function: Function
-    options: Mapping[str, Any]
-    instances: dict[tuple[str, ...], Sharded] = attrs.Factory(dict)
+class ShardedAtArguments:
+    """A function that runs in shards as another one, which its arguments determine."""
 
     def at(self, /, *args: Value, **names: Value) -> Sharded:
-        """Returns the sharded function at the dtypes of these arguments."""
-        params, defaults = self.function.params, partial(default_values, self.function)
-        values = arguments_of(self.name, params, args, names, defaults)
-        pairs = zip(params, values, strict=True)
-        converted = [as_value(param.struct_info, value) for param, value in pairs]
-        bound = _bound(self.name, self.function, converted)
-        dtypes = {v.name: bound[v].dtype for v in dtype_vars_of(self.function)}
-        key = tuple(dtypes.values())
-        if key not in self.instances:
-            instance = at_dtypes(self.module, self.name, dtypes)
-            self.instances[key] = Sharded(prepared(instance, self.name), self.options)
-        return self.instances[key]
+        """Returns the sharded function for these arguments."""
+        raise NotImplementedError
 
     def plan(self, /, *args: Value, **names: Value) -> Plan:
-        """Returns the plan for the shapes and dtypes of these arguments."""
+        """Returns the plan for these arguments."""
         return self.at(*args, **names).plan(*args, **names)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
@@ -267,6 +271,66 @@ class GenericSharded:
         """Computes the result as NumPy arrays with Dask, as `Sharded.compute` does."""
         sharded = self.at(*args, **names)
         return sharded.compute(*args, client=client, progress=progress, **names)
+
+
+@attrs.frozen(eq=False)
+class BranchedSharded(ShardedAtArguments):
+    """A function with conditionals whose branches have results of different shapes: one sharded
+    function for each combination of branches."""
+
+    module: IRModule
+    name: str
+    options: Mapping[str, Any]
+    instances: dict[tuple[bool, ...], Sharded] = attrs.Factory(dict)
+    modules: dict[tuple[bool, ...], IRModule] = attrs.Factory(dict)  # with the first ones decided
+
+    def at(self, /, *args: Value, **names: Value) -> Sharded:
+        """Returns the sharded function with the branches that these arguments choose."""
+        module, sides = self.module, ()
+        function: Any = module.functions[self.name]
+        defaults = partial(default_values, function)
+        arguments = arguments_of(self.name, function.params, args, names, defaults)
+        while (branch := open_branch(function)) is not None:
+            pairs = zip(function.params, arguments, strict=True)
+            values = {param: as_value(param.struct_info, value) for param, value in pairs}
+            side = condition_of(module, self.name, branch, values)
+            sides = (*sides, side)
+            if sides not in self.modules:
+                chosen = with_branch(function, branch, side)
+                functions = {**module.functions, self.name: chosen}
+                self.modules[sides] = module.with_functions(functions)
+            module = self.modules[sides]
+            function = module.functions[self.name]
+        if sides not in self.instances:
+            self.instances[sides] = Sharded(prepared(module, self.name), self.options)
+        return self.instances[sides]
+
+
+@attrs.frozen(eq=False)
+class GenericSharded(ShardedAtArguments):
+    """A function with dtype variables that runs in shards: one sharded function for each
+    combination of dtypes."""
+
+    module: IRModule
+    name: str
+    function: Function
+    options: Mapping[str, Any]
+    instances: dict[tuple[str, ...], Sharded | BranchedSharded] = attrs.Factory(dict)
+
+    def at(self, /, *args: Value, **names: Value) -> Sharded:
+        """Returns the sharded function at the dtypes of these arguments."""
+        params, defaults = self.function.params, partial(default_values, self.function)
+        values = arguments_of(self.name, params, args, names, defaults)
+        pairs = zip(params, values, strict=True)
+        converted = [as_value(param.struct_info, value) for param, value in pairs]
+        bound = _bound(self.name, self.function, converted)
+        dtypes = {v.name: bound[v].dtype for v in dtype_vars_of(self.function)}
+        key = tuple(dtypes.values())
+        if key not in self.instances:
+            instance = at_dtypes(self.module, self.name, dtypes)
+            self.instances[key] = _at_known_dtypes(instance, self.name, self.options)
+        instance = self.instances[key]
+        return instance.at(*args, **names) if isinstance(instance, BranchedSharded) else instance
 
 
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:

@@ -181,14 +181,10 @@ def _concat(
     (ragged_axis,) = position
     rank = info.ndim + ragged_axis
     axis = axis + rank if axis < 0 else axis
-    if axis == ragged_axis:
-        parts = [
-            ragged.get(path) or _uniform(x, ragged_axis, scope) for path, x in operands.items()
-        ]
-        return _concat_rows(parts, scope)
-    if axis == 0 and len(ragged) == len(operands):
-        return _append_rows(list(ragged.values()), scope)
-    return None
+    if axis not in (0, ragged_axis):
+        return None
+    parts = [ragged.get(path) or _uniform(x, ragged_axis, scope) for path, x in operands.items()]
+    return _concat_rows(parts, scope) if axis == ragged_axis else _append_rows(parts, scope)
 
 
 def _uniform(x: Expr, position: int, scope: PartsScope) -> RaggedParts:

@@ -176,3 +176,34 @@ def test_parts_are_balanced_and_have_rows() -> None:
     assert _balanced(ends, 2).tolist() == [0, 90, 93]
     assert _balanced(np.array([0, 9, 9, 9]), 3).tolist() == [0, 1, 2, 3]
     assert _balanced(np.array([0]), 3).tolist() == [0, 0, 0, 0]
+
+
+BRANCHES = """
+@R.function
+def main(x: R.Tensor(("n", {axis}), "float32"), y: R.Tensor(("m", {axis}), "float32"),
+         s: R.Tensor((), "float32")):
+    if R.greater(s, R.const(0.0, "float32")):
+        if R.greater(s, R.const(1.0, "float32")):
+            a = R.concat((x, y), axis=0)
+        else:
+            a = R.negative(x)
+        z = (a, R.sum(a))
+    else:
+        z = (y, R.sum(x))
+    w = R.multiply(z[0], z[0])
+    return (w, R.sum(w, axis=1), z[1])
+"""
+
+
+@pytest.mark.parametrize("axis", ['"*"', "3"])
+@pytest.mark.parametrize("number", [-1.0, 0.5, 2.0])
+def test_branches_with_results_of_different_shapes(axis: str, number: float) -> None:
+    module = structir.parse(BRANCHES.format(axis=axis))
+    lengths = ((2, 0, 5), (1, 4)) if axis == '"*"' else ((3,) * 4, (3,) * 2)
+    x, y = map(ragged, lengths)
+    tensors = (x, y) if axis == '"*"' else (x.values.reshape(4, 3), y.values.reshape(2, 3))
+    operands = *tensors, np.float32(number)
+    agree(shard(module, workers=2)(*operands), structir.interpret(module, "main", *operands))
+    agree(
+        structir.compile(module)["main"](*operands), structir.interpret(module, "main", *operands)
+    )

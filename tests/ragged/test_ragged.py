@@ -462,3 +462,18 @@ class Module:
             continue
         with pytest.raises(StructIRError):
             executable["f"](*arguments)
+
+
+@pytest.mark.parametrize("operands", ["x, y", "y, x, y"])
+def test_concat_along_the_first_axis_takes_dense_tensors(operands: str) -> None:
+    program = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "*", 2), "float32"), y: R.Tensor(("m", "k", 2), "float32")):
+    return R.concat(({operands}), axis=0)
+""")
+    x = structir.RaggedArray(np.arange(6, dtype="float32").reshape(3, 2), np.array([0, 1, 1, 3]))
+    y = np.ones((2, 3, 2), "float32")
+    rows = {"x": x.to_list(), "y": y.tolist()}
+    expected = [row for name in operands.split(", ") for row in rows[name]]
+    for run in (partial(structir.interpret, program, "main"), structir.compile(program)["main"]):
+        assert run(x, y).to_list() == expected
