@@ -18,7 +18,6 @@ from structir.backend.loops.expression import (
     Load,
     Operation,
     Position,
-    computed_in,
     load,
     loads_of,
     walk,
@@ -29,6 +28,7 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 
 LONG = 16  # terms that lie side by side, from which on a kernel takes slices of them alone
 WAIT = "cuda.syncthreads()"
