@@ -112,6 +112,14 @@ def test_terms_of_sums_have_no_order_where_divisions_are_exact() -> None:
     assert "T.add_to(" in compiled("R.sum(x, axis=[1])", exact_division=True).source()
 
 
+def test_iterations_whose_rows_follow_each_other_are_apart() -> None:
+    head = '@R.function\ndef main(x: R.Tensor(("a", "b", "n"), "float32")):\n'
+    executable = structir.compile(structir.parse(f"{head}    return R.nn.avg_pool1d(x, 2)\n"))
+    assert "a part of 0 to a * b" in executable.source()
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4) ** 2
+    np.testing.assert_allclose(executable["main"](x), (x[..., 1:] + x[..., :-1]) / 2)
+
+
 def test_loops_without_a_common_operand_stay_apart() -> None:
     params = ", ".join(f'{name}: R.Tensor(("n", 24), "float32")' for name in "xy")
     text = f"@R.function\ndef main({params}):\n    return R.concat((x, y), axis=1)\n"

@@ -19,7 +19,6 @@ from structir.backend.loops.expression import (
     Operation,
     apply,
     axis_dim,
-    computed_in,
     load,
     loads_of,
     rebuilt,
@@ -32,6 +31,7 @@ from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 
 COMPUTED_IN = ("float32", "float64")
 CHEAP = 16.0  # additions: cheaper maps are recomputed for each score

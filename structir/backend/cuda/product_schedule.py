@@ -18,7 +18,6 @@ from structir.backend.loops.expression import (
     Load,
     Operation,
     Position,
-    computed_in,
     load,
     loads_of,
     walk,
@@ -29,6 +28,7 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 
 LONG = 16  # contiguous terms from which on a kernel slices only these
 WAIT = "cuda.syncthreads()"

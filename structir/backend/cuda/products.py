@@ -15,13 +15,13 @@ from structir.backend.loops.expression import (
     Load,
     Number,
     Operation,
-    computed_in,
     loads_of,
 )
 from structir.backend.loops.scatters import gathered
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Sym
+from structir.ir.kernel import computed_in
 
 FARTHEST = 8  # elements between columns of a result
 FEWEST = 8  # rows and terms of windows that are computed in tiles

@@ -14,7 +14,6 @@ from structir.backend.cuda.device_text import (
     within_block,
 )
 from structir.backend.loops.buffer import element_bytes
-from structir.backend.loops.expression import computed_in
 from structir.backend.loops.group import Group
 from structir.backend.loops.rows import RowSchedule
 from structir.backend.loops.short_rows import ShortRowSchedule, has_short_rows
@@ -22,6 +21,7 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 
 WIDEST = 16  # bytes of one access of a thread
 CHEAPER_THAN_MEMORY = 64  # additions: cheaper values are recomputed instead of stored

@@ -17,11 +17,11 @@ from structir.backend.cuda.places import RUN, Groups
 from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.expression import computed_in
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import indented
 from structir.ir.dims import Dim, Sym, ceildiv
+from structir.ir.kernel import computed_in
 
 WIDE_DTYPES = frozenset({"float64", "int64", "uint64"})
 TALL, WIDE = 8, 4  # rows and columns of a thread; 4 rows for dtypes that take twice the registers

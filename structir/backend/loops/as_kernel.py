@@ -19,7 +19,7 @@ from structir.backend.loops.as_scalar import (
     stated,
 )
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Expression, Load, axis_dim, computed_in
+from structir.backend.loops.expression import Expression, Load, axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import are_skipped, rounded, stored
 from structir.backend.loops.simplify import simplified
@@ -42,6 +42,7 @@ from structir.ir.kernel import (
     Local,
     Scalar,
     Scratch,
+    computed_in,
 )
 from structir.ir.kernel_functions import NARROW, ROUND
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo

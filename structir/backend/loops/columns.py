@@ -11,7 +11,6 @@ from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
     Expression,
     Load,
-    computed_in,
     load,
     rebuilt,
 )
@@ -22,6 +21,7 @@ from structir.backend.loops.scalar_text import accumulation_text, number_text, r
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
 BLOCK = 4096  # totals at once: they and the streams beside them stay in the first cache

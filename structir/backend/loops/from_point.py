@@ -12,7 +12,6 @@ from structir.backend.loops.expression import (
     Number,
     apply,
     axis_dim,
-    computed_in,
     number,
     position,
 )
@@ -20,6 +19,7 @@ from structir.backend.loops.scalar_text import is_written
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym, substitute
 from structir.ir.dtype import EXTENDED, is_float
+from structir.ir.kernel import computed_in
 from structir.ir.kernel_functions import NARROW, ROUND
 from structir.projections.conversion import convert_dtype
 from structir.projections.scalar_expr import (

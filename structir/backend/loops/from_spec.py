@@ -14,7 +14,6 @@ from structir.backend.loops.expression import (
     Number,
     apply,
     axis_dim,
-    computed_in,
     load,
     number,
     position,
@@ -24,6 +23,7 @@ from structir.backend.loops.stage import Guard, Running, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel import computed_in
 from structir.projections import spec as specs
 from structir.projections.monoid import MONOIDS, exact_sum_dtype
 from structir.projections.scalar_expr import ScalarExpr

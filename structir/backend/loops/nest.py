@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from structir.backend.loops.expression import axis_dim, computed_in
+from structir.backend.loops.expression import axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import (
     accumulation_text,
@@ -23,6 +23,7 @@ from structir.backend.loops.writer import INDENT, SINGLE, KernelText, LoopScope,
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
 

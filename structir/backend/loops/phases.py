@@ -11,7 +11,6 @@ from structir.backend.loops.expression import (
     Load,
     Operation,
     axis_dim,
-    computed_in,
     load,
     parts_of,
     rebuilt,
@@ -21,6 +20,7 @@ from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 
 RECOMPUTE_BELOW = 4.0  # an addition is 1
 LOAD_COST = 0.5

@@ -11,7 +11,7 @@ from math import prod
 
 from structir.backend.loops.access import address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Load, axis_dim, computed_in
+from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.scalar_text import accumulation_text, number_text
@@ -19,6 +19,7 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
 BLOCK = 1024  # results at once: their extremes and places stay in the first cache

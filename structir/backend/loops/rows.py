@@ -6,7 +6,7 @@ from math import prod
 
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
+from structir.backend.loops.expression import Entry, Load, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
 from structir.backend.loops.rounding import rounded, stored
@@ -16,6 +16,7 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.streams import may_be_large
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
 LAST = 1 << 30  # the phase of what stands after all loops of a row

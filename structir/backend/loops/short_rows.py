@@ -12,7 +12,6 @@ from structir.backend.loops.expression import (
     Load,
     Operation,
     apply,
-    computed_in,
     load,
     number,
     rebuilt,
@@ -28,6 +27,7 @@ from structir.backend.loops.writer import KernelText, LoopScope, Writer, indente
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel import computed_in
 from structir.ir.kernel_functions import rounds_to_integers
 from structir.projections.monoid import MONOIDS
 

@@ -11,11 +11,12 @@ import attrs
 
 from structir.backend.cpu.functions import routine_source
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import axis_dim, computed_in, load
+from structir.backend.loops.expression import axis_dim, load
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Routine, Stage, routine_stages
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.kernel import computed_in
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 HELD = (bool, int, float, type(None))  # kinds of numbers that a kernel's text can hold

@@ -20,7 +20,6 @@ from structir.backend.loops.expression import (
     Number,
     apply,
     axis_dim,
-    computed_in,
     load,
     loads_of,
     number,
@@ -37,6 +36,7 @@ from structir.backend.loops.window_sums import is_faster_than_product
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
 MOST_TERMS = 32  # of a window that is written out, so that its results become one vector
