@@ -34,7 +34,7 @@ from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import dtypes_of, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
-from structir.passes.manager.infinite_products import is_undetermined
+from structir.passes.manager.infinite_products import is_undetermined, subtracts_infinities
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import NARROW_FLOATS, mentions
@@ -428,7 +428,10 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
         step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
         return 1.0
-    if error is None and is_undetermined(step, name, sample, actual):
+    if error is None and (
+        is_undetermined(step, name, sample, actual)
+        or subtracts_infinities(step, name, sample, actual)
+    ):
         return 1.0
     return error
 
