@@ -9,9 +9,10 @@ from structir.analysis.axes import axes_of
 from structir.ir.axes import RowVar
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Var
+from structir.ir.module import IRModule
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from structir.passes.manager.input_values import DEFAULT_DTYPE, InputValues
-from structir.passes.manager.mentions import Mentions
+from structir.passes.manager.mentions import NARROW_FLOATS, Mentions, mentions
 
 # a domain of floats with a distribution of integers
 EDGES = (
@@ -88,3 +89,13 @@ def scales_of(mentioned: Mentions) -> list[float]:
     """Returns the magnitudes at which a program may distinguish its inputs."""
     sizes = [abs(number) for number in mentioned.floats]
     return list(dict.fromkeys(size for size in sizes if size > 0))[:MOST_SCALES]
+
+
+def is_float32(module: IRModule) -> bool:
+    """Whether a program has no narrower floats, to which it may round on purpose."""
+    return not set(NARROW_FLOATS.values()) & set(mentions(module).integers) and not any(
+        dtype in NARROW_FLOATS
+        for function in module.functions.values()
+        for param in getattr(function, "params", ())
+        for dtype in dtypes_of(param.struct_info)
+    )

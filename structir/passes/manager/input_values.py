@@ -98,7 +98,10 @@ class ArrayGenerator:
         if interval is None and not shape and (values.loops or rng.integers(2)):
             interval = SCALAR
         array = _integers(rng, shape, dtype, interval)
-        return _with_sentinels(rng, array, values.sentinels.get(param.name, ()))
+        if sentinels := values.sentinels.get(param.name):  # in a quarter of the elements
+            chosen = rng.permutation(array.size)[: (array.size + 2) // 4]
+            array.reshape(-1)[chosen] = np.resize(sentinels[::-1], len(chosen))
+        return array
 
     def _floats(self, domain: str, rng: Any, shape: tuple[int, ...], dtype: str) -> Array:
         values = self.values
@@ -398,16 +401,6 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     ends = rng.permutation(flat.size)[: 2 if flat.size > 1 or rng.integers(3) == 0 else 0]
     flat[ends] = rng.permutation(np.array([low, high], kind))[: len(ends)]
     return array.astype(numpy_dtype(dtype))
-
-
-def _with_sentinels(rng: Any, array: Array, sentinels: tuple[int, ...]) -> Array:
-    """Returns an array in which a quarter of the elements are sentinels, the last ones first."""
-    if not sentinels:
-        return array
-    flat = np.array(array).reshape(-1)
-    indices = rng.permutation(flat.size)[: (flat.size + 2) // 4]
-    flat[indices] = np.resize(np.array(sentinels[::-1]), len(indices))
-    return flat.reshape(array.shape)
 
 
 def _chosen_integers(rng: Any, shape: tuple[int, ...], dtype: str, values: InputValues) -> Array:

@@ -31,13 +31,13 @@ from structir.passes.manager.constant_results import (
 )
 from structir.passes.manager.decision_search import DecisionSearch
 from structir.passes.manager.decisions import DecisionRecord, changed_decisions
-from structir.passes.manager.edge_plan import dtypes_of, numbers_of
+from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
-from structir.passes.manager.infinite_products import is_undetermined
+from structir.passes.manager.infinite_products import is_undetermined, subtracts_infinities
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
-from structir.passes.manager.mentions import NARROW_FLOATS, mentions
+from structir.passes.manager.mentions import mentions
 from structir.passes.manager.narrowing_casts import cast_models
 from structir.passes.manager.samples import Sampler, samples_of
 from structir.passes.manager.scalar_batches import scalar_rows
@@ -305,7 +305,7 @@ class VerifyResults(Instrument):
         if isinstance(actual, TooManyStepsError):
             return wide_error, following
         error = _error(step, name, sample, actual)
-        if error is None and following.wide is not None and _is_float32(step.before):
+        if error is None and following.wide is not None and is_float32(step.before):
             exact, tolerance = following.wide.expected, step.applied.tolerance
             if within_own_error(sample.expected, exact, actual, tolerance) or within_rounding(
                 step.before, name, sample.arguments, sample.expected, actual, tolerance, exact=False
@@ -428,19 +428,12 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
         step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
         return 1.0
-    if error is None and is_undetermined(step, name, sample, actual):
+    if error is None and (
+        is_undetermined(step, name, sample, actual)
+        or subtracts_infinities(step, name, sample, actual)
+    ):
         return 1.0
     return error
-
-
-def _is_float32(module: IRModule) -> bool:
-    """Whether a program has no narrower floats, to which it may round on purpose."""
-    return not set(NARROW_FLOATS.values()) & set(mentions(module).integers) and not any(
-        dtype in NARROW_FLOATS
-        for function in module.functions.values()
-        for param in getattr(function, "params", ())
-        for dtype in dtypes_of(param.struct_info)
-    )
 
 
 def _rejects(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
