@@ -89,7 +89,8 @@ def scanned(
     function = builder.local_function([p for group in params for p in group], build, f"{stem}_step")
     operands = [Tuple(tuple(group)) for group in (states, tensors, variables)]
     result = builder.emit(R.scan(function, *operands), stem)
-    return [result[k] for k in range(len(result.struct_info.fields))]
+    info: Any = result.struct_info
+    return [result[k] for k in range(len(info.fields))]
 
 
 def _without_symbols(info: Any) -> StructInfo:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from structir.adjoints.differentiable_leaves import differentiable_leaves
 from structir.adjoints.functions import Adjoints
@@ -53,9 +54,10 @@ def recurrent_layer(
     params = _params(cell, dtype, hidden, (sym("steps"), sym("batch")))
     attributes = {PRIVATE: True, PULLBACK: pullback[0].name}
     with builder.function(name, params, attrs=attributes):
-        states = [p.struct_info for p in params[1:-2]]
-        outputs = TensorStructInfo((params[0].struct_info.dims[0], *states[0].dims), dtype)
-        call = R.call_kernel(kernel, tuple(params), out_sinfo=(outputs, *states))
+        gates, *states = [_sizes(p) for p in params[:-2]]
+        shapes = [(gates[0], *states[0]), *states]
+        results = tuple([TensorStructInfo(shape, dtype) for shape in shapes])
+        call = R.call_kernel(kernel, tuple(params), out_sinfo=results)
         builder.emit_func_output(builder.emit(call))
     layer = builder.global_var(name)
     del builder.functions[loop]  # only its pullback is used
@@ -94,11 +96,17 @@ def _params(cell: str, dtype: str, hidden: int | None, sizes: tuple[Dim, ...]) -
     return [Var(name, TensorStructInfo(shape, dtype)) for name, shape in shapes.items()]
 
 
+def _sizes(var: Var) -> tuple[Dim, ...]:
+    info = var.struct_info
+    assert isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
+    return info.dims
+
+
 def _next_states(cell: str, gates: Var, states: Sequence[Var], product: Expr) -> list[Expr]:
     """Returns the states after a step; `product` is that of the state with its weights."""
-    width = states[0].struct_info.dims[1]
+    width = _sizes(states[0])[1]
 
-    def part(x: Expr, gate: int) -> Expr:
+    def part(x: Expr, gate: int) -> Any:
         return R.strided_slice(x, [1], ShapeExpr((gate * width,)), ShapeExpr(((gate + 1) * width,)))
 
     if cell in (RELU, "rnn"):
