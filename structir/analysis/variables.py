@@ -136,10 +136,10 @@ def names_in(program: Any) -> ProgramNames:
         elif isinstance(item, StructInfo):
             if item not in seen:
                 seen.add(item)
-                is_plain = (
-                    type(item) is TensorStructInfo and item.axes is None and item.dtype_var is None
-                )
-                todo += (item.dims,) if is_plain else parts(item)[::-1]
+                if type(item) is TensorStructInfo and not item.axes and not item.dtype_var:
+                    todo.append(item.dims)  # the common case
+                else:
+                    todo += parts(item)[::-1]
         elif issubclass(kind, Node) and kind is not Op and kind is not GlobalVar:
             if kind is VarBinding or kind is MatchCast:
                 defined.add(item.var)
