@@ -139,7 +139,8 @@ def index_of_rank(row: Array, rank: int) -> int:
     """Returns the index of the element of a rank in ascending order; NaN is last."""
     keys, bits = sort_keys(row, False)
     if keys.shape[0] <= SHORT_SELECTION:
-        return order_by_counting(keys)[rank]
+        index: int = order_by_counting(keys)[rank]
+        return index
     key, remaining = key_of_rank(keys, bits, rank)
     index = 0
     while keys[index] != key or remaining > 0:
