@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from structir.analysis.calls import are_disjoint
 from structir.analysis.constant_values import ConstantValues
@@ -16,6 +16,8 @@ from structir.analysis.deduction import (
     result_info,
 )
 from structir.analysis.purity import is_pure_value
+from structir.analysis.substitution import Substitution
+from structir.counterparts import unknown_attribute
 from structir.errors import (
     Diagnostic,
     DiagnosticError,
@@ -49,7 +51,7 @@ from structir.ir.expr import (
     as_expr,
 )
 from structir.ir.kernel import Kernel
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, as_module
 from structir.ir.node import Node, rebuild, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
@@ -147,6 +149,9 @@ class BlockBuilder:
         self._names: list[dict[str, int]] = []
         self._constants = ConstantValues()
         self._results: list[tuple[Expr, StructInfo | None] | None] = []
+
+    if not TYPE_CHECKING:  # it would hide unknown attributes from type checkers
+        __getattr__ = unknown_attribute
 
     # ---- functions
 
@@ -433,3 +438,22 @@ def _operands(value: Expr) -> tuple[Expr, ...]:
     if kind is TupleGetItem:
         return (value.tuple_value,)  # type: ignore[attr-defined]
     return ()
+
+
+def runnable_module(program: Any, caller: str) -> IRModule:
+    """Returns a module unchanged, or a module whose `main` is the function or calls the kernel.
+
+    Raises StructIRError for any other value; `caller` begins the message.
+    """
+    if not isinstance(program, Kernel):
+        return as_module(program, caller)
+    copy = Substitution(fresh=True)
+    copy.new_dims([param.struct_info for param in program.operands])
+    params = [copy.bound(param) for param in program.operands]
+    results = tuple([copy.info(param.struct_info) for param in program.results])
+    builder = BlockBuilder()
+    callee = builder.kernel(program, program.name if program.name != "main" else "main_kernel")
+    with builder.function("main", params):
+        call = Call(callee, tuple(params), sinfo_args=results, span=program.span)
+        builder.emit_func_output(builder.emit(call))
+    return builder.get()

@@ -66,12 +66,24 @@ def lazy_names(
 
     def find(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise _unknown(package, name)
         home = homes[name]
         loaded = importlib.import_module(home.removesuffix(":"))
         return loaded if home.endswith(":") else getattr(loaded, name)
 
     return find, lambda: sorted(homes)
+
+
+def _unknown(package: str, name: str) -> Exception:
+    """Returns the error for a name that a package lacks; with help, for a name of TVM or JAX.
+
+    An import replaces the message of an AttributeError by its own, but not an ImportError.
+    """
+    message = f"module {package!r} has no attribute {name!r}"
+    counterparts = importlib.import_module("structir.counterparts")
+    helped: str = counterparts.with_help(message, name)
+    is_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    return ImportError(helped) if is_import and helped != message else AttributeError(helped)
 
 
 EXPORTED = "_exported"
@@ -106,7 +118,7 @@ def lazy_members(
         if name == "__all__":  # for `from package import *`
             return sorted(members())
         if name.startswith("__") or name not in members():
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise _unknown(package, name)
         return members()[name]
 
     return find, lambda: sorted(members())

@@ -28,6 +28,7 @@ FLOORS = (
     "tracebacks",
     "errors",
     "interrupts",
+    "counterparts",
     "lazy",
     "ir",
     "analysis",

@@ -1,5 +1,6 @@
 """Common mistakes: each gives one message with a location and a help line."""
 
+import importlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -124,6 +125,14 @@ def test_functions_of_the_module() -> None:
 
 
 PROGRAM = structir.parse(HEAD + "    return R.matmul(x, w)\n")
+KERNEL = next(
+    iter(
+        structir.parse(
+            "@I.kernel\ndef k(x: R.Tensor(('n',), 'float32'), out: R.Tensor(('n',), 'float32')):\n"
+            "    out[0] = x[0]\n"
+        ).functions.values()
+    )
+)
 X = Var("x", TensorStructInfo((4,), "float32"))
 
 
@@ -152,6 +161,23 @@ IN_PYTHON = {
     "no parameter `z` in the function; available: x, w": lambda: passes.Gradient(parameters="z")(
         PROGRAM
     ),
+    "values: expected a dict, found 'main'": lambda: passes.BindParams("main", {}),
+    "bind_params: file: cannot read 'none.npz'": lambda: passes.BindParams(file="none.npz")(
+        PROGRAM
+    ),
+    "expected 'stable' or 'depth_first', found 'x'": lambda: passes.TopologicalSort("x"),
+    "help: `passes.Normalise()(module)`": lambda: passes.Normalise(PROGRAM),
+    "help: `passes.Sequential([passes.": lambda: passes.Sequential([passes.Normalise]),
+    "help: `passes.PassContext([passes.": lambda: passes.PassContext(passes.Timing()),
+    "no function `mian` in module; available": lambda: passes.DeadCodeElimination(["mian"])(
+        PROGRAM
+    ),
+    "ops: no op nn.softmx; help: did you mean nn.softmax?": lambda: passes.Decompose("nn.softmx")(
+        PROGRAM
+    ),
+    "expected one parameter, the program, found 2": lambda: structir.module_pass(lambda m, c: m),
+    "unknown fact 'opt_level' of a pass": lambda: structir.function_pass(opt_level=0)(lambda f: f),
+    "register_extern: expected a name": lambda: register_extern(print),
     'help: `sizes={"n": 128}` or `--sizes': lambda: plan(PROGRAM, workers=2),
     "no function `mian` in module; available: main": lambda: PROGRAM["mian"],
     "unknown backend 'gpu'; available: cpu": lambda: structir.compile(PROGRAM, target="gpu"),
@@ -187,10 +213,39 @@ def test_unknown_names() -> None:
         _ = passes.Gradiant
     with pytest.raises(AttributeError, match=r"unknown op `R\.nn\.reluu`"):
         _ = R.nn.reluu
-    with pytest.raises(TypeError, match=r"structir\.compile\(f\)"):
-        PROGRAM["main"](np.ones(3))
+    for program in (PROGRAM, PROGRAM["main"], KERNEL):
+        with pytest.raises(TypeError, match=r"structir\.compile\(program\)"):
+            program(np.ones(3))
     with pytest.raises(TypeError, match=r"call it as `R\.Shape\(values, ndim=\.\.\.\)`"):
         R.Shape(foo=1)
+
+
+OF_TVM = {
+    'structir.compile(module)["main"](x)': lambda: structir.VirtualMachine,
+    "passes.Lower()": lambda: passes.FuseOps,
+    "@structir.rewrite": lambda: importlib.import_module("structir.rewriting").is_op,
+    "print(module)": lambda: PROGRAM.show,
+    'module["main"]': lambda: PROGRAM.main,
+    "expr.struct_info": lambda: PROGRAM["main"].params[0].ty,
+    "info.ndim": lambda: PROGRAM["main"].params[0].struct_info.rank,
+    "builder.normalise(expr)": lambda: BlockBuilder().normalize,
+}
+
+
+@pytest.mark.parametrize("edit", OF_TVM)
+def test_names_of_other_compilers(edit: str) -> None:
+    with pytest.raises(AttributeError, match=r"; help: ") as caught:
+        OF_TVM[edit]()
+    assert f"`{edit}" in str(caught.value)
+
+
+def test_imports_of_names_of_other_compilers() -> None:
+    with pytest.raises(ImportError, match=r"help: .*`@structir\.rewrite`"):
+        exec("from structir.rewriting import wildcard")
+    with pytest.raises(ImportError, match=r"help: `from structir\.script import I, R, T`"):
+        exec("from structir.script import relax")
+    assert not hasattr(structir, "relax")
+    assert passes.EliminateCommonSubexpr().name == "common_subexpression_elimination"
 
 
 def test_missing_files(tmp_path) -> None:  # type: ignore[no-untyped-def]

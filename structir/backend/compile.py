@@ -15,10 +15,11 @@ from structir.analysis.kernel_dtypes import with_kernels_at_dtypes
 from structir.analysis.well_formed import check_well_formed
 from structir.backend.placement import resolve_target
 from structir.batching.combinators import expanded
+from structir.build import runnable_module
 from structir.errors import StructIRError
 from structir.interrupts import repeat_dropped_interrupts
 from structir.ir.expr import Function
-from structir.ir.module import IRModule, as_module
+from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def compile(
 
     Raises StructIRError for an unknown backend or option.
     """
-    module, target = resolve_target(as_module(mod, "structir.compile"), target, targets)
+    module, target = resolve_target(runnable_module(mod, "structir.compile"), target, targets)
     lowered = lowering.ragged_form(module)
     if lowered is not None:
         check_well_formed(module)

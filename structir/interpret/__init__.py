@@ -6,7 +6,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from structir.analysis.internal_functions import only_function
 from structir.analysis.well_formed import check_well_formed
+from structir.build import runnable_module
 from structir.interpret import (
     error_function,
     image_decoding,
@@ -18,7 +20,9 @@ from structir.interpret import (
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import donating, owning
-from structir.ir.module import IRModule, as_module
+from structir.ir.expr import Function
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
 
 __all__ = [
     "error_function",
@@ -33,15 +37,19 @@ __all__ = [
 ]
 
 
-def interpret(mod: IRModule, name: str, /, *args: Any, **names: Any) -> Any:
+def interpret(mod: IRModule | Function | Kernel, /, *args: Any, **names: Any) -> Any:
     """Runs a function of a module op by op on NumPy; returns its result, which the caller owns.
 
-    Arguments are passed by position or by the names of the parameters.
+    `interpret(module, "main", x)` names the function; `interpret(module, x)` runs the only public
+    one. Arguments are passed by position or by the names of the parameters.
     Tensors are arrays, shapes tuples of integers, and scalars Python numbers. Raises
     ShapeMismatchError if an argument does not match its parameter.
     """
-    module = as_module(mod, "structir.interpret")
+    module = runnable_module(mod, "structir.interpret")
     check_well_formed(module)
+    name, args = (
+        (args[0], args[1:]) if args and type(args[0]) is str else (only_function(module), args)
+    )
     run = owning(Interpreter(module).global_function(name))
     return donating(name, module.functions.get(name), run)(*args, **names)
 
@@ -49,8 +57,8 @@ def interpret(mod: IRModule, name: str, /, *args: Any, **names: Any) -> Any:
 class _Callable(ModuleType):
     """The type of this module: calling the module calls `interpret`."""
 
-    def __call__(self, mod: IRModule, name: str, /, *args: Any, **names: Any) -> Any:
-        return interpret(mod, name, *args, **names)
+    def __call__(self, mod: IRModule | Function | Kernel, /, *args: Any, **names: Any) -> Any:
+        return interpret(mod, *args, **names)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -15,15 +15,20 @@ _by_form: set[str] = set()
 
 
 def register_extern(
-    name: str, function: Callable[..., Any], by_form: bool = False
+    name: str, function: Callable[..., Any] | None = None, by_form: bool = False
 ) -> Callable[..., Any]:
     """Registers a Python function for `R.call_packed` and `R.call_pure_packed`; returns it.
 
-    The function receives and returns run-time values: NumPy arrays, tuples, tuples of ints for
-    shapes, plain numbers. A function registered with `by_form` has no side effects and only moves
-    values, without reading elements; the compiler may call it once for all values of the same
-    shapes and dtypes.
+    Without a function it is a decorator: `@register_extern("name")`. The function receives and
+    returns run-time values: NumPy arrays, tuples, tuples of ints for shapes, plain numbers. A
+    function registered with `by_form` has no side effects and only moves values, without reading
+    elements; the compiler may call it once for all values of the same shapes and dtypes.
     """
+    if not isinstance(name, str):
+        hint = f"help: `register_extern({getattr(name, '__name__', 'name')!r}, function)`"
+        raise StructIRError(f"register_extern: expected a name, found {name!r}; {hint}")
+    if function is None:
+        return lambda decorated: register_extern(name, decorated, by_form)
     _functions[name] = function
     (_by_form.add if by_form else _by_form.discard)(name)
     return function

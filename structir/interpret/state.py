@@ -13,13 +13,14 @@ from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.donation import INITIAL_STATE, STATE, results_of, state_of
 from structir.analysis.internal_functions import only_function
 from structir.analysis.well_formed import check_well_formed
+from structir.build import runnable_module
 from structir.errors import StructIRError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import owning
 from structir.interpret.scope import Activation, Value
 from structir.ir.expr import Function, Var
-from structir.ir.module import IRModule, as_module
+from structir.ir.module import IRModule
 
 # Calls a function: its name, the results that may take the memory of arguments, and the arguments.
 Run = Callable[[str, Mapping[int, int], Sequence[Value]], Value]
@@ -34,7 +35,7 @@ class State:
     """
 
     def __init__(self, module: IRModule, run: Run | None = None) -> None:
-        self.module = as_module(module, "structir.State")
+        self.module = runnable_module(module, "structir.State")
         self._run = run or _interpreted(self.module)
         functions = self.module.functions.items()
         self._functions = {n: f for n, f in functions if isinstance(f, Function) and state_of(f)}

@@ -13,7 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, 
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
-from structir.ir.node import Node, node
+from structir.ir.node import NOT_COMPILED, Node, node
 from structir.ir.struct_info import (
     OBJECT,
     Dims,
@@ -470,10 +470,8 @@ class Function(Expr):
         params = tuple([p.struct_info for p in self.params])
         return FuncStructInfo(params, self.ret_struct_info, self.is_pure)
 
-    def __call__(self, *_args: Any) -> NoReturn:
-        raise TypeError(
-            'a program cannot be called before it is compiled: `structir.compile(f)["main"](x)`'
-        )
+    def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
+        raise TypeError(NOT_COMPILED)
 
     def script(self) -> str:
         """Returns the source of the function; `structir.parse` parses it."""

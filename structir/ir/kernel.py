@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -12,7 +12,7 @@ from structir.errors import Span
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel_functions import BINARY, LIBRARY
-from structir.ir.node import Node, node, parts
+from structir.ir.node import NOT_COMPILED, Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
 COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # other dtypes: unchanged
@@ -272,6 +272,9 @@ class Kernel(Node):
         """The StructInfo of the kernel: its parameters and the number of results."""
         infos = tuple([p.struct_info for p in self.params])
         return KernelStructInfo(infos, TupleStructInfo(()), True, None, self.result_count)
+
+    def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
+        raise TypeError(NOT_COMPILED)
 
     def script(self) -> str:
         """Returns the source of the kernel; `structir.parse` parses it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from keyword import iskeyword
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
 from structir.ir.expr import NO_ATTRS, Attrs, Function
-from structir.ir.node import Node, node
+from structir.ir.node import NOT_COMPILED, Node, node
 
 
 @node
@@ -43,6 +43,18 @@ class IRModule(Node):
             names = ", ".join(self.functions)
             raise StructIRError(f"no function `{name}` in module; available: {names}", code="E1002")
         return function  # type: ignore[return-value]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("__") and name in self.functions:
+                kind = type(self).__name__
+                message = f"{kind!r} object has no attribute {name!r}"
+                raise AttributeError(f'{message}; help: `module["{name}"]`')
+            return super().__getattr__(name)
+
+    def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
+        raise TypeError(NOT_COMPILED)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.functions)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
 
+from structir.counterparts import unknown_attribute
 from structir.lazy import lazy_module
 
 printer = lazy_module("structir.printer.text")
 notebook = lazy_module("structir.tools.explorer.notebook")
 T = TypeVar("T")
+NOT_COMPILED = (
+    "a program cannot be called before it is compiled: `structir.compile(program)(x)`, "
+    "or `structir.interpret(program, x)`"
+)
 
 
 class Node:
     """The base class of IR nodes. Subclasses only add fields."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # it would hide unknown attributes from type checkers
+        __getattr__ = unknown_attribute
 
     def __str__(self) -> str:
         text: str = printer.text_of(self)

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from structir.counterparts import COUNTERPARTS, with_help
 from structir.errors import StructIRError
 from structir.lazy import lazy_module, lazy_names
 
@@ -58,16 +59,15 @@ def find_pass(name: str) -> Any:
 
     Raises StructIRError if there is none.
     """
-    match = _named(re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
-    if match is None:
-        match = next((p for p in all_passes() if name in p.aliases), None)
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    match = _named(snake) or next((p for p in all_passes() if snake in p.aliases), None)
     if match is None:
         names = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
         close = difflib.get_close_matches(name, names, 1)
-        raise StructIRError(
-            f"unknown pass {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
-            code="E0610",
-        )
+        message = with_help(f"unknown pass {name!r}", name)
+        if close and name not in COUNTERPARTS:
+            message += f"; did you mean {close[0]}?"
+        raise StructIRError(message, code="E0610")
     return match
 
 

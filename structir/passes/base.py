@@ -4,9 +4,10 @@ context."""
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, get_origin, overload
 
 import attrs
 
@@ -49,28 +50,33 @@ class Pass(ShownAsText):
 
         Raises StructIRError for an unknown option.
         """
-        options_by_name = {p.name: p for p in self.parameters()}
-        if len(values) > len(options_by_name):
-            message = f"expected at most {len(options_by_name)} options, found {len(values)}"
+        parameters = {p.name: p for p in self.parameters()}
+        if any(isinstance(value, IRModule | Function | Kernel) for value in values):
+            camel = self.name.title().replace("_", "")
+            message = f"{self.name}: expected options, found a program"
+            raise StructIRError(f"{message}; help: `passes.{camel}()(module)`", code="E0611")
+        if len(values) > len(parameters):
+            message = f"expected at most {len(parameters)} options, found {len(values)}"
             raise StructIRError(f"{self.name}: {message}", code="E0611")
-        options |= dict(zip(options_by_name, values, strict=False))
+        options |= dict(zip(parameters, values, strict=False))
         for name, value in options.items():
-            if name not in options_by_name:
-                available = ", ".join(options_by_name) or "none"
+            if name not in parameters:
+                available = ", ".join(parameters) or "none"
                 raise StructIRError(
                     f"{self.name}: unknown option {name!r}; available: {available}", code="E0611"
                 )
-            annotation = options_by_name[name].annotation  # a string if it is not evaluated
-            kind, expected = PLAIN.get(getattr(annotation, "__name__", annotation), (object, ""))
-            if not isinstance(value, kind) or (type(value) is bool and kind is int):
-                message = f"{self.name}: {name}: expected {expected}, found {value!r}"
-                raise StructIRError(message, code="E0611")
+            options[name] = _checked_option(self.name, parameters[name], value)
         return attrs.evolve(self, options={**self.options, **options})
 
     def parameters(self) -> list[inspect.Parameter]:
-        """Returns the options: keyword parameters of the function, with types and defaults."""
+        """Returns the options: keyword parameters of the function, with types and defaults.
+
+        A type that is a name of its module, such as a `Literal`, is looked up.
+        """
+        names = getattr(inspect.unwrap(self.transform), "__globals__", {})
         signature = inspect.signature(self.transform)
-        return [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        options = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        return [p.replace(annotation=names.get(p.annotation, p.annotation)) for p in options]
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
@@ -89,8 +95,61 @@ def _format_option(value: Any) -> str:
     return value if bare else repr(value)
 
 
-PLAIN = {"int": (int, "an integer"), "bool": (bool, "True or False"), "str": (str, "a string")}
+PLAIN = {
+    "int": (int, "an integer"),
+    "bool": (bool, "True or False"),
+    "str": (str, "a string"),
+    "Mapping": (Mapping, "a dict"),
+    "None": (type(None), "None"),
+}
 LITERAL_WORDS = ("true", "false", "none")
+
+
+def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
+    """Returns an option, lists and dicts as the text that a pipeline writes for them.
+
+    Raises StructIRError if it is none of the kinds that the annotation names.
+    """
+    choices = get_args(parameter.annotation)
+    if get_origin(parameter.annotation) is Literal and value not in choices:
+        expected = " or ".join(map(repr, choices))
+        raise StructIRError(
+            f"{name}: {parameter.name}: expected {expected}, found {value!r}", code="E0611"
+        )
+    classes, expected = _kinds(parameter.annotation)
+    if str in classes and not isinstance(value, classes):
+        value = _as_text(value)
+    is_number = type(value) is bool and bool not in classes
+    if classes and (not isinstance(value, classes) or is_number):
+        message = f"{name}: {parameter.name}: expected {expected}, found {value!r}"
+        raise StructIRError(
+            f"{message}; help: name the option: `{parameter.name}=...`", code="E0611"
+        )
+    return value
+
+
+def _kinds(annotation: Any) -> tuple[tuple[type, ...], str]:
+    """Returns the classes of an annotation and their nouns; no class if one is not known."""
+    text = getattr(annotation, "__name__", str(annotation))  # a string if it is not evaluated
+    kinds = [PLAIN.get(kind.partition("[")[0].strip()) for kind in text.split("|")]
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) < len(kinds):
+        return (), ""
+    nouns = [noun for kind, noun in known if kind is not type(None)]
+    return tuple([kind for kind, _ in known]), " or ".join(nouns)
+
+
+def _as_text(value: Any) -> Any:
+    """Returns a list of names, a dict of sizes or a path as text; other values unchanged."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_as_text(item) for item in value]
+        separator = "; " if any(isinstance(item, Mapping) for item in value) else " "
+        return separator.join(items) if all(isinstance(item, str) for item in items) else value
+    return value
 
 
 @overload
@@ -100,8 +159,8 @@ def module_pass(**facts: Any) -> Callable[[Callable[..., IRModule]], Pass]: ...
 def module_pass(transform: Any = None, **facts: Any) -> Any:
     """Makes a pass from a function from module to module; `facts` are fields of `Pass`."""
     if transform is None:
-        return lambda function: Pass(function.__name__, function, **facts)
-    return Pass(transform.__name__, transform)
+        return lambda function: _new_pass(function, function, facts)
+    return _new_pass(transform, transform, {})
 
 
 @overload
@@ -115,8 +174,26 @@ def function_pass(transform: Any = None, **facts: Any) -> Any:
     `facts` are fields of `Pass`.
     """
     if transform is None:
-        return lambda function: Pass(function.__name__, over_module(function), **facts)
-    return Pass(transform.__name__, over_module(transform))
+        return lambda function: _new_pass(function, over_module(function), facts)
+    return _new_pass(transform, over_module(transform), {})
+
+
+def _new_pass(function: Any, transform: Any, facts: Mapping[str, Any]) -> Pass:
+    """Returns a pass; raises StructIRError if the function or a fact is not one of a pass."""
+    name = getattr(function, "__name__", repr(function))
+    fields = [field.name for field in attrs.fields(Pass) if field.name not in ("name", "transform")]
+    if unknown := sorted(facts.keys() - set(fields)):
+        message = f"{name}: unknown fact {unknown[0]!r} of a pass; available: {', '.join(fields)}"
+        raise StructIRError(message, code="E0611")
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    required = [kind for kind in kinds if kind not in (kind.KEYWORD_ONLY, kind.VAR_KEYWORD)]
+    if len(required) != 1:
+        message = f"{name}: expected one parameter, the program, found {len(required)}"
+        raise StructIRError(
+            f"{message}; help: options follow `*`: `def {name}(program, *, limit: int = 8)`",
+            code="E0611",
+        )
+    return Pass(name, transform, **facts)
 
 
 def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
@@ -133,6 +210,7 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
 
     transformed.__doc__, transformed.__module__ = transform.__doc__, transform.__module__
     transformed.__signature__ = inspect.signature(transform)  # type: ignore[attr-defined]
+    transformed.__wrapped__ = transform  # type: ignore[attr-defined]
     return transformed
 
 
@@ -151,6 +229,7 @@ def _kind(value: Any) -> str:
 
 def Sequential(passes: Sequence[Pass], name: str = "sequential") -> Pass:
     """Returns one pass that runs several in order."""
+    _check_items("Sequential", "passes", passes, Pass, "DeadCodeElimination")
 
     def run_all(module: IRModule) -> IRModule:
         """Runs the passes in order."""
@@ -159,6 +238,14 @@ def Sequential(passes: Sequence[Pass], name: str = "sequential") -> Pass:
         return module
 
     return Pass(name, run_all, made_of=tuple(passes))
+
+
+def _check_items(owner: str, noun: str, items: Any, kind: type, example: str) -> None:
+    """Raises StructIRError if the items are no sequence of this kind, such as passes."""
+    if not isinstance(items, Sequence) or not all(isinstance(item, kind) for item in items):
+        message = f"{owner}: expected a list of {noun}, found {items!r}"
+        help_line = f"help: `passes.{owner}([passes.{example}()])`"
+        raise StructIRError(f"{message}; {help_line}", code="E0611")
 
 
 @attrs.define(eq=False)
@@ -205,6 +292,9 @@ class PassContext:
     latest: IRModule | None = attrs.field(default=None, init=False)
     valid_passes: set[str] = attrs.field(factory=set, init=False)  # for `latest`
     facts: dict[str, Any] = attrs.field(factory=dict, init=False)  # memoized analyses of `latest`
+
+    def __attrs_post_init__(self) -> None:
+        _check_items("PassContext", "instruments", self.instruments, Instrument, "Timing")
 
     def __enter__(self) -> PassContext:
         _ACTIVE.append(self)
@@ -277,6 +367,14 @@ def _context() -> PassContext:
 def analysis(of: Callable[[IRModule], Fact], module: IRModule) -> Fact:
     """Returns the result of an analysis of a module, memoized by the open context."""
     return _context().analysis(of, module)
+
+
+def named_functions(module: IRModule, text: str) -> list[str]:
+    """Returns the functions that an option lists; raises StructIRError for an unknown one."""
+    names = text.replace(",", " ").split()
+    for name in names:
+        module[name]
+    return names
 
 
 def note(text: str) -> None:

@@ -45,9 +45,21 @@ def bind_params(
     `params.w`. A dim or row variable that a bound parameter determines becomes the size of the
     array everywhere. A size that depends on other parameters is checked at run time.
     """
-    arrays = dict(np.load(file)) if file is not None else dict(values or {})
+    arrays = _arrays_in(file) if file is not None else dict(values or {})
     bound_function = _bind(module[function], arrays)
     return module.with_functions({**module.functions, function: bound_function})
+
+
+def _arrays_in(file: str) -> dict[str, Any]:
+    """Returns the arrays of a file of `numpy.savez`; raises StructIRError for other files."""
+    try:
+        loaded = np.load(file)
+        return dict(loaded.items())
+    except (OSError, ValueError, AttributeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "no archive"
+        message = f"bind_params: file: cannot read {file!r} as an archive of arrays: {reason}"
+        help_line = f"help: `numpy.savez({file!r}, w=w)`, or pass the arrays: `values={{'w': w}}`"
+        raise StructIRError(f"{message}; {help_line}", code="E0611") from None
 
 
 def _bind(function: Function, arrays: Mapping[str, Any]) -> Function:
@@ -134,7 +146,12 @@ def _mismatch(param: Var, info: Any, constant: Constant | Tuple, *notes: str) ->
     diagnostic = Diagnostic(message, param.span)
     for note in notes:
         diagnostic = diagnostic.note(note)
-    return StructInfoError(diagnostic)
+    declared, array = getattr(info, "dtype", None), getattr(constant.struct_info, "dtype", None)
+    convert = declared is not None and array is not None and declared != array
+    hint = "pass an array of the declared shape, or change the annotation"
+    if convert:
+        hint = f'convert the array: `{param.name}.astype("{declared}")`'
+    return StructInfoError(diagnostic.hinted(hint))
 
 
 def _check_of(param: Var, constant: Constant | Tuple, binder: Substitution) -> MatchCast | None:

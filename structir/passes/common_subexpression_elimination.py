@@ -54,7 +54,7 @@ class AvailableValues:
         return self.current.setdefault(key, var)
 
 
-@function_pass(aliases=("cse",))
+@function_pass(aliases=("cse", "eliminate_common_subexpr"))
 def common_subexpression_elimination(function: Function) -> Function:
     """Binds equal pure values once and replaces later ones by the first variable.
 

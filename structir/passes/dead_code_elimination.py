@@ -26,7 +26,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
-from structir.passes.base import module_pass
+from structir.passes.base import module_pass, named_functions
 
 
 @module_pass(aliases=("dce",))
@@ -44,7 +44,7 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
         name: without_unused(function, checks) if isinstance(function, Function) else function
         for name, function in module.functions.items()
     }
-    live = _reachable(functions, entries.replace(",", " ").split())
+    live = _reachable(functions, named_functions(module, entries))
     if len(live) == len(functions) and all(map(_same, live.values(), module.functions.values())):
         return module
     return module.with_functions(live)

@@ -34,14 +34,14 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
-from structir.passes.base import module_pass
+from structir.passes.base import module_pass, named_functions
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import without_unused
 
 LARGEST = 256  # bindings of a function that is inlined
 
 
-@module_pass(aliases=("inline",))
+@module_pass(aliases=("inline", "inline_private_functions"))
 def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
     """Replaces calls by the bodies of the functions, all or those named.
 
@@ -52,6 +52,7 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     those with branches or effects when called in a dataflow block; and those whose parameters
     mutually depend on each other's sizes.
     """
+    named_functions(module, functions)
     while True:  # without an unused value that is wrong for its caller, a function can be inlined
         inlined = _round(module, largest, functions)
         if inlined is module:

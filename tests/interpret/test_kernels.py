@@ -134,3 +134,53 @@ def test_python_means_min_max_and_division() -> None:
     x = np.array([3, np.nan], "float32")
     for call in (lambda: run(mod, x), lambda: structir.compile(mod)["main"](x)):
         assert call().tolist() == [-3, 2, 0, 0, 0, -1]
+
+
+SEVERAL_TARGETS = (  # statements over a, b, c and out, with the meaning that Python gives them
+    "a, b = b, a",
+    "a, b, c = c, a, b",
+    "a, b = b, a + b",
+    "out[a], a = a, 2",
+    "a, out[a] = 2, b",
+    "out[0], out[1], out[2] = out[2], out[0], out[1]",
+    "[a, b] = c, c",
+    "a = b = c",
+    "rows, = out.shape\na = rows",
+    "a_1 = 5\na, b = b, a + a_1",
+)
+
+
+@pytest.mark.parametrize("statement", SEVERAL_TARGETS)
+def test_several_targets(statement: str) -> None:
+    before, after = "a, b, c = 1, 0, 3", "out[3] = a + 10 * b + 100 * c"
+    text = "\n".join(["for i in range(4):\n    out[i] = i", before, statement, after])
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    program = structir.parse(f'@I.kernel\ndef f(out: R.Tensor((4,), "int64")):\n{lines}')
+    kernel = program.functions["f"]
+    expected = np.zeros(4, "int64")
+    exec(text, {"out": expected})
+    assert structir.interpret(kernel).tolist() == expected.tolist()
+    printed = structir.parse(program.script())
+    assert structir.structural_equal(printed, program)
+
+
+def test_kernels_run_without_a_function() -> None:
+    text = """
+@I.kernel
+def mean(x: R.Tensor(("n",), "'T"), scale: R.Prim("int64"), out: R.Tensor(("n", 2), "'T")):
+    for i in range(len(x)):
+        out[i, 1] = x[i] + x[i]
+        out[i, 0] = T.cast(scale, "'T")
+"""
+    kernel = structir.parse(text).functions["mean"]
+    for dtype in ("int8", "float64"):
+        x = np.arange(3).astype(dtype)
+        expected = np.stack([np.full(3, 7), 2 * x], 1).astype(dtype)
+        results = structir.interpret(kernel, x, 7), structir.compile(kernel)(x, 7)
+        assert all(r.dtype == dtype and np.array_equal(r, expected) for r in results)
+
+
+def test_kernels_whose_results_have_other_sizes_need_a_function() -> None:
+    text = f'@I.kernel\ndef f({X}, out: R.Tensor(("m",), "float32")):\n    out[0] = x[0]'
+    with pytest.raises(DiagnosticError, match="mentions m, which is not bound"):
+        structir.compile(structir.parse(text).functions["f"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from structir.errors import StructIRError
@@ -9,13 +10,24 @@ from structir.ir.bodies import with_bindings
 from structir.ir.expr import Binding, Call, Function, MatchCast, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.node import replace
-from structir.ir.op import Op
+from structir.ir.op import Op, registered_ops
 from structir.ir.requirements import cast_of, condition, is_condition
 from structir.ir.struct_info import TensorStructInfo
 from structir.passes.manager.input_sizes import assumptions_of
 from structir.passes.normalise import normalise
 
 TRAINING = "training"  # the attribute of an op whose training and inference modes differ
+
+
+def named_ops(text: str) -> frozenset[str]:
+    """Returns the ops that an option lists; raises StructIRError for an unknown one."""
+    names = frozenset([name.removeprefix("R.") for name in text.replace(",", " ").split()])
+    known = [op.name for op in registered_ops()] if names else []
+    for name in sorted(names.difference(known)):
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; help: did you mean {close[0]}?" if close else ""
+        raise StructIRError(f"ops: no op {name}{hint}", code="E0611")
+    return names
 
 
 def decompose_ops(module: IRModule, names: frozenset[str], training: bool) -> IRModule:

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from structir.analysis.variables import walk
+from structir.build import runnable_module
 from structir.errors import Diagnostic, ParseError
 from structir.ir.dtype import EXTENDED, numpy_dtype
 from structir.ir.expr import Constant
-from structir.ir.module import IRModule, as_module
+from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.printer.constants import is_inline, reference_name
 from structir.printer.files.column_panels import ModuleArrays, panels_of_json
@@ -32,7 +33,7 @@ Path = str | os.PathLike[str]
 
 def save(module: IRModule, path: Path) -> None:
     """Writes a module, its source and its constants, to a file."""
-    write(*contents(as_module(module, "structir.save")), path)
+    write(*contents(runnable_module(module, "structir.save")), path)
 
 
 def contents(module: IRModule) -> tuple[dict[str, Any], dict[str, str]]:

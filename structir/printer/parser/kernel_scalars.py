@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from structir.ir.kernel import (
     Element,
     Extent,
     Literal,
+    Local,
     Scalar,
     Size,
     computed_in,
@@ -33,6 +33,7 @@ from structir.ir.kernel_functions import (
 )
 from structir.ir.scalar_functions import ScalarFunction
 from structir.ir.struct_info import PrimStructInfo
+from structir.printer.parser.kernel_advice import call_advice
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, KernelScope
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import CAST
@@ -277,6 +278,10 @@ def _common(scope: KernelScope, node: ast.AST, args: Sequence[Scalar]) -> str:
         message = f"dtype mismatch: operands of {ast.unparse(node)} are {dtypes}"
         conversion = conversion_text(_wider(strong), "...")
         hint = f"convert one operand: `{conversion}`; there is no implicit promotion"
+        for arg in args:
+            if isinstance(arg, Local) and arg.name in scope.literals and len(strong) == 2:
+                other = next(dtype for dtype in strong if dtype != arg.dtype)
+                hint = f"begin with the dtype of the values: `{arg.name} = T.{other}(0)`"
         raise scope.wrong(node, message, hint, code="E0130")
     if strong:
         return strong[0]  # type: ignore[no-any-return]
@@ -373,6 +378,10 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
         raise scope.wrong(node, message, f"pass arguments by position: `{name}(x)`", code="E0136")
     if name == "float":
         return _python_float(scope, node)
+    if name == "len" and len(node.args) == 1:
+        axis = ast.copy_location(ast.Constant(0), node)
+        first = ast.copy_location(ast.Subscript(node.args[0], axis, ast.Load()), node)
+        return _extent(scope, first, node.args[0])
     if name == f"T.{CAST}":
         return _cast(scope, node)
     if name.startswith("T.") and name[2:] in CONVERSIONS:
@@ -380,10 +389,8 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
     row = OF_T.get(name[2:]) if name.startswith("T.") else OF_PYTHON.get(name)
     if row is None:
         functions = [*OF_PYTHON, *[f"T.{n}" for n in sorted({*OF_T, *CONVERSIONS})]]
-        matches = difflib.get_close_matches(name, functions, 1)
-        hint = f"did you mean `{matches[0]}`?" if matches else f"use one of {', '.join(functions)}"
         message = f"unknown kernel function `{ast.unparse(node.func)}`"
-        raise scope.wrong(node, message, hint, code="E0136")
+        raise scope.wrong(node, message, call_advice(node, functions), code="E0136")
     if row in (*OF_THREADS, *OF_LANES) and not scope.has_threads:
         message = f"{name} is only available in GPU kernels"
         raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")

@@ -30,6 +30,7 @@ class KernelScope:
         self.name = name
         self.vars: dict[str, Var] = {}  # parameters and scratch arrays
         self.locals: dict[str, Local] = {}  # scalars, each of one dtype
+        self.literals: set[str] = set()  # scalars whose dtype is that of a literal
         self.bound: frozenset[str] | None = frozenset()  # on every path to this statement
         self.loop_vars: list[str] = []  # of the enclosing loops
         self.depth = 0  # of loops
@@ -121,7 +122,8 @@ class KernelScope:
             raise self.wrong(node, message, hint, code="E0133")
         if name in self.vars:
             kind = "a parameter" if name not in self.locals else "an array"
-            hint = f"assign to an element: `{name}[i] = ...`, or use another name"
+            index = "i" if getattr(self.vars[name].struct_info, "ndim", None) else "()"
+            hint = f"assign to an element: `{name}[{index}] = ...`, or use another name"
             message = f"cannot assign to `{name}`: it is {kind}"
             raise self.wrong(node, message, hint, code="E0133")
         if name in RESERVED or name in KERNEL_NAMES or self.dim(name) is not None:

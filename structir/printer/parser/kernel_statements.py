@@ -36,6 +36,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.context import MISSING
 from structir.printer.parser.forms import size_of, static_of
 from structir.printer.parser.functions import is_declaration
+from structir.printer.parser.kernel_advice import call_advice, loop_advice
 from structir.printer.parser.kernel_scalars import (
     SYMBOLS,
     conversion_text,
@@ -47,6 +48,7 @@ from structir.printer.parser.kernel_scalars import (
     test,
 )
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
+from structir.printer.parser.kernel_unpacking import unpacked
 from structir.printer.parser.values import construct_name, path_of
 from structir.printer.syntax import EMPTY, NON_TEMPORAL, PART, SYNC, VECTORIZED, ZEROS
 
@@ -83,7 +85,7 @@ def read_block(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelSta
                 hint = "remove the statement, or the `break` or `continue` before it"
                 raise scope.wrong(node, "unreachable statement", hint)
             if not (is_nothing(node) or _is_dim_declaration(node)):
-                statements.append(_statement(scope, node))
+                statements += [_statement(scope, each) for each in unpacked(scope, node)]
         except DiagnosticError as error:
             scope.context.report(error, node)
             _assume_bound(scope, node)
@@ -149,8 +151,8 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
     called = path_of(node.value.func) if isinstance(node.value, ast.Call) else None
     if called == f"T.{PART}":
         return _part(scope, node, target)
-    if len(node.targets) != 1 or isinstance(target, ast.Tuple | ast.List):
-        message = "expected one name or one element as the target of the assignment"
+    if len(node.targets) != 1:
+        message = "expected one element as the target of the assignment"
         raise scope.wrong(node, message, "write one assignment per target")
     if called in ALLOCATIONS:
         return _scratch(scope, node, target, ALLOCATIONS[called])
@@ -158,6 +160,8 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
         scope.may_bind(target)
         local = scope.locals.get(target.id)
         value = _value_for(scope, node.value, None if local is None else local.dtype)
+        if local is None and isinstance(value, Literal):
+            scope.literals.add(target.id)
         return Assign(scope.bind(target, value.dtype), value, span=scope.span(node))
     element_target, stored = _target(scope, target), node.value
     non_temporal = called == f"T.{NON_TEMPORAL}"
@@ -283,7 +287,8 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
         return _sync(scope, node)
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
     if function is None or not isinstance(call, ast.Call) or scope.has_threads:
-        raise scope.unsupported(node, HINTS[ast.Expr])
+        advice = call_advice(call, LIBRARY) if isinstance(call, ast.Call) else HINTS[ast.Expr]
+        raise scope.unsupported(node, advice)
     parameters = (*[f"{region}.flat[i]" for region in function.regions], *function.integers)
     hint = f"`{name}({', '.join(parameters)})`"
     if call.keywords or len(call.args) != len(parameters):
@@ -318,10 +323,10 @@ def _for(scope: KernelScope, node: ast.For) -> For:
     call, target = node.iter, node.target
     function = path_of(call.func) if isinstance(call, ast.Call) else None
     ranged = function == "range" or (function == VECTORIZED and not scope.has_threads)
-    if not ranged or not isinstance(target, ast.Name) or node.orelse:
-        hint = "`for i in range(n):`, `range(start, stop)` or `range(start, stop, 2)`"
+    _check_no_else(scope, node)
+    if not ranged or not isinstance(target, ast.Name):
         message = f"expected a loop over `range`, found {ast.unparse(node.iter)}"
-        raise scope.wrong(node.iter, message, hint)
+        raise scope.wrong(node.iter, message, loop_advice(node.iter))
     start, stop, step = _range(scope, call)  # type: ignore[arg-type]
     if target.id in scope.loop_vars:
         message = f"`{target.id}` is already the variable of an enclosing loop"
@@ -335,6 +340,13 @@ def _for(scope: KernelScope, node: ast.For) -> For:
     scope.bound = before
     kind = VECTOR if function == VECTORIZED else ""
     return For(variable, start, stop, step, body, scope.span(node), kind)
+
+
+def _check_no_else(scope: KernelScope, node: ast.For | ast.While) -> None:
+    if node.orelse:
+        message = "`else` of a loop is not supported in @I.kernel"
+        hint = "set a flag before the `break`, and test it after the loop"
+        raise scope.wrong(node.orelse[0], message, hint, code="E0103")
 
 
 def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatement, ...]:
@@ -366,9 +378,7 @@ def _range(scope: KernelScope, call: ast.Call) -> tuple[Scalar, Scalar, int]:
 
 
 def _while(scope: KernelScope, node: ast.While) -> While:
-    if node.orelse:
-        message = "`else` of a loop is not supported in @I.kernel"
-        raise scope.wrong(node, message, "remove the `else`")
+    _check_no_else(scope, node)
     condition = test(scope, node.test)
     before = scope.bound
     body = _body(scope, node.body)
