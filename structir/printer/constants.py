@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
-from structir.ir.dtype import numpy_dtype
+from structir.errors import Diagnostic, DiagnosticError, caller_span
+from structir.ir.dtype import DTYPES, SMALL_INTS, dtype_hint, is_int, numpy_dtype
 from structir.ir.expr import Constant
 from structir.ir.masked import unmasked
 from structir.lazy import lazy_module
@@ -128,11 +129,49 @@ def _is_described(data: Any, name: str) -> bool:
 
 
 def inline_constant(value: Any, dtype: str | None) -> Constant:
-    """Returns the constant of `R.const(value, dtype)`; the default is float32, int64 or bool."""
+    """Returns the constant of `R.const(value, dtype)`; the default is float32, int64 or bool.
+
+    Raises TypeError, ValueError or OverflowError for numbers that the dtype does not have; only an
+    array is converted.
+    """
     value = unmasked(value)
+    _check_numbers(value, dtype)
     if dtype is None:
         data = np.asarray(value)
         data = data.astype({"f": "float32", "i": "int64"}.get(data.dtype.kind, data.dtype))
     else:
         data = np.asarray(value, numpy_dtype(dtype))
+        if dtype in SMALL_INTS and (data.astype("int64") != np.asarray(value)).any():
+            raise OverflowError(f"{value} is out of bounds for {dtype}")
     return Constant(data)
+
+
+def _check_numbers(value: Any, dtype: str | None) -> None:
+    """Raises TypeError for a value that is no number, ValueError for a fraction as an integer."""
+    if type(value) is int or type(value) is bool or isinstance(value, np.ndarray):
+        return
+    numbers = np.asarray(value)
+    if numbers.dtype.kind in "SUO" and not all(type(item) is int for item in numbers.flat):
+        raise TypeError(f"expected numbers, found {value!r}")
+    if dtype is None or numbers.dtype.kind != "f" or not is_int(dtype):
+        return
+    fractions = numbers[numbers != np.trunc(numbers)]
+    if fractions.size:
+        raise ValueError(f"expected integers, found {fractions.flat[0]}")
+
+
+def python_constant(value: Any, dtype: Any) -> Constant:
+    """Returns the constant of a call of `R.const` in Python; raises DiagnosticError."""
+    dtype = dtype if dtype is None or isinstance(dtype, str) else str(np.dtype(dtype).name)
+    if dtype is not None and dtype not in DTYPES:
+        hint = dtype_hint(dtype)
+        message = f"R.const: expected a dtype, such as float32, found {dtype!r}"
+        raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E0122"))
+    try:
+        return inline_constant(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        of_dtype = f" of dtype {dtype}" if dtype else ""
+        message = f"R.const: expected numbers{of_dtype}, found {value!r}"
+        hint = 'write a number, a bool or a list of them: `R.const([1, 2], "float32")`'
+        diagnostic = Diagnostic(message, caller_span(), hint=hint, code="E0107")
+        raise DiagnosticError(diagnostic.note(str(error))) from None

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from structir.analysis.purity import is_pure_call
 from structir.ir.axes import Labelled, Ragged, RowVar
 from structir.ir.dims import Poly, Sym, substitute, syms, text
@@ -294,6 +296,8 @@ def literal(value: Any) -> str:
         return f"{{{', '.join([f'{literal(k)}: {literal(v)}' for k, v in value.items()])}}}"
     if isinstance(value, float) and not isfinite(value):
         return f'float("{value}")'
+    if isinstance(value, np.generic):
+        return literal(value.item())
     return repr(value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 from typing import Any
 
 from structir.ir.axes import RowVar
@@ -88,7 +89,8 @@ class NameScope:
         return name
 
     def _free(self, preferred: str) -> str:
-        name = preferred if preferred.isidentifier() else _identifier(preferred)
+        plain = preferred.isascii() and preferred.isidentifier()
+        name = preferred if plain else _identifier(preferred)
         if name in self._used:
             count = self._next.get(name, 1)
             while (numbered := f"{name}_{count}") in self._used:
@@ -100,5 +102,8 @@ class NameScope:
 
 
 def _identifier(name: str) -> str:
-    identifier = _FOREIGN.sub("_", name)
+    """Returns an identifier like a name, in the form to which Python normalizes identifiers."""
+    identifier = _FOREIGN.sub("_", unicodedata.normalize("NFKC", name))
+    if not f"v_{identifier}".isidentifier():  # letters and digits that no identifier contains
+        identifier = "".join([c if f"v{c}".isidentifier() else "_" for c in identifier])
     return identifier if identifier.isidentifier() else f"v_{identifier}"

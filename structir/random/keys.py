@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.errors import Diagnostic, DiagnosticError, caller_span
 from structir.ir.expr import Constant
 from structir.lazy import lazy_module
 from structir.numpy.creation import arange
@@ -70,9 +71,19 @@ def threefry(
     return x, y
 
 
+def _key(key: Any) -> TracedArray:
+    """Returns one key as an array; raises DiagnosticError for any other value."""
+    array = operand(key)
+    if array.dtype != "uint32" or array.dims != (2,):
+        message = f"expected a key, a vector of 2 uint32, found {array.aval}"
+        hint = "make one: `key = structir.random.key(0)`; for an array of keys, use `structir.vmap`"
+        raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1109"))
+    return array
+
+
 def _hashed(keys: Any, shape: tuple[Any, ...]) -> tuple[TracedArray, TracedArray]:
     """Returns two words of each element of a shape."""
-    data = operand(keys)
+    data = _key(keys)
     count: Any = 1
     for s in shape:
         count = size(s) * count
@@ -91,7 +102,7 @@ def split(key: Any, num: Any = 2) -> TracedArray:
 @traced
 def fold_in(key: Any, data: Any) -> TracedArray:
     """Returns the key of a key and a number."""
-    values = operand(key)
+    values = _key(key)
     number = word(data) if isinstance(data, int) else cast(as_array(data), "uint32")
     first, second = threefry(values[0], values[1], word(0), number)
     return stack([first, second])

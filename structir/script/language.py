@@ -14,7 +14,7 @@ from structir.ir.expr import Call, Constant, Expr, GlobalVar, PrimValue, Tuple
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import KINDS, StructInfo
 from structir.lazy import lazy_module
-from structir.printer.constants import inline_constant
+from structir.printer.constants import python_constant
 from structir.printer.parser.extern_calls import packed_call
 from structir.printer.parser.kernels import kernel_call
 from structir.printer.parser.named_sizes import axis_of
@@ -157,7 +157,7 @@ class Language(Namespace):
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
         """Returns a constant tensor."""
-        return inline_constant(value, dtype)
+        return python_constant(value, dtype)
 
     def sig(self, signature: str, function: str = "", dtype: str = "") -> Callable[..., Call]:
         """Declares the shape signature of an opaque call.

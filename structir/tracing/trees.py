@@ -145,7 +145,8 @@ class TreeStructure:
         children, data = node.flatten(tree) if node else ((), None)
         if node is not NODES[self.kind] or (data, len(children)) != (self.data, len(self.children)):
             message = f"trees of different structure: expected {self}, found {structure(tree)}"
-            raise DiagnosticError(Diagnostic(message, code="E1103"))
+            hint = "give both trees the same containers, lengths and keys"
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E1103"))
         pairs = zip(self.children, children, strict=True)
         return [part for child, value in pairs for part in child.flatten_up_to(value)]
 

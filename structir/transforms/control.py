@@ -357,7 +357,8 @@ def _scanned(
         x = None if xs_structure is None else xs_structure.unflatten(values[count:])
         result = f(structure.unflatten(values[:count]), x)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise _fail("scan: expected a function that returns `(carry, y)`")
+            hint = "return a pair, with None as `y` if there is none: `return carry, None`"
+            raise _fail("scan: expected a function that returns `(carry, y)`", hint)
         after, after_structure = flatten(result[0])
         if after_structure != structure:
             raise _fail(f"scan: expected a carry {structure}, found {after_structure}")

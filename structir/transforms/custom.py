@@ -120,6 +120,22 @@ def _is_float(array: TracedArray) -> bool:
     return dtypes.category(array.dtype_name) == dtypes.FLOAT
 
 
+def _no_rule(name: str, call: str) -> DiagnosticError:
+    message = f"the custom derivative of {name} is not defined"
+    return DiagnosticError(Diagnostic(message, hint=f"`{name}.{call}`", code="E1109"))
+
+
+def _pair(result: Any, name: str) -> tuple[Any, Any]:
+    """Returns the two results of a rule; raises DiagnosticError for other results."""
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        kinds = {"forward": "`(result, residuals)`", "jvp": "`(result, tangent)`"}
+        found = f"{len(result)} values" if isinstance(result, tuple | list) else "one value"
+        message = f"{name}: expected the pair {kinds[name]}, found {found}"
+        hint = "return a pair; residuals may be None"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
+    return result[0], result[1]
+
+
 class custom_vjp(CustomDerivative):  # the name of JAX
     """Makes a function one with a pullback: `f.defvjp(forward, backward)`.
 
@@ -129,6 +145,8 @@ class custom_vjp(CustomDerivative):  # the name of JAX
     """
 
     attribute = PULLBACK
+    forward: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], **hints: Any) -> None:
         """Sets the functions of the derivative; `hints` of JAX have no effect."""
@@ -137,18 +155,21 @@ class custom_vjp(CustomDerivative):  # the name of JAX
     def _rule(
         self, arguments: CustomArguments, traced: TracedFunction, leaves: list[TracedArray]
     ) -> TracedFunction:
+        forward, backward = self.forward, self.backward
+        if forward is None or backward is None:
+            raise _no_rule(traced.name, "defvjp(forward, backward)")
         results = [TracedArray(p) for p in _results(traced)]
         floats = [result for result in results if _is_float(result)]
 
         def pullback(*values: TracedArray) -> Any:
             primals, cotangents = values[: len(leaves)], iter(values[len(leaves) :])
-            value, residuals = self.forward(*arguments.filled(primals))
+            value, residuals = _pair(forward(*arguments.filled(primals)), "forward")
             parts = [
                 next(cotangents) if _is_float(operand(leaf)) else zeros_like(operand(leaf))
                 for leaf in flatten(value)[0]
             ]
             cotangent = traced.result.unflatten(parts)
-            of_args = self.backward(*arguments.others, residuals, cotangent)
+            of_args = backward(*arguments.others, residuals, cotangent)
             if len(of_args) != len(arguments.positions):
                 raise _count("backward", len(arguments.positions), len(of_args))
             trees = [
@@ -170,6 +191,7 @@ class custom_jvp(CustomDerivative):  # the name of JAX
     """
 
     attribute = TANGENT
+    jvp: Callable[..., Any] | None = None
 
     def defjvp(self, jvp: Callable[..., Any], **hints: Any) -> Callable[..., Any]:
         """Sets the function of the derivative; `hints` of JAX have no effect."""
@@ -197,13 +219,16 @@ class custom_jvp(CustomDerivative):  # the name of JAX
     def _rule(
         self, arguments: CustomArguments, traced: TracedFunction, leaves: list[TracedArray]
     ) -> TracedFunction:
+        jvp = self.jvp
+        if jvp is None:
+            raise _no_rule(traced.name, "defjvp(jvp)")
         floats = [leaf for leaf in leaves if _is_float(leaf)]
 
         def tangent(*values: TracedArray) -> Any:
             primals, directions = values[: len(leaves)], iter(values[len(leaves) :])
             moved = [next(directions) if _is_float(x) else zeros_like(x) for x in primals]
             trees = [arguments.structure.unflatten(part) for part in (primals, moved)]
-            value, derivative = self.jvp(*arguments.others, *map(tuple, trees))
+            value, derivative = _pair(jvp(*arguments.others, *map(tuple, trees)), "jvp")
             results = flatten(value)[0]
             parts = _leaves(flatten(value)[1], derivative)
             pairs = zip(results, parts, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.tangents import Tangents
 from structir.batching.combinators import expanded
-from structir.errors import Diagnostic, DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, caller_span
 from structir.ir.expr import Expr
 from structir.ir.module import IRModule
 from structir.numpy.creation import eye, zeros_like
@@ -43,6 +43,16 @@ def grad(
     return gradient
 
 
+def _checked_number(number: Any, args: Sequence[Any]) -> int:
+    """Returns the number of an argument; raises DiagnosticError if the call has no such one."""
+    if isinstance(number, int) and -len(args) <= number < len(args):
+        return number % len(args)
+    count = "1 positional argument" if len(args) == 1 else f"{len(args)} positional arguments"
+    message = f"argnums: expected a number of one of the {count}, found {number!r}"
+    hint = "pass the argument by position, and number it from 0: `argnums=0`"
+    raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1109"))
+
+
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -50,7 +60,8 @@ def value_and_grad(
 
     @transformed(function)
     def both(*args: Any, **keywords: Any) -> Any:
-        numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+        listed = [argnums] if isinstance(argnums, int) else argnums
+        numbers = [_checked_number(k, args) for k in listed]
         chosen = [args[k] for k in numbers]
         leaves, structure = _differentiable(chosen)
 
@@ -248,10 +259,11 @@ def jacrev(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]
 
     @transformed(function)
     def jacobian(*args: Any) -> Any:
-        x = operand(args[argnums])
+        number = _checked_number(argnums, args)
+        x = operand(args[number])
 
         def of_argument(value: Any) -> Any:
-            return function(*args[:argnums], value, *args[argnums + 1 :])
+            return function(*args[:number], value, *args[number + 1 :])
 
         value, pullback = vjp(of_argument, x)
         result = operand(value)
@@ -267,12 +279,13 @@ def jacfwd(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]
 
     @transformed(function)
     def jacobian(*args: Any) -> Any:
-        x = operand(args[argnums])
+        number = _checked_number(argnums, args)
+        x = operand(args[number])
 
         def of_direction(row: Any) -> Any:
             direction = reshape(row, x.shape)
             return jvp(
-                lambda value: function(*args[:argnums], value, *args[argnums + 1 :]),
+                lambda value: function(*args[:number], value, *args[number + 1 :]),
                 (x,),
                 (direction,),
             )[1]

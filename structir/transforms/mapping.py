@@ -101,5 +101,6 @@ def _common_size(arrays: list[TracedArray]) -> Any:
     for array in arrays[1:]:
         if array.shape[0] != size:
             message = f"vmap: expected mapped axes of one size, found {size} and {array.shape[0]}"
-            raise DiagnosticError(Diagnostic(message, code="E1111"))
+            hint = "map fewer arguments: `in_axes=(0, None)` maps the first one only"
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E1111"))
     return as_dim(size)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import structir
-from structir.errors import ParseError
+from structir.errors import DiagnosticError, ParseError
 from structir.ir import BlockBuilder, Constant, IRModule, Var
 from structir.script import R
 
@@ -98,3 +98,35 @@ def test_a_large_constant_is_an_operand(tmp_path: Path) -> None:
     module = builder.get()
     structir.save(module, tmp_path / "m.sir")
     assert structir.structural_equal(structir.load(tmp_path / "m.sir"), module)
+
+
+LACKING = [  # numbers that a dtype does not have, as literals
+    ("1.5", "int32"),
+    ("[1, 2.5]", "int8"),
+    ("None", "float32"),
+    ("'1'", "int32"),
+    ("9", "int4"),
+    ("[0, -3]", "int2"),
+    ("16", "uint4"),
+    ("-1", "uint8"),
+    ("1e3 + 0.5", "uint64"),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype"), LACKING)
+def test_numbers_that_a_dtype_does_not_have_are_rejected(value: str, dtype: str) -> None:
+    message = f"R.const: expected numbers of dtype {dtype}, found"
+    with pytest.raises(DiagnosticError, match=message):
+        structir.parse(f'@R.function\ndef main():\n    return R.const({value}, "{dtype}")\n')
+    with pytest.raises(DiagnosticError, match=message):
+        R.const(eval(value), dtype)
+
+
+def test_numbers_in_any_form_of_their_dtype() -> None:
+    forms = [R.const(2.0, "int4"), R.const([2**64 - 1], np.uint64), R.const(np.float64(2), "int8")]
+    assert [str(form) for form in forms] == [
+        'R.const(2, "int4")',
+        'R.const([18446744073709551615], "uint64")',
+        'R.const(2, "int8")',
+    ]
+    assert R.const(np.array([2.5]), "int32").data.tolist() == [2]  # an array is converted

@@ -293,3 +293,31 @@ def test_an_object_annotation_parses_back_unchanged() -> None:
     module = structir.parse(text)
     assert "y: R.Object = R.exp(x)" in module.script()
     assert structir.structural_equal(structir.parse(module.script()), module)
+
+
+NAMES = (
+    "class",
+    "x y",
+    "",
+    "1x",
+    "x\u00b2",
+    "\ufb01",
+    "fi",
+    "\U0001d535",
+    "x",
+    "e\u0301",
+    "\u00e9",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_python_lacks_or_identifies(name: str) -> None:
+    for other in NAMES:
+        dims = (structir.SymVar(name), structir.SymVar(other))
+        builder = BlockBuilder()
+        param = Var(name, TensorStructInfo(dims, "float32"))
+        with builder.function("main", [param]):
+            value = builder.emit(R.exp(param), other)
+            builder.emit_func_output(builder.emit(R.add(value, param), name))
+        module = builder.get()
+        assert structir.structural_equal(structir.parse(module.script()), module)

@@ -164,3 +164,37 @@ def test_missing_rules_and_captured_arrays_are_reported() -> None:
     short.defvjp(lambda x, y: (x, None), lambda r, g: (g,))
     with pytest.raises(DiagnosticError, match="expected 2 cotangents"):
         structir.grad(lambda x: short(x, x).sum())(X)
+
+
+def test_a_missing_rule_and_a_rule_without_a_pair_are_reported() -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    x = np.ones(3, "float32")
+    missing, tangent = structir.custom_vjp(double), structir.custom_jvp(double)
+    with pytest.raises(DiagnosticError, match=r"`double\.defvjp\(forward, backward\)`"):
+        structir.grad(lambda x: missing(x).sum())(x)
+    with pytest.raises(DiagnosticError, match=r"`double\.defjvp\(jvp\)`"):
+        structir.jvp(tangent, (x,), (x,))
+    single = structir.custom_vjp(double)
+    single.defvjp(double, lambda residuals, g: (g,))
+    with pytest.raises(DiagnosticError, match=r"expected the pair `\(result, residuals\)`"):
+        structir.grad(lambda x: single(x).sum())(x)
+
+
+def test_numbers_of_arguments_count_from_both_ends() -> None:
+    def f(y: Any, x: Any) -> Any:
+        return y * jnp.sum(x**2)
+
+    y, x = np.float32(2), np.arange(3, dtype="float32")
+    for transform in (structir.grad, structir.jacfwd, structir.jacrev):
+        assert transform(f, argnums=-1)(y, x).tolist() == [0, 4, 8]
+    with pytest.raises(DiagnosticError, match="number of one of the 2 positional arguments, found"):
+        structir.jacfwd(f, argnums=2)(y, x)
+
+
+@pytest.mark.parametrize("key", [0, (3, 4), np.zeros((3, 2), "uint32"), np.zeros(2, "int32")])
+def test_random_functions_take_one_key(key: Any) -> None:
+    for draw in (structir.random.normal, structir.random.split, structir.random.fold_in):
+        with pytest.raises(DiagnosticError, match="expected a key, a vector of 2 uint32"):
+            draw(key, 2)
