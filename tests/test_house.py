@@ -111,6 +111,7 @@ ADVICE = {
         *("concat", "divide", "expand_dims", "matmul", "max", "min", "mod", "floor_mod", "reshape"),
         *("multiply", "permute_dims", "power", "subtract", "where"),
     },
+    "structir.printer.parser.kernel_advice": {"sort", "zeros_like"},
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
