@@ -286,7 +286,8 @@ class BranchedSharded(ShardedAtArguments):
 
     def at(self, /, *args: Value, **names: Value) -> Sharded:
         """Returns the sharded function with the branches that these arguments choose."""
-        module, sides = self.module, ()
+        module = self.module
+        sides: tuple[bool, ...] = ()
         function: Any = module.functions[self.name]
         defaults = partial(default_values, function)
         arguments = arguments_of(self.name, function.params, args, names, defaults)
@@ -329,8 +330,8 @@ class GenericSharded(ShardedAtArguments):
         if key not in self.instances:
             instance = at_dtypes(self.module, self.name, dtypes)
             self.instances[key] = _at_known_dtypes(instance, self.name, self.options)
-        instance = self.instances[key]
-        return instance.at(*args, **names) if isinstance(instance, BranchedSharded) else instance
+        sharded = self.instances[key]
+        return sharded.at(*args, **names) if isinstance(sharded, BranchedSharded) else sharded
 
 
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:
