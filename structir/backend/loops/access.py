@@ -1,4 +1,4 @@
-"""Addresses: how far into its buffer an access reaches, as a sum over axes."""
+"""Addresses of accesses: affine functions of the axes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from structir.ir.polynomial import of_terms
 
 @attrs.frozen
 class Address:
-    """sum(coefficient * axis) + rest + sum(stride * index read from data), in elements.
+    """sum(coefficient * axis) + rest + sum(stride * index loaded from data), in elements.
 
-    The coefficients are free of axes. `rest` has what is not affine, and the offset.
+    The coefficients are free of axes. `rest` is the offset and everything that is not affine.
     """
 
     coefficients: Mapping[Sym, Dim]
@@ -25,7 +25,7 @@ class Address:
     data: tuple[tuple[Dim, Expression], ...] = ()  # stride, index
 
     def coefficient(self, axis: Sym) -> Dim:
-        """How far one step along the axis reaches."""
+        """Returns the stride of an axis."""
         return self.coefficients.get(axis, 0)
 
     def pinned(self, axes: Iterable[Sym]) -> frozenset[Sym]:
@@ -34,7 +34,7 @@ class Address:
 
 
 def split(index: Dim, axes: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim]:
-    """An index as coefficients of the axes that it is affine in, and the rest."""
+    """Splits an index into the coefficients of the axes that it is affine in, and the rest."""
     if type(index) is not Poly:
         return {}, index
     own = frozenset(axes)
@@ -69,7 +69,7 @@ def _split_plain(index: Poly, axes: frozenset[Sym]) -> tuple[dict[Sym, int], Dim
 
 
 def address_of(buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]) -> Address:
-    """The address of an access, over these axes."""
+    """Returns the address of an access, over these axes."""
     index: Dim = 0
     data = []
     for entry, stride in zip(entries, buffer.strides, strict=True):
@@ -81,7 +81,7 @@ def address_of(buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]
 
 
 def leaves(read: Load, axes: tuple[Sym, ...], extents: Mapping[Sym, Dim]) -> bool:
-    """Whether a read is surely outside of its buffer at some point."""
+    """Whether a read is proved to be outside of its buffer at some point."""
     for entry, size in zip(read.entries, read.buffer.shape, strict=True):
         if isinstance(entry, Expression):
             continue
@@ -104,10 +104,10 @@ def joined_axes(
     addresses: Iterable[Address],
     pinned: frozenset[Sym] = frozenset(),
 ) -> list[tuple[Sym, ...]]:
-    """Neighbouring axes that every access walks as one, put together.
+    """Collapses neighbouring axes that every access traverses as one.
 
-    a, b are one if stepping along a is stepping over all of b, in every access; an access that
-    depends on neither counts. The last axis of a group stands for it.
+    Two axes a, b collapse if a step along a equals all steps along b in every access; an access
+    that depends on neither does not count. The last axis of a group represents it.
     """
     ordered, found = tuple(axes), list(addresses)
     fixed = pinned.union(*(a.pinned(ordered) for a in found)) if found else pinned

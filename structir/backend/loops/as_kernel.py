@@ -1,5 +1,5 @@
-"""Groups of stages as plain kernels of the program: loops over the common axes, and in them each
-stage in its own loops. Every stage has such a kernel, but functions over whole arrays."""
+"""Groups of stages as naive kernels: loops over the common axes, with each stage in its own loops.
+Every stage except a routine has such a kernel."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.projections.monoid import MONOIDS
 
 PICKING = {"argmax": "gt", "argmin": "lt"}
-ORDERED = {"bool": "uint8"}  # the dtype in which values are compared: kernels do not order booleans
+ORDERED = {"bool": "uint8"}  # the dtype of comparisons: kernels do not order booleans
 
 
 @attrs.frozen(eq=False)
 class ShownKernel:
-    """Groups as a kernel: what it reads, which sizes it is told, what it fills."""
+    """Groups as a kernel: its operands, its size parameters, its results."""
 
     kernel: Kernel
     reads: tuple[Buffer, ...]
@@ -65,7 +65,8 @@ class ShownKernel:
 def shown_kernel(
     groups: Sequence[Group], name: str, parameters: KernelParameters = NO_PARAMETERS
 ) -> ShownKernel:
-    """The kernel of groups in their order; NotShown where kernels cannot say what they do."""
+    """Returns the kernel of groups in their order; raises NotShown if kernels cannot express
+    them."""
     refused = [s.out for group in groups for s in group.stages if s.routine is not None]
     if refused:
         raise NotShown("a function over whole arrays", refused)
@@ -79,17 +80,17 @@ def shown_kernel(
 class _KernelNodeWriter:
     def __init__(self, groups: Sequence[Group], name: str, parameters: KernelParameters) -> None:
         self.groups, self.name, self.parameters = groups, name, parameters
-        self.group = groups[0]  # which is being written,
+        self.group = groups[0]  # the group being written,
         self.stage = self.group.stages[0]  # and its stage
         self.scalars = Scalars(self.read, parameters)
-        self.params: dict[Buffer, Var] = {}  # of what is read from outside
+        self.params: dict[Buffer, Var] = {}  # of operands
         self.fills: dict[Buffer, Var] = {}
-        self.inside: dict[Buffer, tuple[Stage, Var | Local]] = {}  # made here, kept nowhere
+        self.inside: dict[Buffer, tuple[Stage, Var | Local]] = {}  # computed here and not stored
         self.scratch: list[KernelStatement] = []
         self.done: set[Buffer] = set()
 
     def kernel(self) -> ShownKernel:
-        """The whole, parameters from what was met."""
+        """Returns the kernel, with the parameters that were used."""
         for group in self.groups:
             for stage in group.stages:
                 if stage.out in group.kept and stage.out not in self.fills:
@@ -118,7 +119,7 @@ class _KernelNodeWriter:
         return ShownKernel(kernel, tuple(self.params), numbers, tuple(self.fills))
 
     def _rows(self) -> tuple[Sym, ...]:
-        """The axes that the stages of the group have in common; a scan has none."""
+        """Returns the axes that all stages of the group share; a scan has none."""
         alone = any(stage.running is not None for stage in self.group.stages)
         rows = () if alone else self.group.rows
         if not {*rows} <= {*self.group.stages[0].extents}:
@@ -141,7 +142,7 @@ class _KernelNodeWriter:
         stem: str = "i",
         backward: bool = False,
     ) -> None:
-        """Loops over some axes of a stage around what `inner` writes."""
+        """Writes loops over some axes of a stage around the statements of `inner`."""
         if not axes:
             inner(into)  # type: ignore[operator]
             return
@@ -170,7 +171,7 @@ class _KernelNodeWriter:
             self.done.add(stage.out)
 
     def _make_room(self, stage: Stage, inner: list[Sym]) -> None:
-        """Where a value lives that nothing outside reads: a number, or an array for the row."""
+        """Allocates an intermediate value: a scalar, or an array for a row."""
         if stage.written_axes is None:
             raise NotShown("a value inside that is not at its own point")
         dtype, name = computed_in(stage.out.dtype), f"row{len(self.scratch)}"
@@ -186,14 +187,14 @@ class _KernelNodeWriter:
     # ---- points
 
     def _point(self, stage: Stage, into: list[KernelStatement]) -> None:
-        """One element: its value, or the total of its terms, if the point exists."""
+        """Writes one element: its value, or the total of its terms, if the point exists."""
         if stage.running is not None:
             self._scan(stage, into)
         elif not stage.reduce:
             self._where(stage, stage.guards, into, lambda body: self._map(stage, body))
         elif stage.unique:
             self._keep(stage, self._total(stage, stage.guards, into), into)
-        else:  # where no term exists, there is no place either
+        else:  # without any term, the index does not exist either
             inner = [g for g in stage.guards if dims.syms(g.value) & set(stage.reduce)]
             outer = [g for g in stage.guards if g not in inner]
             body = self._guarded(outer, into)
@@ -204,8 +205,8 @@ class _KernelNodeWriter:
         self._keep(stage, self.scalars.value(self._stored(stage, stage.body), into), into)
 
     def _stored(self, stage: Stage, body: Expression) -> Expression:
-        """The value of a stage as it is kept: a store to memory rounds, other values are rounded to
-        the dtype of the op."""
+        """Returns the value of a stage as it is stored: a store to memory rounds, other values are
+        rounded to the dtype of the op."""
         adapt = stored if stage.out in self.fills else rounded
         return adapt(simplified(body), stage.out.dtype)
 
@@ -216,7 +217,7 @@ class _KernelNodeWriter:
         into: list[KernelStatement],
         point: Callable[[list[KernelStatement]], None],
     ) -> None:
-        """A point under the conditions that it exists."""
+        """Writes a point under its existence conditions."""
         body = self._guarded(guards, into)
         if stage.exists is None:
             point(body)
@@ -233,7 +234,7 @@ class _KernelNodeWriter:
 
     @staticmethod
     def _guarded(guards: Sequence[Guard], into: list[KernelStatement]) -> list[KernelStatement]:
-        """Where the statements of a point go: of its own, if it has guards."""
+        """Returns the statement list of a point: its own, if it has guards."""
         return [] if guards else into
 
     def _close(
@@ -243,7 +244,7 @@ class _KernelNodeWriter:
         into: list[KernelStatement],
         otherwise: Sequence[KernelStatement] = (),
     ) -> None:
-        """Statements under their guards."""
+        """Adds statements under their guards."""
         if guards:
             zero = Literal(0, "int64")
             tests = [Apply("ge", (self.scalars.index(g.value), zero), "bool") for g in guards]
@@ -253,7 +254,7 @@ class _KernelNodeWriter:
     # ---- totals
 
     def _total(self, stage: Stage, guards: Sequence[Guard], into: list[KernelStatement]) -> Scalar:
-        """The total of the terms of an element."""
+        """Writes the reduction of an element, and returns its total."""
         total, number = self._start(stage, into)
 
         def term(body: list[KernelStatement]) -> None:
@@ -269,7 +270,7 @@ class _KernelNodeWriter:
         return total
 
     def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local]:
-        """The total of no terms; and the index of a term, or the number of terms."""
+        """Initialises a total; returns it, and the index or the number of terms."""
         picks, monoid = stage.monoid in PICKING, MONOIDS[stage.monoid or ""]
         of = stage.body.dtype if picks else computed_in(stage.out.dtype)
         dtype = ORDERED.get(of, of) if picks else of
@@ -281,7 +282,7 @@ class _KernelNodeWriter:
         return total, number
 
     def _add(self, stage: Stage, total: Local, number: Local, into: list[KernelStatement]) -> None:
-        """One more term of a total."""
+        """Adds a term to a total."""
         value, monoid = self.scalars.value(simplified(stage.body), into), stage.monoid or ""
         if monoid in PICKING:
             if value.dtype != total.dtype:
@@ -306,14 +307,15 @@ class _KernelNodeWriter:
 
     @staticmethod
     def _running_number(stage: Stage) -> Dim:
-        """The number of a term, in row-major order."""
+        """Returns the linear index of a term, in row-major order."""
         number: Dim = 0
         for axis in stage.reduce:
             number = number * stage.extents[axis] + axis_dim(axis)
         return number
 
     def _scan(self, stage: Stage, into: list[KernelStatement]) -> None:
-        """A scan: along its axis once, storing the total before or after each term."""
+        """Writes a scan: one pass along its axis, which stores the total before or after each
+        term."""
         running = stage.running
         assert running is not None
         total, count = self._start(stage, into)
@@ -353,7 +355,7 @@ class _KernelNodeWriter:
         into.append(Assign(Element(room, tuple(inner), dtype), value))
 
     def read(self, load: Load, into: list[KernelStatement]) -> Scalar:
-        """The number that a load stands for."""
+        """Returns the value of a load."""
         made = self.inside.get(load.buffer)
         if made is not None:
             return self._read_inside(load, *made, into)

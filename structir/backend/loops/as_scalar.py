@@ -1,4 +1,5 @@
-"""Values and indices of stages as numbers of kernels, what is used twice under a name."""
+"""Values and indices of stages as scalar expressions of kernels; common subexpressions are
+named."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ from structir.ir.kernel import (
 from structir.ir.kernel_functions import CONVERSIONS, ROUNDINGS, SCALAR_FUNCTIONS
 from structir.ir.polynomial import of_terms
 
-LEAST = 16  # LLVM unrolls shorter loops, and smaller steps tell it how lanes lie
-ACCUMULATE = "accumulate_"  # of functions that add a term to a total
-DEEPEST = 6  # operations within one another, before a name is given
+LEAST = 16  # LLVM unrolls shorter loops, and smaller strides determine the layout of lanes
+ACCUMULATE = "accumulate_"  # prefix of functions that add a term to a total
+DEEPEST = 6  # nested operations, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
 # Functions of floats on integers and booleans: the operand, or a constant.
 OF_WHOLE: dict[str, bool | None] = {
@@ -62,11 +63,11 @@ OF_SIZES = {
 
 @attrs.frozen
 class KernelParameters:
-    """What a kernel takes as parameters, so that other groups of stages can use it: sizes of the
-    program by symbols of the kernel, and numbers.
+    """The parameters of a kernel that make it reusable by other groups: sizes of the program by
+    symbols of the kernel, and numbers.
 
-    `integers` holds all from `LEAST` up, those that are parameters by symbols, others by
-    themselves; smaller ones and divisors shape the code.
+    `integers` has all integers from `LEAST` on: parameters by symbols, others by themselves.
+    Smaller ones and divisors determine the code.
     """
 
     sizes: Mapping[Sym, Sym] = attrs.Factory(dict)
@@ -97,7 +98,7 @@ NO_PARAMETERS = KernelParameters()
 
 
 class NotShown(Exception):
-    """Something that kernels of a program cannot say, and which values it is about."""
+    """A value that kernels cannot express, and the reason."""
 
     def __init__(self, reason: str, buffers: Sequence[Buffer] = ()) -> None:
         super().__init__(reason)
@@ -105,7 +106,7 @@ class NotShown(Exception):
 
 
 class Scalars:
-    """Writes the values of one kernel; `read` gives the number that stands for a load."""
+    """Writes the values of one kernel; `read` returns the value of a load."""
 
     def __init__(
         self,
@@ -113,21 +114,21 @@ class Scalars:
         parameters: KernelParameters = NO_PARAMETERS,
     ) -> None:
         self.read, self.parameters = read, parameters
-        self.axes: dict[Sym, Scalar] = {}  # the variables of the loops around
+        self.axes: dict[Sym, Scalar] = {}  # the variables of the enclosing loops
         self.totals: dict[Any, Scalar] = {}
-        self.symbols: dict[Sym, None] = {}  # of the program, that the kernel mentions
+        self.symbols: dict[Sym, None] = {}  # of the program, used by the kernel
         self.count = 0
         self._functions = 0  # functions of sizes around the index being written
 
     def local(self, stem: str, dtype: str) -> Local:
-        """A new name."""
+        """Returns a new local name."""
         self.count += 1
         return Local(f"{stem}{self.count}", dtype)
 
     # ---- sizes
 
     def index(self, dim: Dim) -> Scalar:
-        """An integer over loops and sizes."""
+        """Returns an integer expression over loops and sizes."""
         if not isinstance(dim, Poly):
             return self._integer(int(dim))
         found: Scalar | None = None
@@ -150,7 +151,7 @@ class Scalars:
         return Size(Poly({(symbol,): 1}, 0))
 
     def _integer(self, value: int) -> Scalar:
-        """An integer in a size or an index, unless it is a parameter."""
+        """Returns an integer of a size or an index, or its parameter."""
         known = self.parameters.integers
         if abs(value) < LEAST or not known or self._functions:
             return Literal(value, "int64")
@@ -164,7 +165,7 @@ class Scalars:
         return self._size(size) if value > 0 else Apply("neg", (self._size(size),), "int64")
 
     def _function(self, atom: Opaque) -> Scalar:
-        """A function of sizes; a comparison is a bool."""
+        """Returns a function of sizes; a comparison is a bool."""
         if atom.fn not in OF_SIZES:
             raise NotShown(atom.fn)
         fn, dtype = OF_SIZES[atom.fn]
@@ -175,7 +176,7 @@ class Scalars:
         return Apply(fn, tuple(args), dtype)
 
     def _test(self, condition: Dim) -> Scalar:
-        """Whether a condition holds, as a bool."""
+        """Returns a condition as a bool."""
         atom = as_atom(condition)
         number = self._function(atom) if isinstance(atom, Opaque) else self.index(condition)
         if number.dtype == "bool":
@@ -187,7 +188,7 @@ class Scalars:
         return Apply("mul", (left, right), "int64")
 
     def _added(self, total: Scalar | None, term: Scalar | None, factor: int) -> Scalar:
-        """A total with `factor * term` more, or with the factor alone."""
+        """Adds `factor * term`, or the factor alone, to a total."""
         size = abs(factor)
         if term is None:
             term = self._integer(size)
@@ -198,7 +199,7 @@ class Scalars:
         return Apply("add" if factor > 0 else "sub", (total, term), "int64")
 
     def place(self, entry: Entry, steps: list[KernelStatement]) -> Scalar:
-        """An index, which may be read from data."""
+        """Returns an index, which may be loaded from data."""
         if isinstance(entry, Expression):
             return self._as_dtype(self.value(entry, steps), "int64")
         return self.index(entry)
@@ -206,7 +207,7 @@ class Scalars:
     # ---- values
 
     def value(self, root: Expression, steps: list[KernelStatement]) -> Scalar:
-        """The value of an expression; names for its parts are bound in `steps`."""
+        """Returns the value of an expression; names of its parts are bound in `steps`."""
         uses = Counter(part for node in walk(root) for part in parts_of(node))
         made: dict[Expression, tuple[Scalar, int]] = {}
         todo = [root]
@@ -258,20 +259,20 @@ class Scalars:
 
 
 def literal(value: Any, dtype: str) -> Literal:
-    """A number of a dtype."""
+    """Returns a constant of a dtype."""
     if dtype == "bool":
         return Literal(bool(value), dtype)
     return Literal(float(value) if is_float(dtype) else int(value), dtype)
 
 
 def stated(scalar: Scalar) -> Scalar:
-    """A number with its dtype written down, where nothing that it meets would tell it."""
+    """Returns a scalar with an explicit dtype if its context does not determine it."""
     bare = isinstance(scalar, Literal) and scalar.dtype != "bool"
     return Apply("cast", (scalar,), scalar.dtype) if bare else scalar
 
 
 def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
-    """A scalar function on numbers, as kernels spell it."""
+    """Applies a scalar function in the syntax of kernels."""
     operand, is_total = args[-1].dtype, fn.startswith(ACCUMULATE)
     fn = fn.removeprefix(ACCUMULATE)
     if fn == "cast":
@@ -305,7 +306,7 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
 
 
 def _sign(value: Scalar, dtype: str) -> Scalar:
-    """-1, 0 or 1; NaN stays."""
+    """Returns -1, 0 or 1; NaN propagates."""
     zero = literal(0, dtype)
     tests = [applied("cast", [Apply(fn, (value, zero), "bool")], dtype) for fn in ("gt", "lt")]
     difference = Apply("sub", tuple(tests), dtype)
@@ -315,8 +316,9 @@ def _sign(value: Scalar, dtype: str) -> Scalar:
 
 
 def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
-    """The less or the greater of two floats, NaN if either is; of equal zeros the second one, as in
-    NumPy. Python's function returns its first operand unless the other one is less (greater)."""
+    """Returns the smaller or the greater of two floats, NaN if either is; of equal zeros the second
+    one, as in NumPy. Python's function returns its first operand unless the other one is less
+    (greater)."""
     first, second = args
     if _is_number(first):
         return Apply(fn, (stated(second), first), dtype)
@@ -327,7 +329,7 @@ def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
 
 
 def _total_extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
-    """The less or the greater of a total and a term, NaN if either is."""
+    """Returns the smaller or the greater of a total and a term, NaN if either is."""
     total, term = args
     if _is_number(term):
         return Apply(fn, (total, term), dtype)

@@ -1,4 +1,5 @@
-"""Classes of axes that walk together: a union-find over the axes of all stages."""
+"""Equivalence classes of axes that are iterated together: a union-find over the axes of all
+stages."""
 
 from __future__ import annotations
 
@@ -13,37 +14,37 @@ from structir.ir.dims import Dim, Sym
 
 
 class AxisClasses:
-    """Which axes have become one. Joining asks for equal extents and quietly does nothing else."""
+    """Classes of axes. Joining axes of different extents has no effect."""
 
     def __init__(self, extents: Mapping[Sym, Dim]) -> None:
         self.extents = extents
-        self.parents: dict[Sym, Sym] = {}  # in the order in which they were joined
+        self.parents: dict[Sym, Sym] = {}  # in the order of joins
 
     def back_to(self, count: int) -> None:
-        """Undo what was joined after so many."""
+        """Undoes all joins after the first `count`."""
         while len(self.parents) > count:
             self.parents.popitem()
 
     def of(self, axis: Sym) -> Sym:
-        """The axis that stands for the class of this one."""
+        """Returns the representative of an axis."""
         while axis in self.parents:
             axis = self.parents[axis]
         return axis
 
     def of_all(self, axes: Iterable[Sym]) -> list[Sym]:
-        """The classes of several axes."""
+        """Returns the representatives of several axes."""
         parents = self.parents
         return [self.of(axis) if axis in parents else axis for axis in axes]
 
     def join(self, first: Sym, second: Sym) -> None:
-        """Make two axes one, if they have one extent."""
+        """Joins two axes, if they have the same extent."""
         a, b = self.of(first), self.of(second)
         known = a in self.extents and b in self.extents
         if a is not b and known and self.extents[a] == self.extents[b]:
             self.parents[b] = a
 
     def renamed(self, stage: Stage) -> Stage:
-        """The stage over the axes that stand for its own."""
+        """Returns the stage over the representatives of its axes."""
         change: dict[Sym, Dim] = {
             axis: axis_dim(self.of(axis)) for axis in stage.axes if self.of(axis) is not axis
         }

@@ -1,8 +1,8 @@
-"""The schedule of products with what surrounds them: a block of rows at a time passes through all.
+"""The schedule of products with fused maps and reductions: blocks of rows pass through all of them.
 
-A product fills a block of scratch, or the result; then loops work on the rows of the block while it
-is in cache; then comes the next product. Right operands that depend on a row are put in panels once
-for each point of the batch axes.
+A product writes a block of scratch memory, or the result; loops then process the rows of the block
+while it is in cache, before the next product. Right operands that depend on a row are packed into
+panels once for each point of the batch axes.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indent
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv, exact_quotient
 
-ROWS = 128  # of a block, where the right operands lie in panels
-MORE_ROWS = 256  # where they are put there for each block
-FEWER_ROWS = 16  # where a row is a whole image
-FEWEST_POINTS = 12  # of a line by itself: the last tile of a line may be narrow
+ROWS = 128  # rows of a block with packed right operands
+MORE_ROWS = 256  # if they are packed for each block
+FEWER_ROWS = 16  # if a row is a whole image
+FEWEST_POINTS = 12  # of a line alone: its last tile may be narrow
 
 
 def block_kernel(group: Group) -> KernelText:
-    """The text of a group with products."""
+    """Returns the source of a group with products."""
     return BlockSchedule(group).text()
 
 
 class BlockSchedule:
-    """A group with products on its way to text."""
+    """Writes the kernel of a group with products."""
 
     def __init__(self, group: Group) -> None:
         self.group, self.extents = group, extents_of(group)
@@ -66,7 +66,7 @@ class BlockSchedule:
         self._place_blocks()
 
     def _split_rows(self) -> None:
-        """The batch axes, and those whose points are the rows of a block."""
+        """Splits the axes into batch axes and those of the rows of a block."""
         dependent = {a for c in self.products.values() for a in c.right_address.coefficients}
         inner = [a for a in self.group.rows if a not in dependent]
         accesses = self._accesses()
@@ -77,8 +77,8 @@ class BlockSchedule:
         self.dependent = dependent & set(outer)
 
     def _outer_column(self) -> Sym | None:
-        """An axis of columns of which one position at a time is made, and used while it is near:
-        the lines of an image."""
+        """Returns an axis of columns that is computed one position at a time, and used while it is
+        in cache: the lines of an image."""
         pairs = [(s, c) for s, c in self.products.items() if self.weights[s] is not None]
         if len(self.products) != 1 or not pairs or len(pairs[0][1].n) < 2:
             return None
@@ -101,11 +101,11 @@ class BlockSchedule:
         return MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
 
     def _unit(self, stage: Stage) -> int:
-        """How many rows are a panel of weights, which lies in one piece."""
+        """Returns the number of rows per panel of weights."""
         return 0 if self.weights[stage] is None else lanes_of(stage.out.dtype)
 
     def _is_plain(self, stage: Stage) -> bool:
-        """Whether the right operand is a run-time value that is the same for all rows."""
+        """Whether the right operand is a run-time value that all rows share."""
         depends = set(self.products[stage].right_address.coefficients) & self.dependent
         return self.packed[stage] is None and not depends
 
@@ -117,7 +117,8 @@ class BlockSchedule:
             self.writer.names[self.line] = "line"
 
     def _place_blocks(self) -> None:
-        """Scratch for what passes from one part of the kernel to the next and is stored nowhere."""
+        """Allocates scratch memory for values that pass between parts of the kernel and are not
+        stored."""
         row = axis_dim(self.block[-1]) - axis_dim(self.start)
         self.writer.local |= {s.out for s in self.group.stages}
         for stage in self.segments.passed:
@@ -130,7 +131,7 @@ class BlockSchedule:
             self.writer.moved[stage.out] = BlockPlace(place, row, tuple(inner))
 
     def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:
-        """The shape of a row of a block: as wide as the columns lie, gaps included."""
+        """Returns the shape of a row of a block, gaps between columns included."""
         found = self.products.get(stage)
         if found is None or not found.windows or self.weights[stage] is not None:
             return sizes
@@ -142,11 +143,11 @@ class BlockSchedule:
         return symbol is not None and symbol not in self.rows
 
     def extent(self, axes: tuple[Sym, ...]) -> Dim:
-        """The number of points along some axes."""
+        """Returns the number of points along some axes."""
         return prod(self.extents[a] for a in axes)
 
     def text(self) -> KernelText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         origins = tuple(dict.fromkeys(s.origin for s in self.group.stages if s.origin))
         before, inside = list[str](), list[str]()
         for part in self.segments.parts:
@@ -173,7 +174,7 @@ class BlockSchedule:
         return self.writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, origins)
 
     def _rows(self, stages: tuple[Stage, ...]) -> list[str]:
-        """Loops over the rows of the block."""
+        """Returns loops over the rows of the block."""
         outs = {s.out for s in stages}
         kept = frozenset(outs & (self.group.kept | self.segments.passed_buffers))
         own = Group("rows", stages, self.rows, kept)
@@ -181,7 +182,7 @@ class BlockSchedule:
         return ["for r in range(i0, i1):", *indented(lines)]
 
     def _panels(self, stage: Stage) -> list[str]:
-        """A right operand that depends on the batch, put in panels."""
+        """Packs a right operand that depends on the batch."""
         found = self.products[stage]
         if found.windows:
             return self._offsets(stage, found)
@@ -199,8 +200,8 @@ class BlockSchedule:
         return [f"pack_panels(({', '.join(args)}))"]
 
     def _offsets(self, stage: Stage, found: Contraction) -> list[str]:
-        """Where each term's line of the right operand starts, in a table; and where each column
-        does, if they are taken one by one."""
+        """Computes a table with the offset of each term's line in the right operand, and one of
+        each column's, if columns are read one by one."""
         steps = [found.right_address.coefficient(axis) for axis in found.k]
         lines, self.tables[stage] = self._table(found.k, steps, found.right_address.rest, "u")
         if self.weights[stage] is not None:
@@ -211,7 +212,7 @@ class BlockSchedule:
     def _table(
         self, axes: tuple[Sym, ...], steps: list[Dim], start: Dim, letter: str
     ) -> tuple[list[str], str]:
-        """Lines that fill a table of offsets, and its name."""
+        """Returns lines that fill a table of offsets, and its name."""
         table = Buffer((self.extent(axes),), "int64", "scratch")
         self.writer.scratch.append(table)
         pointer, names = self.writer.pointer(table), [f"{letter}{i}" for i in range(len(axes))]
@@ -266,7 +267,7 @@ class BlockSchedule:
         return f"multiply_tiled(({', '.join([*args, self.writer.pointer(panel)])}))"
 
     def _operand(self, stage: Stage, found: Contraction) -> tuple[str, str, str]:
-        """Where the left operand's rows of the block start, and its steps."""
+        """Returns the address of the left operand's rows of the block, and its strides."""
         address = found.left_address
         moved = self.writer.moved.get(found.left.buffer)
         pointer = self.writer.pointer(found.left.buffer if moved is None else moved.place)
@@ -284,7 +285,7 @@ class BlockSchedule:
         return (self._place(pointer, address, True), *map(self.writer.size, steps))  # type: ignore[return-value]
 
     def _result(self, stage: Stage, found: Contraction) -> tuple[str, str]:
-        """Where the rows of the block go, and the step between them."""
+        """Returns the address of the block's rows in the result, and their stride."""
         moved = self.writer.moved.get(stage.out)
         if moved is not None:
             return self.writer.pointer(moved.place), self.writer.size(moved.place.strides[0])
@@ -292,7 +293,7 @@ class BlockSchedule:
         return self._place(self.writer.pointer(stage.out), found.out_address, True), step
 
     def _place(self, pointer: str, address: Address, at_block: bool) -> str:
-        """Where an operand starts at this point of the batch, and of the block."""
+        """Returns the address of an operand at this point of the batch and of the block."""
         groups = [*self.batch, (self.start,)] if at_block else list(self.batch)
         groups += [(self.line,)] if at_block and self.line is not None else []
         terms = []

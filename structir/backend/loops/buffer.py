@@ -17,13 +17,13 @@ _numbers = count()
 
 
 def element_bytes(dtype: str) -> int:
-    """How many bytes an element takes."""
+    """Returns the size of an element in bytes."""
     return np.dtype(STORED_AS.get(dtype, dtype)).itemsize
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class Buffer:
-    """An array of some shape; with `base`, the memory of another one under a new shape.
+    """A dense, row-major array; with `base`, a view of another one under a new shape.
 
     `origin` is "input", "constant" (then `data` holds it) or "value".
     """
@@ -41,7 +41,7 @@ class Buffer:
 
     @cached_property
     def strides(self) -> tuple[Dim, ...]:
-        """How many elements apart neighbours along each axis are."""
+        """The strides of the axes, in elements."""
         found: list[Dim] = []
         step: Dim = 1
         for size in reversed(self.shape):
@@ -51,7 +51,7 @@ class Buffer:
 
     @cached_property
     def elements(self) -> Dim:
-        """How many elements it has."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property

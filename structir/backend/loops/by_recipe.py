@@ -28,7 +28,7 @@ from structir.ir.struct_info import PrimStructInfo
 from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
-_templates: dict[Hashable, _KernelTemplate | None] = {}  # of groups without a naive kernel, None
+_templates: dict[Hashable, _KernelTemplate | None] = {}  # None for groups without a naive kernel
 MOST_TEMPLATES = 1024
 
 
@@ -72,11 +72,11 @@ class _KernelTemplate:
     """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
 
     text: KernelText
-    pointers: tuple[int | Buffer, ...]  # numbers of buffers of the group, or scratch memory
+    pointers: tuple[int | Buffer, ...]  # indices of buffers of the group, or scratch memory
     sizes: tuple[Dim, ...]
     range: Dim
-    symbols: tuple[Sym, ...]  # of the sizes of the key
-    integers: dict[Sym, int]  # numbers of the key by symbols,
+    symbols: tuple[Sym, ...]  # the sizes of the key
+    integers: dict[Sym, int]  # the numbers of the key, by symbols,
     singles: tuple[int, ...]  # and those whose bits follow the sizes
 
     def kernel(self, key: KernelKey) -> KernelText:
@@ -105,7 +105,7 @@ def _renewed(buffer: Buffer, values: dict[Sym, Dim]) -> Buffer:
 
 
 def _bits(value: float) -> int:
-    """The bits of a float32, as a word of a table."""
+    """Returns the bits of a float32, as a word of a table."""
     with np.errstate(over="ignore"):
         return int(np.float32(value).view(np.int32))
 
@@ -157,7 +157,7 @@ def _template(
 
 
 def _compiled(scheduled: ShownKernel) -> tuple[KernelCode, dict[Var, Buffer]]:
-    """The code of a kernel, and the buffers of its parameters."""
+    """Returns the code of a kernel, and the buffers of its parameters."""
     kernel, reads, fills = scheduled.kernel, scheduled.reads, scheduled.fills
     params: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
     params |= dict(zip(kernel.results, fills, strict=True))

@@ -1,4 +1,4 @@
-"""Composition: reads of stages that only move elements become reads of what they moved."""
+"""View inlining: reads of stages that only move elements become reads of their operands."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-LEAST_ROWS = 16  # of a group of rows that is multiplied by itself
-LEAST_COLUMNS = 128  # of a product whose left operand is worth a copy
-ProductOf = Callable[[Stage], Contraction | None]  # the matrix product that a stage is
+LEAST_ROWS = 16  # rows of a group that is multiplied alone
+LEAST_COLUMNS = 128  # columns of a product whose left operand is worth a copy
+ProductOf = Callable[[Stage], Contraction | None]  # returns the matrix product that a stage is
 
 
 def composed(
@@ -38,11 +38,11 @@ def composed(
     product_of: ProductOf = contraction_of,
     windows_of: Callable[[Stage], object] = sum_of_windows,
 ) -> LoopProgram:
-    """The program with index stages composed into their readers, and without what nobody reads.
-    Products, and sums over windows, remain what they are."""
+    """Inlines views into their readers, and removes unused stages. Products, and sums over windows,
+    keep their form."""
     stages, changed = list(program.stages), True
     before: BufferTable | None = None
-    unchanged: set[Stage] = set()  # stages with nothing to compose in the last round
+    unchanged: set[Stage] = set()  # stages without change in the last round
     while changed:
         table = BufferTable(program, stages, product_of, windows_of)
         differing = set[Buffer]() if before is None else table.differing(before)
@@ -66,7 +66,7 @@ def composed(
 
 
 def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
-    """The stages that an output depends on, and routines that reject operands, in order."""
+    """Returns the stages that an output depends on, and routines that reject operands, in order."""
     needed = {b.root for b in program.outputs}
     kept = []
     for stage in reversed(stages):
@@ -79,7 +79,8 @@ def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
 
 
 class BufferTable:
-    """Who writes a buffer, how often it is read, and whether its memory must exist."""
+    """Def-use information of buffers: their writers, the number of reads, and whether they are
+    stored."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class BufferTable:
         )
 
     def map_into(self, buffer: Buffer) -> Stage | None:
-        """The one stage that makes a buffer, if it is a map that writes each element in place."""
+        """Returns the only writer of a buffer, if it is a map that writes each element in place."""
         if buffer not in self.maps:
             self.maps[buffer] = self._map_into(buffer)
         return self.maps[buffer]
@@ -130,22 +131,23 @@ class BufferTable:
         return writers[0] if writers[0].direct and not writers[0].reduce else None
 
     def _gathers(self, stage: Stage) -> bool:
-        """Whether a stage closes the gaps that a product at offsets leaves: it stays with it."""
+        """Whether a stage removes the gaps between the columns of a product; the two stay
+        together."""
         if not isinstance(stage.body, Load):
             return False
         found = [self.product_of(m) for m in self.writers.get(stage.body.buffer, [])]
         return any(c is not None and c.windows for c in found)
 
     def loses_form(self, stage: Stage, composed_stage: Stage) -> bool:
-        """Whether a stage was a matrix product, or a sum over windows, before it was composed."""
+        """Whether inlining destroys the form of a matrix product, or of a sum over windows."""
         before, after = self.product_of(stage), self.product_of(composed_stage)
         if before is not None and (after is None or after.windows > before.windows):
             return True
         return self.windows_of(stage) is not None and self.windows_of(composed_stage) is None
 
     def splits_rows(self, stage: Stage, composed_stage: Stage) -> bool:
-        """Whether the rows of a product with many columns, which followed each other, would be
-        read in groups that may hold few rows each: every group reads the right operand again."""
+        """Whether inlining splits the contiguous rows of a product with many columns into groups
+        that may be small: each group reads the right operand again."""
         before, after = self.product_of(stage), self.product_of(composed_stage)
         if before is None or after is None or after.windows or len(after.m) >= len(before.m):
             return False
@@ -156,7 +158,8 @@ class BufferTable:
         )
 
     def is_epilogue(self, stage: Stage) -> bool:
-        """Whether a map works on the result of a reduction at its own point: it belongs there."""
+        """Whether a map uses the result of a reduction at its own point: it becomes its
+        epilogue."""
         own = set(stage.parallel)
         for read in loads_of(stage.body):
             makers = self.writers.get(read.buffer, [])
@@ -171,7 +174,7 @@ def _unit_axes(read: Load) -> set[Sym]:
 
 
 def _written_through(stages: list[Stage], table: BufferTable) -> list[Stage]:
-    """Matrix products whose result is only moved elsewhere write there at once."""
+    """Lets matrix products whose result is only moved write to the destination."""
     moved: dict[Stage, Stage] = {}
     for mover in stages:
         body = mover.body
@@ -193,7 +196,7 @@ def _written_through(stages: list[Stage], table: BufferTable) -> list[Stage]:
 
 
 def _writing_as(maker: Stage, mover: Stage, read: Load, table: BufferTable) -> Stage | None:
-    """A matrix product that writes where another stage would move its result to."""
+    """Returns a matrix product that writes to the destination of a moving stage."""
     if table.product_of(maker) is None or not maker.direct or mover.out.dtype != maker.out.dtype:
         return None
     units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
@@ -265,7 +268,7 @@ def _composed_stage(stage: Stage, table: BufferTable) -> Stage:
 
 
 def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
-    """Only as much composed as leaves a product its form: each factor by itself, or none."""
+    """Inlines views into the factors of a product one by one, as far as it remains a product."""
     for factor in loads_of(stage.body):
         body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
         made = attrs.evolve(stage, body=body)
@@ -281,7 +284,7 @@ def _composed_load(stage: Stage, read: Load, table: BufferTable) -> Expression |
 
 
 def _moved(stage: Stage, read: Load, table: BufferTable) -> Stage | None:
-    """What makes an element that is read, if it is to be computed where it is read."""
+    """Returns the stage that computes a read element, if it is recomputed at the read."""
     maker = table.map_into(read.buffer)
     if maker is None or maker is stage:
         return None
@@ -307,8 +310,8 @@ def value_at(maker: Stage, entries: tuple[Entry, ...], exact: bool = True) -> Ex
 
 
 def _moves_along(stage: Stage, read: Load, maker: Stage, table: BufferTable) -> bool:
-    """Whether a map can move into its only reader, which reads it in another order or with steps,
-    without computing anything twice."""
+    """Whether a map can be inlined into its only reader, which reads it in another order or with
+    steps, without computing anything twice."""
     if table.uses[read.buffer] != 1 or read.buffer in table.kept or table.is_epilogue(maker):
         return False
     if table.product_of(stage) is not None or not stage.simple:
@@ -321,8 +324,8 @@ def _moves_along(stage: Stage, read: Load, maker: Stage, table: BufferTable) -> 
 
 
 def _each_once(stage: Stage, read: Load) -> bool:
-    """Whether no two points of a stage read the same element: each axis moves one index, and the
-    axes that move one index step over each other, unlike those of a window."""
+    """Whether no two points of a stage read the same element: each axis changes one index, and the
+    axes of one index do not overlap, unlike those of a window."""
     found: list[Sym] = []
     for entry in read.entries:
         if isinstance(entry, Expression):
@@ -342,7 +345,7 @@ def _each_once(stage: Stage, read: Load) -> bool:
 
 
 def _size_of(step: Dim) -> int:
-    """Steps in an order in which the larger ones come later."""
+    """Returns a sort key that orders steps by size."""
     return (
         step if isinstance(step, int) else dims.evaluate(step, {s: 1009 for s in dims.syms(step)})
     )

@@ -18,14 +18,14 @@ from structir.backend.loops.stage import Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 
-MOST_UNUSED = 0.2  # of the lanes of registers that hold the rows of weights
-MOST_GAPS = 4  # times as many elements in a line as there are columns
+MOST_UNUSED = 0.2  # the share of unused lanes in registers that hold rows of weights
+MOST_GAPS = 4  # elements of a line, relative to the number of columns
 BLAS_DTYPES = frozenset({"float32", "float64"})
 
 
 @attrs.frozen
 class MatrixForm:
-    """How a matrix lies in a constant: where it starts, its sizes, and their steps."""
+    """The layout of a matrix in a constant: its offset, its sizes, and its strides."""
 
     start: int
     terms: int
@@ -38,11 +38,10 @@ class MatrixForm:
 class Contraction:
     """out[batch, m, n] = sum over k of left[batch, m, k] * right[batch, k, n].
 
-    Each of `m`, `n`, `k` is a group of axes that all three accesses walk as one; the last axis of
-    the group stands for it. A vector on the left has no `m`. With `windows`, only the left operand
-    walks the terms as one; the right one has each at an offset of its own, and its columns with
-    gaps. With `weights`, the left operand is a constant that lies in this form, and columns of the
-    right one are taken one by one, wherever they are.
+    Each of `m`, `n`, `k` is a group of axes that all three accesses collapse, represented by its
+    last axis. A vector on the left has no `m`. With `windows`, only the left operand collapses the
+    terms; the right one has an offset for each term, and gaps between columns. With `weights`, the
+    left operand is a constant of this layout, and columns of the right one are read one by one.
     """
 
     batch: tuple[Sym, ...]
@@ -59,13 +58,12 @@ class Contraction:
 
     @property
     def column_steps(self) -> list[Dim]:
-        """How far apart neighbours along each column axis are in the right operand."""
+        """The strides of the column axes in the right operand."""
         return [self.right_address.coefficient(axis) for axis in self.n]
 
 
 def contraction_of(stage: Stage) -> Contraction | None:
-    """The matrix product that a stage is, if it is one that BLAS or the library can take; found
-    out once."""
+    """Returns the matrix product that a stage is, if BLAS or the library supports it; memoized."""
     known = stage.__dict__
     if "_contraction" not in known:
         known["_contraction"] = _contraction(stage)
@@ -90,8 +88,8 @@ def _contraction(stage: Stage) -> Contraction | None:
 
 
 def _is_dot_products(found: Contraction) -> bool:
-    """Whether one vector meets lines that lie in memory as they are: a sum along each line reads
-    them once, where a product would first copy them to panels."""
+    """Whether one vector is multiplied by contiguous lines: a sum along each line reads them once,
+    where a product would copy them to panels first."""
     constant = found.right.buffer.root.origin == "constant"
     lines = found.right_address.coefficient(found.k[-1]) == 1
     return not (found.m or found.windows or constant) and lines
@@ -111,7 +109,7 @@ def factors_of(stage: Stage) -> tuple[Load, Load] | None:
 
 
 def _integer_product(stage: Stage) -> Contraction | None:
-    """The product of int8 by a constant of int8, added up in int32."""
+    """Returns the product of int8 by a constant of int8, accumulated in int32."""
     loads = _small_factors(stage) if stage.simple else None
     if loads is None or not has_own_products("int32"):
         return None
@@ -148,9 +146,9 @@ def split_product(
     out: Address,
     any_stride: bool | None = None,
 ) -> Contraction | None:
-    """The groups of axes, with `n` the axis along which the result is contiguous. `any_stride`
-    tells whether operands may have gaps between all their elements: as the library's own tiles
-    have it, unless it is said."""
+    """Returns the groups of axes, with `n` the contiguous axis of the result. `any_stride` says
+    whether operands may have strides in both axes; by default, as the library's own tiles support
+    it."""
     if a.pinned(stage.axes) or b.pinned(stage.axes):
         return None
     in_left, in_right = a.coefficients.keys(), b.coefficients.keys()
@@ -178,8 +176,8 @@ def split_product(
 def _split_windows(
     stage: Stage, left: Load, right: Load, a: Address, b: Address, out: Address
 ) -> Contraction | None:
-    """A product whose right operand is read at offsets: its lines overlap, its columns may have
-    gaps between."""
+    """Returns a product whose right operand is read at offsets: its lines overlap, and its columns
+    may have gaps."""
     if a.pinned(stage.axes) or b.pinned(stage.parallel):
         return None
     terms = joined_axes(stage.reduce, stage.extents, (a,))
@@ -204,7 +202,7 @@ def _split_windows(
 
 def _has_gaps(stage: Stage, columns: tuple[Sym, ...], b: Address) -> bool:
     """Whether most of a line that spans the columns lies between them: a product of the whole line
-    computes many results that nobody reads."""
+    computes many unused results."""
     span = 1 + sum((stage.extents[axis] - 1) * b.coefficient(axis) for axis in columns)
     count = prod(stage.extents[axis] for axis in columns)
     return dims.at_least(span, MOST_GAPS * count) is True
@@ -213,7 +211,7 @@ def _has_gaps(stage: Stage, columns: tuple[Sym, ...], b: Address) -> bool:
 def _weights(
     stage: Stage, left: Load, a: Address, terms: tuple[Sym, ...], rows: tuple[Sym, ...]
 ) -> MatrixForm | None:
-    """The left operand as a constant whose rows fill registers well."""
+    """Returns the left operand as a constant whose rows fill registers well."""
     form = constant_matrix(stage, left.buffer.root, a, terms, rows)
     if form is None or not has_products_of_floats(stage.out.dtype):
         return None
@@ -224,7 +222,8 @@ def _weights(
 def constant_matrix(
     stage: Stage, buffer: Buffer, address: Address, terms: tuple[Sym, ...], columns: tuple[Sym, ...]
 ) -> MatrixForm | None:
-    """How a matrix of these terms and columns lies in a buffer, if that is a constant."""
+    """Returns the layout of a matrix of these terms and columns in a buffer, if that is a
+    constant."""
     if buffer.origin != "constant" or set(address.coefficients) - {*columns, *terms}:
         return None
     sizes = [prod(stage.extents[axis] for axis in axes) for axes in (terms, columns)]
@@ -236,8 +235,8 @@ def constant_matrix(
 def _last_columns(
     stage: Stage, among: set[Sym], b: Address | None, out: Address
 ) -> tuple[Sym, ...]:
-    """The last columns of the result, as far as the right operand, if it matters, has them in the
-    same order, each a whole number of times as far apart as the next."""
+    """Returns the last columns of the result, as far as the right operand, if given, has them in
+    the same order, with strides that are multiples of each other."""
     found: list[Sym] = []
     step: Dim = 1
     for axis in reversed(stage.parallel):

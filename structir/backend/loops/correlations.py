@@ -1,5 +1,5 @@
-"""Sums over pixels of products with moving reads: the gradient of a convolution by its weights. The
-reads are copied, one line of pixels per weight (im2col), and the sum is a matrix product."""
+"""The gradient of a convolution by its weights: a sum over pixels of products with moving reads.
+The reads are copied, one line of pixels per weight (im2col), and the sum is a matrix product."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from structir.ir.dims import Dim, Sym
 
 
 def as_product_of_pixels(stage: Stage) -> list[Stage] | None:
-    """The copies and the product that make a sum over pixels; None if a stage is no such sum."""
+    """Returns the copies and the product that compute a sum over pixels; None if a stage is no such
+    sum."""
     factors = factors_of(stage)
     if factors is None or stage.exists is not None:
         return None
@@ -55,7 +56,7 @@ def _product(stage: Stage, still: Load, moving: Load) -> list[Stage] | None:
 
 
 def _lines(stage: Stage, read: Load) -> tuple[Stage, Load]:
-    """A copy of a read whose last axes are the reduced ones, and the read of it."""
+    """Returns a copy of a read whose last axes are the reduced ones, and the read of it."""
     used = _axes_of(read, stage)
     axes = [*[axis for axis in stage.parallel if axis in used], *stage.reduce]
     own = {axis: Sym(axis.name) for axis in axes}
@@ -78,7 +79,7 @@ def _lines(stage: Stage, read: Load) -> tuple[Stage, Load]:
 
 
 def _is_whole(read: Load, stage: Stage) -> bool:
-    """Whether a read is inside of its buffer at all points, also at those that guards leave out."""
+    """Whether a read is inside of its buffer at all points, including those that guards exclude."""
     return all(map(partial(_is_inside, stage), read.entries, read.buffer.shape))
 
 
@@ -99,19 +100,19 @@ def _axes_of(read: Load, stage: Stage) -> set[Sym]:
 
 
 def axes_in(entry: Entry, stage: Stage) -> set[Sym]:
-    """The axes of a stage that an index depends on, other than through data."""
+    """Returns the axes of a stage that an index depends on, except through data."""
     return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
 
 
 def overlaps(read: Load, stage: Stage) -> bool:
-    """Whether an index moves along a parallel and a reduced axis at once."""
+    """Whether an index depends on both a parallel and a reduced axis."""
     moves = [axes_in(entry, stage) for entry in read.entries]
     return any(m & set(stage.parallel) and m & set(stage.reduce) for m in moves)
 
 
 def _moves_by_taps(read: Load, stage: Stage) -> bool:
-    """Whether the parallel axes that move an index together with a reduced one are short beside
-    it: weights beside pixels."""
+    """Whether the parallel axes that share an index with a reduced one are short beside it: weights
+    beside pixels."""
     moves = [axes_in(entry, stage) for entry in read.entries]
     both = [(m & set(stage.parallel), m & set(stage.reduce)) for m in moves]
     pairs = [(stage.extents[p], stage.extents[r]) for ps, rs in both for p in ps for r in rs]

@@ -1,4 +1,4 @@
-"""Scalar expressions of the loop IR: typed, and made only once, so that equality is identity."""
+"""Scalar expressions of the loop IR, with dtypes and hash-consing: equality is identity."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from structir.ir.kernel import computed_in
 
 
 class Expression:
-    """A value at one point of a loop nest. `dtype` is what it is computed in."""
+    """A value at one iteration point. `dtype` is that of the computation."""
 
     __slots__ = ()
     dtype: str
 
 
-Entry = Dim | Expression  # an index: over axes and sizes, or read from data
+Entry = Dim | Expression  # an index: over axes and sizes, or loaded from data
 E = TypeVar("E", bound=Expression)
 
 
@@ -49,7 +49,7 @@ class Position(Expression):
 
 @attrs.frozen(eq=False, repr=False)
 class Load(Expression):
-    """The element of a buffer at some entries."""
+    """The element of a buffer at an index."""
 
     buffer: Buffer
     entries: tuple[Entry, ...]
@@ -62,7 +62,7 @@ class Load(Expression):
 
 @attrs.frozen(eq=False, repr=False)
 class Operation(Expression):
-    """A scalar function of the table; with `exact`, one that no other may stand for."""
+    """A scalar function of the table; an `exact` one is never replaced by another."""
 
     fn: str
     args: tuple[Expression, ...]
@@ -75,7 +75,7 @@ class Operation(Expression):
 
 @attrs.frozen(eq=False, repr=False)
 class Total(Expression):
-    """What the reduction into a buffer has come to, in the row at hand."""
+    """The total of the reduction into a buffer, in the current row."""
 
     buffer: Buffer
     dtype: str
@@ -95,40 +95,40 @@ def _once(key: tuple[Any, ...], make: Callable[[], E]) -> E:
 
 
 def number(value: float | int | bool, dtype: str) -> Number:
-    """A constant of a dtype."""
+    """Returns a constant of a dtype."""
     return _once((Number, repr(value), dtype), lambda: Number(value, dtype))
 
 
 def position(dim: Dim, dtype: str) -> Expression:
-    """An integer over axes and sizes, as a value; a plain number where it is one."""
+    """Returns an integer over axes and sizes as a value; a plain number if it is constant."""
     if isinstance(dim, int):
         return number(dim, dtype)
     return _once((Position, dim, dtype), lambda: Position(dim, dtype))
 
 
 def load(buffer: Buffer, entries: tuple[Entry, ...]) -> Load:
-    """The element of a buffer at some entries."""
+    """Returns the element of a buffer at an index."""
     dtype = computed_in(buffer.dtype)
     return _once((Load, buffer, entries), lambda: Load(buffer, entries, dtype))
 
 
 def apply(fn: str, args: tuple[Expression, ...], dtype: str, exact: bool = False) -> Operation:
-    """A scalar function applied."""
+    """Applies a scalar function."""
     return _once((Operation, fn, args, dtype, exact), lambda: Operation(fn, args, dtype, exact))
 
 
 def total(buffer: Buffer) -> Total:
-    """What the reduction into a buffer has come to."""
+    """Returns the total of the reduction into a buffer."""
     return _once((Total, buffer), lambda: Total(buffer, computed_in(buffer.dtype)))
 
 
 def axis_dim(axis: Sym) -> Dim:
-    """An axis as an index."""
+    """Returns an axis as an index."""
     return dims.as_dim(axis)
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions right below one: arguments, and indices that are read from data."""
+    """Returns the children of an expression: arguments, and indices that are loaded from data."""
     kind = type(expression)
     if kind is Operation:
         return expression.args  # type: ignore[attr-defined, no-any-return]
@@ -151,12 +151,13 @@ def walk(expression: Expression) -> list[Expression]:
 
 
 def loads_of(expression: Expression) -> list[Load]:
-    """The loads in an expression, each once."""
+    """Returns the loads in an expression, each once."""
     return [node for node in walk(expression) if type(node) is Load]
 
 
 def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
-    """The expression with `leaf` applied to whatever is no function application, once each."""
+    """Returns the expression with `leaf` applied to everything that is no function application,
+    once each."""
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
@@ -175,7 +176,7 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
 
 
 def exactly(expression: Expression) -> Expression:
-    """The expression with every function in it as the one that it is."""
+    """Returns the expression with all its functions marked as exact."""
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
@@ -191,9 +192,10 @@ def exactly(expression: Expression) -> Expression:
 def substituted(
     expression: Expression, replacements: Mapping[Sym, Dim], data: Mapping[Sym, Expression] = {}
 ) -> Expression | None:
-    """The expression at other axes; None where an index read from data would enter arithmetic.
+    """Returns the expression at other axes; None if an index loaded from data would enter
+    arithmetic.
 
-    `data` maps axes to indices read from data, which can stand only where the axis stands alone.
+    `data` maps axes to indices loaded from data, which are allowed only where the axis is alone.
     """
     failed = False
 

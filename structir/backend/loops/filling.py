@@ -1,4 +1,5 @@
-"""Whether a kernel surely writes every element of a result before it reads any."""
+"""Definite initialisation: whether a kernel is proved to write every element of a result before it
+reads any."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from structir.ir.kernel import (
 
 
 def surely_filled(kernel: Kernel, result: Var, ranges: IndexRanges) -> bool:
-    """Whether loops over all axes of a result, and nothing else around, write each element; and
+    """Whether loops over all axes of a result, with nothing else around, write each element, and
     nothing reads it."""
     elements = [n for n in nodes_of(kernel) if isinstance(n, Element) and n.array is result]
     writes = [n for n in nodes_of(kernel) if isinstance(n, Assign) and n.target in elements]
@@ -36,7 +37,7 @@ def surely_filled(kernel: Kernel, result: Var, ranges: IndexRanges) -> bool:
 def _filled(
     statements: Sequence[KernelStatement], loops: tuple[For, ...], result: Var, ranges: IndexRanges
 ) -> bool:
-    """Whether statements inside these loops write the result at every position."""
+    """Whether statements inside these loops write the result at every index."""
     if len(loops) == len(ranges.shapes[result]):
         return _writes(statements, [loop.variable for loop in loops], loops, result, ranges)
     return any(
@@ -81,7 +82,7 @@ def _whole(loop: For, size: object, ranges: IndexRanges) -> bool:
 
 
 def _jumps(statements: Sequence[KernelStatement]) -> bool:
-    """Whether a loop with this body may end, or skip, a round."""
+    """Whether a loop with this body may end early or skip an iteration."""
     return any(
         isinstance(s, Break | Continue)
         or (isinstance(s, Branch) and (_jumps(s.then) or _jumps(s.otherwise)))

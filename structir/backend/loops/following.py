@@ -1,4 +1,4 @@
-"""Maps that follow a stage at the points of its result, so that one kernel can make all."""
+"""Epilogue fusion: maps that read the result of a stage at its own points can join its kernel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from structir.backend.loops.stage import Stage
 def not_following(
     first: Stage, stages: Sequence[Stage], kept: Collection[Buffer], several: Collection[Buffer]
 ) -> str | None:
-    """Why the other stages are no maps that read the first one's result at their own point, and
-    maps that only these read; None if they are. Some buffers are `kept` for others, some have
-    `several` writers."""
+    """Returns why the other stages are no chain of maps that read the first one's result at their
+    own point; None if they are. Buffers in `kept` are read elsewhere, those in `several` have
+    several writers."""
     makers = {stage.out: stage for stage in stages}
     if any(read.buffer in makers for read in first.loads):
         return "what goes into a product is made before"

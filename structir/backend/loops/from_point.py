@@ -1,4 +1,4 @@
-"""From the value of a body at one point to a typed expression."""
+"""From the scalar expression of an index signature to a typed expression."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from structir.projections.scalar_expr import (
 )
 from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promote_dtypes
 
-OF_FLOATS = {"quotient": "div"}  # functions that are others where they take floats
+OF_FLOATS = {"quotient": "div"}  # functions with another name for floats
 
 
 class NoKernelError(StructIRError):
-    """Something that kernels cannot compute; the op's reference runs instead."""
+    """A computation that kernels cannot express; the op's reference runs instead."""
 
 
 @attrs.frozen
 class TypedExpression:
-    """An expression and the kind of its value: a dtype, or a weak one that takes what it meets."""
+    """An expression and its kind: a dtype, or a weak one that adapts to the other operand."""
 
     value: Expression
     kind: str
 
 
 def cast(value: Expression, dtype: str) -> Expression:
-    """The value in the dtype that elements of this one are computed in."""
+    """Returns the value in the computation dtype of elements of this one."""
     target = computed_in(dtype)
     if value.dtype == target:
         return value
@@ -75,7 +75,7 @@ def expression_of(
     dtypes: Mapping[str, str],
     letters: Mapping[Sym, Dim],
 ) -> Expression:
-    """The expression of a point, given what its reads bring and what its letters stand for."""
+    """Returns the expression of a scalar expression, given its reads and its index variables."""
     made: dict[ScalarExpr, TypedExpression] = {}
 
     def visit(node: ScalarExpr) -> TypedExpression:

@@ -1,4 +1,4 @@
-"""From an index spec to stages: what an op's line says becomes loops over axes of their own."""
+"""From index signatures to stages: each statement becomes loops over its own axes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PICKING = frozenset({"argmax", "argmin"})
 def stages_of(
     spec: IndexSpec, operands: Sequence[Buffer], origin: str
 ) -> tuple[list[Buffer], list[Stage]]:
-    """The results of a spec at these operands, and the stages that make them."""
+    """Returns the results of a spec for these operands, and the stages that compute them."""
     if spec.whole:
         raise NoKernelError("the body sees whole axes")
     results = [Buffer(r.dims, _known(r.dtype), name="") for r in spec.results]
@@ -44,7 +44,7 @@ def stages_of(
     stages = lowering.starts()
     for clause in spec.statements:
         for write in clause.writes:
-            if 0 not in results[write.result].shape:  # no element of it may read any
+            if 0 not in results[write.result].shape:  # no element of it may be read
                 stages += ClauseLowering(lowering, clause, write).stages()
     rewritten = {stage.out for stage in stages if _writes_all(stage, stages)}
     return results, [x for x in stages if x.out not in rewritten or not _is_start(x, stages)]
@@ -71,7 +71,7 @@ def _known(dtype: str | None) -> str:
 
 @attrs.frozen
 class SpecLowering:
-    """What the clauses of one spec have in common."""
+    """The common state of the statements of one spec."""
 
     spec: IndexSpec
     operands: Sequence[Buffer]
@@ -79,7 +79,7 @@ class SpecLowering:
     origin: str
 
     def starts(self) -> list[Stage]:
-        """Stages that give results their first contents, where the clauses do not cover them."""
+        """Returns stages that initialise results that the statements do not cover."""
         found = []
         for k, buffer in enumerate(self.results):
             if self.spec.base is not None:
@@ -104,7 +104,7 @@ class SpecLowering:
         return Stage(buffer, tuple(known), (), extents, body, at, origin=self.origin)
 
     def _covered(self, result: int) -> bool:
-        """Whether the clauses write every element of a result."""
+        """Whether the statements write every element of a result."""
         covered: Dim = 0
         for clause in self.spec.statements:
             for write in clause.writes:
@@ -122,12 +122,12 @@ def _literal_dtype(value: float | int | bool) -> str:
 
 
 class ClauseLowering:
-    """One write of one clause on its way to a stage."""
+    """Lowers one write of one statement to a stage."""
 
     def __init__(self, lowering: SpecLowering, clause: Statement, write: Write) -> None:
         self.lowering, self.clause = lowering, clause
         outside = clause.reduce and not all(e.inside for e in write.entries)
-        # Each term is tested where the total's place may lie outside.
+        # Each term is tested where the total's index may be outside.
         self.write = attrs.evolve(write, unique=False) if outside else write
         self.extents: dict[Sym, Dim] = {}
         self.letters: dict[Sym, Dim] = {}
@@ -137,13 +137,13 @@ class ClauseLowering:
         self.guards: list[Guard] = []
         self.tests: list[Expression] = []
         self.of_nothing: Expression | None = None  # the result where the only point is absent
-        self.may_read_nothing = False  # along an axis of no elements no place is a safe one
+        self.may_read_nothing = False  # an axis without elements has no valid index
         self.out = lowering.results[write.result]
         self.values: dict[str, Expression] = {}
         self.dtypes = {r.name: lowering.operands[r.operand].dtype for r in clause.reads}
 
     def _declare(self, letter: Sym) -> None:
-        """Give a letter an axis of its own; one of extent 1 is no axis."""
+        """Gives an index variable its own axis; extent 1 needs no axis."""
         extent = self.lowering.spec.extents[letter]
         if extent == 1:
             self.letters[letter] = 0
@@ -153,11 +153,11 @@ class ClauseLowering:
         self.extents[axis] = extent
 
     def axes(self, letters: tuple[Sym, ...]) -> tuple[Sym, ...]:
-        """The axes of letters, those of extent 1 left out."""
+        """Returns the axes of index variables, without those of extent 1."""
         return tuple([self.axis_of[x] for x in letters if x in self.axis_of])
 
     def stages(self) -> list[Stage]:
-        """The stage of this write; an average is a sum and a division."""
+        """Returns the stage of this write; an average is a sum and a division."""
         for read in sorted(self.clause.reads, key=_reads_data):
             self.values[read.name] = self._widened(read, self._load(read))
         for condition in self.clause.conditions:
@@ -167,7 +167,7 @@ class ClauseLowering:
             raise NoKernelError("the body is no expression at one point")
         body = expression_of(self.write.value, self.values, self.dtypes, self.letters)
         if self.clause.monoid in PICKING and not self.clause.reduce:
-            body = number(0, self.out.dtype)  # the place of the only element
+            body = number(0, self.out.dtype)  # the index of the only element
         running = self._running()
         if self.clause.reduce and self.clause.monoid == "mean":
             if self.out.dtype == "bool":
@@ -196,7 +196,7 @@ class ClauseLowering:
         return cast(value, out)
 
     def _changes_kind(self, body: Expression, at: tuple[Entry, ...]) -> bool:
-        """Whether terms are combined as another kind of number than the result is."""
+        """Whether terms are combined in another kind of number than the result's."""
         adds = bool(self.axes(self.clause.reduce)) and self.clause.monoid in ("sum", "prod")
         plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
         return adds and plain and is_float(body.dtype) != is_float(self.out.dtype)
@@ -204,7 +204,7 @@ class ClauseLowering:
     def _combined_in(
         self, dtype: str, body: Expression, at: tuple[Entry, ...], running: Running | None
     ) -> list[Stage]:
-        """The combination of terms in another dtype, then its cast to the result's."""
+        """Returns the reduction in another dtype, and its cast to the result's."""
         own = Buffer(self.out.shape, dtype)
         result, self.out = self.out, own
         stage = self._stage(own, body, at, self.clause.monoid, running)
@@ -244,7 +244,7 @@ class ClauseLowering:
         if not reduce and self.write.unique:
             body = cast(number(0, "int64"), self.out.dtype) if monoid in PICKING else body
             monoid = None
-        replaces = bool(reduce) and self.clause.monoid is None  # the place is written anew
+        replaces = bool(reduce) and self.clause.monoid is None  # the element is overwritten
         return Stage(
             out,
             self.axes(self.clause.parallel),
@@ -262,15 +262,16 @@ class ClauseLowering:
         )
 
     def _is_bordered(self, at: tuple[Entry, ...]) -> bool:
-        """Whether a value is there within bounds of each axis, where what is read is, and what
-        stands for nothing around them."""
+        """Whether a value exists exactly within bounds of each axis where its reads exist, and a
+        constant elsewhere."""
         steps = [dims.linear(g.value, a) for g in self.guards for a in self.axis_of.values()]
         even = all(found is not None and isinstance(found[0], int) for found in steps)
         plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
         return bool(self.guards) and not self.tests and even and plain
 
     def _test_the_only_point(self) -> None:
-        """A reduction over letters of extent 1 is the value of one point, or of none."""
+        """Handles a reduction over index variables of extent 1: the value of one point, or of
+        none."""
         zero = number(0, "int64")
         self.tests += [
             apply("ge", (position(guard.value, "int64"), zero), "bool") for guard in self.guards
@@ -283,12 +284,13 @@ class ClauseLowering:
         return cast(body, self.out.dtype)
 
     def _selectable(self, at: tuple[Entry, ...]) -> bool:
-        """Whether a point whose reads are absent can be computed and thrown away."""
+        """Whether a point whose reads are absent can be computed and discarded."""
         plain = not any(isinstance(e, Expression) for e in at)
         return plain and self.write.unique and not self.guards and not self.may_read_nothing
 
     def _missing(self, body: Expression, monoid: str | None) -> Expression | None:
-        """What stands for an absent point: the identity of the reduction, or the fill."""
+        """Returns the value of an absent point: the identity of the reduction, or the fill
+        value."""
         if not self.clause.reduce:
             fill = self.lowering.spec.fill
             based = self.lowering.spec.base is not None
@@ -326,7 +328,7 @@ class ClauseLowering:
 
     def _load(self, read: Read) -> Expression:
         buffer = self.lowering.operands[read.operand]
-        entries = [self._entry(e, buffer) for e in read.entries]  # and where they are inside
+        entries = [self._entry(e, buffer) for e in read.entries]  # indices of existing elements
         if buffer.origin == "constant" and buffer.data.size == 1:
             return number(
                 buffer.data.reshape(()).astype(_plain(buffer.dtype)).item(),
@@ -335,7 +337,8 @@ class ClauseLowering:
         return load(buffer, tuple(entries))
 
     def _entry(self, entry: specs.AccessIndex, buffer: Buffer) -> Entry:
-        """An index over the stage's axes; where it may leave its axis, with a guard or a test."""
+        """Returns an index over the stage's axes; with a guard or a test if it may leave its
+        axis."""
         if entry.data is not None:
             return self._data_entry(entry)
         index = entry.index
@@ -378,7 +381,7 @@ class ClauseLowering:
 
 
 def _is_inside(index: int, size: Dim) -> bool:
-    """Whether a constant index is surely one of an axis."""
+    """Whether a constant index is proved to be inside of an axis."""
     return index >= 0 and dims.at_least(size, index + 1) is True
 
 
@@ -398,7 +401,7 @@ def _guards(op: str, left: Dim, right: Dim) -> list[Guard]:
 
 
 def _plain(dtype: str) -> str:
-    """A dtype whose elements Python's numbers hold exactly."""
+    """Returns a dtype that represents Python's numbers exactly."""
     return "float64" if is_float(dtype) else dtype
 
 

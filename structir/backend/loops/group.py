@@ -1,4 +1,4 @@
-"""Grouping: the stages that become one kernel, decided from index maps alone."""
+"""Fusion of stages into kernels, decided from index maps alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 
 MOST_BUFFERS = 20
-ALONE = frozenset({"nest", "padding", "routine", "windows"})  # kinds that are joined with nothing
+ALONE = frozenset({"nest", "padding", "routine", "windows"})  # kinds that are not fused
 MOST_STAGES = 48
 
 
@@ -27,13 +27,13 @@ MOST_STAGES = 48
 class Group:
     """Stages of one kernel over common axes.
 
-    `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
-    stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (products with
-    maps and reductions along their rows), "routine" (a text of its own), "padding" (a copy with a
-    border), "windows" (a sum over windows of planes), "planes" (copies or such sums, then rows that
-    read them), "nest" (one stage of any other form), "points" (such a stage with maps of its
-    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given`, those of
-    them that are results of the program.
+    `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose contiguous
+    axis stays), "matrix" (a matrix product, with its epilogue), "blocks" (products with maps and
+    reductions along their rows), "routine" (code of its own), "padding" (a copy with a border),
+    "windows" (a sum over windows of planes), "planes" (copies or such sums, fused into the rows
+    that read them), "nest" (one stage of any other form), "points" (such a stage with maps of its
+    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given` are those
+    of them that are results of the program.
     """
 
     kind: str
@@ -44,13 +44,13 @@ class Group:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Where its stages come from, each place once."""
+        """The locations of its stages, each once."""
         return tuple(dict.fromkeys(s.origin for s in self.stages if s.origin))
 
 
 @attrs.frozen
 class Decision:
-    """Why a producer did or did not join its reader."""
+    """Why a producer was fused with its reader, or why not."""
 
     producer: Stage
     reader: Stage
@@ -59,11 +59,11 @@ class Decision:
 
 @attrs.frozen
 class ProductSupport:
-    """How a backend sees matrix products: which stages are some, and of which dtypes they can share
-    a kernel with other stages. Or, where `followed` is there, whether a product's kernel makes with
-    it some stages, with those buffers kept: maps at the points of its result. So it is with stages
-    that stand by themselves, and of which `leads` is true. `together` are stages that it makes in a
-    kernel of their own kind, with the buffers that are read elsewhere. `windows` have their own."""
+    """The products of a backend: which stages are products, and the dtypes that can be fused with
+    other stages. `followed` says whether a product's kernel can compute some stages as its
+    epilogue, with those buffers kept; it applies to stages alone for which `leads` is true, too.
+    `together` selects stages that form a kernel of their own kind, with the buffers that are read
+    elsewhere. `windows` have their own."""
 
     found: Callable[[Stage], Contraction | None] = contraction_of
     joined: Callable[[str], bool] = has_own_products
@@ -76,7 +76,7 @@ class ProductSupport:
 def grouped(
     program: LoopProgram, products: ProductSupport | None = None
 ) -> tuple[list[Group], list[Decision]]:
-    """The kernels-to-be in an order that can run, and the log of what was joined or refused."""
+    """Returns the groups in an executable order, and the log of fusion decisions."""
     fusion = FusionState(program, products or ProductSupport())
     fusion.join_producers()
     fusion.join_pieces()
@@ -84,7 +84,7 @@ def grouped(
 
 
 class FusionState:
-    """The state of grouping: which stages are together, and which axes have become one."""
+    """The state of fusion: the groups of stages, and the classes of axes."""
 
     def __init__(self, program: LoopProgram, products: ProductSupport) -> None:
         self.joins_products, self.followed = products.joined, products.followed
@@ -99,7 +99,7 @@ class FusionState:
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
         self.old_readers: dict[Buffer, list[Stage]] = {}  # readers of what a buffer overwrites,
-        self.overwriters: dict[Stage, list[Stage]] = {}  # and the stages that wait for each
+        self.overwriters: dict[Stage, list[Stage]] = {}  # and the stages that must precede each
         for overwrite in program.overwrites:
             self._note_overwrite(overwrite)
         self.products = {s: c for s in self.stages if (c := products.found(s))}
@@ -138,7 +138,7 @@ class FusionState:
         return "loop"
 
     def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:
-        """What a stage reads that other stages make."""
+        """Returns the reads of a stage with the stages that compute them."""
         makers = self._makers.get(stage)
         if makers is None:
             makers = [(x, p) for x in stage.loads for p in self.writers.get(x.buffer.root, ())]
@@ -146,14 +146,14 @@ class FusionState:
         return makers
 
     def before(self, stage: Stage) -> list[Stage]:
-        """The stages that must have run: those it reads from, earlier writers of its buffer, and
-        readers of what it overwrites."""
+        """Returns the predecessors of a stage: those it reads from, earlier writers of its buffer,
+        and readers of what it overwrites."""
         earlier = [p for p in self.writers[stage.out.root] if self.place[p] < self.place[stage]]
         earlier += self.old_readers.get(stage.out.root, [])
         return [p for _, p in self.makers(stage) if p is not stage] + earlier
 
     def after(self, stage: Stage) -> list[Stage]:
-        """The stages that must wait for it."""
+        """Returns the successors of a stage."""
         after = self._after.get(stage)
         if after is None:
             root, place = stage.out.root, self.place[stage]
@@ -173,7 +173,7 @@ class FusionState:
         return units
 
     def join_producers(self) -> None:
-        """Join each stage's group with those of its producers, where nothing forbids it."""
+        """Fuses each stage's group with those of its producers, where it is legal."""
         for reader in self.stages:
             for producer in self._producers(reader):
                 if self.members[producer] is not self.members[reader]:
@@ -181,14 +181,14 @@ class FusionState:
                     self.decisions.append(Decision(producer, reader, reason or "joined"))
 
     def _producers(self, reader: Stage) -> list[Stage]:
-        """The stages that it reads from; first those whose products take maps with them."""
+        """Returns the producers of a stage; first those whose products take epilogues."""
         found = [producer for _, producer in self.makers(reader)]
         if self.followed is None:
             return found
         return sorted(found, key=lambda s: not any(m in self.leading for m in self.members[s]))
 
     def join(self, producer: Stage, reader: Stage) -> str | None:
-        """Put two groups together; or the reason why not."""
+        """Fuses two groups, or returns the reason why not."""
         first, second = self.members[producer], self.members[reader]
         together = sorted([*first, *second], key=self.place.__getitem__)
         if any(s in self.settled for s in together):
@@ -205,7 +205,7 @@ class FusionState:
         return self._settle(together, reason or self._illegal(together), known)
 
     def _settle(self, together: list[Stage], reason: str | None, known: int) -> str | None:
-        """Put stages together, or undo what was joined for that."""
+        """Commits a fused group, or undoes the joins that were made for it."""
         if reason is None:
             for stage in together:
                 self.members[stage] = together
@@ -214,7 +214,7 @@ class FusionState:
         return reason
 
     def _identify(self, first: list[Stage], second: list[Stage]) -> str | None:
-        """Make one the axes that a read at a producer's own point meets."""
+        """Joins the axes of a read at a producer's own point."""
         inside = set(first)
         for stage in second:
             for read, maker in self.makers(stage):
@@ -232,7 +232,7 @@ class FusionState:
         return None
 
     def _cycle(self, together: list[Stage]) -> str | None:
-        """Whether a path leaves the stages and comes back, or one overwrites what another reads."""
+        """Whether a path leaves the stages and returns, or one overwrites what another reads."""
         if any(s in together for r in together for s in self.overwriters.get(r, ())):
             return "a stage overwrites what another one reads"
         inside, last = set(together), max(self.place[s] for s in together)
@@ -264,7 +264,8 @@ class FusionState:
         return self._illegal_products(stages, products) or self._illegal_rows(stages)
 
     def _illegal_products(self, stages: list[Stage], products: list[Stage]) -> str | None:
-        """Products share their rows with all else, and make no work twice that rows share."""
+        """Checks that products share their rows with all other stages, and that no work is repeated
+        per row."""
         if not products:
             return None
         rows, made = self.rows_of(stages), {s.out for s in stages}
@@ -284,7 +285,7 @@ class FusionState:
         return self._without_block(rows, products)
 
     def _illegal_maps(self, stages: list[Stage]) -> str | None:
-        """Whether stages are no product with maps of its result, or a library makes it."""
+        """Checks whether stages are a product with an epilogue, or computed by a library."""
         first, *more = [s for s in stages if s in self.leading]
         kept = [s.out for s in stages if self._read_outside(s, stages)]
         several = frozenset(b for b, writers in self.writers.items() if len(writers) > 1)
@@ -298,7 +299,7 @@ class FusionState:
         return reason or ("too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None)
 
     def _without_block(self, rows: list[Sym], products: list[Stage]) -> str | None:
-        """The last row axis must be one along which all products have rows."""
+        """Checks that all products have rows along the last row axis."""
         for stage in products:
             found = self.products[stage]
             in_right = set(self.classes.of_all(found.right_address.coefficients))
@@ -307,14 +308,14 @@ class FusionState:
         return None
 
     def own_rows(self, stage: Stage) -> list[Sym]:
-        """The parallel axes of a stage, less the columns of a product."""
+        """Returns the parallel axes of a stage, without the columns of a product."""
         found = self.products.get(stage)
         if found is None:
             return self.classes.of_all(stage.parallel)
         return self.classes.of_all([a for a in stage.parallel if a not in found.n])
 
     def rows_of(self, stages: Iterable[Stage]) -> list[Sym]:
-        """The axes that are parallel in all stages and no product's columns, in order."""
+        """Returns the axes that are parallel in all stages and no product's columns, in order."""
         rows: list[Sym] | None = None
         for stage in stages:
             own = self.own_rows(stage)
@@ -322,8 +323,8 @@ class FusionState:
         return rows or []
 
     def _illegal_columns(self, stages: list[Stage], columns: list[Stage]) -> str | None:
-        """A reduction along slow axes takes maps over all its axes before, and over its result
-        after."""
+        """Checks a reduction along slow axes: it takes maps over all its axes before, and over its
+        result after."""
         center = columns[0]
         kept = self.classes.of_all(center.parallel)
         everything = set(self.classes.of_all(center.axes))
@@ -372,8 +373,7 @@ class FusionState:
         return self._same_row(read, maker, self.classes.of_all(maker.parallel))
 
     def _one_row(self, stages: list[Stage]) -> bool:
-        """Whether all goes into reductions to scalars, over one space: then the whole is one
-        row."""
+        """Whether all stages reduce to scalars over one space: then everything is one row."""
         spaces = {frozenset(self.classes.of_all(s.axes)) for s in stages if s.axes}
         maps = [s for s in stages if s.parallel]
         whole = len(spaces) == 1 and not any(s.reduce for s in maps)
@@ -387,7 +387,7 @@ class FusionState:
         return any([r not in stages for r in readers])
 
     def join_pieces(self) -> None:
-        """Join the stages that write one buffer at different offsets, where they share leading
+        """Fuses the stages that write one buffer at different offsets, if they share leading
         axes."""
         for writers in self.writers.values():
             for piece in writers[1:]:
@@ -411,8 +411,8 @@ class FusionState:
         self._settle(together, apart or self._cycle(together) or self._illegal(together), known)
 
     def groups(self) -> list[Group]:
-        """The groups, stages over their common axes, in the order of the program as far as they can
-        run in it: what the program computes late does not take memory early."""
+        """Returns the groups, with stages over their common axes, in the order of the program as
+        far as dependences allow: values that are computed late do not take memory early."""
         home = {s: id(members) for members in self.members.values() for s in members}
         groups = {id(members): members for members in self.members.values()}
         needs = {
@@ -460,10 +460,10 @@ class FusionState:
 
 
 def _reduces_outside(stage: Stage) -> bool:
-    """Whether a reduction is along slow axes: some parallel axis is walked element by element.
+    """Whether a reduction is along slow axes: some parallel axis is contiguous.
 
-    A reduced axis may be walked element by element by reads that are constant along the last
-    parallel axis, such as `x[i, k]` in `sum over k of x[i, k] * w[k, j]`.
+    A reduced axis may be contiguous in reads that are constant along the last parallel axis, such
+    as `x[i, k]` in `sum over k of x[i, k] * w[k, j]`.
     """
     if not stage.reduce:
         return False
@@ -484,8 +484,8 @@ def _fast_axes(address: Address) -> set[Sym]:
 
 
 def _apart(first: Stage, second: Stage) -> bool:
-    """Whether two stages surely write different elements: along one axis, one ends before the
-    other."""
+    """Whether two stages are proved to write different elements: along one axis, one ends before
+    the other begins."""
     for one, other in zip(first.write, second.write, strict=True):
         if isinstance(one, Expression) or isinstance(other, Expression):
             return False

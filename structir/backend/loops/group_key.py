@@ -1,8 +1,8 @@
-"""Keys of groups: equal for groups that are the same but for the names of their buffers and axes.
+"""Keys of groups: equal for groups that differ only in the names of their buffers and axes.
 
-Schedules see the order of symbols, in which sizes are sorted, and the order of terms. The key
-contains both. Sizes of the program are the same in equal groups, and constants that are not
-floating-point numbers are the same arrays: their elements may determine a kernel.
+Schedules depend on the order of symbols, by which sizes are sorted, and on the order of terms. The
+key contains both. Sizes of the program are the same in equal groups, and constants other than
+floating-point numbers are the same arrays, because their elements may determine a kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from structir.ir.dims import Atom, Dim, Opaque, Poly, Sym
 
 
 class GroupKey:
-    """The key of a group, and its buffers in the order in which the key numbers them."""
+    """The key of a group, and its buffers in the order of the key."""
 
     def __init__(self, group: Group) -> None:
         self.buffers: dict[Buffer, int] = {}
@@ -112,11 +112,11 @@ class GroupKey:
         return atom.fn, tuple([self._dim(a) for a in atom.args]), atom.interval
 
     def _size(self, size: Sym) -> Hashable:
-        """Returns what equal groups have in common of a size of the program."""
+        """Returns the part of a size that equal groups share."""
         return size
 
     def _integer(self, value: int) -> Hashable:
-        """Returns what equal groups have in common of an integer in a size or an index."""
+        """Returns the part of an integer in a size or an index that equal groups share."""
         return value
 
     def _atom(self, atom: Atom) -> int:
@@ -154,11 +154,11 @@ class GroupKey:
         raise TypeError(f"no key of {node!r}")
 
     def _number(self, value: Any, dtype: str) -> Hashable:
-        """Returns what equal groups have in common of a constant in an expression."""
+        """Returns the part of a constant in an expression that equal groups share."""
         return repr(value)
 
     def _data(self, data: Any) -> Hashable:
-        """Returns what a kernel may depend on of a constant."""
+        """Returns the part of a constant array that a kernel may depend on."""
         if data is None:
             return None
         if data.dtype.kind != "f":

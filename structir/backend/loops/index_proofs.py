@@ -1,10 +1,10 @@
-"""Which indices of a kernel are surely in range: found out once, for all sizes.
+"""Index range analysis: which indices of a kernel are proved to be in range, for all sizes.
 
 Kernels compute in 64 bits that wrap around; polynomials of sizes do not. Sums, differences and
-products agree modulo 2**64 whatever happens on the way, so an index whose polynomial is in range is
-the very one of the kernel. A quotient, a least number or the end of a loop is known only where its
-operands provably are 64-bit integers. Of sizes it is known that they are: the kernel is given each
-axis, the number of elements of each array, and each number of the user, as one.
+products agree modulo 2**64 in any case, so an index whose polynomial is in range is that of the
+kernel. A quotient, a minimum or the end of a loop is known only where its operands are proved to be
+64-bit integers. Sizes are such integers: the kernel gets each axis, the number of elements of each
+array, and each integer argument as one.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "mul": lambda a, b: a * b,
 }
 LEAST, GREATEST = -(2**63), 2**63 - 1
-MARGIN = 2**32  # that a size of less than 2**62 may be exceeded by
+MARGIN = 2**32  # the distance from sizes below 2**62 within which bounds are exact
 
 
 Some = tuple[Dim, ...]
 
 
 class IndexRanges:
-    """What integers of a kernel are, as sizes and counted variables, at a place of its text."""
+    """The polynomials of a kernel's integers over sizes and loop variables, at one statement."""
 
     def __init__(self, kernel: Kernel, shapes: Mapping[Var, tuple[Dim, ...]]) -> None:
         self.shapes = dict(shapes)
@@ -55,31 +55,31 @@ class IndexRanges:
         assigned += Counter(n.variable for n in nodes if isinstance(n, For))
         self.once = {target for target, count in assigned.items() if count == 1}
         self.values: dict[Local, Dim] = {}
-        # Variables, what each is at least, and what at most: of several, any. Outermost first.
+        # Variables with lower and upper bounds; of several bounds, any holds. Outermost first.
         self.counted: list[tuple[Sym, Some, Some]] = []
         self.registers: dict[str, Dim] = {}  # of a thread
         if kernel.blocks is not None:
             self._enter_threads(kernel.blocks.dim, kernel.threads)
         self.sizes = dict.fromkeys([n.extent for n in nodes if isinstance(n, Part)])
         self.sizes |= dict.fromkeys([n.dim for n in nodes if isinstance(n, Size)])
-        self.small: dict[Dim, None] = {}  # sizes of less than 2**62
+        self.small: dict[Dim, None] = {}  # sizes below 2**62
         params = set(kernel.params)
         for array, shape in self.shapes.items():
             whole = [prod(shape)] if array in params else []  # others may have no such sizes
             self.sizes |= dict.fromkeys([*shape, *whole])
-            if whole and element_bytes(dtype_of(array)) > 1:  # so that its bytes are one of 63 bits
+            if whole and element_bytes(dtype_of(array)) > 1:  # so its size in bytes has 63 bits
                 self.small |= dict.fromkeys([*shape, *whole])
 
     def _enter_threads(self, blocks: Dim, threads: int) -> None:
-        """Each thread has a number, and so has its block."""
+        """Adds the indices of threads and blocks."""
         self.registers = {"blocks": blocks, "threads": threads}
         for name, count in (("block", blocks), ("thread", threads)):
             number = self.registers[name] = dims.sym(name)
             self.counted.append((dims.as_sym(number), (0,), (count - 1,)))  # type: ignore[arg-type]
 
     def value(self, scalar: Scalar) -> Dim | None:
-        """An integer in terms of sizes and counted variables, modulo 2**64; None where it is not
-        known."""
+        """Returns an integer in terms of sizes and loop variables, modulo 2**64; None if
+        unknown."""
         match scalar:
             case Literal(value, "int64"):
                 return int(value)
@@ -102,7 +102,7 @@ class IndexRanges:
         return None
 
     def exact(self, scalar: Scalar) -> Dim | None:
-        """The same, only where it is this very number: where it provably has 64 bits."""
+        """Does the same, only if the integer is proved to have 64 bits."""
         value = self.value(scalar)
         return value if value is not None and self._fits(value) else None
 
@@ -119,7 +119,7 @@ class IndexRanges:
         return low and any(self._least(limit - value, 0, count) for limit in limits)
 
     def parted(self, part: Part) -> None:
-        """The ends of a part are two of the places from 0 to the extent."""
+        """Adds the bounds of a part: two positions from 0 to the extent."""
         for end in (part.low, part.high):
             self._count(end, (0,), (part.extent,))
 
@@ -129,7 +129,7 @@ class IndexRanges:
         self.counted.append((dims.as_sym(variable), lows, highs))  # type: ignore[arg-type]
 
     def assigned(self, assign: Assign) -> None:
-        """From here on a number that is assigned once has its value."""
+        """Adds the value of a number that is assigned once."""
         target: Any = assign.target
         if target not in self.once or target.dtype != "int64" or assign.symbol:
             return
@@ -141,7 +141,8 @@ class IndexRanges:
             self._count(target, (), tuple([side for side in sides if side is not None]))
 
     def enter(self, loop: For) -> int:
-        """Count the variable of a loop, if its range is known; how many were counted before."""
+        """Adds the variable of a loop, if its range is known; returns the previous number of
+        variables."""
         before = len(self.counted)
         self.values.pop(loop.variable, None)
         if loop.step > 0:
@@ -155,19 +156,19 @@ class IndexRanges:
         return before
 
     def _ends(self, scalar: Scalar, fn: str) -> Some:
-        """Numbers of which each bounds an end of a loop: of `min(a, b)`, both that are known."""
+        """Returns the bounds of a loop's end: of `min(a, b)`, both that are known."""
         if isinstance(scalar, Apply) and scalar.fn == fn:
             return tuple([end for arg in scalar.args for end in self._ends(arg, fn)])
         value = self.exact(scalar)
         return () if value is None else (value,)
 
     def length(self, loop: For) -> int | None:
-        """The number of iterations of a loop in steps of 1, if it is a constant."""
+        """Returns the number of iterations of a loop of step 1, if it is a constant."""
         return self._difference(loop, loop.stop)
 
     def most(self, loop: For) -> int | None:
-        """The number of iterations of a loop in steps of 1 to `min(start + count, ...)` that is not
-        cut off, if that is a constant."""
+        """Returns the number of iterations of a loop of step 1 to `min(start + count, ...)` that is
+        not cut off, if it is a constant."""
         stops = loop.stop.args if isinstance(loop.stop, Apply) and loop.stop.fn == "min" else ()
         lengths = [self._difference(loop, stop) for stop in stops]
         return next((length for length in lengths if length is not None), None)
@@ -179,13 +180,14 @@ class IndexRanges:
         return length if isinstance(length, int) else None
 
     def _distance(self, loop: For, stop: Dim) -> int:
-        """How far before a stop the last iteration is: a step, if it ends there exactly."""
+        """Returns the distance from the last iteration to the stop: one step, if they match
+        exactly."""
         start = self.exact(loop.start) if loop.step > 1 else None
         ends_there = start is not None and dims.equal(dims.floormod(stop - start, loop.step), 0)
         return loop.step if ends_there is True else 1
 
     def leave(self, loop: For, before: int) -> None:
-        """The variable of a loop, and what was counted in it, have no value after it."""
+        """Removes the variable of a loop, and everything added in it."""
         self.values.pop(loop.variable, None)
         gone = {variable for variable, _, _ in self.counted[before:]}
         del self.counted[before:]
@@ -193,7 +195,7 @@ class IndexRanges:
             del self.values[local]
 
     def inside(self, index: Scalar, size: Dim) -> bool:
-        """Whether an index is surely one of this size."""
+        """Whether an index is proved to be inside of this size."""
         value = self.value(index)
         if value is None:
             return False
@@ -203,8 +205,8 @@ class IndexRanges:
     def region_inside(
         self, start: Scalar, axes: Sequence[tuple[Scalar, Scalar]], size: Dim
     ) -> bool:
-        """Whether a region with axes (count, step) from an element on is surely within so many
-        elements, if every count is at least 1."""
+        """Whether a region with axes (count, step) from an element on is proved to be within so
+        many elements, if every count is at least 1."""
         first, count = self.value(start), len(self.counted)
         pairs = [(self.exact(extent), self.exact(step)) for extent, step in axes]
         last = first
@@ -217,7 +219,7 @@ class IndexRanges:
         return self._least(first, 0, count) and self._least(size - 1 - last, 0, count)
 
     def _least(self, value: Dim, least: int, count: int) -> bool:
-        """Whether a value is at least this much wherever the first variables stand."""
+        """Whether a value has a lower bound for all values of the first variables."""
         for place in range(count - 1, -1, -1):
             variable, lows, highs = self.counted[place]
             found = dims.linear(value, variable)

@@ -1,4 +1,4 @@
-"""Joins the maps of a group that compute one element after another: rewrites of expressions see
+"""Merges the maps of a group that compute the same element, so that rewrites of expressions see
 both, as in `1 + tanh(x)`."""
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from structir.backend.loops.stage import Stage
 
 
 def with_inlined_values(group: Group) -> Group:
-    """Returns a group in which values that one stage reads, once at its own point, are part of this
-    stage."""
+    """Returns a group in which values that one stage reads, once at its own point, are inlined."""
     reads = Counter(load.buffer for stage in group.stages for load in stage.loads)
     makers: dict[Buffer, Stage] = {}
     stages = list[Stage]()

@@ -1,6 +1,6 @@
-"""Products whose results lie between each other: a transposed convolution writes a few columns of
-each filter beside those of the next pixel. The product is computed with its columns together, then
-its results are moved to where they belong."""
+"""Products with interleaved results: a transposed convolution writes a few columns of each filter
+beside those of the next pixel. The product is computed with contiguous columns; then its results
+are moved."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from structir.backend.loops.expression import axis_dim, load
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir.dims import Sym
 
-FEWEST_COLUMNS = 8  # of a product that is worth its calls
+FEWEST_COLUMNS = 8  # columns of a product that is worth its calls
 
 
 def with_products_together(program: LoopProgram) -> LoopProgram:
-    """The program with each product of few columns as one of many columns, where it has them."""
+    """Returns the program with each product of few columns as one of many columns, where
+    possible."""
     stages = [part for stage in program.stages for part in _together(stage) or [stage]]
     return attrs.evolve(program, stages=tuple(stages))
 
 
 def _together(stage: Stage) -> list[Stage] | None:
-    """The product with its columns together, and the stage that moves them."""
+    """Returns the product with contiguous columns, and the stage that moves them."""
     narrow = contraction_of(stage)
     if narrow is None or narrow.windows or not narrow.m or not stage.simple:
         return None
@@ -47,7 +48,7 @@ def _together(stage: Stage) -> list[Stage] | None:
 
 
 def _product(stage: Stage, axes: tuple[Sym, ...]) -> list[Stage] | None:
-    """The product with a result of these axes, and the stage that moves it."""
+    """Returns the product with a result of these axes, and the stage that moves it."""
     at = tuple([axis_dim(axis) for axis in axes])
     out = Buffer(tuple([stage.extents[axis] for axis in axes]), stage.out.dtype)
     product = attrs.evolve(stage, out=out, write=at)

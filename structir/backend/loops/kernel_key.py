@@ -1,4 +1,4 @@
-"""Keys of groups whose kernels have one machine code: names, sizes and numbers do not count."""
+"""Keys of groups whose kernels share one machine code: names, sizes and numbers do not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule of a lone matrix product: one call for each point of the batch axes."""
+"""The schedule of a single matrix product: one call for each point of the batch axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structir.ir.dims import Dim, Sym
 
 
 def matrix_kernel(group: Group) -> KernelText:
-    """The text of a matrix product."""
+    """Returns the source of a matrix product."""
     stage = group.stages[0]
     found = contraction_of(stage)
     if found is None:
@@ -56,7 +56,7 @@ def matrix_kernel(group: Group) -> KernelText:
 
 
 def _call(writer: Writer, dtype: str, args: list[str]) -> str:
-    """The product by the library's own tiles where the processor has them, else by BLAS."""
+    """Returns the call of the library's own tiles where the CPU supports them, else of BLAS."""
     if not has_own_products(dtype):
         return f"multiply_matrices({', '.join(args)})"
     panel = Buffer((WIDEST_PANEL,), dtype, "scratch")
@@ -65,7 +65,7 @@ def _call(writer: Writer, dtype: str, args: list[str]) -> str:
 
 
 def _packed_call(panels: str, args: list[str]) -> str:
-    """The product with a right operand in panels."""
+    """Returns the product with a packed right operand."""
     left, _, out, *sizes, a_row, a_column, _, _, c_row = args
     return f"multiply_packed(({', '.join([left, panels, out, *sizes, a_row, a_column, c_row])}))"
 
@@ -89,7 +89,8 @@ def _place(
     batch: list[tuple[Sym, ...]],
     rows: Sym | None,
 ) -> str:
-    """Where the operand's matrix starts: at this point of the batch, or from this row on."""
+    """Returns the address of an operand's matrix at this point of the batch, or from this row
+    on."""
     terms = []
     for group in batch:
         step = address.coefficient(group[-1])

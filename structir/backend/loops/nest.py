@@ -1,7 +1,8 @@
-"""The plain schedule, right for every stage: parallel axes outside, reduced ones inside, guards.
+"""The general schedule, correct for every stage: parallel axes outside, reduced ones inside,
+guards.
 
-Guards become loop bounds where they are linear in the loop's axis, and tests elsewhere. A scan runs
-along its axis once. A scatter adds to what is there.
+Guards that are affine in a loop's axis become loop bounds, others become tests. A scan makes one
+pass along its axis. A scatter combines with the previous element.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from structir.projections.monoid import MONOIDS
 
 
 def nest_kernel(group: Group) -> KernelText:
-    """The text of one stage in a nest of its own."""
+    """Returns the source of one stage in its own loop nest."""
     return NestSchedule(group.stages[0]).text()
 
 
 class NestSchedule:
-    """A stage on its way to text."""
+    """Writes the kernel of a stage."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -41,11 +42,11 @@ class NestSchedule:
         self.dtype = computed_in(stage.out.dtype)
         self.monoid = stage.monoid or ""
         self.guards = list(stage.guards)
-        self.tested: LoopScope | None = None  # where loops around the point tell that it exists
+        self.tested: LoopScope | None = None  # if outer loops decide that the point exists
 
     def text(self) -> KernelText:
-        """The kernel's text. The first parallel axis is the range; a scatter is one indivisible
-        step."""
+        """Returns the source of the kernel. The first parallel axis is the range; a scatter is one
+        indivisible part."""
         stage = self.stage
         self.name_axes()
         whole = stage.unique and bool(stage.parallel)
@@ -59,13 +60,14 @@ class NestSchedule:
         return self.writer.finish(lines, extent, stage.origins)
 
     def name_axes(self) -> None:
-        """A loop of its own for every axis."""
+        """Gives every axis its own loop."""
         names = {axis: f"i{n}" for n, axis in enumerate(self.stage.parallel)}
         names |= {axis: f"u{n}" for n, axis in enumerate(self.stage.reduce)}
         self.writer.names.update(names)
 
     def _header(self, axis: Sym, known: set[Sym], ranged: Sym | None) -> tuple[str, str, str]:
-        """The bounds of a loop: its extent, or the range, cut by the guards it can decide."""
+        """Returns the bounds of a loop: its extent, or the range, restricted by the guards that it
+        decides."""
         name = self.writer.names[axis] or ""
         extent = self.writer.size(self.stage.extents[axis])
         low, high = ("lo", "hi") if axis is ranged else ("0", extent)
@@ -80,7 +82,7 @@ class NestSchedule:
         return name, low, high
 
     def _cut(self, guard: Guard, axis: Sym, known: set[Sym]) -> tuple[bool, str] | None:
-        """A guard as a bound: whether it is a lower one, and its text."""
+        """Returns a guard as a bound: whether it is a lower one, and its source."""
         own = dims.syms(guard.value) & set(self.stage.axes)
         if axis not in own or not own <= known | {axis}:
             return None
@@ -97,7 +99,7 @@ class NestSchedule:
     def nest(
         self, parallel: Iterable[Sym], ranged: Sym | None = None, around: Iterable[Sym] = ()
     ) -> list[str]:
-        """Loops over parallel axes, inside of others; in them the value of a point and its
+        """Returns loops over parallel axes, inside of others, around the value of a point and its
         store."""
         known = set(around)
         if self.stage.running is not None:
@@ -122,7 +124,7 @@ class NestSchedule:
     ) -> list[str]:
         lines: list[str] = []
         depth, known = 0, set(known)
-        if alone := self.tests(known):  # what no axis decides
+        if alone := self.tests(known):  # guards without axes
             lines.append(f"if {alone}:")
             depth = 1
         for axis in axes:
@@ -140,7 +142,7 @@ class NestSchedule:
         return lines + indented(body(known), depth)
 
     def _tells_existence(self, known: set[Sym]) -> bool:
-        """Whether these loops alone decide that points exist, and further ones do not."""
+        """Whether these loops alone decide that points exist, independent of inner ones."""
         stage = self.stage
         if stage.exists is None or self.tested is not None or stage.reduce or stage.running:
             return False
@@ -153,7 +155,7 @@ class NestSchedule:
         return [*self.tested.lines, f"if {condition}:"]
 
     def tests(self, known: set[Sym]) -> str:
-        """The guards that are decided here and are no bounds, as one condition."""
+        """Returns the guards that are decided here and are no bounds, as one condition."""
         axes = set(self.stage.axes)
         ready = [g for g in self.guards if dims.syms(g.value) & axes <= known]
         self.guards = [g for g in self.guards if g not in ready]
@@ -170,7 +172,8 @@ class NestSchedule:
         return self._where_it_exists(known, point)
 
     def _where_it_exists(self, known: set[Sym], point: Callable[[LoopScope], None]) -> list[str]:
-        """The lines of a point, under the condition that it exists if that is read from data."""
+        """Returns the lines of a point, under its existence condition if that is loaded from
+        data."""
         scope = LoopScope(frozenset(known))
         if self.tested is not None:
             scope.made.update(self.tested.made)
@@ -184,7 +187,7 @@ class NestSchedule:
         return [*scope.lines, f"if {condition}:", *indented(inner.lines)]
 
     def _combined(self, value: str, scope: LoopScope) -> str:
-        """What is there already, with one value more."""
+        """Combines a value with the previous element."""
         place = self.writer.place(self.stage.out, self.stage.write, [scope])
         before, after = self.writer.fresh(), self.writer.fresh()
         scope.lines.append(f"{before} = {load_text(self.stage.out.dtype, place)}")
@@ -193,11 +196,11 @@ class NestSchedule:
         return after
 
     def _reduction(self, known: set[Sym], outside: list[Guard]) -> list[str]:
-        """One result: its terms gathered, then stored."""
+        """Writes one result: its reduction and its store."""
         lines = self._identity()
         test = " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in outside)
         terms = self._loops(list(self.stage.reduce), known, None, self._term)
-        meets = not self.stage.unique  # where no term exists, there is no place either
+        meets = not self.stage.unique  # without any term, the index does not exist either
         lines += [f"if {test}:", *indented(terms)] if test and not meets else terms
         scope = LoopScope(frozenset(known), lines)
         value = self._result(lines)
@@ -207,7 +210,7 @@ class NestSchedule:
         return [f"if {test}:", *indented(lines)] if test and meets else lines
 
     def store_total(self, value: str, scope: LoopScope) -> None:
-        """One result of a reduction to where it belongs."""
+        """Stores one result of a reduction."""
         self.writer.store(self.stage.out, self.stage.write, value, [scope])
 
     def _identity(self) -> list[str]:
@@ -254,7 +257,8 @@ class NestSchedule:
         return "total"
 
     def _scan(self, known: set[Sym]) -> list[str]:
-        """A scan: along its axis once, storing the total before or after each term."""
+        """Writes a scan: one pass along its axis, which stores the total before or after each
+        term."""
         stage, running = self.stage, self.stage.running
         assert running is not None
         self.writer.names[running.target] = self._running_number()

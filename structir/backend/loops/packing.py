@@ -1,4 +1,4 @@
-"""Operands that are constants, in panels: packed once, when a product is written out."""
+"""Constant operands in packed layout: packed once, when a product is written."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ PACKINGS: dict[str, Callable[[Any], Any]] = {
 
 @attrs.frozen(eq=False)
 class PanelsOrigin:
-    """What panels were made of, and how."""
+    """The constant that panels were packed from, and the packing."""
 
-    data: Callable[[], Any]  # the constant, or None after its end
+    data: Callable[[], Any]  # the constant, or None once it is released
     form: MatrixForm
     packing: str
 
 
-# Panels by the constant that they are made of, as long as both live: plans of one program share.
+# Panels by their constant, while both are alive: plans of one program share them.
 _panels: dict[tuple[int, MatrixForm, str], tuple[Any, weakref.ref[Any]]] = {}
-_origins: dict[int, PanelsOrigin] = {}  # of panels by their own number
+_origins: dict[int, PanelsOrigin] = {}  # of panels, by their id
 
 
 def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
-    """The right operand of a product in panels, if it is one constant for all of the batch."""
+    """Returns the packed right operand of a product, if it is one constant for the whole batch."""
     if found.windows or not has_own_products(stage.out.dtype):
         return None
     buffer = found.right.buffer.root
@@ -53,14 +53,16 @@ def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
 
 
 def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
-    """The left operand of a product with weights, turned over, in panels one register wide."""
+    """Returns the left operand of a product with weights, transposed, in panels one register
+    wide."""
     if found.weights is None:
         return None
     return packed_buffer(found.left.buffer.root, found.weights, "narrow")
 
 
 def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
-    """What a read of a constant gives over some axes, as an array; None where that is not known."""
+    """Returns the elements of a constant that are read over some axes, as an array; None if
+    unknown."""
     data, count = read.buffer.root.data, len(extents)
     if data is None or not all(isinstance(size, int) for size in extents.values()):
         return None
@@ -81,12 +83,12 @@ def packed_buffer(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
 
 
 def constant_panels(buffer: Buffer, form: MatrixForm) -> Buffer:
-    """A part of a constant in panels, as products take it."""
+    """Returns a part of a constant in the packed layout of products."""
     return packed_buffer(buffer.root, form, "wide")
 
 
 def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
-    """A part of a constant in panels."""
+    """Packs a part of a constant."""
     key = (id(data), form, packing)
     known = _panels.get(key)
     panels = known[1]() if known is not None and known[0]() is data else None
@@ -96,7 +98,7 @@ def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
         steps = form.down * flat.itemsize, form.across * flat.itemsize
         matrix = np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
         panels = PACKINGS[packing](matrix)
-        release_pages(data)  # what is in panels is rarely read again
+        release_pages(data)  # packed constants are rarely read again
         held, own = weakref.ref(data), id(panels)
         _origins[own] = PanelsOrigin(held, form, packing)
         _panels[key] = (held, weakref.ref(panels, lambda _: _forget(key, own)))
@@ -104,7 +106,7 @@ def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
 
 
 def restored_panels(panels: Any, data: Callable[[], Any], form: MatrixForm, packing: str) -> Any:
-    """Panels from a file, and what they were made of when it is asked for."""
+    """Returns panels from a file, with their constant on demand."""
     if id(panels) not in _origins:
         _origins[id(panels)] = PanelsOrigin(data, form, packing)
         weakref.finalize(panels, _origins.pop, id(panels), None).atexit = False
@@ -112,14 +114,14 @@ def restored_panels(panels: Any, data: Callable[[], Any], form: MatrixForm, pack
 
 
 def widths_of(columns: int, dtype: str, packing: str) -> list[int]:
-    """The widths of the panels of floating-point numbers."""
+    """Returns the panel widths of floating-point numbers."""
     if packing == "narrow":
         return narrow_widths(columns, dtype)
     return panel_widths(columns, tile_shapes(dtype))
 
 
 def origin_of(panels: Any) -> PanelsOrigin | None:
-    """What an array was made of, if it is panels of something that is still here."""
+    """Returns the origin of an array, if it has panels of a constant that is still alive."""
     found = _origins.get(id(panels))
     return found if found is not None and found.data() is not None else None
 

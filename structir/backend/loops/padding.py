@@ -1,5 +1,5 @@
-"""The schedule of a copy with a border: along the last axis the part that exists, and what stands
-for the rest around it."""
+"""The schedule of a copy with a border: along the last axis the part that exists, and the fill
+value around it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from structir.ir.dims import Dim, Sym
 
 
 def padding_kernel(group: Group) -> KernelText:
-    """The text of one copy with a border."""
+    """Returns the source of one copy with a border."""
     return PaddingSchedule(group.stages[0]).text()
 
 
 class PaddingSchedule:
-    """A copy on its way to text."""
+    """Writes the kernel of a copy."""
 
     def __init__(self, stage: Stage, writer: Writer | None = None) -> None:
         self.stage = stage
@@ -35,7 +35,7 @@ class PaddingSchedule:
         self.last: Sym | None = stage.parallel[-1] if stage.parallel else None
 
     def text(self) -> KernelText:
-        """The kernel's text; the first axis is the range."""
+        """Returns the source of the kernel; the first axis is the range."""
         stage, origins = self.stage, (self.stage.origin,) if self.stage.origin else ()
         lines = self._line()
         outer = list(zip(self.names, stage.parallel, strict=True))[:-1]
@@ -47,7 +47,7 @@ class PaddingSchedule:
         return self.writer.finish(lines, stage.extents[outer[0][1]], origins)
 
     def plane(self, around: set[str]) -> list[str]:
-        """The lines of one plane, inside of loops by these names."""
+        """Returns the lines of one plane, inside of loops with these names."""
         lines = self._line()
         for name, axis in reversed(list(zip(self.names, self.stage.parallel, strict=True))[:-1]):
             if name not in around:
@@ -58,7 +58,7 @@ class PaddingSchedule:
         return [f"for {name} in range({low}, {high}):", *indented(lines)]
 
     def _line(self) -> list[str]:
-        """One line along the last axis."""
+        """Writes one line along the last axis."""
         stage = self.stage
         extent = self.writer.size(stage.extents[self.last]) if self.last is not None else "1"
         bounds = [g for g in stage.guards if self.last in dims.syms(g.value)]
@@ -85,7 +85,8 @@ class PaddingSchedule:
         return [*lines, *self._values("low", "high"), *self._filled("high", extent)]
 
     def _cut(self, guard: Guard) -> tuple[bool, str]:
-        """A guard as a bound along the last axis: whether it is a lower one, and its text."""
+        """Returns a guard as a bound along the last axis: whether it is a lower one, and its
+        source."""
         assert self.last is not None
         found = dims.linear(guard.value, self.last)
         assert found is not None and isinstance(found[0], int)
@@ -112,7 +113,7 @@ class PaddingSchedule:
         return self._along(low, high, scopes)
 
     def _is_run(self, body: Load) -> bool:
-        """Whether neighbours along the last axis are read and written side by side."""
+        """Whether reads and writes are contiguous along the last axis."""
         out, axes = self.stage.out, self.stage.axes
         if self.last is None or body.buffer.dtype != out.dtype or not has_own_products(out.dtype):
             return False
@@ -124,7 +125,7 @@ class PaddingSchedule:
     def _run_from(
         self, low: str, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]
     ) -> str:
-        """The pointer to the first element of a run."""
+        """Returns the pointer to the first element of a run."""
         assert self.last is not None
         held, self.writer.names[self.last] = self.writer.names[self.last], low
         pointer, index = self.writer.place(buffer, entries, scopes)[:-1].split("[", 1)

@@ -1,4 +1,5 @@
-"""Phases of a row: which loops over its inner axes follow one another, and what is kept between."""
+"""Row fusion: the order of the loops over the inner axes of a row, and the values that are stored
+between them."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ LOAD_COST = 0.5
 
 @attrs.frozen
 class Kept:
-    """A value of a row that later loops of the row read from memory: from `place`, at inner axes.
+    """A value of a row that later loops of the row load from memory: from `place`, at inner axes.
 
-    `of_stage` is the stage whose result row is borrowed; without one the place is scratch.
+    `of_stage` is the stage whose result row is borrowed; without one the place is scratch memory.
     """
 
     place: Buffer
@@ -40,8 +41,8 @@ class Kept:
 class Phases:
     """The stages of a row group, in loops.
 
-    A loop of one phase runs the stages with one inner space; a stage that needs the whole of what
-    another makes along the inner axes comes one phase later.
+    A loop of one phase computes the stages with one inner space; a stage that needs all elements of
+    another along the inner axes belongs to the next phase.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Phases:
     ) -> None:
         self.recompute_below = recompute_below
         self.stages, self.rows, self.extents, self.stored = stages, rows, extents, stored
-        self.large = large  # results that are written once, if so
+        self.large = large  # results that are written only once
         writers: dict[Buffer, list[Stage]] = {}
         for stage in stages:
             writers.setdefault(stage.out, []).append(stage)
@@ -87,8 +88,9 @@ class Phases:
         return same_space and not maker.reduce and read.entries == maker.write
 
     def _choose_kept(self) -> None:
-        """Keep what later phases read and what is dear to compute again, the last ones first: what
-        is kept asks for nothing below it any more."""
+        """Chooses the stored values: those that later phases read and that are expensive to
+        recompute, the last ones first, because a stored value needs none of its operands any
+        more."""
         readers = self._reading_phases()
         for stage in reversed(self.stages):
             local = not stage.reduce and self.inner[stage] and stage.out not in self.stored
@@ -106,7 +108,7 @@ class Phases:
                 readers = self._reading_phases()
 
     def _reading_phases(self) -> dict[Stage, set[int]]:
-        """For each stage, the phases in which loops ask for its value, directly or by way of
+        """Returns for each stage the phases whose loops use its value, directly or through
         others."""
         found: dict[Stage, set[int]] = {}
         for stage in self.stages:
@@ -126,7 +128,7 @@ class Phases:
         return found
 
     def cost(self, stage: Stage) -> float:
-        """What computing one element of a stage takes, with all that is not kept below it."""
+        """Returns the cost of an element of a stage, with all operands that are not stored."""
         found = self.costs.get(stage)
         if found is None:
             self.costs[stage] = 0.0
@@ -152,7 +154,8 @@ class Phases:
         return cost
 
     def _borrow_rows(self) -> None:
-        """Keep a value in the row of a result that is written later, and read by nobody before."""
+        """Stores a value in the row of a result that is written later, and read by nothing
+        before."""
         borrowed: set[Stage] = set()
         for buffer in list(self.kept):
             maker = self.makers[buffer]
@@ -167,7 +170,7 @@ class Phases:
         same = stage.parallel == maker.parallel and stage.write == maker.write
         same = same and not stage.reduce and stage.out in self.makers
         same = same and stage.out not in self.large
-        same = same and stage.out.base is None  # else what lies below is still read
+        same = same and stage.out.base is None  # else the base is still read
         same = same and stage.out.dtype == computed_in(maker.out.dtype)
         if not same or self.phase[stage] <= self.phase[maker]:
             return False
@@ -181,11 +184,11 @@ class Phases:
                 elsewhere = set(self.inner[reader]) != set(self.inner[stage])
                 if late or (last and (written or elsewhere or read.entries != maker.write)):
                     return False
-            written = written or reader is stage  # what reads after it in its loop finds the result
+            written = written or reader is stage  # a later reader in its loop finds the result
         return self._read_directly(maker)
 
     def _read_directly(self, maker: Stage) -> bool:
-        """Whether no reader of the value may be computed again in a later loop than its own."""
+        """Whether no reader of the value may be recomputed in a later loop than its own."""
         for reader in self.stages:
             if any(r.buffer is maker.out for r in reader.loads):
                 last = reader.reduce or reader.out in self.stored or reader.out in self.kept
@@ -194,8 +197,8 @@ class Phases:
         return True
 
     def resolved(self, root: Expression, phase: int) -> Expression:
-        """An expression as a loop of this phase computes it: with what is in memory loaded, totals
-        taken, and all else written out."""
+        """Returns an expression as a loop of this phase computes it: stored values are loaded,
+        totals are used, and everything else is inlined."""
 
         def leaf(node: Expression) -> Expression:
             if not isinstance(node, Load):
@@ -228,7 +231,7 @@ class Phases:
         return read if value is None else self.resolved(value, phase)
 
     def kept_load(self, maker: Stage, read: Load) -> Load:
-        """Where a kept value is read."""
+        """Returns the load of a stored value."""
         kept = self.kept[read.buffer]
         if kept.of_stage is not None:
             return load(kept.place, read.entries)

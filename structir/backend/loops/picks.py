@@ -1,8 +1,7 @@
-"""The schedule of an argmax or argmin: the extreme of each result's terms, then its first place.
+"""The schedule of an argmax or argmin: the extreme of each result's terms, then its first index.
 
-Both passes are loops without branches, which LLVM vectorizes. Terms that follow each other in
-memory are walked twice; where results do, a block of them is kept in scratch and walked once per
-term.
+Both passes are loops without branches, which LLVM vectorizes. Contiguous terms are read twice; if
+results are contiguous, a block of them is in scratch memory and updated once per term.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from structir.ir.dtype import is_float
 from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
-BLOCK = 1024  # results at once: their extremes and places stay in the first cache
+BLOCK = 1024  # results at once: their extremes and indices fit into the first cache
 PICKS = {"argmax": ("max", ">"), "argmin": ("min", "<")}
 
 
 def pick_kernel(group: Group) -> KernelText:
-    """The text of a stage in loops of its own: vectorized for an argmax or argmin of elements."""
+    """Returns the source of a stage in its own loops, vectorized for an argmax or argmin of
+    elements."""
     stage = group.stages[0]
     plain = stage.unique and stage.exists is None and not stage.guards
     if plain and stage.monoid in PICKS and type(stage.body) is Load and stage.body.dtype != "bool":
@@ -36,7 +36,7 @@ def pick_kernel(group: Group) -> KernelText:
 
 
 class PickSchedule:
-    """An argmax or argmin on its way to text."""
+    """Writes the kernel of an argmax or argmin."""
 
     def __init__(self, stage: Stage, read: Load) -> None:
         self.stage = stage
@@ -58,7 +58,8 @@ class PickSchedule:
             self.writer.name_axes([self.vector], ["j"])
 
     def text(self) -> KernelText:
-        """The kernel's text: the rows are the range, or without rows the block's results are."""
+        """Returns the source of the kernel: the rows are the range, or without rows the results of
+        a block."""
         if not self.vector:
             lines = self._row()
         elif not self.rows:
@@ -83,7 +84,7 @@ class PickSchedule:
         return loops([f"u{i}" for i in range(len(self.terms))], sizes, body)
 
     def _place(self) -> str:
-        """The place of a term in the order of the reduced axes."""
+        """Returns the linear index of a term in the order of the reduced axes."""
         place: Dim = 0
         for group in self.terms:
             place = place * self._extent(group) + axis_dim(group[-1])
@@ -93,7 +94,7 @@ class PickSchedule:
         return number_text(MONOIDS[self.stage.monoid or ""].identity(self.dtype), self.dtype)
 
     def _term(self, axes: frozenset[Sym]) -> tuple[list[str], str]:
-        """Lines that load a term, and its name."""
+        """Returns lines that load a term, and its name."""
         scope = LoopScope(axes)
         value = self.writer.value(self.stage.body, [scope])
         return scope.lines, value
@@ -104,7 +105,7 @@ class PickSchedule:
         return scope.lines
 
     def _row(self) -> list[str]:
-        """One result: its extreme, then the first place that holds it; NaN is the extreme."""
+        """Writes one result: its extreme, then the first index that has it; NaN is the extreme."""
         inner = self.outer | set(self.stage.reduce)
         lines, value = self._term(inner)
         first = [*lines, f"total = {accumulation_text(self.extreme, self.dtype, 'total', value)}"]
@@ -123,7 +124,7 @@ class PickSchedule:
         ]
 
     def _blocks(self, low: str, high: str) -> list[str]:
-        """The results of the innermost axis, a block at a time."""
+        """Writes the results of the innermost axis, a block at a time."""
         totals = Buffer((BLOCK,), self.dtype, "scratch")
         places = Buffer((BLOCK,), "int64", "scratch")
         self.writer.scratch += [totals, places]

@@ -1,5 +1,5 @@
-"""Copies with a border that are made plane by plane, each right before the rows that read it: a
-plane stays in cache, where the copy of all planes would go to memory and come back."""
+"""Copies with a border that are computed plane by plane, each right before the rows that read it: a
+plane stays in cache, where a copy of all planes would go through memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from structir.ir.dims import Dim, Sym
 
 KINDS = frozenset({"padding", "windows"})
 LARGEST = 1 << 16  # elements of a plane
-FEWEST = 8  # planes: threads share them
+FEWEST = 8  # planes, which threads share
 
 
 def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
-    """Returns the groups, with copies put together with the only rows that read them."""
+    """Returns the groups, with copies fused into the only rows that read them."""
     results, joined = {b.root for b in program.outputs}, list[Group]()
     copies: dict[Buffer, Group] = {}
     readers: dict[Buffer, int] = {}
@@ -47,14 +47,14 @@ def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
 
 
 def _row_group_of(groups: Sequence[Group], out: Buffer) -> Group | None:
-    """Returns the group that reads a copy, if it goes over rows."""
+    """Returns the group that reads a copy, if it is over rows."""
     reader = next(g for g in groups if any(r.buffer.root is out for s in g.stages for r in s.loads))
     return reader if reader.kind == "rows" else None
 
 
 def _lead(copy: Stage, reader: Group) -> tuple[Sym, ...]:
-    """Returns the axes of the rows that give the plane of a copy; none where it is not worthwhile
-    to take planes apart."""
+    """Returns the row axes that select the plane of a copy; none if splitting planes is not
+    worthwhile."""
     shared = _shared(copy, reader)
     return reader.rows[: reader.rows.index(shared[-1][1]) + 1] if shared else ()
 
@@ -68,13 +68,13 @@ def _together(copies: Sequence[Group], reader: Group) -> Group:
 
 
 def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
-    """The leading axes of a copy with those of the rows that stand where they do in every read;
-    none where it is not worth while to take planes apart."""
+    """Returns the leading axes of a copy, with the row axes at their position in every read; none
+    if splitting planes is not worthwhile."""
     reads = [r for s in reader.stages for r in s.loads if r.buffer.root is copy.out]
     if any(r.buffer is not copy.out for r in reads) or len({r.buffer for r in reads}) > 1:
         return []
     windows, found = sum_of_windows(copy), list[tuple[Sym, Sym]]()
-    # The rows of a plane of sums are one loop: it may be that no row axis is left within.
+    # The rows of a plane of sums are one loop, possibly without a row axis inside.
     rows = _row_axes(reader)[:-1] if windows is None else reader.rows
     extents = extents_of(reader)
     entries = list(zip(copy.write, *[r.entries for r in reads], strict=True))
@@ -99,7 +99,7 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
 
 
 def _is_first(entries: tuple[Entry, ...]) -> bool:
-    """Whether all are at the only position of an axis of size 1."""
+    """Whether all indices are the only one of an axis of size 1."""
     return all(not isinstance(e, Expression) and e == 0 for e in entries)
 
 
@@ -108,21 +108,22 @@ def _axis(entry: Entry) -> Sym | None:
 
 
 def _row_axes(group: Group) -> tuple[Sym, ...]:
-    """The axes of rows: less the last, along which a loop goes, where all are maps over them."""
+    """Returns the row axes, without the last one, which is a loop if all stages are maps over
+    it."""
     flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
     return group.rows[:-1] if flat else group.rows
 
 
 def plane_kernel(group: Group) -> KernelText:
-    """The text of rows with the copy that they read."""
+    """Returns the source of rows with the copies that they read."""
     return PlaneSchedule(group).text()
 
 
 class PlaneSchedule:
-    """Copies and their readers on their way to text."""
+    """Writes the kernel of copies and their readers."""
 
     def __init__(self, group: Group) -> None:
-        # Rows have no guards with a value outside, and no windows: these are the copies alone.
+        # Rows have neither guards with a fill value nor windows, so these are the copies.
         self.copies = [s for s in group.stages if s.otherwise is not None or sum_of_windows(s)]
         reader = attrs.evolve(group, kind="rows", stages=group.stages[len(self.copies) :])
         self.origins = group.origins

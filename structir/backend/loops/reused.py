@@ -1,4 +1,4 @@
-"""Memory used again within a kernel: a result is written over an operand that dies there."""
+"""In-place results within a kernel: a result overwrites an operand that has no later use."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ KINDS = frozenset(
 def with_reuse(
     program: LoopProgram, groups: Sequence[Group]
 ) -> tuple[list[Group], dict[Buffer, Buffer]]:
-    """The groups, with results over operands that are read at the very point of the write, and
-    nowhere later; and the outputs of the program that lie over donated inputs."""
+    """Returns the groups, with results in the memory of operands that are read at the same point
+    and nowhere later; and the outputs of the program that are in the memory of donated inputs."""
     reuse = _Reuse(program, groups)
     renamed = [reuse.group(number, group) for number, group in enumerate(groups)]
     return renamed, reuse.moved_outputs(program)
 
 
 class _Reuse:
-    """Which buffers lie over others, found group by group."""
+    """The buffers that share memory, found group by group."""
 
     def __init__(self, program: LoopProgram, groups: Sequence[Group]) -> None:
         self.outside = {b.root for b in program.outputs}
         self.donated = dict(program.donated)
         self.writers = Counter(stage.out.root for group in groups for stage in group.stages)
-        self.last: dict[Buffer, int] = {}  # by roots, the group that touches them last
-        self.fixed: set[Buffer] = set()  # what lines of a routine speak of
+        self.last: dict[Buffer, int] = {}  # by roots, the last group that accesses them
+        self.fixed: set[Buffer] = set()  # named in the lines of a routine
         for number, group in enumerate(groups):
             for stage in group.stages:
                 touched = [stage.out.root, *[read.buffer.root for read in stage.loads]]
@@ -48,11 +48,11 @@ class _Reuse:
         }
 
     def moved_outputs(self, program: LoopProgram) -> dict[Buffer, Buffer]:
-        """The outputs that have moved, and the buffers that stand for them."""
+        """Returns the outputs that were moved, and their new buffers."""
         return {b: now for b in program.outputs if (now := self._now(b)) is not b}
 
     def group(self, number: int, group: Group) -> Group:
-        """The group over buffers as they lie by now."""
+        """Returns the group over the current buffers."""
         group = self._renamed(group)
         out = group.stages[-1].out
         under = self._operand(number, group)
@@ -63,7 +63,8 @@ class _Reuse:
         return self._renamed(group)
 
     def _operand(self, number: int, group: Group) -> Buffer | None:
-        """The operand that the last stage, which makes all that the group gives, can write over."""
+        """Returns the operand that the last stage, which computes all results of the group, can
+        overwrite."""
         stage = group.stages[-1]
         out, made = stage.out, {s.out.root for s in group.stages}
         whole = group.kind in KINDS and group.kept == {out} and stage.direct and not stage.reduce
@@ -82,19 +83,19 @@ class _Reuse:
         return None
 
     def _donor(self, out: Buffer) -> Buffer | None:
-        """The donated input that a result may be written over."""
+        """Returns the donated input that a result may overwrite."""
         donor = self.donated.get(out)
         if donor is None or donor in self.outside or out in self.moved or out.base is not None:
             return None
         return donor if self.fixed.isdisjoint((out, donor)) else None
 
     def _is_free(self, buffer: Buffer) -> bool:
-        """Whether a buffer's memory is the plan's own, and nobody else knows of it."""
+        """Whether a buffer's memory belongs to the plan and is not visible elsewhere."""
         own = buffer.origin == "value" and buffer.base is None
         return own and buffer not in self.outside and buffer not in self.fixed
 
     def _now(self, buffer: Buffer) -> Buffer:
-        """What stands for a buffer by now: another one, or a view of what stands for its base."""
+        """Returns the current buffer in place of another, or a view of its base's."""
         if buffer not in self.moved and buffer.base is not None:
             base = self._now(buffer.base)
             if base is not buffer.base:
@@ -127,6 +128,6 @@ class _Reuse:
 
 
 def _only_there(buffer: Buffer, reads: dict[Load, None], write: tuple[Entry, ...]) -> bool:
-    """Whether memory is read as this buffer alone, and at the point of the write alone."""
+    """Whether memory is read only through this buffer, and only at the point of the write."""
     same = [read for read in reads if read.buffer.root is buffer.root]
     return all(read.buffer is buffer and read.entries == write for read in same)

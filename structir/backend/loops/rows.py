@@ -1,4 +1,4 @@
-"""The schedule of a row group: rows outside, and for each row its phases as loops inside."""
+"""The schedule of a row group: loops over rows, and within each row its phases as loops."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
-LAST = 1 << 30  # the phase of what stands after all loops of a row
+LAST = 1 << 30  # the phase of the statements after all loops of a row
 
 
 def row_kernel(group: Group) -> KernelText:
-    """The text of a row group."""
+    """Returns the source of a row group."""
     return RowSchedule(group).text()
 
 
 def extents_of(group: Group) -> dict[Sym, Dim]:
-    """The extents of all axes of a group."""
+    """Returns the extents of all axes of a group."""
     return {axis: extent for s in group.stages for axis, extent in s.extents.items()}
 
 
 class RowSchedule:
-    """A row group on its way to text."""
+    """Writes the kernel of a row group."""
 
     recompute_below: float = RECOMPUTE_BELOW
 
@@ -67,7 +67,7 @@ class RowSchedule:
                 self.writer.scratch.append(kept.place)
 
     def _addresses(self, axes: tuple[Sym, ...]) -> list[Address]:
-        """All accesses to memory that axes must agree in to be joined."""
+        """Returns all accesses to memory in which collapsed axes must agree."""
         made = {s.out for s in self.stages} - self.group.kept
         reads = {r for s in self.stages for r in s.loads if r.buffer not in made}
         found = [self._address(r.buffer, r.entries, axes) for r in reads]
@@ -82,15 +82,15 @@ class RowSchedule:
     def joined(
         self, axes: tuple[Sym, ...], more: tuple[Address, ...] = ()
     ) -> list[tuple[Sym, ...]]:
-        """Axes with those put together that all accesses walk as one."""
+        """Returns axes, collapsed where all accesses allow it."""
         return joined_axes(axes, self.extents, [*self.addresses, *more], self.pinned)
 
     def extent(self, group: tuple[Sym, ...]) -> Dim:
-        """The number of points along joined axes."""
+        """Returns the number of points along collapsed axes."""
         return prod(self.extents[a] for a in group)
 
     def text(self) -> KernelText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         groups = self.name_rows(self.joined(self.rows))
         sizes = [self.writer.size(self.extent(g)) for g in groups[1:]]
         lines = self.writer.decoded(groups, ["", *sizes], "r") if groups else []
@@ -101,7 +101,7 @@ class RowSchedule:
         return self.writer.finish(lines, whole, self.group.origins)
 
     def name_rows(self, groups: list[tuple[Sym, ...]]) -> list[tuple[Sym, ...]]:
-        """Name joined rows, of which one number tells all; the same groups."""
+        """Names collapsed rows by one linear index; returns the same groups."""
         names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
         self.writer.name_axes(groups, names)
         return groups
@@ -112,7 +112,7 @@ class RowSchedule:
 
     def _write_root(self, stage: Stage, phase: int, scopes: list[LoopScope]) -> None:
         body = simplified(self.phases.resolved(stage.body, phase))
-        if stage.out in self.phases.kept:  # a later loop reads it as another op does
+        if stage.out in self.phases.kept:  # a later loop reads the rounded value
             body = rounded(body, stage.out.dtype)
         elif not stage.reduce:
             body = stored(body, stage.out.dtype)
@@ -132,11 +132,12 @@ class RowSchedule:
         return Load(stage.out, stage.write, computed_in(stage.out.dtype))
 
     def block_lines(self, start: Sym) -> list[str]:
-        """All of one row, inside of the loop over a block of rows from `start` on."""
+        """Returns the lines of one row, inside of the loop over a block of rows from `start` on."""
         return self.row_lines(frozenset({start}))
 
     def row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
-        """All of one row: its loops phase by phase, then what is one value a row."""
+        """Returns the lines of one row: its loops phase by phase, then the single values of the
+        row."""
         row = LoopScope(frozenset(self.rows) | known)
         for (phase, _), stages in sorted(self.loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
@@ -144,7 +145,7 @@ class RowSchedule:
         return row.lines
 
     def _flat_lines(self, once: LoopScope) -> list[str]:
-        """Maps whose rows are elements: `once` is before the loop over these."""
+        """Returns maps whose rows are elements; `once` is before the loop over these."""
         row = LoopScope(frozenset(self.rows))
         for stage in self.stages:
             if stage.out in self.group.kept:
@@ -155,7 +156,7 @@ class RowSchedule:
         return row.lines
 
     def store_row(self, row: LoopScope) -> None:
-        """Write what is one value a row."""
+        """Stores the single values of a row."""
         for stage in self.stages:
             if stage.out not in self.group.kept or (self.phases.inner[stage] and not stage.reduce):
                 continue
@@ -167,7 +168,7 @@ class RowSchedule:
                 self.writer.store(stage.out, stage.write, self.writer.value(body, [row]), [row])
 
     def loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:
-        """The stages that loops must compute, by phase and inner space."""
+        """Returns the stages that loops must compute, by phase and inner space."""
         found: dict[tuple[int, frozenset[Sym]], list[Stage]] = {}
         for stage in self.stages:
             inner = self.phases.inner[stage]
@@ -198,13 +199,13 @@ class RowSchedule:
     def loop_lines(
         self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
     ) -> list[str]:
-        """Loops over inner axes that are joined in groups, around what stages do there."""
+        """Returns loops over collapsed inner axes, around the lines of stages."""
         names = [self.writer.names[group[-1]] or "" for group in groups]
         sizes = [self.writer.size(self.extent(g)) for g in groups]
         return loops(names, sizes, body)
 
     def _kept_reads(self, axes: tuple[Sym, ...]) -> list[Address]:
-        """Where loops read what is kept: joined axes must walk these as one as well."""
+        """Returns the accesses to stored values, in which collapsed axes must agree, too."""
         found = []
         for stage in self.stages:
             for read in stage.loads:
@@ -216,8 +217,8 @@ class RowSchedule:
     def _written_out_reads(
         self, stages: list[Stage], phase: int, axes: tuple[Sym, ...]
     ) -> list[Address]:
-        """Where a loop reads what stages without a place of their own read, perhaps elsewhere than
-        at their own point."""
+        """Returns the reads of stages without a stored value, perhaps at other points than their
+        own."""
         bodies = [self.phases.resolved(stage.body, phase) for stage in stages]
         reads = dict.fromkeys(read for body in bodies for read in loads_of(body))
         return [self._address(read.buffer, read.entries, axes) for read in reads]

@@ -1,8 +1,8 @@
-"""Sums scattered over a grid as sums gathered for each point of it: what the rest of the loop IR
-knows as windows.
+"""Scatter to gather: sums scattered over a grid become sums gathered for each of its points, as
+windows.
 
-A point `step * place + tap + start` of the result meets one tap in `step`. So there is one stage
-for each position within a step, with the taps that meet it; their results lie side by side.
+A point `step * place + tap + start` of the result matches one tap in `step`. So there is one stage
+for each position within a step, with the matching taps; their results are interleaved.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from structir.backend.loops.stage import Guard, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-MOST_PARTS = 16  # stages that one is taken apart into
+MOST_PARTS = 16  # stages into which one is split
 
 
 @attrs.frozen
 class Spread:
-    """An index `step * place + apart * tap + start` of the result, which has `size` places."""
+    """An index `step * place + apart * tap + start` of the result, which has `size` elements."""
 
     place: Sym
     tap: Sym
@@ -38,8 +38,8 @@ class Spread:
 
 @attrs.frozen
 class Gathered:
-    """A spread index from the side of the result: the results at `step * axis + within`, the taps
-    that meet them, and what place and tap are in terms of these."""
+    """A scattered index from the side of the result: the results at `step * axis + within`, the
+    matching taps, and place and tap in terms of these."""
 
     axis: Sym
     taps: Sym
@@ -50,7 +50,8 @@ class Gathered:
 
 
 def gathered(stage: Stage) -> list[Stage] | None:
-    """The stages that make all of the result of a scattered sum; None where they are not known."""
+    """Returns the stages that compute the whole result of a scattered sum; None if they are
+    unknown."""
     plain = stage.monoid == "sum" and not stage.unique and stage.exists is None
     if not plain or stage.running is not None or stage.routine is not None:
         return None
@@ -66,8 +67,8 @@ def gathered(stage: Stage) -> list[Stage] | None:
 
 
 def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
-    """How an index of the result is spread; True for one that reaches
-    every place once; None for what is unknown."""
+    """Returns the form of an index of the result; True if it reaches every element once, None if
+    unknown."""
     if isinstance(entry, Expression):
         return None
     others = [e for k, e in enumerate(stage.write) if k != place and not isinstance(e, Expression)]
@@ -90,12 +91,12 @@ def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
         return None
     places = stage.extents[other]
     if step == counts[tap] and start == 0 and dims.equal(size, step * places) is True:
-        return True  # neighbours: no two points meet, and none of the result is left out
+        return True  # contiguous: no two points coincide, and no element of the result is left out
     return Spread(other, tap, step, apart, int(start), counts[tap], places, size)  # type: ignore[arg-type]
 
 
 def _only_bounded(stage: Stage, spread: dict[int, Spread]) -> bool:
-    """Whether points are absent only where they would lie outside of the result."""
+    """Whether points are absent only where they would be outside of the result."""
     bounds = [
         bound
         for k, s in spread.items()
@@ -107,10 +108,10 @@ def _only_bounded(stage: Stage, spread: dict[int, Spread]) -> bool:
 
 def _gathered(spread: Spread) -> Iterator[Gathered]:
     for within in range(spread.step):
-        first = (within - spread.start) % spread.step  # the first tap that meets these
+        first = (within - spread.start) % spread.step  # the first matching tap
         count = -(-(spread.taps - first) // spread.step)
         axis, tap = dims.sym("y"), dims.sym("q")
-        last = count - 1 - tap  # the taps backwards, so that places go forwards
+        last = count - 1 - tap  # the taps in reverse, so that places ascend
         offset = (within - first - spread.start) // spread.step
         place = axis + offset - last * spread.apart
         places = dims.as_sym(axis), dims.as_sym(tap)
@@ -127,7 +128,7 @@ def _gathered(spread: Spread) -> Iterator[Gathered]:
 
 
 def _part(stage: Stage, ways: dict[int, Gathered]) -> Stage | None:
-    """The stage that makes the results at one position within each step."""
+    """Returns the stage that computes the results at one position within each step."""
     gone = {axis for way in ways.values() for axis in way.substituted}
     fresh = {axis: dims.sym(axis.name) for axis in stage.axes if axis not in gone}
     mapping: dict[Sym, Dim] = {**fresh}

@@ -1,4 +1,4 @@
-"""From a program of stages to the texts of its kernels, in order."""
+"""From a program of stages to its kernels, in order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from structir.backend.loops.writer import KernelText, from_table, loops, table_k
 
 
 def routine_kernel(group: Group) -> KernelText | None:
-    """The text of a routine, at the stage that runs it."""
+    """Returns the source of a routine, for the stage that runs it."""
     stage = group.stages[0]
     routine = stage.routine
     if routine is None or not routine.runs:
@@ -67,8 +67,8 @@ def _routine_text(routine: Routine) -> str:
 
 
 def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> KernelText:
-    """The kernel of a row group: rows side by side where they are short, squares in a transpose,
-    and others by their recipe."""
+    """Returns the kernel of a row group: vectors across short rows, in-register transposes, and
+    others by their recipe."""
     kernel = turned_kernel(group)
     if kernel is None and not has_short_rows(group):
         kernel = (numbers or SharedNumbers()).kernel(group)
@@ -76,7 +76,7 @@ def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> Kernel
 
 
 def row_text(group: Group) -> KernelText:
-    """The text of a row group, for loops around it."""
+    """Returns the source of a row group, for enclosing loops."""
     if has_short_rows(group):
         return short_row_kernel(group)
     return turned_kernel(group) or row_kernel(group)
@@ -99,13 +99,13 @@ SUPPORT = ProductSupport(windows=is_faster_than_product)
 
 @attrs.frozen
 class Scheduled:
-    """The kernels of a program, and why its stages were put together as they were."""
+    """The kernels of a program, and the fusion decisions."""
 
     program: LoopProgram
     groups: tuple[Group, ...]
     kernels: tuple[KernelText, ...]
     decisions: tuple[Decision, ...]
-    made_from: tuple[Group, ...]  # of which group each kernel was made
+    made_from: tuple[Group, ...]  # the group of each kernel
     moved: Mapping[Buffer, Buffer] = attrs.Factory(dict)  # outputs in the memory of inputs
 
 
@@ -115,8 +115,8 @@ def scheduled(
     fast: bool = False,
     rows: Callable[[Group], KernelText] | None = None,
 ) -> Scheduled:
-    """Compose, group and write out a program; with `exact`, every scalar function as it is; with
-    `fast`, without roundings between ops; with `rows`, groups of rows by this schedule."""
+    """Composes, groups and schedules a program; with `exact`, scalar functions are not rewritten;
+    with `fast`, without roundings between ops; with `rows`, groups of rows by this schedule."""
     if exact:
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
@@ -131,13 +131,14 @@ def scheduled(
 
 
 def _plain(program: LoopProgram) -> LoopProgram:
-    """The composed program with its windows made plain, composed again if there are any."""
+    """Returns the composed program with plain windows, composed again if there are any."""
     plain = plain_windows(program)
     return program if plain.stages == program.stages else composed(plain)
 
 
 def _settled(numbers: SharedNumbers, program: LoopProgram, groups: Sequence[Group]) -> Settled:
-    """The groups as they lie in memory, and the outputs that lie over inputs."""
+    """Returns the groups with their memory shared, and the outputs that share the memory of
+    inputs."""
     settled, moved = with_reuse(program, with_planes(program, groups))
     numbers.add(settled)
     return settled, moved
@@ -155,7 +156,7 @@ def written(
     products: ProductSupport = SUPPORT,
     settled: Callable[[LoopProgram, Sequence[Group]], Settled] = lambda _, groups: (groups, {}),
 ) -> Scheduled:
-    """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""
+    """Groups a program and schedules each group by its kind, mostly as one kernel."""
     found, decisions = grouped(program, products)
     groups, moved = settled(program, found)
     texts = [(g, text) for g in groups for text in _texts(schedules[g.kind](g))]

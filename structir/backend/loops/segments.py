@@ -1,4 +1,4 @@
-"""The parts of a group with products: products, and between them the loops that belong there."""
+"""The parts of a group with products: products, and the loops between them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from structir.backend.loops.stage import Stage
 
 
 class Segments:
-    """The order in which the stages of a group with products run.
+    """The execution order of the stages of a group with products.
 
-    `parts` alternates between loops and products. `passed` are the stages whose results go from one
-    part to another.
+    `parts` alternates between loops and products. `passed` are the stages whose results pass
+    between parts.
     """
 
     def __init__(self, group: Group, products: Mapping[Stage, Contraction]) -> None:
@@ -40,7 +40,7 @@ class Segments:
         self.passed_buffers: frozenset[Buffer] = frozenset(s.out for s in self.passed)
 
     def _place_first(self, stage: Stage) -> None:
-        """As early as what it reads allows: part n comes before product n."""
+        """Places a stage as early as its operands allow: part n precedes product n."""
         found = 0
         for read in stage.loads:
             maker = self.makers.get(read.buffer)
@@ -50,7 +50,8 @@ class Segments:
         self.at[stage] = self.products.index(stage) if stage in self.products else found
 
     def _place_late(self, stage: Stage, group: Group) -> None:
-        """Maps that nobody reads before a later part move there: so less passes between parts."""
+        """Moves maps that have no earlier user to a later part, so that less passes between
+        parts."""
         readers = self.readers[stage]
         if stage not in self.products and not stage.reduce and readers:
             self.at[stage] = max(self.at[stage], min(self.at[r] for r in readers))

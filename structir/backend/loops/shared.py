@@ -1,7 +1,8 @@
-"""Kernels of one program that differ in numbers only: one text, which finds them in its table.
+"""Kernel deduplication: kernels of one program that differ only in numbers share one source, which
+reads these from its table.
 
-Layers of a model often do the same with other scales and widths. Making machine code for each of
-them is what compiling takes its time for; to read a few numbers first costs a kernel nothing.
+Layers of a model often differ only in scales and widths. Machine code generation dominates compile
+time, and reading a few numbers costs a kernel nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from structir.backend.loops.writer import INDENT, KernelText
 
 HEAD = "def kernel(a, lo, hi):\n"
 NUMBER = re.compile(r"float32\((-?[\d.]+(?:e[-+]\d+)?)\)|(?<![\w.\[])(?<!e[-+])(\d+)(?![\w.])")
-EVERY_ELEMENT = INDENT * 3  # how far in lines stand that run for each element
-AROUND = re.compile(r"\):\n +for ")  # what follows the last number of a loop around a loop
+EVERY_ELEMENT = INDENT * 3  # the indentation of lines that run for each element
+AROUND = re.compile(r"\):\n +for ")  # follows the last number of a loop around a loop
 # LLVM makes nothing of knowing the numbers in tables of offsets, which are filled once for a call,
 # and those that functions of the library are called with.
 PLAIN = re.compile(
@@ -36,14 +37,14 @@ DIVIDED = (
 
 @attrs.frozen
 class _Cut:
-    """The text of a kernel without the numbers that its table may give."""
+    """The source of a kernel without the numbers that its table can hold."""
 
     rest: tuple[str, ...]
-    numbers: tuple[str, ...]  # between the parts of the rest, as they were written
+    numbers: tuple[str, ...]  # between the parts of the rest, as written
 
 
 def shared(kernels: Sequence[KernelText]) -> tuple[KernelText, ...]:
-    """The kernels, with one text for those that differ in nothing but numbers."""
+    """Returns the kernels, with one source for those that differ only in numbers."""
     cuts = {text: _cut(text) for text in dict.fromkeys(k.text for k in kernels if _is_plain(k))}
     alike = defaultdict[tuple[str, ...], list[tuple[str, ...]]](list)
     for cut in cuts.values():
@@ -72,8 +73,8 @@ def _cut(text: str) -> _Cut:
 
 
 def _shapes_code(text: str, number: re.Match[str]) -> bool:
-    """Whether LLVM makes something of knowing an integer: of small ones, unless they count how
-    often a whole loop runs, and of divisors."""
+    """Whether LLVM optimises for the value of an integer: small ones, unless they are the iteration
+    count of a whole loop, and divisors."""
     if int(number[0]) < LEAST:
         return AROUND.match(text, number.end()) is None
     line = text[text.rfind("\n", 0, number.start()) + 1 : number.start()]
@@ -81,7 +82,8 @@ def _shapes_code(text: str, number: re.Match[str]) -> bool:
 
 
 def _sharing(kernel: KernelText, cut: _Cut, alike: Sequence[tuple[str, ...]]) -> KernelText:
-    """A kernel over the text of all that are alike: numbers that they have in common stay in it."""
+    """Returns a kernel over the common source of all similar ones; numbers that they share stay in
+    it."""
     columns = list(zip(*alike, strict=True))
     given = [column for column in dict.fromkeys(columns) if len(set(column)) > 1]
     if not given:
@@ -106,7 +108,7 @@ def _is_single(number: str) -> bool:
 
 
 def _word(number: str) -> int:
-    """A number as it stands in a table: an integer, or the bits of a float32."""
+    """Returns a number as a word of a table: an integer, or the bits of a float32."""
     if not _is_single(number):
         return int(number)
     match = NUMBER.fullmatch(number)

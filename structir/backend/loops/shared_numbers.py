@@ -1,4 +1,4 @@
-"""Kernels by recipe of one program that differ in numbers only: one machine code, which reads these
+"""Kernels by recipe of one program that differ only in numbers: one machine code, which reads these
 numbers from its table."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from structir.backend.loops.writer import KernelText
 
 
 class SharedNumbers:
-    """The numbers that are no constants of the kernels of a program: those in which groups differ
-    that are equal but for numbers."""
+    """The numbers that become parameters of the kernels of a program: those in which groups differ
+    that are otherwise equal."""
 
     def __init__(self) -> None:
-        # by the identity of groups: these with their values inlined, and the keys of those
+        # by the id of groups: these with values inlined, and their keys
         self._keys: dict[int, tuple[Group, KernelKey]] = {}
         self._varying: dict[Hashable, frozenset[int]] = {}
 

@@ -1,4 +1,4 @@
-"""The schedule of rows with few elements: all are written out, and the rows form the vectors."""
+"""The schedule of short rows: rows are unrolled, and vectors are across rows."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from structir.ir.kernel import computed_in
 from structir.ir.kernel_functions import rounds_to_integers
 from structir.projections.monoid import MONOIDS
 
-MOST_ELEMENTS = 16  # of a row that is written out
+MOST_ELEMENTS = 16  # of an unrolled row
 MOST_VALUES = 256  # of all stages of a row together
 
 
 def has_short_rows(group: Group) -> bool:
-    """Whether all that a row holds is few elements, known in number, and some are put together."""
+    """Whether all rows have few elements, known in number, and some stages reduce them."""
     counts = [_count(stage, group.rows) for stage in group.stages]
     if not group.rows or not any(s.reduce for s in group.stages):
         return False
@@ -56,12 +56,12 @@ def _count(stage: Stage, rows: tuple[Sym, ...]) -> Dim:
 
 
 def short_row_kernel(group: Group) -> KernelText:
-    """The text of a group with short rows."""
+    """Returns the source of a group with short rows."""
     return ShortRowSchedule(group).text()
 
 
 class ShortRowSchedule:
-    """A group with short rows on its way to text."""
+    """Writes the kernel of a group with short rows."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -72,14 +72,14 @@ class ShortRowSchedule:
         self.row = LoopScope(frozenset(group.rows))
 
     def text(self) -> KernelText:
-        """The kernel's text."""
+        """Returns the source of the kernel."""
         lines = self.lines()
         whole = prod(self.extents[a] for a in self.group.rows)
         lines = ["for r in range(lo, hi):", *indented(lines)]
         return self.writer.finish(lines, whole, self.group.origins)
 
     def lines(self) -> list[str]:
-        """All of the row whose number is `r`."""
+        """Returns the lines of the row with index `r`."""
         groups = joined_axes(self.group.rows, self.extents, self._accesses())
         names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
         self.writer.name_axes(groups, names)
@@ -98,7 +98,7 @@ class ShortRowSchedule:
         return found + [address_of(s.out, s.write, self.axes) for s in kept]
 
     def _put_together(self, stage: Stage) -> None:
-        """A reduction: its terms one after another."""
+        """Writes a reduction, one term after another."""
         dtype, name = computed_in(stage.out.dtype), f"m{len(self.writer.totals)}"
         monoid, body = stage.monoid or "", self._written_out(stage)
         identity = number_text(MONOIDS[monoid].identity(dtype), dtype)
@@ -127,11 +127,11 @@ class ShortRowSchedule:
         return self.writer.value(body if found is None else found, [self.row])
 
     def _points(self, stage: Stage) -> Iterator[dict[Sym, Dim]]:
-        """The elements of a row, in order."""
+        """Yields the elements of a row, in order."""
         yield from _points([a for a in stage.axes if a not in self.group.rows], self.extents)
 
     def _written_out(self, stage: Stage) -> Expression:
-        """The body over what comes from outside and the totals of the row."""
+        """Returns the body over loads and the totals of the row."""
         return self._with_reciprocals(simplified(self._resolved(stage.body)))
 
     def _resolved(self, root: Expression) -> Expression:
@@ -152,8 +152,9 @@ class ShortRowSchedule:
         return rebuilt(root, leaf)
 
     def _with_reciprocals(self, root: Expression) -> Expression:
-        """Divisions by what is one for the whole row, as products with its reciprocal; not those
-        that are rounded to integers, where the last bit may decide."""
+        """Replaces divisions by a value that is constant in the row by products with its
+        reciprocal, except if the quotient is rounded to an integer, where the last bit may
+        decide."""
         made: dict[tuple[Expression, bool], Expression] = {}
 
         def visit(node: Expression, is_rounded: bool = False) -> Expression:

@@ -1,4 +1,4 @@
-"""Rewrites of scalar expressions that move a result by a rounding or two, and save work."""
+"""Rewrites of scalar expressions that change a result by one or two roundings and save work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.projections.scalar_expr import OperandElement, fold
 
 
 def simplified(expression: Expression) -> Expression:
-    """The expression with cheap constants folded and the costly forms replaced, from below."""
+    """Returns the expression with constants folded and costly forms replaced, bottom up."""
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
@@ -38,7 +38,7 @@ def _rewritten(node: Operation) -> Expression:
 
 
 def _sum(node: Operation, left: Expression, right: Expression) -> Expression:
-    """A sum of 1 and a function, in the form that its declaration has for it."""
+    """Returns the sum of 1 and a function, in the form of its declaration."""
     if not (isinstance(right, Number) and right.value == 1 and isinstance(left, Operation)):
         return node
     function, dtype = declared().get(left.fn), node.dtype
@@ -54,8 +54,8 @@ def _sum(node: Operation, left: Expression, right: Expression) -> Expression:
 
 
 def _product(node: Operation, left: Expression, right: Expression) -> Expression:
-    """Products with constants, as few as will do; none overflows or underflows on the way where the
-    expression as it was written does not."""
+    """Merges products with constants, where no intermediate result overflows or underflows unless
+    the original expression does."""
     dtype = node.dtype
     if isinstance(right, Number):
         if right.value == 1:
@@ -75,7 +75,7 @@ def _product(node: Operation, left: Expression, right: Expression) -> Expression
 
 
 def _is_normal(value: float, dtype: str) -> bool:
-    """Whether a constant keeps all its digits in a dtype."""
+    """Whether a constant is normal in a dtype."""
     least, most = (1.2e-38, 3.4e38) if dtype == "float32" else (2.3e-308, 1.7e308)
     return least <= abs(value) <= most
 

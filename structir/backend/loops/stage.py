@@ -1,4 +1,4 @@
-"""Stages: one op, or one part of an op, as a loop nest with one write; and programs of stages."""
+"""Stages, each an op or a part of one as a loop nest with one write; and programs of stages."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import Kernel
 
-# Monoids that a reduction inside a fused kernel can have; the others run in a nest of their own.
+# Monoids of reductions inside fused kernels; others have a nest of their own.
 FUSED_MONOIDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
 
 @attrs.frozen
 class Guard:
-    """A point exists only where `value` is at least 0."""
+    """A point exists only if `value` is at least 0."""
 
     value: Dim
 
 
 @attrs.frozen
 class Running:
-    """A scan: the running number of the reduced axes goes along a parallel one; `op` compares
-    them."""
+    """A scan: the linear index of the reduced axes is related to a parallel axis by the comparison
+    `op`."""
 
     target: Sym
     op: str
@@ -46,10 +46,10 @@ class Running:
 
 @attrs.frozen(eq=False)
 class Routine:
-    """Lines that read and write whole buffers: of which, in the order of its table, and with
-    which sizes. They see both under their `names`, or as p0, p1, ... and n0, n1, ... Lines that
-    call `function` stand for one `point` of the range; others go `before` all points. Its first
-    stage runs it; of each further result, a stage only says that it is made."""
+    """Lines that read and write whole buffers, which they access, like sizes, by `names`, or as p0,
+    p1, ... and n0, n1, ... Lines that call `function` process one `point` of the range; others run
+    `before` all points. The first stage runs the routine; that of each further result only marks it
+    as computed."""
 
     lines: tuple[str, ...]
     buffers: tuple[Buffer, ...]
@@ -58,19 +58,19 @@ class Routine:
     names: tuple[str, ...] = ()
     runs: bool = True
     range: Dim = 1
-    function: Callable[..., Any] | None = None  # what the lines call by the name `routine`
+    function: Callable[..., Any] | None = None  # called in the lines by the name `routine`
     source: tuple[str, ...] = ()  # of the function
     before: tuple[str, ...] = ()
-    parted: bool = False  # whether the lines work on a part of the range, from `lo` to `hi`
+    parted: bool = False  # whether the lines process a part of the range, from `lo` to `hi`
 
     @property
     def rejects(self) -> bool:
-        """Whether the function raises for some values of its operands."""
+        """Whether the function raises an error for some values of its operands."""
         return any(line.lstrip().startswith("raise ") for line in self.source)
 
     @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What buffers and what sizes are called in the lines."""
+        """The names of buffers and sizes in the lines."""
         count = len(self.buffers)
         if self.names:
             return self.names[:count], self.names[count:]
@@ -80,8 +80,8 @@ class Routine:
 
 @attrs.frozen(eq=False)
 class KernelCall:
-    """A call of a kernel of the program: the values of its parameters, and its dims in those of the
-    caller."""
+    """A call of a kernel of the program: the values of its parameters, and its dims in terms of the
+    caller's."""
 
     kernel: Kernel
     values: Mapping[Var, Buffer | Dim]
@@ -101,7 +101,7 @@ class KernelCall:
         return frozenset(known)
 
     def size(self, dim: Dim) -> Dim:
-        """Returns a dim of the kernel in those of the caller."""
+        """Returns a dim of the kernel in terms of the caller's."""
         return dims.substitute(dim, self.dims)
 
     def memory(self, array: Var, shape: Sequence[Dim]) -> Buffer:
@@ -117,12 +117,10 @@ class KernelCall:
 class Stage:
     """out[write] = the monoid, over the `reduce` axes, of the body.
 
-    Axes are symbols of the stage's own; that two stages walk together is found out by fusion.
-    Points
-    that fail a guard, or where `exists` is false, are absent. `unique` says that no two points
-    write one element; otherwise what
-    meets is combined by the monoid, or the last one stays. `otherwise` is a constant that stands
-    where a guard fails.
+    Axes are symbols of the stage; fusion determines which axes of two stages are iterated together.
+    Points that fail a guard, or where `exists` is false, are absent. `unique` says that no two
+    points write one element; otherwise the monoid combines coinciding writes, or the last one
+    remains. `otherwise` is the constant that is written where a guard fails.
     """
 
     out: Buffer
@@ -145,7 +143,7 @@ class Stage:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Where it comes from, if that is known."""
+        """Its location, if known."""
         return (self.origin,) if self.origin else ()
 
     @property
@@ -155,7 +153,7 @@ class Stage:
 
     @cached_property
     def loads(self) -> list[Load]:
-        """What the body and the write read."""
+        """The reads of the body and of the write index."""
         written = [load for e in self.write if isinstance(e, Expression) for load in loads_of(e)]
         tested = loads_of(self.exists) if self.exists is not None else []
         return list(dict.fromkeys([*loads_of(self.body), *written, *tested]))
@@ -175,8 +173,8 @@ class Stage:
 
     @cached_property
     def simple(self) -> bool:
-        """Whether fused kernels can hold it: every point exists, writes once, and adds up
-        plainly."""
+        """Whether fused kernels can contain it: every point exists, writes once, and has a plain
+        reduction."""
         plain_write = not any(isinstance(e, Expression) for e in self.write)
         known = self.monoid in FUSED_MONOIDS if self.reduce else self.monoid is None
         alone = self.running is not None or self.routine is not None
@@ -193,8 +191,7 @@ class Stage:
 
     @cached_property
     def pinned(self) -> frozenset[Sym]:
-        """The axes whose position is a value in the body, so that they cannot be joined to
-        others."""
+        """The axes whose position is a value in the body, so that they cannot be collapsed."""
         found: set[Sym] = set()
         for node in walk(self.body):
             if isinstance(node, Position):
@@ -208,7 +205,7 @@ def routine_stages(
     routine: Routine | KernelCall,
     origin: str,
 ) -> list[Stage]:
-    """A routine as stages: the first result is made by running it, the others beside that one."""
+    """Returns a routine as stages: the first one runs it, the others mark the further results."""
     first, *others = results
     stages = [_whole_stage(first, reads, routine, origin)]
     beside = attrs.evolve(routine, runs=False)
@@ -233,9 +230,9 @@ class Overwrite:
 
 @attrs.frozen
 class LoopProgram:
-    """Stages in order, and the buffers that the outside sees.
+    """Stages in order, and the externally visible buffers.
 
-    `donated` has results, and for each an input whose memory it may take.
+    `donated` maps results to inputs whose memory they may take.
     """
 
     inputs: tuple[Buffer, ...]
@@ -246,7 +243,7 @@ class LoopProgram:
     overwrites: tuple[Overwrite, ...] = ()
 
     def buffers(self) -> Iterator[Buffer]:
-        """Every buffer that a stage touches or the outside sees, each once."""
+        """Yields every buffer that a stage accesses or that is visible outside, each once."""
         seen: set[Buffer] = set()
         touched = [b for s in self.stages for b in (*[x.buffer for x in s.loads], s.out)]
         for buffer in (*self.inputs, *self.constants, *touched, *self.outputs):

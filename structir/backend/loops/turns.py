@@ -1,5 +1,5 @@
-"""The schedule of a transpose: what is read along one axis and written along another is turned over
-in squares, in registers."""
+"""The schedule of an in-register transpose: elements are read along one axis and written along
+another, in square tiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURNED = frozenset({"float32", "float64"})
 
 
 def turned_kernel(group: Group) -> KernelText | None:
-    """The text of a group that is a transpose; None where it is anything else."""
+    """Returns the source of a group that is a transpose; None for any other group."""
     stage = group.stages[0]
     copy = stage.body
     if len(group.stages) > 1 or not stage.direct or stage.reduce or not isinstance(copy, Load):
@@ -44,7 +44,7 @@ def _text(
     turned: tuple[Sym, ...],
     last: tuple[Sym, ...],
 ) -> KernelText:
-    """As many neighbours along the turned axis at once as the range has."""
+    """Returns the source, with as many neighbours along the transposed axis as the range has."""
     stage, writer = group.stages[0], Writer(group.stages[0].axes)
     read, written = addresses
     rows = [*others, turned]

@@ -1,4 +1,4 @@
-"""Stages that move nothing: the same memory under another shape."""
+"""Stages that move nothing: views of the same memory under another shape."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from structir.ir import dims
 
 
 def as_view(stage: Stage) -> Buffer | None:
-    """The result of a stage as a view of what it reads, if each element stays at its address.
+    """Returns the result of a stage as a view of its operand, if each element stays at its address.
 
-    A stage that writes at its own axes is left alone: its reads compose into others, a view's do
-    not.
+    A stage that writes at its own axes is left alone: its reads are inlined into others, those of a
+    view are not.
     """
     body = stage.body
     if not isinstance(body, Load) or not stage.simple or stage.direct or stage.reduce:

@@ -1,4 +1,4 @@
-"""Ops that see whole axes: a function of plain Python over arrays, called at each point."""
+"""Ops over whole axes: a plain Python function over arrays, called at each point."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.kernel import computed_in
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
-HELD = (bool, int, float, type(None))  # kinds of numbers that a kernel's text can hold
+HELD = (bool, int, float, type(None))  # kinds of constants in a kernel's source
 
 
 @attrs.frozen
 class BufferPoint:
-    """What a routine sees of a buffer at one point: along each axis an index, or all (None)."""
+    """The view of a buffer that a routine gets at one point: along each axis an index, or all
+    (None)."""
 
     buffer: Buffer
     at: tuple[Dim | None, ...]
@@ -34,28 +35,28 @@ class BufferPoint:
 class PointCalls:
     """A function called once at each point of some axes.
 
-    An argument is a place in a buffer, or a number: an operand comes as an array over the axes that
-    it is seen whole along, or as a scalar if there are none; a result as an array to be filled, of
-    one element if there are none.
+    An argument is a view of a buffer, or a number. An operand is an array over the axes that it
+    covers completely, or a scalar if there are none; a result is an array to be filled, of one
+    element if there are none.
     """
 
     function: Callable[..., Any]
-    arguments: tuple[Any, ...]  # a Place, a Dim, a number, or a tuple of these
+    arguments: tuple[Any, ...]  # a BufferPoint, a Dim, a number, or a tuple of these
     extents: Mapping[Sym, Dim]  # of the axes
     results: frozenset[Buffer]
 
 
 @attrs.frozen
 class Named:
-    """What a routine's parameters may be named after: operands, results, other numbers."""
+    """The names that a routine's parameters may have: operands, results, other numbers."""
 
     operands: Mapping[str, BufferPoint | None]
     results: Mapping[str, BufferPoint]
     numbers: Mapping[str, Any]
-    axes: Mapping[str, Dim]  # of the points: where along each of them a point is
+    axes: Mapping[str, Dim]  # of the points: the index along each axis
 
     def argument(self, name: str) -> Any:
-        """What a parameter of this name gets."""
+        """Returns the argument for a parameter of this name."""
         if name in self.operands:
             return self.operands[name]
         if name in self.results:
@@ -77,9 +78,11 @@ def whole_axis_stages(
     numbers: Mapping[str, Any],
     origin: str,
 ) -> tuple[list[Buffer], list[Stage]]:
-    """The results of a spec whose values a function makes, and the stages that make them.
+    """Returns the results of a spec whose values a function computes, and the stages that compute
+    them.
 
-    Where elements are stored otherwise than they are computed with, the function gets copies."""
+    If elements are stored in another dtype than that of the computation, the function gets copies.
+    """
     if len(spec.statements) != 1 or spec.statements[0].reduce or spec.statements[0].conditions:
         raise NoKernelError("the line does not say at which points a routine is called")
     (clause,) = spec.statements
@@ -115,7 +118,7 @@ def _known(dtype: str | None) -> str:
 
 
 def _computed(buffer: Buffer) -> Buffer:
-    """The buffer, or one of the dtype that its elements are computed in."""
+    """Returns the buffer, or one of the computation dtype of its elements."""
     dtype = computed_in(buffer.dtype)
     return buffer if dtype == buffer.dtype else Buffer(buffer.shape, dtype)
 
@@ -142,7 +145,7 @@ def _place(buffer: Buffer, entries: Iterable[AccessIndex], clause: Statement) ->
 
 
 class PointText:
-    """The text of such calls in the making."""
+    """Writes the source of such calls."""
 
     def __init__(self, calls: PointCalls) -> None:
         self.calls = calls
@@ -152,7 +155,7 @@ class PointText:
         self.arrays: dict[tuple[Buffer, bool], str] = {}
 
     def routine(self) -> Routine:
-        """The lines, with the function under the name by which it is called."""
+        """Returns the lines, with the function under its name."""
         call = f"routine({', '.join([self._argument(a) for a in self.calls.arguments])})"
         lines = [*self._position(), call]
         before = self._arrays()
@@ -186,7 +189,7 @@ class PointText:
         return f"{name}[{', '.join(at) or '0'}]"
 
     def _arrays(self) -> list[str]:
-        """An axis of size 1 for what has none: operands, and results at one point."""
+        """Gives operands and results without axes an axis of size 1."""
         lines = []
         for (buffer, scalar), name in self.arrays.items():
             sizes = [*[self._size(d) for d in buffer.shape], *["1"] * (scalar or not buffer.shape)]
@@ -195,7 +198,7 @@ class PointText:
         return lines
 
     def _position(self) -> list[str]:
-        """The point's number, taken apart into the positions along the axes."""
+        """Splits the linear index of the point into positions along the axes."""
         lines, rest = [], "point"
         for axis, name in list(self.axes.items())[::-1]:
             lines.append(f"{name} = {rest} % {self._size(self.calls.extents[axis])}")

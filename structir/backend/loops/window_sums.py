@@ -1,6 +1,5 @@
-"""Stages that are sums over windows of planes, as in depthwise convolutions, and pools: recognized
-by their index maps, and computed by a function of the library, one call for each plane.
-"""
+"""Sums over windows of planes, as in depthwise convolutions, and pools: recognized by their index
+maps, and computed by a library function, one call for each plane."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer,
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-POOLS = {"sum": "add", "max": "max", "min": "min"}  # the combinations of pools, by monoids
-FEW_SUMS = 4  # of one image: the rows that a tile of a product needs
+POOLS = {"sum": "add", "max": "max", "min": "min"}  # the reductions of pools, by monoids
+FEW_SUMS = 4  # of one image: the rows of a product tile
 
 
 @attrs.frozen
 class PlaneAxis:
-    """One axis of a plane: the axis of the results, the axis of the window, and how they move."""
+    """One axis of a plane: the axis of the results, the axis of the window, and its strides."""
 
     axis: Sym
     tap: Sym
@@ -54,8 +53,7 @@ class SumOfWindows:
 
 
 def sum_of_windows(stage: Stage) -> SumOfWindows | None:
-    """Returns the sum over windows that a stage is, if the library can compute it; determined
-    once."""
+    """Returns the sum over windows that a stage is, if the library can compute it; memoized."""
     known = stage.__dict__
     if "_sum_of_windows" not in known:
         known["_sum_of_windows"] = _sum_of_windows(stage)
@@ -82,7 +80,7 @@ def _sum_of_windows(stage: Stage) -> SumOfWindows | None:
 
 
 def _operands(stage: Stage) -> list[tuple[Load | None, Load]]:
-    """The weights and the image, in the orders that they may have; or the image of a pool."""
+    """Returns the weights and the image, in either order; or the image of a pool."""
     body = stage.body
     if isinstance(body, Load) and stage.monoid in POOLS and body.dtype == "float32":
         return [(None, body)]
@@ -105,7 +103,7 @@ def _symbols(entry: Entry) -> frozenset[Sym]:
 
 
 def _plane_axes(image: Load, stage: Stage) -> tuple[PlaneAxis, PlaneAxis] | None:
-    """The rows and the columns of the planes of an image, the latter being neighbours in memory."""
+    """Returns the row and the column axis of the planes of an image; columns are contiguous."""
     moving = list[PlaneAxis]()
     for number, entry in enumerate(image.entries):
         if isinstance(entry, Expression):
@@ -135,7 +133,7 @@ def _plane_axes(image: Load, stage: Stage) -> tuple[PlaneAxis, PlaneAxis] | None
 
 
 def window_form(row: PlaneAxis, column: PlaneAxis, rows: Dim, columns: Dim) -> WindowForm:
-    """Returns the form of the function that computes so many rows and columns of results."""
+    """Returns the form of the function for these numbers of rows and columns of results."""
     lanes = lanes_of("float32")
     if isinstance(columns, int):
         while lanes // 2 >= max(columns, LEAST_LANES):
@@ -158,7 +156,7 @@ def _guards_agree(image: Load, axes: Iterable[PlaneAxis], stage: Stage) -> bool:
 
 
 def _are_weights(weights: Load, axes: Iterable[PlaneAxis], stage: Stage) -> bool:
-    """Whether one element of the weights belongs to each tap, at whatever result of a plane."""
+    """Whether each tap has one element of the weights, the same for all results of a plane."""
     address = address_of(weights.buffer, weights.entries, stage.axes)
     if address.data or address.pinned(stage.axes):
         return False
@@ -173,7 +171,7 @@ def _is_written_in_rows(stage: Stage, column: PlaneAxis) -> bool:
 
 
 def window_sums_kernel(group: Group) -> KernelText:
-    """Returns the text of a stage that is a sum over windows."""
+    """Returns the source of a stage that is a sum over windows."""
     stage = group.stages[0]
     windows = sum_of_windows(stage)
     assert windows is not None
@@ -226,7 +224,7 @@ def window_sum_lines(stage: Stage, writer: Writer) -> list[str]:
 
 
 def _plane_start(windows: SumOfWindows) -> tuple[Entry, ...]:
-    """The index of the first element of a plane."""
+    """Returns the index of the first element of a plane."""
     plane = (windows.row.entry, windows.column.entry)
     return tuple([0 if k in plane else entry for k, entry in enumerate(windows.image.entries)])
 
@@ -238,7 +236,7 @@ def _start(
     writer: Writer,
     scopes: list[LoopScope],
 ) -> str:
-    """The address of an element, at 0 along some axes."""
+    """Returns the address of an element, at 0 along some axes."""
     at = dict.fromkeys(axes, 0)
     entries = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in entries])
     pointer, index = writer.place(buffer, entries, scopes)[:-1].split("[", 1)

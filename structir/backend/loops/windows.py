@@ -1,6 +1,6 @@
-"""Stages that read through moving windows, made plain: the operand is copied once, with its border
-filled and its steps taken apart, so that every read is at `axis + offset` and none is absent.
-"""
+"""im2col and related rewrites of stages that read through moving windows: the operand is copied
+once, with its border filled and its steps split, so that every read is at `axis + offset` and
+exists."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ from structir.ir.dtype import is_float
 from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
-MOST_TERMS = 32  # of a window that is written out, so that its results become one vector
+MOST_TERMS = 32  # terms of a window that is unrolled, so that its results form a vector
 WRITTEN_OUT = {"sum": "add", "max": "max", "min": "min"}
 
 
 def plain_windows(program: LoopProgram) -> LoopProgram:
-    """The program with its windows made plain, where their stages have a better schedule then."""
+    """Rewrites the windows of a program where their stages have a better schedule then."""
     found = {stage: made for stage in program.stages if (made := _as_products(stage)) is not None}
     whole = {stage.out for stage in found}
     stages = list[Stage]()
     for stage in program.stages:
         if stage.out in whole and isinstance(stage.body, Number):
-            continue  # what sums were to be added to: all of it is written now
+            continue  # the initial value of sums, which are written completely now
         stages += found[stage] if stage in found else _plain(stage)
     return attrs.evolve(program, stages=tuple(stages))
 
 
 def _as_products(stage: Stage) -> list[Stage] | None:
-    """A scattered sum of products of weights and moving reads, as products."""
+    """Returns a scattered sum of products of weights and moving reads, as products."""
     parts = gathered(stage) or []
     made = [_as_product(part) for part in parts]
     return [s for stages in made for s in stages or []] if made and all(made) else None
@@ -78,8 +78,8 @@ def _is_candidate(stage: Stage) -> bool:
 
 @attrs.frozen
 class WindowIndex:
-    """An index `step * axis + sum(apart * tap) + start`; what is read lies from `low` to before
-    `stop`, which the guards say, or the ends of the operand's axis."""
+    """An index `step * axis + sum(apart * tap) + start`; elements exist from `low` to before
+    `stop`, as the guards say, or the ends of the operand's axis."""
 
     axis: Sym | None
     step: int
@@ -95,7 +95,8 @@ class WindowIndex:
 
 
 def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> WindowIndex | None:
-    """How an index moves, if it does with whole positive steps along at most one parallel axis."""
+    """Returns the form of an index that moves in whole positive steps along at most one parallel
+    axis."""
     if isinstance(entry, Expression):
         return None
     found, rest = split(entry, stage.axes)
@@ -111,7 +112,8 @@ def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> WindowIndex | No
 
 
 def _guards_of(entry: Entry, stage: Stage) -> dict[Dim, tuple[Dim | None, Dim | None]]:
-    """The guards that bound an index by something that is no axis: from below, or from above."""
+    """Returns the guards that bound an index by an expression without axes: from below, or from
+    above."""
     if isinstance(entry, Expression):
         return {}
     found: dict[Dim, tuple[Dim | None, Dim | None]] = {}
@@ -128,7 +130,7 @@ def _guards_of(entry: Entry, stage: Stage) -> dict[Dim, tuple[Dim | None, Dim | 
 
 
 class Plainer:
-    """One read of a stage, on its way to a plain read of a copy."""
+    """Rewrites one read of a stage to a plain read of a copy."""
 
     def __init__(self, stage: Stage, read: Load, columns: Sequence[Sym], filled: float) -> None:
         self.stage, self.read, self.filled = stage, read, filled
@@ -151,19 +153,18 @@ class Plainer:
         self.fits = self.fits and not guards and bool(self.windows)
 
     def has_steps(self) -> bool:
-        """Whether some window moves by more than one place."""
+        """Whether some window moves by more than one element."""
         return any(w.step > 1 for w in self.windows.values())
 
     def needed(self, apart: bool = True) -> bool:
-        """Whether the operand cannot be read as it is."""
+        """Whether the operand needs a copy."""
         last = len(self.read.entries) - 1
         steps = apart and self.has_steps()
         return bool(self.stage.guards) or steps or last not in self.windows
 
     def copied(self, apart: bool = True) -> tuple[Stage, Load]:
-        """The stage that makes the copy, and the read of it that stands for the old one. The axes
-        that do not move come first, then the places within a step if steps are taken apart, then
-        those that move."""
+        """Returns the stage of the copy, and its read in place of the old one. Axes without windows
+        come first, then the positions within a step if steps are split, then the window axes."""
         copy = CopyPlan(self.read.buffer)
         old: dict[int, Dim] = {}
         for k, size in enumerate(self.read.buffer.shape):
@@ -184,20 +185,20 @@ class Plainer:
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
 
     def _within(self, window: WindowIndex, copy: CopyPlan) -> Dim:
-        """The axis of places within a step, as many as are read."""
+        """Returns the axis of positions within a step, as many as are read."""
         count = dims.dim_min(window.step, self._farthest(window) + 1)
         return (
             copy.axis(count, dims.floormod(self._reach(window), window.step)) if count != 1 else 0
         )
 
     def _length(self, window: WindowIndex, step: int) -> Dim:
-        """How many places are read, or a few more, taken together by so many."""
+        """Returns the number of positions that are read, rounded up, in units of so many."""
         moves = self._extent(window) * (window.step // step)
         return moves + dims.floordiv(self._farthest(window), step)
 
     def _shared_border(self, window: WindowIndex) -> int:
-        """How much of a line's border after it can be the next line's border before it. Reads go
-        that far past the end of their line; one line more stands behind the last."""
+        """Returns how much of the border after a line can be the border before the next one. Reads
+        go that far past the end of their line; there is one more line after the last."""
         before = window.low - window.start
         after = self._length(window, 1) + window.start - window.stop
         if window.step > 1 or not isinstance(before, int) or not isinstance(after, int):
@@ -221,7 +222,7 @@ class Plainer:
 
 
 class CopyPlan:
-    """A copy in the making: its axes in order, and how it is read."""
+    """A copy under construction: its axes in order, and its read."""
 
     def __init__(self, source: Buffer) -> None:
         self.source = source
@@ -232,7 +233,7 @@ class CopyPlan:
         self.guards: list[Guard] = []
 
     def axis(self, size: Dim, read_at: Entry) -> Dim:
-        """One axis more, as an index; one of size 1 is always at 0."""
+        """Adds an axis, and returns its index; an axis of size 1 has index 0."""
         self.shape.append(size)
         self.entries.append(0 if size == 1 and not isinstance(read_at, Expression) else read_at)
         found: Dim = 0
@@ -245,7 +246,7 @@ class CopyPlan:
         return found
 
     def stage(self, at: list[Dim], filled: float, origin: str) -> tuple[Stage, Load]:
-        """The stage, and the read of the copy."""
+        """Returns the stage, and the read of the copy."""
         out = Buffer(tuple(self.shape), self._dtype(filled))
         guards = tuple([g for g in self.guards if not self._holds(g.value)])
         made = Stage(
@@ -268,7 +269,7 @@ class CopyPlan:
         return dtype if isinstance(own, Number) and own.value == filled else computed_in(dtype)
 
     def _holds(self, value: Dim) -> bool:
-        """Whether a guard holds wherever the axes are."""
+        """Whether a guard holds at all points."""
         least = value
         for axis, extent in self.extents.items():
             found = dims.linear(least, axis)
@@ -279,7 +280,7 @@ class CopyPlan:
 
 
 def _as_product(stage: Stage) -> list[Stage] | None:
-    """A sum of products of weights and moving reads, as one with a plain right operand."""
+    """Returns a sum of products of weights and moving reads, as one with a plain right operand."""
     if stage.monoid != "sum" or (found := factors_of(stage)) is None:
         return None
     for left, right in (found, found[::-1]):
@@ -304,7 +305,7 @@ class LoneRow:
 
 
 def _lone_row(left: Load) -> LoneRow | None:
-    """Weights for one result have an axis of size 1, if they have any."""
+    """Returns the axis of size 1 that weights for one result have, if any."""
     for k, (entry, size) in enumerate(zip(left.entries, left.buffer.shape, strict=True)):
         if size == 1 and not isinstance(entry, Expression) and entry == 0:
             row = dims.sym("row")
@@ -316,7 +317,7 @@ def _lone_row(left: Load) -> LoneRow | None:
 
 
 def _moving(read: Load, columns: list[Sym]) -> list[Sym]:
-    """The columns along which a read moves: not those that stand alone beside no tap."""
+    """Returns the columns along which a read moves, without those that are alone in an index."""
     reduced = [e for e in read.entries if not isinstance(e, Expression)]
     return [a for a in columns if any(a in dims.syms(e) and e != axis_dim(a) for e in reduced)]
 
@@ -324,7 +325,7 @@ def _moving(read: Load, columns: list[Sym]) -> list[Sym]:
 def _product(
     stage: Stage, left: Load, right: Load, plainer: Plainer, row: LoneRow | None
 ) -> list[Stage] | None:
-    """The product, on a copy with its steps as they are if it takes points one by one."""
+    """Returns the product, on a copy with its steps unchanged if it reads columns one by one."""
     if plainer.has_steps():
         made = _product_of(stage, left, right, plainer, row, apart=False)
         found = None if made is None else contraction_of(made[-2])
@@ -367,7 +368,8 @@ def _product_of(
 
 
 def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
-    """Where the only row is written: along the axis of size 1 of the result, if there is one."""
+    """Returns the write index of the only row: along the axis of size 1 of the result, if there is
+    one."""
     for k, (entry, size) in enumerate(zip(stage.write, stage.out.shape, strict=True)):
         if size == 1 and not isinstance(entry, Expression) and entry == 0:
             return (*stage.write[:k], axis_dim(row), *stage.write[k + 1 :])
@@ -375,7 +377,7 @@ def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
 
 
 def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
-    """The weights in the order in which they are added up: made at run time, or known now."""
+    """Returns the weights in the order of the reduction: computed at run time, or constant."""
     used = {a for e in left.entries for a in axes_in(e, stage)}
     axes = [a for a in stage.axes if a in used]
     fresh = {a: dims.sym(a.name) for a in axes}
@@ -392,7 +394,7 @@ def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
 
 
 def _as_map(stage: Stage) -> list[Stage] | None:
-    """A reduction over few terms with a vector of results, written out term by term."""
+    """Returns a reduction over few terms with a vector of results, unrolled."""
     product = contraction_of(stage)
     is_product = product is not None and product.m and not product.windows
     if is_product or stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
@@ -453,7 +455,7 @@ def _points(axes: list[tuple[Sym, Dim]]) -> Iterator[dict[Sym, Dim]]:
 
 
 def _as_mean(stage: Stage) -> list[Stage] | None:
-    """The average over the terms that exist: their sum, over their count."""
+    """Returns the average over the terms that exist: their sum, divided by their count."""
     if stage.monoid != "mean" or not isinstance(stage.body, Load) or not _few(stage):
         return None
     dtype = computed_in(stage.out.dtype)
@@ -466,7 +468,7 @@ def _as_mean(stage: Stage) -> list[Stage] | None:
     for window in plainer.windows.values():
         count = count * _count(window, stage)
     in_windows = {axis for window in plainer.windows.values() for axis, _ in window.taps}
-    for axis in stage.reduce:  # a window that is its axis' only one always lies inside
+    for axis in stage.reduce:  # the only window of an axis is always inside
         count = count if axis in in_windows else count * stage.extents[axis]
     added = Buffer(stage.out.shape, dtype)
     made = _plain(attrs.evolve(stage, out=added, monoid="sum"))
@@ -482,7 +484,7 @@ def _tapped(plainer: Plainer) -> list[WindowIndex]:
 
 
 def _count(window: WindowIndex, stage: Stage) -> Dim:
-    """How many terms of a window exist along its axis."""
+    """Returns the number of existing terms of a window along its axis."""
     place = axis_dim(window.axis) if window.axis is not None else 0
     first = place * window.step + window.start
     length = stage.extents[window.taps[0][0]] if window.taps else 1

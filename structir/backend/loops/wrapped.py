@@ -1,5 +1,5 @@
-"""Maps that read at an index with bends along their last axis, cyclic or reflected: one stage for
-each run of indices that are equally far apart, so that elements are read side by side."""
+"""Maps with piecewise affine indices along their last axis, cyclic or reflected: one stage for each
+run of contiguous indices."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-MOST_RUNS = 4  # stages that one is taken apart into
-MOST_POINTS = 8192  # of an axis whose indices are computed
+MOST_RUNS = 4  # stages into which one is split
+MOST_POINTS = 8192  # points of an axis whose indices are evaluated
 FIRST_POINTS = 32
 
 
@@ -38,13 +38,13 @@ class Run:
 
 
 def with_runs(program: LoopProgram) -> LoopProgram:
-    """The program with each such map as one stage for each run."""
+    """Returns the program with one stage for each run of such a map."""
     stages = [part for stage in program.stages for part in _parts(stage)]
     return attrs.evolve(program, stages=tuple(stages))
 
 
 def _parts(stage: Stage) -> list[Stage]:
-    """The stages of the runs of a map; the map itself if its indices have no bends."""
+    """Returns the stages of the runs of a map; the map itself if its indices are affine."""
     if not stage.simple or stage.reduce or not stage.parallel:
         return [stage]
     axis = stage.parallel[-1]
@@ -56,7 +56,7 @@ def _parts(stage: Stage) -> list[Stage]:
         return [stage]
     (index,) = bent
     runs = list[Run]()
-    for points in (min(extent, FIRST_POINTS), extent):  # most other indices bend at once
+    for points in (min(extent, FIRST_POINTS), extent):  # most other indices bend early
         runs = runs_of([dims.evaluate(index, {axis: k}) for k in range(points)])  # type: ignore[arg-type]
         if len(runs) > MOST_RUNS:
             return [stage]
@@ -71,7 +71,7 @@ def _is_bent(entry: Entry, axis: Sym) -> bool:
 
 
 def runs_of(indices: Sequence[int]) -> list[Run]:
-    """The longest runs of equal steps, from the left."""
+    """Returns the longest runs of equal steps, from the left."""
     runs, begin = list[Run](), 0
     while begin < len(indices):
         end = begin + 1
@@ -84,7 +84,7 @@ def runs_of(indices: Sequence[int]) -> list[Run]:
 
 
 def _part(stage: Stage, axis: Sym, index: Entry, run: Run) -> Stage:
-    """The part of a map at the positions of a run."""
+    """Returns the part of a map at the positions of a run."""
     own = Sym(axis.name)
     at: Dim = axis_dim(own) + run.begin
 

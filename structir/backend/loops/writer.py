@@ -1,4 +1,4 @@
-"""Writing kernels: names for addresses, sizes and axes, and expressions as lines of their scope."""
+"""Kernel sources: names for addresses, sizes and axes, and expressions as lines of their scope."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class MissingCodeError(Exception):
 
 @attrs.frozen
 class KernelText:
-    """A kernel to be compiled, and what goes into its table: addresses, then sizes.
+    """The source of a kernel, and the contents of its table: addresses, then sizes.
 
-    It runs over [0, range). `scratch` are the buffers that live only inside it. One that may fail
-    at `sites` has words after its table in which it says at which one, and why. The source of one
+    It runs over [0, range). `scratch` are the buffers that exist only inside it. A kernel that may
+    fail at `sites` has words after its table for the site and the reason. The source of a kernel
     that was read `from_file` is only a key of machine code: it is never compiled.
     """
 
@@ -60,16 +60,16 @@ class KernelText:
     origins: tuple[str, ...] = ()
     sites: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
-    function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
-    singles: int = 0  # how many of the last sizes are the bits of float32 numbers
+    function: Callable[..., Any] | None = None  # called in the source by the name `routine`
+    singles: int = 0  # the number of last sizes that are the bits of float32 numbers
     from_file: bool = attrs.field(default=False, eq=False)
-    assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the text only names
+    assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the source only names
 
 
 @attrs.frozen
 class BlockPlace:
-    """Where the rows of a block keep a value: `place` has a line for each row of the block; of the
-    value's own axes it has those at `inner`."""
+    """The memory of a value in the rows of a block: `place` has a line for each row of the block;
+    of the value's axes it has those at `inner`."""
 
     place: Buffer
     row: Dim
@@ -78,7 +78,7 @@ class BlockPlace:
 
 @attrs.define
 class LoopScope:
-    """Lines under some loops: the axes known there, and the names of values already written."""
+    """Lines under some loops: the axes known there, and the names of values already computed."""
 
     axes: frozenset[Sym]
     lines: list[str] = attrs.Factory(list)
@@ -86,7 +86,7 @@ class LoopScope:
 
 
 class Writer:
-    """The text of one kernel in the making."""
+    """Writes the source of one kernel."""
 
     def __init__(self, axes: Iterable[Sym], rows: Iterable[Sym] = ()) -> None:
         self.axes = tuple(axes)
@@ -95,7 +95,7 @@ class Writer:
         self.pointers: dict[Buffer, str] = {}
         self.size_names: dict[Dim, str] = {}
         self.known: dict[str, Sym] = {}  # sizes in indices, by these names
-        self.exact: set[Expression] = set()  # divisions that stay what they are
+        self.exact: set[Expression] = set()  # divisions that are not rewritten
         self.totals: dict[Buffer, str] = {}
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
         self.scratch: list[Buffer] = []
@@ -104,29 +104,29 @@ class Writer:
         self.needs: dict[Expression, frozenset[Sym]] = {}
 
     def fresh(self) -> str:
-        """A new name for a value."""
+        """Returns a new name for a value."""
         self.counter += 1
         return f"v{self.counter}"
 
     def pointer(self, buffer: Buffer) -> str:
-        """The name of a buffer's address."""
+        """Returns the name of a buffer's address."""
         return self.pointers.setdefault(buffer.root, f"p{len(self.pointers)}")
 
     def size(self, dim: Dim) -> str:
-        """A size as text: a number, or the name of an argument."""
+        """Returns the source of a size: a number, or the name of an argument."""
         if isinstance(dim, int):
             return str(dim)
         return self.size_names.setdefault(dim, f"n{len(self.size_names)}")
 
     def name_axes(self, groups: list[tuple[Sym, ...]], names: list[str]) -> None:
-        """Name joined axes: the last of each group carries the name."""
+        """Names collapsed axes: the last one of each group has the name."""
         for group, name in zip(groups, names, strict=True):
             for axis in group[:-1]:
                 self.names[axis] = None
             self.names[group[-1]] = name
 
     def needed_axes(self, node: Expression) -> frozenset[Sym]:
-        """The axes whose position a value depends on."""
+        """Returns the axes whose position a value depends on."""
         found = self.needs.get(node)
         if found is None:
             found = self.needs[node] = self._needed_axes(node)
@@ -152,7 +152,8 @@ class Writer:
         return dims.syms(entry) & frozenset(self.axes)
 
     def value(self, node: Expression, scopes: list[LoopScope]) -> str:
-        """The name of a value, written into the outermost scope that knows what it depends on."""
+        """Returns the name of a value, computed in the outermost scope in which its operands are
+        known."""
         if isinstance(node, Number):
             return number_text(node.value, node.dtype)
         if isinstance(node, Total):
@@ -173,13 +174,13 @@ class Writer:
         return name
 
     def scope_of(self, node: Expression, scopes: list[LoopScope]) -> LoopScope:
-        """The outermost scope that knows what a value depends on."""
+        """Returns the outermost scope in which the operands of a value are known."""
         needed = self.needed_axes(node)
         return next((s for s in scopes if needed <= s.axes), scopes[-1])
 
     def _with_reciprocal(self, node: Expression, scopes: list[LoopScope]) -> Expression:
-        """A division by what an outer scope fixes, as a product with its reciprocal; not one that
-        is rounded to an integer, where the last bit may decide."""
+        """Replaces a division by a value of an outer scope by a product with its reciprocal, except
+        if the quotient is rounded to an integer, where the last bit may decide."""
         if node in self.exact or not isinstance(node, Operation) or node.exact:
             return node
         if node.fn != "div" or not is_float(node.dtype):
@@ -205,12 +206,12 @@ class Writer:
         raise TypeError(f"no text for {node!r}")
 
     def index_text(self, dim: Dim) -> str:
-        """An index over axes and sizes."""
+        """Returns the source of an index over axes and sizes."""
         return f"({dims.python_text(self._over_axes(dim), self._symbol_name)})"
 
     def _over_axes(self, dim: Dim) -> Dim:
-        """An index, with a size for each part of it that no axis is in: kernels that are alike have
-        one text, in which nothing is worked out that is known before they run."""
+        """Returns an index with a size for each part of it without axes: similar kernels have one
+        source, which computes nothing that is known before they run."""
         if isinstance(dim, int):
             return dim
         factors: dict[Monomial, dict[Monomial, int]] = {(): {}}
@@ -231,14 +232,15 @@ class Writer:
         return any(symbol in self.names or symbol in self.axes for symbol in found)
 
     def _atom_over_axes(self, atom: Atom) -> Dim:
-        """A symbol as it is, and choices: the side that is not chosen may divide by zero."""
+        """Returns a symbol as it is, and selections: the side that is not selected may divide by
+        zero."""
         if isinstance(atom, Opaque) and atom.fn != "select":
             args = tuple([self._over_axes(argument) for argument in atom.args])
             atom = opaque_atom(atom.fn, args, atom.interval)
         return of_terms({(atom,): 1}, 0)
 
     def _known(self, terms: dict[Monomial, int], constant: int) -> Dim:
-        """A size without axes: a number, or a symbol by the name that it has here."""
+        """Returns a size without axes: a number, or a symbol by its name here."""
         dim = of_terms(terms, constant)
         if isinstance(dim, int):
             return dim
@@ -258,14 +260,14 @@ class Writer:
     def located(
         self, buffer: Buffer, entries: tuple[Entry, ...]
     ) -> tuple[Buffer, tuple[Entry, ...]]:
-        """Where an element lies in memory: in its buffer, or in the block that stands for it."""
+        """Returns the memory of an element: its buffer, or the block in place of it."""
         moved = self.moved.get(buffer)
         if moved is None:
             return buffer, entries
         return moved.place, (moved.row, *[entries[k] for k in moved.inner])
 
     def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]) -> str:
-        """An element of a buffer, as a subscripted pointer."""
+        """Returns an element of a buffer, as a subscripted pointer."""
         buffer, entries = self.located(buffer, entries)
         outer: list[str] = []
         inner: list[str] = []
@@ -289,7 +291,7 @@ class Writer:
         return f"{self.pointer(buffer)}[{index_text}]"
 
     def _base(self, text: str, scopes: list[LoopScope]) -> str:
-        """The part of an address that the outermost scope fixes, as a name of that scope."""
+        """Names the part of an address that the outermost scope determines in that scope."""
         if not text or text.isidentifier() or len(scopes) == 1:
             return text
         scope = scopes[0]
@@ -301,12 +303,13 @@ class Writer:
     def store(
         self, buffer: Buffer, entries: tuple[Entry, ...], value: str, scopes: list[LoopScope]
     ) -> None:
-        """Write a value to an element, in the innermost scope."""
+        """Stores a value to an element, in the innermost scope."""
         place = self.place(buffer, entries, scopes)
         scopes[-1].lines.append(f"{place} = {store_text(buffer.dtype, value)}")
 
     def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
-        """The whole text: addresses and sizes taken from the table, then the lines."""
+        """Returns the complete source: addresses and sizes loaded from the table, then the
+        lines."""
         named = {name: buffer.dtype for buffer, name in self.pointers.items()}
         head = ["wide_vectors()", *from_table(named, self.size_names.values())]
         return KernelText(
@@ -319,7 +322,7 @@ class Writer:
         )
 
     def decoded(self, groups: list[tuple[Sym, ...]], extents: list[str], row: str) -> list[str]:
-        """Lines that take a running number apart into the positions along joined axes."""
+        """Returns lines that split a linear index into positions along collapsed axes."""
         names = [self.names[group[-1]] for group in groups]
         if len(names) == 1:
             return [] if names[0] == row else [f"{names[0]} = {row}"]
@@ -332,7 +335,8 @@ class Writer:
 
 
 def from_table(pointers: Mapping[str, str], sizes: Iterable[str]) -> list[str]:
-    """Lines that take addresses, by their names and dtypes, and then sizes out of the table."""
+    """Returns lines that load addresses, by their names and dtypes, and then sizes from the
+    table."""
     lines = [
         f"{name} = {dtype}_pointer(a[{i}])" for i, (name, dtype) in enumerate(pointers.items())
     ]
@@ -340,17 +344,17 @@ def from_table(pointers: Mapping[str, str], sizes: Iterable[str]) -> list[str]:
 
 
 def table_kernel(lines: Iterable[str]) -> str:
-    """The text of a kernel over a table and a range."""
+    """Returns the source of a kernel over a table and a range."""
     return "\n".join(["def kernel(a, lo, hi):", *indented(lines), ""])
 
 
 def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
-    """Lines further in."""
+    """Indents lines."""
     return [INDENT * depth + line for line in lines]
 
 
 def loops(names: list[str], extents: list[str], body: list[str]) -> list[str]:
-    """Nested loops from 0 around lines; without names, the lines."""
+    """Returns nested loops from 0 around lines; without names, the lines."""
     lines: list[str] = []
     for depth, (name, extent) in enumerate(zip(names, extents, strict=True)):
         lines.append(INDENT * depth + f"for {name} in range({extent}):")
