@@ -8,6 +8,7 @@ import threading
 from functools import partial
 
 import llvmlite.binding as llvm
+from scipy import special
 
 from structir.backend.cuda.device_text import SIDE
 from structir.backend.cuda.simulator import SimulatedDevice
@@ -21,6 +22,11 @@ SHUFFLE = re.compile(r'@"?llvm\.nvvm\.shfl\.sync\.(\w+)\.i32"?\(')
 DECLARED = re.compile(r'^declare .*@"?(llvm\.nvvm|__nv_)[^\n]*\n', re.MULTILINE)
 LIBRARY = re.compile(r"@\"?__nv_(\w+)\"?")
 ENTRY = re.compile(r'define ptx_kernel void @"?(\w+)"?\(')
+# Functions of NVIDIA's library that the C library lacks.
+MISSING = {
+    f"erfinv{end}": ctypes.CFUNCTYPE(kind, kind)(special.erfinv)
+    for end, kind in (("", ctypes.c_double), ("f", ctypes.c_float))
+}
 WAIT = """
 declare i32 @pthread_barrier_wait(ptr)
 @lanes = internal global [1024 x i32] zeroinitializer
@@ -83,6 +89,8 @@ class HostThreads(SimulatedDevice):
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.system = ctypes.CDLL(ctypes.util.find_library("c"))
+        for name, function in MISSING.items():
+            llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
 
     def kernel(self, text):
         if text.known_as not in self._kernels:
