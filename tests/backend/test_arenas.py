@@ -114,7 +114,7 @@ def main(x: R.Tensor(("n", 60), "float32"), w: R.Tensor((60, 60), "float32")):
     return R.matmul(c, w)
 """)
     executable = structir.compile(module)
-    x, w = floats(70, 60), floats(60, 60)
+    x, w = floats(70, 60), floats(60, 60) / 8  # else exp amplifies roundings
     wanted = structir.interpret(module, "main", x, w)
     np.testing.assert_allclose(executable["main"](x, w), wanted, rtol=2e-4, atol=1e-5)
     (made,) = executable.plans("main")

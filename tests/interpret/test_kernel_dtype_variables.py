@@ -88,7 +88,7 @@ def test_a_call_determines_the_dtypes_of_its_operands() -> None:
         ("x[i] + 0.5", "int32", "the number 0.5 is not a value of 'T, which is int32"),
         ("x[i] + 300", "int8", "the number 300 is not a value of 'T, which is int8"),
         ("x[i] & 2", "float32", "`&`: expected integers or booleans, found 'T = float32"),
-        ("x[i]", "float8_e5m2", "'T cannot be float8_e5m2"),
+        ("x[i]", "int4", "'T cannot be int4"),
     ],
 )
 def test_a_dtype_that_a_kernel_lacks_is_an_error(body: str, dtype: str, message: str) -> None:

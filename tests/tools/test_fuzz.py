@@ -91,7 +91,7 @@ def test_the_simulator_must_be_selected_before_cuda_is_initialized(
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba.cuda", sys)
     monkeypatch.setattr(numba.core.config, "ENABLE_CUDASIM", 0)
-    with pytest.raises(StructIRError, match="not for its simulator"):
+    with pytest.raises(StructIRError, match="already imported for a GPU"):
         run_check("cuda", random_program(1, 2), 1)
 
 
