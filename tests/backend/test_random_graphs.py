@@ -99,7 +99,7 @@ class Graph:
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.filterwarnings("ignore")
 def test_graphs_that_fuse(seed):
     module = Graph(seed, DTYPES[seed % len(DTYPES)]).module(length=4 + seed % 9)
@@ -116,7 +116,7 @@ def test_graphs_that_fuse(seed):
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.filterwarnings("ignore")
 def test_programs_of_all_kinds(seed):
     module = random_module(seed, size=10)

@@ -26,7 +26,7 @@ def main(x: R.Tensor(("n", "m", 3), "{dtype}"), edges: R.Tensor(("k",), "{dtype}
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint64"])
+@pytest.mark.parametrize("dtype", ["float16", "int8", "uint64"])
 def test_whole_axes_are_seen_in_the_midst_of_a_region(dtype):
     module = structir.parse(ORDERED.format(dtype=dtype))
     executable = structir.compile(module)
@@ -58,9 +58,7 @@ def test_a_rejected_routine_call_is_a_diagnostic():
         structir.interpret(module, "main", x, edges)
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("k", [1, 3, 8, 70])
+@pytest.mark.parametrize(("k", "largest"), [(1, True), (8, False), (70, True)])
 def test_the_first_of_many_keep_their_order(k, largest):
     module = structir.parse(
         f"""

@@ -42,7 +42,7 @@ def mutated(rng: Random) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(200))
 def test_a_mutated_program(seed: int) -> None:
     text = mutated(Random(seed))
     with warnings.catch_warnings():

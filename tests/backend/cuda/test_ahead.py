@@ -81,12 +81,12 @@ def test_the_encoder(architecture, dtype):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_every_op(architecture):
+@pytest.mark.parametrize(("architecture", "step"), [("sm_80", 5), ("sm_90", 1)])
+def test_every_op(architecture, step):
     load()
     device = AheadDevice(architecture)
-    with_kernels = 0
-    for name in sorted(OPS):
+    with_kernels, names = 0, sorted(OPS)[::step]
+    for name in names:
         definition = OPS[name].definition
         module, _ = program(definition, *definition.examples[0])
         try:
@@ -97,7 +97,7 @@ def test_every_op(architecture):
         if codes(executable):
             assert_is_code(executable, architecture)
             with_kernels += 1
-    assert with_kernels >= 0.75 * len(OPS)
+    assert with_kernels >= 0.75 * len(names)
 
 
 def test_kernels_that_only_move_elements_are_those_of_their_dtypes():

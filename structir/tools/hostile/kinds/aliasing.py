@@ -19,7 +19,7 @@ from structir.tools.generate import random_arguments, random_module
 
 structir = lazy_module("structir")
 
-TEST_SEEDS = 8
+TEST_SEEDS = 4
 CALLS = 3
 
 

@@ -23,7 +23,7 @@ structir = lazy_module("structir")
 DTYPES = ("float32", "float32", "float64", "float16", "bfloat16")
 LENGTHS = (1, 2, 3, 7, 8, 9, 16, 33, 100, 1000)
 FORMS = ("{}(x)", "{}(x, axis=[-1])", "{}(x, axis=0)", "{}(x, y)")  # an op has those it accepts
-TEST_SEEDS = 24
+TEST_SEEDS = 12
 ROUNDINGS = 64  # allowed, in units of the last place
 
 

@@ -28,7 +28,7 @@ STEPS = (1, 2, 3, -1, -2, -3, 2**62, -(2**62), GREATEST, -GREATEST)
 INTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 X = np.arange(10, 18)
 THREADS = 2
-TEST_SEEDS = 24
+TEST_SEEDS = 12
 
 Runs = list[tuple[Any, ...]]
 

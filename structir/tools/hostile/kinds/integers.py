@@ -23,7 +23,7 @@ DTYPES = (*sorted(INTS), "bool")
 # NumPy releases the GIL for arrays of more than 500 elements
 SHAPES = ((1, 1), (2, 3), (3, 17), (3, 400), (40, 33), (0, 4))
 FORMS = ("{}(x)", "{}(x, axis=-1)", "{}(x, axis=[-1])", "{}(x, y)", "{}(x, y, axis=0)")
-TEST_SEEDS = 24
+TEST_SEEDS = 12
 
 
 @attrs.frozen

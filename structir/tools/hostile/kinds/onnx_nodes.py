@@ -19,7 +19,7 @@ from structir.tools.comparison import Disagreement
 structir = lazy_module("structir")
 onnx = lazy_module("onnx")
 reference = lazy_module("onnx.reference")
-TEST_SEEDS = 200
+TEST_SEEDS = 100
 MAX_ELEMENTS = 1 << 16  # of one operand: changed attributes must not exhaust memory
 FLOAT, INT, BYTE, BOOL = "float32", "int64", "uint8", "bool"
 INTEGERS = (0, 1, -1, 2, 3, 7, 65)
