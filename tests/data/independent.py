@@ -626,6 +626,10 @@ def algebra():
     case("linalg.qr", tuple(torch.linalg.qr(torch.from_numpy(b))), b)
     x = np.linspace(-4, 9, 40, dtype="float32")
     case("erfc", torch.special.erfc(torch.from_numpy(x)), x)
+    for op in ("exp2", "expm1", "lgamma", "digamma"):
+        like(op, getattr(torch.special, "gammaln" if op == "lgamma" else op), x)
+    like("log1p", torch.special.log1p, np.linspace(-1, 5, 40, dtype="float32"))
+    like("erfinv", torch.special.erfinv, np.linspace(-1, 1, 41, dtype="float32"))
 
 
 def main():

@@ -463,7 +463,10 @@ def test_narrow_floats_are_rounded_once(dtype, name, shapes, keywords):
     wanted = evaluated(name, *[a.astype("float64") for a in args], **keywords)
     steps = 8 if name.startswith("nn.") else 1  # composites are rounded after each part
     scale = np.maximum(np.abs(wanted), 0.25)
-    assert (np.abs(result.astype("float64") - wanted) <= steps * EPSILON[dtype] * scale).all()
+    relative = steps * EPSILON[dtype]
+    if name == "matmul":  # the library adds the products in float32, in an order of its own
+        relative += shapes[0][-1] * 2**-24
+    assert (np.abs(result.astype("float64") - wanted) <= relative * scale).all()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64", "bool"])

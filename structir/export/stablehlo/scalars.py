@@ -61,6 +61,8 @@ DIRECT = {
     "atanh": "chlo.atanh",
     "erf": "chlo.erf",
     "erfc": "chlo.erfc",
+    "erfinv": "chlo.erf_inv",
+    "lgamma": "chlo.lgamma",
     "and": "and",
     "or": "or",
     "xor": "xor",
@@ -182,6 +184,10 @@ class ScalarLowering:
         power = block.same("power", x, block.same("maximum", y, zero))
         return block.select(block.compare("LT", y, zero), inverse, power)
 
+    def exp2(self, dtype: str, x: HloTensor) -> HloTensor:
+        """Returns a power of 2, which is exact for whole exponents."""
+        return self.block.same("power", self.splat(2, x), x)
+
     def quotient(self, dtype: str, x: HloTensor, y: HloTensor) -> HloTensor:
         """Returns a quotient, of integers rounded toward zero; 0 for division by zero."""
         if is_float(dtype):
@@ -282,6 +288,7 @@ APPLIERS: dict[str, Callable[..., HloElement]] = {
 }
 OWN: dict[str, Callable[..., HloTensor]] = {
     "pow": ScalarLowering.pow,
+    "exp2": ScalarLowering.exp2,
     "quotient": ScalarLowering.quotient,
     "mod": ScalarLowering.mod,
     "floordiv": ScalarLowering.floordiv,
