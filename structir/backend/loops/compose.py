@@ -345,7 +345,7 @@ def _each_once(stage: Stage, read: Load) -> bool:
 
 
 def _size_of(step: Dim) -> int:
-    """Returns a sort key that orders steps by size."""
+    """Returns a key that orders steps by size."""
     return (
         step if isinstance(step, int) else dims.evaluate(step, {s: 1009 for s in dims.syms(step)})
     )

@@ -1,5 +1,5 @@
 """The schedule of an in-register transpose: elements are read along one axis and written along
-another, in square tiles."""
+another, in tiles of equal sides."""
 
 from __future__ import annotations
 

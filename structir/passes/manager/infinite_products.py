@@ -24,8 +24,9 @@ from structir.passes.manager.comparison import within_rounding
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sample import InputSample, outcome_of
 from structir.passes.manager.perturbation import largest, leaves
+from structir.projections.scalar_expr import ScalarOp
+from structir.projections.spec import Statement
 
-SUMS = {"add", "subtract", "sum", "mean", "cumsum"}
 INFINITE, INVALID = "infinite", "invalid"
 
 
@@ -70,9 +71,10 @@ def is_undetermined(step: PassRun, name: str, sample: InputSample, actual: Any) 
 
 @attrs.frozen(eq=False)
 class NaNRecorder(EffectRecorder):
-    """An interpreter that records the ops whose results have NaNs where no operand has any."""
+    """An interpreter that records calls whose results have NaNs where no operand has any: whether
+    each computes sums or differences."""
 
-    sources: set[str] = attrs.field(factory=set, kw_only=True)
+    sources: set[bool] = attrs.field(factory=set, kw_only=True)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         value = EffectRecorder.evaluate(self, expr, scope)
@@ -81,18 +83,18 @@ class NaNRecorder(EffectRecorder):
             has_nan = any(np.isnan(each).any() for each in _floats(tuple(args)))
             calls = any(map(callable, args))  # whose calls are recorded
             if not has_nan and not calls and any(np.isnan(n).any() for n in _floats(value)):
-                self.sources.add(expr.op.name)
+                self.sources.add(_adds(expr))
         return value
 
 
 def subtracts_infinities(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
-    """Whether results agree but for NaNs of the second program, all of which are differences of
+    """Whether results agree but for NaNs of the second program, all of which arise in sums of
     infinities: `x + a * (y - x)` has them where `(1 - a) * x + a * y` has none."""
     if len(leaves(sample.expected)) != len(leaves(actual)):
         return False
     assert step.after is not None
     sources = _nan_sources(step.after, name, sample.arguments)
-    if not sources or not sources <= SUMS:
+    if sources != {True}:
         return False
     selects = not any(np.isnan(each).any() for each in _floats(sample.expected))
     if selects and _nan_sources(step.before, name, sample.arguments):
@@ -103,8 +105,8 @@ def subtracts_infinities(step: PassRun, name: str, sample: InputSample, actual: 
     )
 
 
-def _nan_sources(module: IRModule, name: str, arguments: list[Any]) -> set[str]:
-    sources = set[str]()
+def _nan_sources(module: IRModule, name: str, arguments: list[Any]) -> set[bool]:
+    sources = set[bool]()
     outcome_of(NaNRecorder(decompose.transform(module), sources=sources), name, arguments)
     return sources
 
@@ -125,14 +127,25 @@ def _events(module: IRModule, name: str, arguments: list[Any]) -> set[str]:
 
 
 def _sums_products(call: Call) -> bool:
+    return any(each.monoid == "sum" and len(each.reads) > 1 for each in _statements(call))
+
+
+def _adds(call: Call) -> bool:
+    """Whether a call computes sums, or sums or differences of two values."""
+    statements = _statements(call)
+    values = [write.value for statement in statements for write in statement.writes]
+    return any(each.monoid == "sum" for each in statements) or any(
+        isinstance(value, ScalarOp) and value.fn in ("add", "sub") for value in values
+    )
+
+
+def _statements(call: Call) -> tuple[Statement, ...]:
+    """Returns the statements of the index signature of a call, if it has one."""
     index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
     try:
-        spec = None if index_spec is None else index_spec(call)
+        return () if index_spec is None else index_spec(call).statements
     except StructIRError:
-        return False
-    return spec is not None and any(
-        each.monoid == "sum" and len(each.reads) > 1 for each in spec.statements
-    )
+        return ()
 
 
 def _floats(value: Any) -> list[Any]:
