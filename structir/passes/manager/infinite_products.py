@@ -143,9 +143,10 @@ def _statements(call: Call) -> tuple[Statement, ...]:
     """Returns the statements of the index signature of a call, if it has one."""
     index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
     try:
-        return () if index_spec is None else index_spec(call).statements
+        spec = None if index_spec is None else index_spec(call)
     except StructIRError:
         return ()
+    return () if spec is None else spec.statements
 
 
 def _floats(value: Any) -> list[Any]:
