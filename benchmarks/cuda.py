@@ -3,7 +3,7 @@
     python benchmarks/cuda.py [--write] [--small]
 
 Peers that are not installed are left out: PyTorch eager, and `torch.compile`, whose kernels are
-Triton's. Bandwidth is told beside that of a copy on the same GPU, measured in the same run. With
+Triton's. Bandwidth is reported beside that of a copy on the same GPU in the same run. With
 `--write` the table goes into `docs/performance.md`, under the GPU's name; with `--small`, all
 sizes are tiny, and times say nothing. Nothing here has run on a GPU yet.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -77,13 +78,16 @@ def lazy_names(
 def _unknown(package: str, name: str) -> Exception:
     """Returns the error for a name that a package lacks; with help, for a name of TVM or JAX.
 
-    An import replaces the message of an AttributeError by its own, but not an ImportError.
+    An import replaces the message of an AttributeError by its own, but not an ImportError; after an
+    AttributeError it tries a submodule.
     """
     message = f"module {package!r} has no attribute {name!r}"
     counterparts = importlib.import_module("structir.counterparts")
     helped: str = counterparts.with_help(message, name)
     is_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
-    return ImportError(helped) if is_import and helped != message else AttributeError(helped)
+    if is_import and helped != message and not importlib.util.find_spec(f"{package}.{name}"):
+        return ImportError(helped)
+    return AttributeError(helped)
 
 
 EXPORTED = "_exported"

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 import structir
+from structir.counterparts import COUNTERPARTS
 from structir.lazy import lazy_module
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +23,16 @@ def test_a_public_name_wins_over_its_file(package: str, name: str, first: str) -
     file = ROOT / "structir" / package / f"{name}.py"
     imports = first.format(package, name) if file.exists() else ""
     script = f"import structir\n{imports}\nassert callable(structir.{package}.{name})"
+    run = [sys.executable, "-c", script]
+    finished = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_files_named_as_something_of_another_compiler_are_imported() -> None:
+    files = [path for path in (ROOT / "structir").rglob("*.py") if path.stem in COUNTERPARTS]
+    places = [(".".join(path.parent.relative_to(ROOT).parts), path.stem) for path in files]
+    assert ("structir.ir", "dtype") in places
+    script = "\n".join([f"from {package} import {name}" for package, name in places])
     run = [sys.executable, "-c", script]
     finished = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr

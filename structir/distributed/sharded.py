@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -246,12 +247,12 @@ class Sharded:
         return dask_executor.compute_results(self, args, client, progress)
 
 
-class ShardedAtArguments:
+class ShardedAtArguments(ABC):
     """A function that runs in shards as another one, which its arguments determine."""
 
+    @abstractmethod
     def at(self, /, *args: Value, **names: Value) -> Sharded:
         """Returns the sharded function for these arguments."""
-        raise NotImplementedError
 
     def plan(self, /, *args: Value, **names: Value) -> Plan:
         """Returns the plan for these arguments."""

@@ -119,8 +119,8 @@ def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
     classes, expected = _kinds(parameter.annotation)
     if str in classes and not isinstance(value, classes):
         value = _as_text(value)
-    is_number = type(value) is bool and bool not in classes
-    if classes and (not isinstance(value, classes) or is_number):
+    is_unexpected_bool = type(value) is bool and bool not in classes
+    if classes and (not isinstance(value, classes) or is_unexpected_bool):
         message = f"{name}: {parameter.name}: expected {expected}, found {value!r}"
         raise StructIRError(
             f"{message}; help: name the option: `{parameter.name}=...`", code="E0611"

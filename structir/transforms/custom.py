@@ -129,8 +129,8 @@ def _pair(result: Any, name: str) -> tuple[Any, Any]:
     """Returns the two results of a rule; raises DiagnosticError for other results."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         kinds = {"forward": "`(result, residuals)`", "jvp": "`(result, tangent)`"}
-        found = f"{len(result)} values" if isinstance(result, tuple | list) else "one value"
-        message = f"{name}: expected the pair {kinds[name]}, found {found}"
+        count = f"{len(result)} values" if isinstance(result, tuple | list) else "one value"
+        message = f"{name}: expected the pair {kinds[name]}, found {count}"
         hint = "return a pair; residuals may be None"
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
     return result[0], result[1]

@@ -118,7 +118,7 @@ class Stage:
     """out[write] = the monoid, over the `reduce` axes, of the body.
 
     Axes are symbols of the stage; fusion determines which axes of two stages are iterated together.
-    Points that fail a guard, or where `exists` is false, are absent. `unique` says that no two
+    Points that fail a guard, or where `exists` is false, are absent. With `unique`, no two
     points write one element; otherwise the monoid combines coinciding writes, or the last one
     remains. `otherwise` is the constant that is written where a guard fails.
     """

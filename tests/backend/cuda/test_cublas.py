@@ -77,10 +77,10 @@ def test_layers_are_one_call(body, dtype):
     shapes = ((2, 3, 5), (5, 7), (7, 5), (7,))
     given = [rng.standard_normal(shape).astype(DTYPES[dtype]) for shape in shapes]
     gpu = Gpu(Driver(), CublasLt())
-    found = DeviceExecutable(module, gpu)["main"](*given).copy_to_host()
+    result = DeviceExecutable(module, gpu)["main"](*given).copy_to_host()
     assert [epilogue for _, epilogue, _ in gpu.binding.calls] == [LAYERS[body]]
     assert not gpu.driver.launched
-    assert_agree(structir.interpret(module, "main", *given), found)
+    assert_agree(structir.interpret(module, "main", *given), result)
 
 
 def steps(array, pointer, axes):
