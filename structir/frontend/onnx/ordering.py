@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
@@ -13,7 +13,7 @@ def sort_nodes(
 ) -> Sequence[NodeProto]:
     """Returns nodes with each after those that compute its operands; sorted nodes are unchanged.
 
-    `is_defined` is whether a name is defined outside these nodes. The nodes of a cycle are last.
+    `is_defined` is whether a name is defined outside these nodes. Nodes with a cycle are unchanged.
     """
     producers: dict[str, int] = {}
     for index, node in enumerate(nodes):
@@ -25,26 +25,10 @@ def sort_nodes(
     ]
     if all(max(indices, default=-1) < k for k, indices in enumerate(operands)):
         return nodes
-    return [nodes[k] for k in _sorted_indices(operands)]
-
-
-def _sorted_indices(operands: Sequence[set[int]]) -> list[int]:
-    """Returns the indices in topological order, the least index first among those possible."""
-    users: list[list[int]] = [[] for _ in operands]
-    for k, indices in enumerate(operands):
-        for index in indices:
-            users[index].append(k)
-    counts = [len(indices) for indices in operands]
-    ready = [k for k, count in enumerate(counts) if count == 0]
-    result: list[int] = []
-    while ready:
-        k = heapq.heappop(ready)
-        result.append(k)
-        for user in users[k]:
-            counts[user] -= 1
-            if counts[user] == 0:
-                heapq.heappush(ready, user)
-    return result + [k for k, count in enumerate(counts) if count > 0]
+    try:
+        return [nodes[k] for k in TopologicalSorter(dict(enumerate(operands))).static_order()]
+    except CycleError:  # reported where a node reads what is not computed
+        return nodes
 
 
 def _used_names(node: NodeProto) -> Iterator[str]:
