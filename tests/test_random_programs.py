@@ -1,4 +1,4 @@
-"""A thousand random programs: well formed, the same after text, compiled as interpreted."""
+"""Five hundred random programs: well formed, the same after text, compiled as interpreted."""
 
 from collections.abc import Iterator
 from random import Random
@@ -16,7 +16,7 @@ from structir.tools.calls import CallGenerator
 from structir.tools.comparison import require_agreement, result
 from structir.tools.generate import random_arguments, random_module
 
-CHUNKS, SEEDS = 25, 40  # a chunk is one test, so that workers share the work
+CHUNKS, SEEDS = 25, 20  # a chunk is one test, so that workers share the work
 SIZE = 3  # bindings of a function, more or less: a kernel takes a tenth of a second to compile
 RUNS = 2  # sets of arguments for each program
 

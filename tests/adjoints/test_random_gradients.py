@@ -15,7 +15,7 @@ from structir.ir.expr import Call, Expr
 from structir.script import R
 from tests.adjoints.differences import assert_gradient
 
-PROGRAMS = 30
+PROGRAMS = 18
 INPUTS = {"x": (3, 4), "w": (4, 4), "b": (4,), "c": (3, 1), "s": (), "pair": ((3, 4), (4,))}
 Live = dict[tuple[int, ...], list[Expr]]  # values by their sizes, n being 3
 

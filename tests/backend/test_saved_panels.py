@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 import structir
 from structir.backend import archive
 from structir.backend.loops import packing
-from structir.errors import DiagnosticWarning, ParseError
+from structir.errors import DiagnosticError, DiagnosticWarning, ParseError
 from structir.printer.files import archive as module_files
 from structir.printer.files.archive import PANELS
 from structir.printer.files.column_panels import ColumnPanels, panels_of_json
@@ -125,7 +125,7 @@ def test_wrong_records_of_panels_are_refused(tmp_path, index, junk):
         warnings.simplefilter("ignore", DiagnosticWarning)
         try:
             structir.load(damaged)
-        except ParseError:
+        except DiagnosticError:  # a valid record of another constant may not suit the program
             return
     assert panels_of_json(name, changed)
 

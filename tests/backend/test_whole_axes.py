@@ -26,7 +26,7 @@ def main(x: R.Tensor(("n", "m", 3), "{dtype}"), edges: R.Tensor(("k",), "{dtype}
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("dtype", ["float16", "int8", "uint64"])
+@pytest.mark.parametrize("dtype", ["float16"])
 def test_whole_axes_are_seen_in_the_midst_of_a_region(dtype):
     module = structir.parse(ORDERED.format(dtype=dtype))
     executable = structir.compile(module)

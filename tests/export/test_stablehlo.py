@@ -111,10 +111,9 @@ def examples(name: str, symbolic: bool) -> Iterator[tuple[IRModule, tuple[Any, .
         yield builder.get(), tuple(known.values())
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_examples_have_the_same_results_or_are_reported(name: str, symbolic: bool) -> None:
-    for module, inputs in examples(name, symbolic):
+def test_examples_have_the_same_results_or_are_reported(name: str) -> None:
+    for module, inputs in examples(name, symbolic=True):
         try:
             check(module, *inputs)
         except DiagnosticError as error:
@@ -140,7 +139,7 @@ BY_ZERO = {"divide"}  # XLA's quotient of booleans is not a NaN for 0 / 0
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 @pytest.mark.filterwarnings("ignore")
 def test_random_calls_have_the_same_results_or_are_reported(name: str) -> None:
-    for seed in range(3):
+    for seed in range(2):
         module = random_program(name, seed, DTYPES)
         if module is None or (name in BY_ZERO and module["main"].ret_struct_info.dtype == "bool"):
             continue

@@ -1,63 +1,15 @@
-"""Pauses of garbage collection."""
+"""Pauses of garbage collection, in a process with few objects: a collection visits all of them."""
 
-from __future__ import annotations
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-import gc
-import weakref
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
-
-from structir.ir import collection
-from structir.ir.collection import collection_paused
+FILE = Path(__file__).with_name("collection_pauses.py")
 
 
-class Node:
-    """A node of a reference cycle."""
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_frozen() -> Iterator[None]:
-    """The objects that the collection of tests made are frozen: pauses would leave all others."""
-    frozen = gc.get_freeze_count()
-    gc.unfreeze()
-    yield
-    if frozen:
-        gc.freeze()
-
-
-def test_many_objects_of_a_pause_are_not_traversed_again() -> None:
-    with collection_paused():
-        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
-        assert len(gc.get_objects(generation=0)) > len(lists)
-    assert len(gc.get_objects(generation=0)) < collection.MANY
-    assert gc.isenabled() and gc.get_freeze_count() == 0
-
-
-def test_garbage_of_a_pause_is_collected_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    with collection_paused():
-        reference = weakref.ref(Node())
-        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
-    assert reference() is not None
-    monkeypatch.setattr(collection, "MOST_UNCHECKED", len(lists))
-    with collection_paused():
-        assert reference() is None
-
-
-def test_objects_that_the_caller_has_frozen_stay_frozen() -> None:
-    gc.freeze()
-    frozen = gc.get_freeze_count()
-    with collection_paused():
-        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
-    assert lists and gc.get_freeze_count() >= frozen - collection.MANY
-
-
-def test_a_pause_inside_a_pause_keeps_collection_disabled() -> None:
-    with collection_paused():
-        with collection_paused():
-            pass
-        assert not gc.isenabled()
+def test_pauses_of_garbage_collection() -> None:
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FILE)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

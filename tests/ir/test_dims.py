@@ -27,7 +27,7 @@ from tests.ir.dim_trees import (
 )
 
 n, m, k, b, s, c = map(dims.sym, "nmkbsc")
-thorough = settings(max_examples=200)
+thorough = settings(max_examples=80)
 
 
 def built(tree: Tree) -> Dim:

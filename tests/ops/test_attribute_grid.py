@@ -154,7 +154,8 @@ def covering(cases):
     return selected
 
 
-# Each of these calls is compiled once: every second one at symbolic sizes.
+# Every fourth call is compiled at its sizes, every fourth one at symbolic sizes: an attribute that
+# two of them have is compiled in one form or the other.
 COMPILED = [
     pytest.param(rows[start : start + BATCH], id=f"{op}-{start}")
     for op, rows in ((op, covering(rows)) for op, rows in BY_OP.items())
@@ -165,7 +166,7 @@ COMPILED = [
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("cases", COMPILED)
 def test_compiled_calls_match_other_libraries(cases):
-    cases = cases[::2]
+    cases = cases[::4]
     module, values = module_of(cases)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(
@@ -187,7 +188,7 @@ def test_interpreted_calls_at_symbolic_sizes_match_other_libraries(cases):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("cases", COMPILED)
 def test_compiled_calls_at_symbolic_sizes_match_other_libraries(cases):
-    cases = cases[1::2] or cases
+    cases = cases[2::4] or cases[:1]
     module, values = module_of(cases, is_symbolic=True)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(

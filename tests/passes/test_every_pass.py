@@ -16,7 +16,7 @@ from structir.passes.manager.verifying import answers
 from structir.tools.fuzzing import with_private_helpers
 from structir.tools.generate import random_module
 
-PROGRAMS = 200
+PROGRAMS = 100
 CHUNK = 25
 PASSES = [each for each in all_passes() if each.comparable]
 every_pass = pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)

@@ -28,7 +28,7 @@ CHEAP = ["text", "deduction", "solver", "passes"]  # the others compile kernels
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(4))
 def test_programs_pass_every_check(chunk: int) -> None:
-    for seed in range(5000 + chunk * 12, 5000 + (chunk + 1) * 12):
+    for seed in range(5000 + chunk * 6, 5000 + (chunk + 1) * 6):
         module = random_program(seed, 6)
         names = [*CHEAP, "cpu", "shards"] if seed % 15 == 0 else CHEAP
         found = [f"{seed} {each.signature}\n{each.error}" for each in failures(module, seed, names)]

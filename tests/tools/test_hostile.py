@@ -21,7 +21,7 @@ def module_of(kind):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", hostile_kinds())
 def test_every_kind(kind):
-    seeds = range(getattr(module_of(kind), "TEST_SEEDS", 30))
+    seeds = range(getattr(module_of(kind), "TEST_SEEDS", 15))
     failed = [each for each in outcomes(kind, seeds) if each.error]
     assert failed == [], "\n".join([f"{each.error}\n{each.command}" for each in failed])
 

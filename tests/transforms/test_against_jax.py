@@ -1,6 +1,6 @@
 """Functions of `structir.numpy`, `nn` and `scipy.linalg` compared with those of JAX.
 
-Derivatives: every function that both have, and that JAX can call with one of a few lists of
+Derivatives: every second function that both have, and that JAX can call with one of a few lists of
 arguments, in float64. The second derivative of a mapped function contains a gradient of a mapped
 function and a mapped gradient.
 """
@@ -41,7 +41,7 @@ def _float64() -> Iterator[None]:
 
 
 def names() -> list[str]:
-    """Returns the functions that both libraries have, each by one of its names."""
+    """Returns every second function that both libraries have, each by one of its names."""
     functions = {
         id(getattr(own, name)): f"{module}.{name}"
         for module, (own, other) in MODULES.items()
@@ -51,7 +51,7 @@ def names() -> list[str]:
         and callable(getattr(other, name, None))
         and not isinstance(getattr(other, name), type)
     }
-    return [name for name in functions.values() if name not in WITHOUT]
+    return [name for name in functions.values() if name not in WITHOUT][::2]
 
 
 def second_derivative(library: Any, function: Callable[..., Any], numpy: Any) -> Callable[..., Any]:
@@ -157,7 +157,7 @@ FACTORS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 5)], ids=str)
 @pytest.mark.parametrize("name", FACTORS)
 def test_gradients_of_factors_equal_those_of_jax(name: str, shape: tuple[int, ...]) -> None:
     if name == "eigh" and shape[-2] < shape[-1]:

@@ -2,7 +2,7 @@
 
 Each file in the folder `kinds` defines one kind of input: `sample(random)` generates a case and
 `check(case)` raises an exception if the property of its docstring does not hold. No list names the
-kinds. Tests run `TEST_SEEDS` seeds of each kind, 30 where it defines none, `BATCH` of them in
+kinds. Tests run `TEST_SEEDS` seeds of each kind, 15 where it defines none, `BATCH` of them in
 one process;
 `structir fuzz --hostile KIND` runs many.
 """

@@ -21,7 +21,7 @@ from structir.script import R  # noqa: E402
 from tests.frontend.jax.functions import FUNCTIONS, f32  # noqa: E402
 from tests.frontend.jax.primitives import PRIMITIVES  # noqa: E402
 
-SIZES = ({"n": 6, "m": 3}, {"n": 1, "m": 2}, {"n": 9, "m": 1})
+SIZES = ({"n": 6, "m": 3}, {"n": 1, "m": 2})
 
 
 def values_of(specs: Any, sizes: dict[str, int], seed: int = 0) -> Any:
@@ -68,7 +68,7 @@ def test_primitives(group: str) -> None:
         check(function, specs)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_random_gathers_and_scatters(data: Any) -> None:
     """Vmapped dynamic slices and updates, at starts inside and outside of the operand."""

@@ -1,0 +1,58 @@
+"""Pauses of garbage collection: run by test_collection.py."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from structir.ir import collection
+from structir.ir.collection import collection_paused
+
+
+class Node:
+    """A node of a reference cycle."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_frozen() -> None:
+    """Unfreezes the objects that the collection of tests made: pauses would leave all others."""
+    gc.unfreeze()
+
+
+def test_many_objects_of_a_pause_are_not_traversed_again() -> None:
+    with collection_paused():
+        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
+        assert len(gc.get_objects(generation=0)) > len(lists)
+    assert len(gc.get_objects(generation=0)) < collection.MANY
+    assert gc.isenabled() and gc.get_freeze_count() == 0
+
+
+def test_garbage_of_a_pause_is_collected_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with collection_paused():
+        reference = weakref.ref(Node())
+        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
+    assert reference() is not None
+    monkeypatch.setattr(collection, "MOST_UNCHECKED", len(lists))
+    with collection_paused():
+        assert reference() is None
+
+
+def test_objects_that_the_caller_has_frozen_stay_frozen() -> None:
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with collection_paused():
+        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
+    assert lists and gc.get_freeze_count() >= frozen - collection.MANY
+
+
+def test_a_pause_inside_a_pause_keeps_collection_disabled() -> None:
+    with collection_paused():
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
