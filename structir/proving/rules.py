@@ -37,8 +37,10 @@ class RuleProof(ShownAsText):
 
     @property
     def proved(self) -> bool:
-        """Whether the rule fires, and each program in which it fires is proved."""
-        return bool(self.attempts) and all([a.proof is not None for _, a in self.attempts])
+        """Whether the rule fires, each program in which it fires is proved, and none is refuted in
+        floats."""
+        are_proved = all([a.proof is not None for _, a in self.attempts])
+        return bool(self.attempts) and are_proved and self.refuted is None
 
     def check(self) -> bool:
         """Checks every proof again with the kernel alone."""
@@ -80,7 +82,10 @@ class RuleProof(ShownAsText):
             yield from [f"  {name}: {text}" for name, text in self.scope().items()]
             return
         failed = [(i, a) for i, a in self.attempts if a.proof is None]
-        yield f"{self.rule}: not proved in {len(failed)} of {count} programs"
+        if failed:
+            yield f"{self.rule}: not proved in {len(failed)} of {count} programs"
+        else:
+            yield f"{self.rule}: proved over the reals, refuted in floats"
         for instance, attempt in failed[:FEW]:
             yield f"  {instance}: {attempt.reason}"
             if attempt.remaining:
@@ -101,15 +106,17 @@ def prove_rule(rule: Rule, programs: Iterable[Any] = (), most: int = 60) -> Rule
     exact = is_proved and all(
         [prove_functions(i.before, i.after, exact=True).proof is not None for i in chosen]
     )
-    if is_proved:
-        return RuleProof(rule.name, tuple(attempts), exact)
-    refuted = next(_refuted(attempts), None)
-    return RuleProof(rule.name, tuple(attempts), exact, side_condition(attempts), refuted)
+    refuted = None if exact else next(_refuted(attempts, is_proved), None)
+    condition = None if is_proved else side_condition(attempts)
+    return RuleProof(rule.name, tuple(attempts), exact, condition, refuted)
 
 
-def _refuted(attempts: list[tuple[RuleInstance, Attempt]]) -> Iterator[tuple[RuleInstance, Any]]:
-    """Yields programs whose results differ for sampled inputs, among the first not proved."""
-    undecided = [i for i, attempt in attempts if attempt.proof is None and i.error is None]
+def _refuted(
+    attempts: list[tuple[RuleInstance, Attempt]], is_proved: bool
+) -> Iterator[tuple[RuleInstance, Any]]:
+    """Yields programs whose results differ for sampled inputs, among the first that are not proved;
+    if all are proved over the reals, among the first of all."""
+    undecided = [i for i, a in attempts if is_proved or (a.proof is None and i.error is None)]
     for instance in undecided[:FEW]:
         modules = [IRModule({"main": f}) for f in (instance.before, instance.after)]
         for verdict in proofs.prove(*modules):

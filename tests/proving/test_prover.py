@@ -170,6 +170,21 @@ def test_digits_that_cancelling_numbers_lose_are_not_proved(before: str, lossy: 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        ("R.exp(R.subtract(x, y))", "R.divide(R.exp(x), R.exp(y))"),
+        ("R.log(R.exp(R.subtract(x, y)))", "R.log(R.divide(R.exp(x), R.exp(y)))"),
+    ],
+)
+def test_overflow_refutes_programs_that_are_equal_over_the_reals(before: str, after: str) -> None:
+    params = f"{MATRIX}, {MATRIX.replace('x:', 'y:')}"
+    result = verdict(params, before, after)
+    assert (result.kind, result.proof is not None) == ("refuted", True), str(result)
+    assert "in floats, although proved over the reals" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("R.log(R.exp(x))", "x"),
         ("R.subtract(R.multiply(x, 2.0), x)", "x"),
         ("R.add(R.subtract(x, 0.25), 0.5)", "R.add(x, 0.25)"),
         ("R.subtract(R.add(x, 2.0), 1e-6)", "R.add(R.subtract(x, 1e-6), 2.0)"),

@@ -16,6 +16,8 @@ from structir.passes.manager.input_sizes import Sizes
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.widening import has_narrow_floats, widened_value
 
+MODERATE = 2.0**-16, 2.0**16
+
 
 @attrs.frozen(eq=False)
 class InputSample:
@@ -100,6 +102,24 @@ def finite_share(sample: InputSample) -> float:
         return -1.0
     total = sum(np.size(leaf) for leaf in leaves(sample.expected))
     return sample.elements / total if total else 1.0
+
+
+def is_moderate(sample: InputSample) -> bool:
+    """Returns whether the magnitudes of all floats are 0 or in the range of MODERATE, and the
+    result, if there is one, is finite."""
+    is_finite = not sample.accepted or finite_share(sample) == 1
+    return is_finite and all(map(_is_moderate, leaves(tuple(sample.arguments))))
+
+
+def _is_moderate(leaf: Any) -> bool:
+    if (
+        not isinstance(leaf, np.ndarray | np.generic | float)
+        or np.asarray(leaf).dtype.kind in "biuOSU"
+    ):
+        return True
+    sizes = np.abs(np.asarray(leaf).astype("float64"))
+    low, high = MODERATE
+    return bool(np.all((sizes == 0) | ((sizes >= low) & (sizes <= high))))
 
 
 def is_varied(result: Any) -> bool:

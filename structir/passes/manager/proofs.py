@@ -26,7 +26,8 @@ class Verdict(ShownAsText):
     """The result of a proof of one function.
 
     A proved function has the proof, and whether it holds bit for bit; a refuted one the error with
-    sizes and inputs; one that is not decided the reason, and the smallest remaining equation.
+    sizes and inputs, and the proof over the reals if only floats differ; one that is not decided
+    the reason, and the smallest remaining equation.
     """
 
     function: str
@@ -46,7 +47,8 @@ class Verdict(ShownAsText):
             ranks = self.proof.ranks if self.proof is not None else ""
             yield f"{self.function}: proved {how} for all sizes{ranks and f', with {ranks}'}"
         elif self.kind == "refuted" and self.counterexample is not None:
-            yield f"{self.function}: refuted: the results differ for"
+            where = "" if self.proof is None else " in floats, although proved over the reals"
+            yield f"{self.function}: refuted{where}: the results differ for"
             yield from [f"  {_shortened(note.text)}" for note in self.counterexample.notes]
         else:
             yield f"{self.function}: {self.kind}: {self.reason}"
@@ -62,8 +64,9 @@ def _shortened(text: str) -> str:
 def prove(before: IRModule, after: IRModule, *, refute: bool = True) -> list[Verdict]:
     """Proves that functions of the same name are equal for all sizes; returns a verdict for each.
 
-    The functions are the public ones that both modules have. Where no proof is found, `refute` runs
-    both modules on sampled inputs. Raises StructIRError if there is no such function.
+    The functions are the public ones that both modules have. Where no proof bit for bit is found,
+    `refute` runs both modules on sampled inputs: a proof over the reals does not exclude overflow
+    and lost digits. Raises StructIRError if there is no such function.
     """
     ours, theirs = functions_of(before), functions_of(after)
     names = [n for n, f in ours.items() if n in theirs and not f.attrs.get(PRIVATE)]
@@ -82,19 +85,27 @@ def _verdict(name: str, before: IRModule, after: IRModule, refute: bool) -> Verd
     attempt = prove_functions(ours[name], theirs[name], modules)
     if attempt.proof is not None:
         exact = prove_functions(ours[name], theirs[name], modules, exact=True)
-        is_exact = exact.proof is not None
-        return Verdict(name, "proved", exact.proof if is_exact else attempt.proof, is_exact)
-    error = _counterexample(name, before, after) if refute else None
+        if exact.proof is not None:
+            return Verdict(name, "proved", exact.proof, bitwise=True)
+    is_real = attempt.proof is not None
+    error = _counterexample(name, before, after, is_real) if refute else None
     if error is not None:
-        return Verdict(name, "refuted", counterexample=error)
+        return Verdict(name, "refuted", attempt.proof, counterexample=error)
+    if is_real:
+        return Verdict(name, "proved", attempt.proof)
     return Verdict(name, "not decided", reason=attempt.reason, remaining=attempt.remaining)
 
 
-def _counterexample(name: str, before: IRModule, after: IRModule) -> Diagnostic | None:
-    """Returns the error with an input for which the results differ, if sampled inputs show one."""
+def _counterexample(
+    name: str, before: IRModule, after: IRModule, moderate: bool
+) -> Diagnostic | None:
+    """Returns the error with an input for which the results differ, if sampled inputs show one.
+
+    `moderate` leaves out inputs for which most programs overflow.
+    """
     changed = Pass("the second program", lambda _: _only(after, name))
     try:
-        with PassContext([VerifyResults()]):
+        with PassContext([VerifyResults(moderate=moderate)]):
             changed(_only(before, name))
     except PassError as error:
         diagnostic: Diagnostic = error.diagnostics[0]

@@ -35,7 +35,12 @@ from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.infinite_products import is_undetermined, subtracts_infinities
-from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
+from structir.passes.manager.input_sample import (
+    InputSample,
+    is_moderate,
+    outcome,
+    outcome_of,
+)
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
 from structir.passes.manager.narrowing_casts import cast_models
@@ -105,7 +110,9 @@ class VerifyResults(Instrument):
 
     Symbolic dims get pairwise different sizes, those of `sizes` by name. There are `inputs` samples
     of ordinary values. With `edges`, there are also samples with large and non-finite values, with
-    each dim set to 1 and to 0, and with sizes that the program may reject.
+    each dim set to 1 and to 0, and with sizes that the program may reject. `moderate` skips samples
+    with floats of magnitudes other than 0 and 2**-16 to 2**16, and those with results of the first
+    program that are not finite.
     """
 
     inputs: int = 2
@@ -114,6 +121,7 @@ class VerifyResults(Instrument):
     edges: bool = True
     exact: bool = False
     strict: bool = False
+    moderate: bool = False
     compared: int = attrs.field(default=0, init=False)  # equal results
     functions: dict[str, ComparisonCounts] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
@@ -292,6 +300,8 @@ class VerifyResults(Instrument):
     def _compare(self, step: PassRun, name: str, sample: InputSample) -> tuple[float, InputSample]:
         """Compares one sample; returns the difference and the sample for the next pass."""
         wide_error, following = 0.0, sample
+        if self.moderate and not is_moderate(sample):
+            return 0.0, sample
         if sample.wide is not None:
             wide_error, following = self._compare_wide(step, name, sample, sample.wide)
         if following.wide is not None and sample.only_wide:
