@@ -46,7 +46,7 @@ def _result_info(function: Function, params: Sequence[Var]) -> StructInfo:
     """Returns the StructInfo of the result over the dims that these parameters bind, if it is more
     precise than that of the function."""
     info = function.body.body.struct_info
-    if info is None:
+    if info is None or info == function.ret_struct_info:
         return function.ret_struct_info
     bound = bound_dims([param.struct_info for param in params])
     erased = erase_to_well_defined(info, bound, params)

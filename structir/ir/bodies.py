@@ -73,18 +73,21 @@ def _inside(binding: Binding, each: EachBlock) -> Binding:
 
 def bindings_of(function: Function) -> Iterator[Binding]:
     """Yields the bindings of a function, its branches and its local functions in source order."""
-    todo: list[Any] = [function.body]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, SeqExpr):
-            todo += item.bindings()[::-1]
-            continue
-        yield item
-        value = item.value
-        if isinstance(value, Function):
-            todo.append(value.body)
-        elif isinstance(value, If):
-            todo += [value.false_branch, value.true_branch]
+    remaining = [iter(function.body.bindings())]  # of the sequences around a binding, inner last
+    while remaining:
+        for binding in remaining[-1]:
+            yield binding
+            value: Any = binding.value
+            kind = type(value)
+            if kind is Function:
+                remaining.append(iter(value.body.bindings()))
+                break
+            if kind is If:
+                branches = (value.false_branch, value.true_branch)
+                remaining += [iter(branch.bindings()) for branch in branches]
+                break
+        else:
+            remaining.pop()
 
 
 def calls_of(module: IRModule, name: str) -> Iterator[Call]:

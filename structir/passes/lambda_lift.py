@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -71,10 +71,12 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
     bindings = list(bindings_of(function))
     if not any([type(binding.value) is Function for binding in bindings]):
         return function
-    function = _without_aliases(function, bindings)
+    without = _without_aliases(function, bindings)
+    known, function = bindings if without is function else None, without
     more = True
     while more:  # moves may end the other uses of a closure
-        uses = _ClosureUses.of(function)
+        uses = _ClosureUses.of(function, (), known)
+        known = None
         moves, more = _next_moves(uses)
         callees: dict[Var, _Callee] = {}
         exports: dict[Var, Var] = {}  # dataflow variables that calls outside of their block pass
@@ -204,9 +206,15 @@ class _ClosureUses:
     bound: dict[StructInfo, frozenset[Any]] = attrs.Factory(dict)  # memoized by `_bound_dims`
 
     @classmethod
-    def of(cls, function: Function, among: Collection[Var] = ()) -> _ClosureUses:
-        """Returns those of all closures in a function, or of `among` as well."""
-        bindings = list(bindings_of(function))
+    def of(
+        cls,
+        function: Function,
+        among: Collection[Var] = (),
+        bindings: Sequence[Binding] | None = None,
+    ) -> _ClosureUses:
+        """Returns those of all closures in a function, whose bindings may be known, or of `among`
+        as well."""
+        bindings = list(bindings_of(function)) if bindings is None else bindings
         uses = cls(function, {b.var: b.value for b in bindings if type(b.value) is Function})
         uses.binders = uses._binders(function, bindings)
         names = {*uses.closures, *among}
