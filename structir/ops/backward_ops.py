@@ -183,7 +183,9 @@ def _(
                                 ties, maximum = 1, value
                             elif not distributing and value == maximum:
                                 ties += 1
-    dx[:] = gradient
+    for row in range(data.shape[0]):  # numba compiles an assignment of arrays for seconds
+        for column in range(data.shape[1]):
+            dx[row, column] = gradient[row, column]
 
 
 @avg_pool2d_backward.kernel("cpu")
@@ -216,7 +218,9 @@ def _(
                             counted += row < ends[0] and column < ends[1]
                         if distributing and 0 <= row < rows and 0 <= column < columns:
                             gradient[row, column] += cotangent / window_count
-    dx[:] = gradient
+    for row in range(rows):
+        for column in range(columns):
+            dx[row, column] = gradient[row, column]
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, Array]:
