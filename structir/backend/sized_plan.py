@@ -11,9 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.cpu.bytecode import move_address
 from structir.backend.cpu.layouts import SPACE
-from structir.backend.cpu.sized_steps import EVALUATION, KIND, REGION, STATE, STOP, sized_runner
-from structir.backend.cpu.steps import move_address
+from structir.backend.cpu.sized_bytecode import (
+    EVALUATION,
+    OPCODE,
+    REGION,
+    STATE,
+    STOP,
+    sized_runner,
+)
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.results import RESULTS
@@ -55,7 +62,7 @@ class SizedPlan:
         self.size_count = len([code.register(d) for d in sizes])  # the first registers, and slots
         self.input_count = len([code.slot(s.cell) for s in inputs])
         code.block(block)
-        code.emit(KIND.end)
+        code.emit(OPCODE.end)
         self.result_registers = np.array(
             [code.register(d) for r in self.results for d in r.shape], np.intp
         )
@@ -126,9 +133,9 @@ class SizedSpace:
         self.regions = [self._region(region) for region in code.regions]
         self.words = np.array(code.words, np.int64)
         for words in self.words:
-            if words[0] == KIND.evaluate:
+            if words[0] == OPCODE.evaluate:
                 words[1] = evaluations[words[1]]
-            elif words[0] == KIND.run:
+            elif words[0] == OPCODE.run:
                 words[1] = self.regions[words[1]].ctypes.data
         self.state = np.zeros(len(STATE), np.int64)
         pointers = {
@@ -217,7 +224,7 @@ class SizedSpace:
         before = int(self.slots[slot])
         address = self._allocate(size, before)
         kind, _, _, filled, _ = self.words[self.state[STATE.at]].tolist()
-        if kind == KIND.append:
+        if kind == OPCODE.append:
             ctypes.memmove(address, before, int(self.registers[filled]))
         self.slots[slot] = address
         self.rooms[slot] = self.memory[address].nbytes - ALIGNMENT

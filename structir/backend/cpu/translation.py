@@ -1,8 +1,8 @@
-"""The text of a kernel in LLVM's form, statement by statement, by the operators that numba has.
+"""Translates kernel source to LLVM IR in one pass over its statements, with numba's operators.
 
-numba's compiler reads bytecode, brings it into a form where each name is assigned once, and infers
-the types of all names before it writes anything. Our texts say all this as they stand: what comes
-first comes first, and a name has one type. A text that says more is left to numba's compiler.
+numba's compiler converts bytecode to SSA and infers all types before it emits code. Kernel source
+needs neither: names are assigned before use, and each has one type. Other source is rejected with
+UntranslatedError, and numba compiles it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from structir.backend.cpu.independent_loops import (
     stays_rolled,
     vector_parts,
 )
-from structir.backend.cpu.inlined import Inlined, inlined, refuse
+from structir.backend.cpu.inlined import Inlined, inlined, never_inline
 from structir.backend.cpu.masked_loops import (
     LANES,
     WHOLE_VECTORS,
@@ -38,7 +38,7 @@ from structir.backend.cpu.values import BINARY, Values
 
 
 class Translation(Values):
-    """One function on its way, statement by statement."""
+    """Translates the statements of one function."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Translation(Values):
         body: Sequence[ast.stmt],
     ) -> None:
         super().__init__(operations, names, params, body)
-        self.loops: list[tuple[Any, Any]] = []  # where `continue` and `break` go
-        self.left: list[Any] = []  # where some `break` went
-        self.end: Any = None  # where `return` goes, in functions that are taken in
-        self.results: list[tuple[Typed, Any]] = []  # and from where, with which value
+        self.loops: list[tuple[Any, Any]] = []  # the targets of `continue` and `break`
+        self.left: list[Any] = []  # the blocks that some `break` jumps to
+        self.end: Any = None  # the target of `return` in inlined functions
+        self.results: list[tuple[Typed, Any]] = []  # the returned values and their blocks
 
     def block(self, statements: Iterable[ast.stmt]) -> None:
-        """Statements whose names are theirs alone."""
+        """Translates statements in a new scope."""
         self.scopes.append({})
         for statement in statements:
             if self.builder.block.is_terminated:
@@ -63,14 +63,14 @@ class Translation(Values):
         self.scopes.pop()
 
     def statement(self, statement: ast.stmt) -> None:
-        """One statement."""
+        """Translates a statement; raises UntranslatedError if it is not supported."""
         known = STATEMENTS.get(type(statement))
         if known is None:
             raise UntranslatedError(type(statement).__name__)
         known(self, statement)
 
     def assign(self, statement: ast.Assign) -> None:
-        """`name = value` or `pointer[index] = value`."""
+        """Translates assignments to names, elements and tuples of these."""
         (to,) = statement.targets
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
@@ -83,12 +83,12 @@ class Translation(Values):
                 self.store(to, self.value(statement.value))
 
     def annotated(self, statement: ast.AnnAssign) -> None:
-        """`name: type = value`, where the type is for readers."""
+        """Translates `name: type = value`; the type is ignored."""
         if statement.value is not None:
             self.store(statement.target, self.value(statement.value))
 
     def augment(self, statement: ast.AugAssign) -> None:
-        """`name += value` and its like."""
+        """Translates augmented assignments."""
         before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
         args = (before, self.value(statement.value))
         self.store(statement.target, self.operations.applied(BINARY[type(statement.op)], args))
@@ -98,7 +98,7 @@ class Translation(Values):
             self.store(to, value)
 
     def store(self, to: ast.expr, given: Typed) -> None:
-        """Give a name or an element its value."""
+        """Assigns to a name or an element."""
         match to:
             case ast.Name(name):
                 self.named(name, given)
@@ -108,7 +108,7 @@ class Translation(Values):
                 raise UntranslatedError(ast.unparse(to))
 
     def named(self, name: str, given: Typed) -> None:
-        """Give a name its value."""
+        """Assigns to a name: an SSA value, or a stack slot if it is assigned more than once."""
         if name not in self.many:
             self.scopes[-1][name] = given
             return
@@ -120,12 +120,12 @@ class Translation(Values):
         self.builder.store(given.value, slot.value)
 
     def expression(self, statement: ast.Expr) -> None:
-        """A call that is made for what it does; a docstring does nothing."""
+        """Translates an expression statement; ignores docstrings."""
         if not isinstance(statement.value, ast.Constant):
             self.value(statement.value)
 
     def branch(self, statement: ast.If) -> None:
-        """`if`, with or without `else`."""
+        """Translates `if`."""
         test = self.operations.truth(self.value(statement.test))
         sides = [statement.body, statement.orelse]
         blocks = [self.builder.append_basic_block() for _ in sides]
@@ -142,7 +142,8 @@ class Translation(Values):
             self.builder.unreachable()
 
     def count(self, loop: ast.For) -> None:
-        """A loop over a range: of few iterations, whole vectors and then the rest."""
+        """Translates `for`; a short independent loop is split into whole vectors and a
+        remainder."""
         if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
             self._count(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
             return
@@ -163,7 +164,7 @@ class Translation(Values):
         independent: bool,
         others: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
-        """A part of a loop, as a loop that tests at its end; `others` make further properties."""
+        """Emits a rotated loop over a range; `others` create further loop metadata."""
         low, high, step = bounds
         builder = self.builder
         before, body, following, after = self._blocks(4)
@@ -195,8 +196,8 @@ class Translation(Values):
         builder.position_at_end(after)
 
     def _whole_vectors(self, count: ast.expr) -> tuple[Typed, Typed, Typed]:
-        """Returns the bounds of a loop up to the next whole vector after a count. No iteration of
-        it reads what another one writes."""
+        """Returns loop bounds with the count rounded up to whole vectors. Such a loop has no
+        loop-carried dependences."""
         size = self.value(count).value
         padded = self.builder.add(size, size.type(LANES - 1))
         rounded = Typed(self.builder.and_(padded, size.type(-LANES)), types.int64)
@@ -204,7 +205,7 @@ class Translation(Values):
         return zero, rounded, one
 
     def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
-        """Whether a number is still in a range; which way it goes may be known only then."""
+        """Emits the test whether an index is in a range; the sign of the step may be unknown."""
         below, above = [self.builder.icmp_signed(c, index, high.value) for c in "<>"]
         if step.number is not None:
             return below if step.number > 0 else above
@@ -212,7 +213,7 @@ class Translation(Values):
         return self.builder.select(self.builder.icmp_signed(">", step.value, zero), below, above)
 
     def repeat(self, loop: ast.While) -> None:
-        """`while`."""
+        """Translates `while`."""
         test, body, after = self._blocks(3)
         self.builder.branch(test)
         self.builder.position_at_end(test)
@@ -250,19 +251,19 @@ class Translation(Values):
         raise UntranslatedError(ast.unparse(iterated))
 
     def leave(self, _: ast.Break) -> None:
-        """`break`."""
+        """Translates `break`."""
         self.left.append(self.loops[-1][1])
         self.builder.branch(self.loops[-1][1])
 
     def go_on(self, _: ast.Continue) -> None:
-        """`continue`."""
+        """Translates `continue`."""
         self.builder.branch(self.loops[-1][0])
 
     def nothing(self, _: ast.Pass) -> None:
-        """`pass`."""
+        """Translates `pass`."""
 
     def give(self, statement: ast.Return) -> None:
-        """`return`, in a function that is taken in."""
+        """Translates `return` in an inlined function."""
         if self.end is None:
             raise UntranslatedError("return")
         value = (
@@ -276,22 +277,22 @@ class Translation(Values):
             self.builder.branch(block)
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
-        """A call: the function's own statements, where they are plain."""
+        """Translates a call: inlines the function if it is supported."""
         taken = inlined(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
-        made = type(self)(self.operations, taken.names, taken.params, taken.body)
+        translation = type(self)(self.operations, taken.names, taken.params, taken.body)
         try:
             with self.operations.contracted():
-                return made.taken_in(taken, args)
+                return translation.taken_in(taken, args)
         except UntranslatedError as error:
             if not error.blamed and all_read():
-                refuse(function)
+                never_inline(function)
                 error.blamed = True
             raise
 
     def taken_in(self, function: Inlined, args: Sequence[Typed]) -> Typed:
-        """What a function gives for some arguments, its statements written here."""
+        """Inlines a function; returns its result."""
         self.end = self.builder.append_basic_block()
         for name, given in zip(function.params, args, strict=True):
             self.named(name, given)
@@ -300,7 +301,7 @@ class Translation(Values):
             self.results.append((self.operations.nothing(), self.builder.block))
             self.builder.branch(self.end)
         self.builder.position_at_end(self.end)
-        if not self.results:  # the function has a loop without end; what follows never runs
+        if not self.results:  # an infinite loop: the following code is unreachable
             return self.operations.nothing()
         kinds = {value.kind for value, _ in self.results}
         if len(kinds) != 1:
@@ -327,7 +328,7 @@ STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {
 
 
 def _trip_count(low: Typed, high: Typed, step: Typed) -> int:
-    """The number of iterations of a loop whose text states it, else 0."""
+    """Returns the number of iterations of a loop with literal bounds and step 1, else 0."""
     if low.number is None or high.number is None or step.number != 1:
         return 0
     return max(high.number - low.number, 0)
