@@ -17,8 +17,8 @@ from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.packed_references import reference_to, referenced
-from structir.backend.stored import StoredFunction, TableReader, TableWriter, decoded, written
-from structir.backend.stored_checks import NotStoredError, item, require, signature
+from structir.backend.serialise import StoredFunction, TableReader, TableWriter, decoded, written
+from structir.backend.serialise_checks import NotStoredError, item, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule

@@ -13,9 +13,9 @@ from structir.analysis.arguments import Defaults, arguments_of, check_call
 from structir.backend.plan import BoundPlan
 from structir.backend.program import arranged
 from structir.backend.results import RESULTS
+from structir.backend.serialise import StoredFunction
 from structir.backend.sized_function import SizedFunction
 from structir.backend.step_plan import LEFT
-from structir.backend.stored import StoredFunction
 from structir.backend.tensor_forms import CallForms, call_forms
 from structir.errors import ShapeMismatchError
 from structir.interpret.argument_checks import as_value, described, match

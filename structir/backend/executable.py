@@ -31,8 +31,8 @@ from structir.backend.program import (
     WholeRegion,
     numbered,
 )
+from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
-from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.batching.combinators import expanded

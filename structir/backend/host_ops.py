@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from structir.analysis.variables import walk_values
+from structir.backend.instructions import located
 from structir.backend.program import RegionCall, is_open, rows_added
-from structir.backend.steps import located
 from structir.interpret.extern import is_by_form
 from structir.ir.expr import (
     ATOMS,

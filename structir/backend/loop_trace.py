@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from structir.backend.growing import LIST, OUTPUT, ROWS, Growing, Grown
-from structir.backend.program import rows_added
-from structir.backend.steps import (
+from structir.backend.instructions import (
     PART,
     WORD,
     Append,
@@ -24,6 +23,7 @@ from structir.backend.steps import (
     leaves,
     mapped,
 )
+from structir.backend.program import rows_added
 from structir.interpret.scope import Closure, Value
 from structir.ir.bodies import bindings_of
 from structir.ops.loop import LoopSpec

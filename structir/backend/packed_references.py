@@ -14,7 +14,7 @@ import attrs
 
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import origin_of, panels_of, restored_panels, widths_of
-from structir.backend.stored_checks import matrix_form, require
+from structir.backend.serialise_checks import matrix_form, require
 from structir.printer.files.column_panels import ColumnPanels, ModuleArrays
 
 Json = Any

@@ -8,7 +8,7 @@ from typing import Any
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Stage
-from structir.backend.row_block_text import stages_of_rows
+from structir.backend.row_block_source import stages_of_rows
 from structir.backend.row_copies import copies_of_rows
 from structir.backend.segment_rows import RowCall, RowOperand
 from structir.errors import DiagnosticError

@@ -12,9 +12,7 @@ from typing import Any, ClassVar
 import attrs
 
 from structir.backend.cpu.sized_bytecode import OPCODE, SIZED_WORDS
-from structir.backend.plan import KernelPlan
-from structir.backend.sizes import SizeProgram, symbols_of
-from structir.backend.steps import (
+from structir.backend.instructions import (
     BranchInstruction,
     CopyInstruction,
     InstructionBlock,
@@ -22,6 +20,8 @@ from structir.backend.steps import (
     MemoryCell,
     NotPlannedError,
 )
+from structir.backend.plan import KernelPlan
+from structir.backend.sizes import SizeProgram, symbols_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 

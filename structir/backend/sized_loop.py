@@ -8,10 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.loop_trace import INT64, TRUE, is_array, require_flag
-from structir.backend.sized_code import AssignSizes, LoopElement, Require, SizedAppend, SizedLoop
-from structir.backend.sized_plan import size_register
-from structir.backend.steps import (
+from structir.backend.instructions import (
     PART,
     CopyInstruction,
     InstructionBlock,
@@ -21,6 +18,9 @@ from structir.backend.steps import (
     leaves,
     mapped,
 )
+from structir.backend.loop_trace import INT64, TRUE, is_array, require_flag
+from structir.backend.sized_code import AssignSizes, LoopElement, Require, SizedAppend, SizedLoop
+from structir.backend.sized_plan import size_register
 from structir.interpret.scope import Closure, Value
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym

@@ -21,6 +21,15 @@ from structir.backend.cpu.sized_bytecode import (
     STOP,
     sized_runner,
 )
+from structir.backend.instructions import (
+    CONSTANT,
+    WORD,
+    InstructionBlock,
+    MemoryCell,
+    NotPlannedError,
+    Slot,
+    mapped,
+)
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.results import RESULTS
@@ -32,15 +41,6 @@ from structir.backend.sized_code import (
     SizedCode,
 )
 from structir.backend.step_plan import LEFT, Result
-from structir.backend.steps import (
-    CONSTANT,
-    WORD,
-    InstructionBlock,
-    MemoryCell,
-    NotPlannedError,
-    Slot,
-    mapped,
-)
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 

@@ -20,10 +20,7 @@ from structir.backend.cpu.bytecode import (
 )
 from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.growing import OUTPUT, Growing, Grown
-from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import MAX_CACHED_BYTES
-from structir.backend.results import RESULTS, is_large
-from structir.backend.steps import (
+from structir.backend.instructions import (
     CONSTANT,
     OUTSIDE,
     VALUE,
@@ -37,6 +34,9 @@ from structir.backend.steps import (
     leaves,
     mapped,
 )
+from structir.backend.memory import ALIGNMENT
+from structir.backend.plan import MAX_CACHED_BYTES
+from structir.backend.results import RESULTS, is_large
 from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
 Array = Any

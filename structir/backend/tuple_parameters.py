@@ -10,7 +10,7 @@ import attrs
 
 from structir.analysis.arguments import Defaults, arguments_of, check_call
 from structir.backend.leaves import flattened, leaves_of
-from structir.backend.stored import StoredFunction
+from structir.backend.serialise import StoredFunction
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
 from structir.ir.struct_info import StructInfo, TupleStructInfo

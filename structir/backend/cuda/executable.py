@@ -23,8 +23,8 @@ from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_
 from structir.backend.every_form import EveryForm, form_variables
 from structir.backend.loops.writer import KernelText, MissingCodeError
 from structir.backend.program import HostProgram, WholeRegion, numbered
+from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
-from structir.backend.stored import StoredFunction
 from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.batching.combinators import expanded
 from structir.errors import StructIRError

@@ -19,7 +19,7 @@ from structir.backend.plan import MAX_CACHED_PLANS
 from structir.backend.program import RegionCall, arranged
 from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of
 from structir.backend.region import LoweredRegion
-from structir.backend.stored import StoredFunction
+from structir.backend.serialise import StoredFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, applied
 from structir.interpret.scope import Activation

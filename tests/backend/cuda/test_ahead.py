@@ -14,7 +14,7 @@ from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.backend.region import RegionLowering
-from structir.backend.stored import read, written
+from structir.backend.serialise import read, written
 from structir.errors import DiagnosticError, StructIRError
 from structir.ops import load
 from structir.passes import Schedule

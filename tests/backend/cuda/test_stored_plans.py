@@ -17,7 +17,7 @@ from structir.backend.cuda import archive, compiler
 from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.compiler import GpuCode
 from structir.backend.cuda.stored import DeviceReading, DeviceWriting
-from structir.backend.stored import NotStoredError, decoded, written
+from structir.backend.serialise import NotStoredError, decoded, written
 
 TEXT = """
 @R.function

@@ -17,10 +17,7 @@ import numpy as np
 from structir.backend.compiled_region import CompiledRegion, results_of
 from structir.backend.growing import ROWS, Growing, Grown, merge_growing
 from structir.backend.host_ops import ENDLESS_CALLS, host_reason, kernel_reason
-from structir.backend.leaves import flattened
-from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
-from structir.backend.program import RegionCall, arranged, rows_added
-from structir.backend.steps import (
+from structir.backend.instructions import (
     FALLBACK_ERRORS,
     Append,
     BranchInstruction,
@@ -35,6 +32,9 @@ from structir.backend.steps import (
     leaves,
     reason_of,
 )
+from structir.backend.leaves import flattened
+from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
+from structir.backend.program import RegionCall, arranged, rows_added
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
 from structir.interpret.scope import Activation, Closure, ScopeChain, Value

@@ -18,7 +18,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.region import SizeCheck
-from structir.backend.stored_checks import (
+from structir.backend.serialise_checks import (
     WITHOUT_DATA,
     NotStoredError,
     check_buffer,
