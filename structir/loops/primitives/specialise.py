@@ -1,4 +1,4 @@
-"""Adds a version of a kernel for one value of a size."""
+"""Versions a kernel for one value of a size."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def specialise(kernel: Kernel, size: str, value: int) -> Kernel:
-    """Divides a kernel into a version for one value of a size, and one for all others.
+    """Versions a kernel: one copy for a constant value of a size, and one for all others.
 
-    In the first version the size is a number, so that `split(..., tail="exact")` and `unroll` apply
-    to loops over it. Its loops keep their names; those of the second version get new ones.
+    In the first copy the size is a constant, so that `split(..., tail="exact")` and `unroll` apply
+    to loops over it. Its loops keep their names; those of the second copy get new ones.
     """
     tree = loop_tree(kernel)
     positive(value, "value")
