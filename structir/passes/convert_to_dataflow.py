@@ -20,7 +20,7 @@ from structir.passes.base import function_pass
 
 @function_pass(aliases=("to_dataflow",), preserves=("normalise",))
 def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
-    """Puts runs of at least `min_size` pure bindings without branches into dataflow blocks.
+    """Converts runs of at least `min_size` pure bindings without branches to dataflow blocks.
 
     A run next to a dataflow block extends it. Branches and nested functions are converted as well.
     Values without uses outside their block become local to it.
@@ -63,7 +63,7 @@ def _convert_nested(binding: Binding, min_size: int) -> Binding:
 
 
 def _joined(blocks: list[BindingBlock]) -> list[BindingBlock]:
-    """Joins adjacent dataflow blocks, and moves pure bindings at the edge of a block into it."""
+    """Merges adjacent dataflow blocks, and extends a block by adjacent pure bindings."""
     joined: list[BindingBlock] = []
     for block in blocks:
         last = joined[-1] if joined else None

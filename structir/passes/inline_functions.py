@@ -61,7 +61,7 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
 
 
 def _round(module: IRModule, largest: int, functions: str) -> IRModule:
-    """Returns the module after inlining and removing what this leaves unused."""
+    """Runs one round of inlining, and removes bindings and functions that become unused."""
     inlined = inline_calls(module, largest=largest, functions=functions)
     if inlined is module:
         return module

@@ -1,4 +1,4 @@
-"""Turns closures into functions of the module."""
+"""Lifts closures to module functions."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
 
 
 class _Callee(NamedTuple):
-    """The function of a module that a closure becomes, with the further arguments of its calls."""
+    """The module function of a lifted closure, with the additional arguments of its calls."""
 
     function: GlobalVar
     more: tuple[Expr, ...]

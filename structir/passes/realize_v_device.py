@@ -52,7 +52,7 @@ def realize_v_device(module: IRModule) -> IRModule:
 
 
 def _placed(function: Function) -> Function:
-    """Places values until no value follows: each round places at least one."""
+    """Places values to a fixed point; each round places at least one."""
     while (placed := _Placement(function).result()) is not function:
         function = placed
     return function
