@@ -63,7 +63,7 @@ def save(executable: Executable, path: Path) -> None:
     runner.run_address()  # compiles the runner, which sizes without a plan need
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
-        arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))
+        arrays[PREFIX + key] = _bytes(disk.pack_entry(key, objects.entry_of(text, code)))
         keys.append(key)
     put_plans(executable, stored_functions.TableWriter, arrays, facts)
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
@@ -81,10 +81,10 @@ def put_plans(executable: Executable, make_writer: Any, arrays: Any, facts: dict
         return panels.add(packed_references.reference_to(array, table.name_of), array)
 
     writer = make_writer(reference_to)
-    serialized = stored_functions.written(functions, writer)
+    serialized = stored_functions.serialise(functions, writer)
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     entry = disk.CacheEntry({}, json.dumps(serialized).encode())
-    arrays[PLANS_OF + key] = _bytes(disk.packed(key, entry))
+    arrays[PLANS_OF + key] = _bytes(disk.pack_entry(key, entry))
     facts[PLANS] = json.dumps(executable.function_names)
     if len(serialized["functions"]) == len(executable.function_names):
         records = panels.replace_constants(arrays)
@@ -152,13 +152,13 @@ def plans_in(arrays: ModuleArrays, facts: dict[str, str], make_reader: Any) -> S
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     if PLANS_OF + key not in arrays:
         return None
-    entry = disk.unpacked(key, arrays[PLANS_OF + key].tobytes())
+    entry = disk.parse_entry(key, arrays[PLANS_OF + key].tobytes())
     names = listed(facts, PLANS)
     if entry is None or names is None:
         return None
     try:
         array_of = partial(packed_references.referenced_in_file, arrays=arrays)
-        functions = stored_functions.decoded(entry.data, make_reader, array_of)
+        functions = stored_functions.decode(entry.data, make_reader, array_of)
     except stored_functions.NotStoredError:
         return None
     function_names = {f.name for f in functions}
@@ -220,7 +220,7 @@ def offered(
 
 
 def _entry(key: str, array: Any) -> Any:
-    return None if array is None else disk.unpacked(key, array.tobytes())
+    return None if array is None else disk.parse_entry(key, array.tobytes())
 
 
 def warn_of_compiling(text: str) -> None:

@@ -12,7 +12,7 @@ from structir.backend.instructions import InstructionBlock
 from structir.backend.kernel_calls import KernelRunner
 from structir.backend.plan import recording
 from structir.backend.planned import StepPlans
-from structir.backend.program import RegionCall, arranged
+from structir.backend.program import RegionCall, arrange
 from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
 from structir.backend.trace import PlanTracer, RegionFunction
@@ -69,7 +69,7 @@ class CompiledInterpreter(Interpreter):
                 region = expr.region
                 with_sizes = region.free_symbols or recording.get()
                 results = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
-                return arranged(expr.results, results)
+                return arrange(expr.results, results)
             case Call(GlobalVar(name)) if name not in self.direct:
                 callee = super().global_function(name)
                 if isinstance(callee, Closure):

@@ -29,7 +29,7 @@ from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
     WholeRegion,
-    numbered,
+    number_buffers,
 )
 from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
@@ -188,7 +188,7 @@ class Executable:
         compiled = self._as_one_region(name, program)
         if compiled is not None:
             params, result = function.params, function.ret_struct_info
-            shape = numbered(compiled.result)
+            shape = number_buffers(compiled.result)
             donated = tuple(donated_of(function).items())
             self._add(StoredFunction(name, params, result, shape, compiled.region, donated))
             return

@@ -37,10 +37,10 @@ def reason_of(error: Exception) -> str:
     message, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
         message, span = error.diagnostics[0].message, error.diagnostics[0].span
-    return located(message.partition("\n")[0], span)
+    return with_location(message.partition("\n")[0], span)
 
 
-def located(reason: str, span: Span | None) -> str:
+def with_location(reason: str, span: Span | None) -> str:
     """Returns a reason with its source location, if it is known."""
     return reason if span is None else f"{reason} (at {span})"
 
@@ -92,10 +92,10 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Maps the leaves of a value."""
     if isinstance(value, tuple):
-        return tuple([mapped(item, change) for item in value])
+        return tuple([map_leaves(item, change) for item in value])
     return change(value)
 
 

@@ -16,7 +16,7 @@ from structir.backend.instructions import (
     NotPlannedError,
     Slot,
     leaves,
-    mapped,
+    map_leaves,
 )
 from structir.backend.loop_trace import INT64, TRUE, is_array, require_flag
 from structir.backend.sized_code import AssignSizes, LoopElement, Require, SizedAppend, SizedLoop
@@ -67,7 +67,7 @@ class SizedLoopTrace:
         (counter,), (start,) = dims.syms(dims.sym("step")), dims.syms(dims.sym("start"))
         carried = self._started()
         values = iter(carried)
-        given = mapped(self.steps.carried, lambda v: self._given(v, next(values)))
+        given = map_leaves(self.steps.carried, lambda v: self._given(v, next(values)))
         index = Slot(size_register(counter), (), INT64)
         swapped: list[tuple[MemoryCell, MemoryCell]] = []
         with self.tracer.inside() as body:

@@ -28,7 +28,7 @@ from structir.backend.instructions import (
     MemoryCell,
     NotPlannedError,
     Slot,
-    mapped,
+    map_leaves,
 )
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
@@ -56,7 +56,7 @@ class SizedPlan:
         self, block: InstructionBlock, inputs: Sequence[Slot], sizes: Sequence[Dim], value: Any
     ) -> None:
         self.inputs, self.results = inputs, list[Slot]()
-        self.value = mapped(value, self._result)
+        self.value = map_leaves(value, self._result)
         block.steps.append(Needed(tuple([d for r in self.results for d in r.shape])))
         self.code = code = SizedCode()
         self.size_count = len([code.register(d) for d in sizes])  # the first registers, and slots
@@ -94,7 +94,7 @@ class SizedPlan:
         results = self._copies(space)
         if space.held_bytes <= MAX_CACHED_BYTES:
             self.free.append(space)
-        return mapped(
+        return map_leaves(
             self.value, lambda leaf: results[leaf.number] if isinstance(leaf, Result) else leaf
         )
 

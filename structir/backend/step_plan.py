@@ -32,7 +32,7 @@ from structir.backend.instructions import (
     Slot,
     constant,
     leaves,
-    mapped,
+    map_leaves,
 )
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
@@ -66,7 +66,7 @@ class StepPlan:
             raise NotPlannedError("a value whose memory has been reused")
         self.outputs = [v for v in grown if v.kind == OUTPUT]
         self.results: list[Slot] = []
-        self.value = mapped(value, lambda leaf: self._result(block, leaf))
+        self.value = map_leaves(value, lambda leaf: self._result(block, leaf))
         self.code = code = Code()
         block.write(code)
         room = [cell for g in growing for cell in (g.cell, g.filled)]
@@ -123,7 +123,7 @@ class StepPlan:
                 return results[leaf.number]
             return leaf.from_elements(elements[leaf.growing]) if isinstance(leaf, Grown) else leaf
 
-        return mapped(self.value, from_run)
+        return map_leaves(self.value, from_run)
 
 
 class StepSpace:

@@ -111,11 +111,11 @@ def change_plans(path, change):
     arrays, facts = mapped_file(path)
     (name,) = [n for n in arrays if n.startswith("plans ")]
     key = name.removeprefix("plans ")
-    said = json.loads(cache.unpacked(key, arrays[name].tobytes()).data)
+    said = json.loads(cache.parse_entry(key, arrays[name].tobytes()).data)
     changed = change(said)
     said = said if changed is None else changed
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    arrays[name] = np.frombuffer(cache.packed(key, cache.CacheEntry({}, data)), np.uint8)
+    arrays[name] = np.frombuffer(cache.pack_entry(key, cache.CacheEntry({}, data)), np.uint8)
     write_file(arrays, facts, path)
 
 

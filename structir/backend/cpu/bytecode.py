@@ -17,7 +17,7 @@ from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.native import call_c
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.runner import WORDS, Word, patch, run_rows, words_at
 from structir.backend.math.options import vectorisable
 
@@ -137,7 +137,7 @@ def run_bytecode(state: Word) -> Word:
 def bytecode_address() -> int:
     """Returns the address of `run_bytecode`."""
     signature = types.int64(WORDS)
-    return built("run_bytecode", lambda: c_function(signature, run_bytecode)).addresses[0]
+    return load_or_build("run_bytecode", lambda: c_function(signature, run_bytecode)).addresses[0]
 
 
 @cache

@@ -11,11 +11,11 @@ from numba import cfunc
 
 from structir.backend.cache import digest
 from structir.backend.cpu.features import processor
-from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, loaded
+from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, load_code
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.registries import read_all
-from structir.backend.cpu.translated import translated_c
+from structir.backend.cpu.translated import translate_c_function
 from structir.errors import StructIRError
 
 
@@ -24,7 +24,7 @@ def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
     start = time.perf_counter()
     symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
     try:
-        library = translated_c(function, symbol, signature)
+        library = translate_c_function(function, symbol, signature)
     except UntranslatedError:
         return _c_function_of_numba(signature, function)
     address = library.get_pointer_to_function(symbol)
@@ -43,21 +43,21 @@ def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded
     return Loaded(code, (compiled.address,), compiled, from_disk=False)
 
 
-def assembled(text: str, symbols: Sequence[str]) -> Loaded:
+def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
     """Compiles LLVM IR to machine code and loads it; `symbols` are the names it defines."""
     start = time.perf_counter()
-    module, machine = with_machine(text, *processor())
+    module, machine = module_with_target(text, *processor())
     declared = [f.name for f in module.functions if f.is_declaration]
     needs = tuple([name for name in declared if not name.startswith("llvm.")])
     data = machine.emit_object(module)
     seconds = time.perf_counter() - start
-    code = loaded(MachineCode(data, tuple(symbols), needs, True, seconds))
+    code = load_code(MachineCode(data, tuple(symbols), needs, True, seconds))
     if code is None:
         raise StructIRError(f"machine code needs undefined symbols: {', '.join(needs)}")
     return code
 
 
-def with_machine(text: str, name: str, features: str) -> tuple[Any, Any]:
+def module_with_target(text: str, name: str, features: str) -> tuple[Any, Any]:
     """Returns LLVM IR as a module, and the code generator for a CPU.
 
     No optimization pass runs on the module. A tile already keeps its accumulators in all

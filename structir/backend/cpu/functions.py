@@ -38,15 +38,15 @@ def compiled_function(function: Callable[..., Any]) -> Any:
 
 @cache
 def _compiled(function: Callable[..., Any]) -> Any:
-    return njit(**OPTIONS)(rebuilt_function(function, _compiled))
+    return njit(**OPTIONS)(rebind_globals(function, _compiled))
 
 
 def plain_function(function: Callable[..., Any]) -> Any:
     """Returns the function for the Python interpreter, with lazy imports of NumPy resolved."""
-    return rebuilt_function(function, plain_function)
+    return rebind_globals(function, plain_function)
 
 
-def rebuilt_function(
+def rebind_globals(
     function: Callable[..., Any], called: Callable[[Callable[..., Any]], Any]
 ) -> FunctionType:
     """Returns a copy of a function whose global functions are mapped by `called`.
@@ -65,10 +65,10 @@ def rebuilt_function(
 
 def routine_source(function: Callable[..., Any]) -> str:
     """Returns the source of a function and of its callees, which identifies it."""
-    return "\n".join([dedent(inspect.getsource(f)) for f in called_functions(function)])
+    return "\n".join([dedent(inspect.getsource(f)) for f in transitive_callees(function)])
 
 
-def called_functions(function: Any) -> list[Any]:
+def transitive_callees(function: Any) -> list[Any]:
     """Returns a function and its transitive callees by global names."""
     functions = [function]
     for caller in functions:

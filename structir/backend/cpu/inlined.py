@@ -37,12 +37,16 @@ class Inlined:
     names: Mapping[str, Any]
 
 
-def inlined(function: Any) -> Inlined | None:
+def inlinable(function: Any) -> Inlined | None:
     """Returns a function to be inlined; None if it must be called."""
-    return None if getattr(function, "py_func", function) in _never_inlined else plain(function)
+    return (
+        None
+        if getattr(function, "py_func", function) in _never_inlined
+        else parse_function(function)
+    )
 
 
-def plain(function: Any) -> Inlined | None:
+def parse_function(function: Any) -> Inlined | None:
     """Returns the statements of a function or of numba's dispatcher; None if one of them is not
     supported."""
     python = getattr(function, "py_func", function)

@@ -13,7 +13,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from structir.backend.cpu.integer_tiles import HEAD, IntegerTile, grouping, integer_shapes
-from structir.backend.cpu.objects import built, symbol_builders
+from structir.backend.cpu.objects import load_or_build, symbol_builders
 from structir.backend.cpu.packed_products import load_tiles, packed_product, row_name
 from structir.backend.cpu.panels import ALIGNMENT, panel_widths
 
@@ -32,7 +32,7 @@ def _load_product() -> None:
     shapes, group = integer_shapes(), grouping()
     kinds = (types.int8, types.int32)
     build = partial(packed_product, PANEL, shapes, kinds, HEAD, group.terms)
-    code = built(f"integer product {shapes} {group}", build)
+    code = load_or_build(f"integer product {shapes} {group}", build)
     llvm.add_symbol("structir_packed_product_int8", code.addresses[0])
 
 

@@ -43,10 +43,10 @@ from structir.backend.cpu.intrinsics import (
 from structir.backend.cpu.objects import (
     Loaded,
     MachineCode,
-    built,
     code_key,
     code_of_library,
-    loaded,
+    load_code,
+    load_or_build,
 )
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
@@ -63,7 +63,7 @@ from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.row_totals import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
-from structir.backend.cpu.translated import translated
+from structir.backend.cpu.translated import translate_kernel
 from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
 from structir.backend.loops.writer import MissingCodeError
@@ -165,16 +165,16 @@ def _built(text: str, routine: Callable[..., Any] | None, assembled: Assembled |
     start = time.perf_counter()
     if assembled is not None:
         pending = pending_kernel(assembled, symbol_of(text))
-        return loaded_new(pending.machine_code(pending.generate(), time.perf_counter() - start))
+        return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
     library, symbol = _library(text, kernel_names(), routine)
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
 
 
-def loaded_new(code: MachineCode) -> Loaded:
+def load_new_code(code: MachineCode) -> Loaded:
     """Loads machine code that was just generated."""
-    kernel_code = loaded(code)
+    kernel_code = load_code(code)
     if kernel_code is None:
         raise StructIRError(f"machine code needs undefined symbols: {', '.join(code.needs)}")
     return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
@@ -189,16 +189,16 @@ def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | Non
     symbol = symbol_of(text)
     if routine is None:
         with suppress(UntranslatedError):
-            return translated_library(text, symbol, names), symbol
+            return translate_library(text, symbol, names), symbol
     else:
         names["routine"] = compiled_function(routine)
     return numba_library(text, symbol, names, routine is not None)
 
 
-def translated_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
+def translate_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
     """Translates kernel source to LLVM IR without numba's compiler."""
     kinds = (TABLE, types.int64, types.int64)
-    return translated(text, symbol, kinds, names)
+    return translate_kernel(text, symbol, kinds, names)
 
 
 def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -> Any:
@@ -237,7 +237,7 @@ def kernel(
             if routine is not None:
                 ready_for_arrays()
             build = _raise_missing_code if from_file else lambda: _built(text, routine, assembled)
-            compiled = add_kernel(text, built(text, build), start)
+            compiled = add_kernel(text, load_or_build(text, build), start)
         return compiled
 
 

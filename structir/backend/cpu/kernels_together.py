@@ -21,12 +21,12 @@ from structir.backend.cpu.kernels import (
     is_built,
     kernel,
     kernel_names,
-    loaded_new,
+    load_new_code,
     lock,
     symbol_of,
-    translated_library,
+    translate_library,
 )
-from structir.backend.cpu.objects import add, code_key, stored
+from structir.backend.cpu.objects import code_key, load_cached, register_code
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.prepared import pending_kernel
 from structir.backend.loops.writer import KernelText
@@ -62,7 +62,7 @@ class KernelsTogether:
 
     def _start(self, kernel_text: KernelText, executor: ThreadPoolExecutor) -> bool:
         start, text = time.perf_counter(), kernel_text.text
-        code = stored(text)
+        code = load_cached(text)
         if code is not None:
             add_kernel(text, code, start)
             return True
@@ -85,13 +85,13 @@ class KernelsTogether:
 
     def _add(self, task: _Task, buffer: Any) -> None:
         code = task.code.machine_code(buffer, time.perf_counter() - task.start)
-        add_kernel(task.text, add(task.text, loaded_new(code)), task.start)
+        add_kernel(task.text, register_code(task.text, load_new_code(code)), task.start)
 
 
 def _pending(text: KernelText, symbol: str) -> PendingCode:
     if text.assembled is not None:
         return pending_kernel(text.assembled, symbol)
-    return pending_code(translated_library(text.text, symbol, kernel_names()), symbol)
+    return pending_code(translate_library(text.text, symbol, kernel_names()), symbol)
 
 
 def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:

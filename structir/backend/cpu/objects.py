@@ -63,7 +63,7 @@ def from_disk(text: str) -> Loaded | None:
     if code is None:
         entry = None if store is None else store.read(key)
         code = None if entry is None else _code_of(entry)
-    return None if code is None else loaded(code)
+    return None if code is None else load_code(code)
 
 
 def to_disk(text: str, code: MachineCode) -> None:
@@ -99,7 +99,7 @@ def _are_names(values: list[Any]) -> bool:
     return all(isinstance(n, str) and n and n.isascii() and "\0" not in n for n in values)
 
 
-def loaded(code: MachineCode) -> Loaded | None:
+def load_code(code: MachineCode) -> Loaded | None:
     """Loads machine code into the process; None if a symbol that it needs or exports is
     undefined."""
     for name in code.needs:
@@ -129,12 +129,12 @@ def require_symbol(name: str) -> None:
         symbol_builders[name]()
 
 
-def built(text: str, build: Callable[[], Loaded]) -> Loaded:
+def load_or_build(text: str, build: Callable[[], Loaded]) -> Loaded:
     """Returns the machine code of a source, from the cache or newly built and stored there."""
-    return stored(text) or add(text, build())
+    return load_cached(text) or register_code(text, build())
 
 
-def stored(text: str) -> Loaded | None:
+def load_cached(text: str) -> Loaded | None:
     """Returns the machine code of a source if it is cached."""
     code = from_disk(text)
     if code is not None:
@@ -142,7 +142,7 @@ def stored(text: str) -> Loaded | None:
     return code
 
 
-def add(text: str, code: Loaded) -> Loaded:
+def register_code(text: str, code: Loaded) -> Loaded:
     """Registers newly built machine code in the process and the disk cache."""
     to_disk(text, code.code)
     _codes[code_key(text)] = code.code

@@ -11,9 +11,9 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 
-from structir.backend.cpu.c_functions import assembled, c_function
+from structir.backend.cpu.c_functions import c_function, compile_ir
 from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import Loaded, built
+from structir.backend.cpu.objects import Loaded, load_or_build
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.symbols import extern
 from structir.backend.cpu.tiles import (
@@ -39,7 +39,7 @@ def load_tiles(
     """
     names = [name, row_name(name)]
     text = partial(tiles_text, name, shapes, tile, in_panels=True)
-    code = built(key, lambda: assembled(text(), names))
+    code = load_or_build(key, lambda: compile_ir(text(), names))
     for symbol, address in zip(names, code.addresses, strict=True):
         llvm.add_symbol(symbol, address)
 

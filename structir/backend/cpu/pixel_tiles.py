@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from structir.backend.cpu.features import is_amd
 from structir.backend.cpu.tiles import TileShape
-from structir.backend.cpu.transposes import transposed
+from structir.backend.cpu.transposes import transpose_lines
 from structir.backend.math.bits import declared
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
@@ -203,7 +203,7 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
     kind = ir.FunctionType(ir.VoidType(), kinds)
     store = declared(module, kind, f"llvm.masked.store.{suffix}.p0")
     parts = len(masks)
-    for number, line in enumerate(transposed(builder, lines)):
+    for number, line in enumerate(transpose_lines(builder, lines)):
         for part, mask in enumerate(masks):
             channel = _word(number * parts + part)
             with builder.if_then(builder.icmp_signed("<", channel, channels)):

@@ -20,7 +20,7 @@ from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import PART
 from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
-from structir.backend.cpu.translated import translated_c
+from structir.backend.cpu.translated import translate_c_function
 from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
@@ -168,7 +168,7 @@ def _is_bitcode(data: bytes, name: str) -> bool:
 
 def _built(name: str) -> bytes:
     row = _functions()[name]
-    library = translated_c(row.function, name, row.signature)
+    library = translate_c_function(row.function, name, row.signature)
     module = module_of_bitcode(library.linked_bitcode())
     _, builder = code_generator(module.triple, PART)
     builder.getModulePassManager().run(module, builder)

@@ -15,9 +15,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.backend.cpu.c_functions import assembled, c_function
+from structir.backend.cpu.c_functions import c_function, compile_ir
 from structir.backend.cpu.intrinsics import copy_filled, offset_by, prefetch
-from structir.backend.cpu.objects import Loaded, built, require_symbol, symbol_builders
+from structir.backend.cpu.objects import Loaded, load_or_build, require_symbol, symbol_builders
 from structir.backend.cpu.packed_products import (
     ROW_BLOCK,
     TERM_BLOCK,
@@ -319,7 +319,7 @@ def has_products_of_floats(dtype: str) -> bool:
 def _load_part(name: str, dtype: str) -> None:
     """Builds a library function and registers its symbol."""
     shapes = tile_shapes(dtype)
-    code = built(f"{name} {shapes}", partial(PARTS[name], shapes))
+    code = load_or_build(f"{name} {shapes}", partial(PARTS[name], shapes))
     llvm.add_symbol(f"structir_{name}_{dtype}", code.addresses[0])
 
 
@@ -345,7 +345,7 @@ def _load_windows_panel(dtype: str) -> None:
 @cache
 def _load_windows_product(dtype: str) -> None:
     shapes = window_shapes(dtype)
-    code = built(f"windows product {shapes}", partial(_build_windows_product, shapes))
+    code = load_or_build(f"windows product {shapes}", partial(_build_windows_product, shapes))
     llvm.add_symbol(f"structir_windows_product_{dtype}", code.addresses[0])
 
 
@@ -358,7 +358,7 @@ def _load_pixel_product(dtype: str) -> None:
 
 def _load_text(key: str, symbol: str, text: Callable[[], str]) -> None:
     """Builds a library function from LLVM IR and registers its symbol."""
-    code = built(key, lambda: assembled(text(), [symbol]))
+    code = load_or_build(key, lambda: compile_ir(text(), [symbol]))
     llvm.add_symbol(symbol, code.addresses[0])
 
 

@@ -33,7 +33,7 @@ from structir.backend.cpu.layouts import (
     WRITEABLE,
 )
 from structir.backend.cpu.native import call_c, call_kernel
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.thread_pool import acquire, release, run_split
 from structir.backend.math.options import vectorisable
 
@@ -280,7 +280,7 @@ def space_reserver() -> Callable[[int], int]:
     It holds the GIL, as native calls do that search a free workspace: no other thread runs between
     the test and the write.
     """
-    code = built("reserve", lambda: c_function(types.int64(WORDS), reserve))
+    code = load_or_build("reserve", lambda: c_function(types.int64(WORDS), reserve))
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])
 
 
@@ -289,11 +289,11 @@ def entry_address() -> int:
     """Returns the address of `enter`."""
     word = types.int64
     signature = word(word, word, word, word)
-    return built("enter", lambda: c_function(signature, enter)).addresses[0]
+    return load_or_build("enter", lambda: c_function(signature, enter)).addresses[0]
 
 
 @cache
 def run_address() -> int:
     """Returns the address of `run_space`."""
     signature = types.int64(WORDS)
-    return built("run_space", lambda: c_function(signature, run_space)).addresses[0]
+    return load_or_build("run_space", lambda: c_function(signature, run_space)).addresses[0]

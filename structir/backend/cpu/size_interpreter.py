@@ -14,7 +14,7 @@ from numba import types
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 
 Word = Any
 WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -194,7 +194,7 @@ def assign_offsets(lifetimes: Word, count: Word, memory: Word) -> Word:
 def size_evaluator() -> Callable[[int, int], int]:
     """Returns `evaluate_sizes` for the addresses of a program and its registers."""
     make = types.int64(WORDS, WORDS)
-    code = built("evaluate_sizes", lambda: c_function(make, evaluate_sizes))
+    code = load_or_build("evaluate_sizes", lambda: c_function(make, evaluate_sizes))
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.addresses[0])
 
 
@@ -202,6 +202,6 @@ def size_evaluator() -> Callable[[int, int], int]:
 def offset_assigner() -> Callable[[int, int, int], int]:
     """Returns `assign_offsets` for the address of lifetimes, their number, and that of memory."""
     make = types.int64(WORDS, types.int64, WORDS)
-    code = built("assign_offsets", lambda: c_function(make, assign_offsets))
+    code = load_or_build("assign_offsets", lambda: c_function(make, assign_offsets))
     address = ctypes.c_void_p
     return ctypes.PYFUNCTYPE(ctypes.c_int64, address, ctypes.c_int64, address)(code.addresses[0])

@@ -17,7 +17,7 @@ from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import ROW, SPACE
 from structir.backend.cpu.native import call_c, call_kernel
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.runner import WORDS, Word, patch, words_at
 from structir.backend.cpu.size_interpreter import HEAD, assign_offsets, evaluate_sizes
 
@@ -312,5 +312,5 @@ def run_sized(state: Word) -> Word:
 @cache
 def sized_runner() -> Callable[[int], int]:
     """Returns `run_sized` for the address of a state; it releases the GIL."""
-    code = built("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
+    code = load_or_build("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])

@@ -16,7 +16,7 @@ from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import POOL, ROW
 from structir.backend.cpu.native import call_c, call_kernel
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 from structir.backend.math.options import vectorisable
 
 Word = Any
@@ -126,4 +126,4 @@ def serve(address: Word, worker: Word) -> Word:
 def worker_address() -> int:
     """Returns the address of `serve`."""
     word = types.int64
-    return built("serve", lambda: c_function(word(word, word), serve)).addresses[0]
+    return load_or_build("serve", lambda: c_function(word(word, word), serve)).addresses[0]

@@ -11,7 +11,7 @@ from numba import types
 from numba.core import fastmathpass
 from numba.core.compiler_lock import global_compiler_lock
 
-from structir.backend.cpu.inlined import Inlined, inlined
+from structir.backend.cpu.inlined import Inlined, inlinable
 from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.registries import read_all, registries_read
@@ -21,7 +21,7 @@ from structir.ir.collection import collection_paused
 rewrite_fast_math: Any = fastmathpass.rewrite_module
 
 
-def translated(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any]) -> Any:
+def translate_kernel(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any]) -> Any:
     """Returns the code library of a kernel's source, in numba's calling convention.
 
     `kinds` are the numba types of its parameters, `names` its global names.
@@ -46,12 +46,12 @@ def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> An
                 raise
 
 
-def translated_c(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
+def translate_c_function(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
     """Returns the code library of a Python function with the C calling convention.
 
     Parameters are numbers and pointers; the result is a number or void.
     """
-    taken = inlined(function)
+    taken = inlinable(function)
     if taken is None:
         raise UntranslatedError(function.__name__)
 

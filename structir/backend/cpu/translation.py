@@ -22,7 +22,7 @@ from structir.backend.cpu.independent_loops import (
     stays_rolled,
     vector_parts,
 )
-from structir.backend.cpu.inlined import Inlined, inlined, never_inline
+from structir.backend.cpu.inlined import Inlined, inlinable, never_inline
 from structir.backend.cpu.masked_loops import (
     LANES,
     WHOLE_VECTORS,
@@ -278,7 +278,7 @@ class Translation(Values):
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
         """Translates a call: inlines the function if it is supported."""
-        taken = inlined(function)
+        taken = inlinable(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
         translation = type(self)(self.operations, taken.names, taken.params, taken.body)

@@ -25,12 +25,12 @@ def write_transpose(module: ir.Module, name: str, element: Any, lanes: int) -> N
         return builder.bitcast(address, vector.as_pointer())
 
     lines = [builder.load(place(source, source_line, k), align=4) for k in range(lanes)]
-    for k, line in enumerate(transposed(builder, lines)):
+    for k, line in enumerate(transpose_lines(builder, lines)):
         builder.store(line, place(to, to_line, k), align=4)
     builder.ret_void()
 
 
-def transposed(builder: Any, lines: list[Any]) -> list[Any]:
+def transpose_lines(builder: Any, lines: list[Any]) -> list[Any]:
     """Emits the transpose of lines in registers; returns their columns, consecutively.
 
     The number of lines is the number of lanes divided by a power of two.

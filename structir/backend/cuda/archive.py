@@ -42,7 +42,7 @@ def save(executable: DeviceExecutable, path: Path) -> None:
                 raise StructIRError("kernels of the simulator are not saved: compile for a GPU")
             codes[key_of(code.text, code.architecture)] = code
     for key, code in codes.items():
-        arrays[PREFIX + key] = np.frombuffer(disk.packed(key, entry_of(code)), np.uint8)
+        arrays[PREFIX + key] = np.frombuffer(disk.pack_entry(key, entry_of(code)), np.uint8)
     facts |= {TARGET: "cuda", MACHINE: identity(), KERNELS: json.dumps(list(codes))}
     facts |= {ARCHITECTURE: executable.device.architecture}
     facts |= {TF32: str(executable.tf32)}

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from structir.backend.cpu.inlined import Inlined, plain
+from structir.backend.cpu.inlined import Inlined, parse_function
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.translation import Translation
 from structir.backend.cpu.values import BINARY
@@ -176,7 +176,7 @@ class DeviceTranslation(Translation):
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
         """Inlines the statements of a called function."""
-        taken = function if isinstance(function, Inlined) else plain(function)
+        taken = function if isinstance(function, Inlined) else parse_function(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
         made = type(self)(self.operations, taken.names, taken.params, taken.body)
