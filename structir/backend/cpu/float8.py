@@ -18,7 +18,8 @@ class Format:
     """A float8 format.
 
     `fraction` is the number of fraction bits, `bias` the exponent bias. `greatest` encodes the
-    largest finite number, `beyond` larger ones, `nan` NaN and `negative_zero` -0.
+    largest finite number, `beyond` larger ones, `nan` NaN and `negative_zero` -0. `signed_nan`
+    states whether NaN has a sign bit.
     """
 
     fraction: int

@@ -84,12 +84,12 @@ class IntegerTile(TileFunction):
         totals = [[builder.phi(self.vector) for _ in row] for row in start]
         builder.cbranch(builder.icmp_signed("<", group, groups), body, after)
         builder.position_at_end(body)
-        made = self._added(group, totals, self._whole)
+        sums = self._added(group, totals, self._whole)
         following = builder.add(group, ir.Constant(WORD, 1))
         for phi, first, later in zip(
             [group, *chain(*totals)],
             [ir.Constant(WORD, 0), *chain(*start)],
-            [following, *chain(*made)],
+            [following, *chain(*sums)],
             strict=True,
         ):
             phi.add_incoming(first, before)
@@ -113,11 +113,11 @@ class IntegerTile(TileFunction):
         place = builder.gep(self.b, [builder.mul(line, ir.Constant(WORD, self.columns_across))])
         self._prefetch_next(group, place, self.group.terms)
         right = [self._group(place, v) for v in range(self.shape.vectors)]
-        made = []
+        sums = []
         for row, own in zip(totals, self.lines, strict=True):
             word = self._splat(word_of(builder.gep(own, [step])))
-            made.append([self._product(t, word, v) for t, v in zip(row, right, strict=True)])
-        return made
+            sums.append([self._product(t, word, v) for t, v in zip(row, right, strict=True)])
+        return sums
 
     def _group(self, line: Any, vector: int) -> Any:
         """Loads a register of the right operand."""

@@ -89,18 +89,18 @@ class Operations:
             for instruction in added:
                 contract.visit_Instruction(instruction)
 
-    def cast(self, given: Typed, kind: Any) -> Any:
+    def cast(self, operand: Typed, kind: Any) -> Any:
         """Converts a value to a type."""
-        if given.kind == kind:
-            return given.value
+        if operand.kind == kind:
+            return operand.value
         try:
-            return self.context.cast(self.builder, given.value, given.kind, kind)
+            return self.context.cast(self.builder, operand.value, operand.kind, kind)
         except NotImplementedError as error:
-            raise UntranslatedError(f"cannot convert {given.kind} to {kind}") from error
+            raise UntranslatedError(f"cannot convert {operand.kind} to {kind}") from error
 
-    def truth(self, given: Typed) -> Any:
+    def truth(self, operand: Typed) -> Any:
         """Converts a value to a boolean."""
-        return self.cast(given, types.boolean)
+        return self.cast(operand, types.boolean)
 
     def applied(self, function: Any, args: Sequence[Typed]) -> Typed:
         """Applies a Python operator or function, an intrinsic, or a compiled function."""
@@ -126,10 +126,10 @@ class Operations:
         value = self.context.make_tuple(self.builder, kind, [f.value for f in fields])
         return Typed(value, kind)
 
-    def fields(self, given: Typed) -> list[Typed]:
+    def fields(self, operand: Typed) -> list[Typed]:
         """Returns the fields of a tuple."""
-        kinds = enumerate(given.kind)
-        return [Typed(self.builder.extract_value(given.value, k), kind) for k, kind in kinds]
+        kinds = enumerate(operand.kind)
+        return [Typed(self.builder.extract_value(operand.value, k), kind) for k, kind in kinds]
 
     def common_kind(self, kinds: Sequence[Any]) -> Any:
         """Returns the common type of several types."""
@@ -143,8 +143,8 @@ class Operations:
         return one_alloca(self.builder, self.context.get_value_type(kind))
 
 
-def _literal(given: Typed) -> Any:
-    return given.kind if given.number is None else literal(given.number)
+def _literal(operand: Typed) -> Any:
+    return operand.kind if operand.number is None else literal(operand.number)
 
 
 def _kind_of_function(typing: Any, function: Any) -> Any:

@@ -256,13 +256,13 @@ def _write_blocks(
         terms = builder.select(builder.icmp_signed("<", left, block), left, block)
         first = builder.zext(builder.icmp_signed("==", number, _word(0)), WORD)
         last = builder.icmp_signed("==", builder.add(number, _word(1)), blocks)
-        given = list(function.args[:8])
+        arguments = list(function.args[:8])
         for k, place in ((1, point), (2, term), (4, point)):
-            given[k] = builder.gep(given[k], [place])
-        given[3] = builder.gep(given[3], [builder.mul(term, _word(column[0].shape.lanes))])
-        given[6] = terms
+            arguments[k] = builder.gep(arguments[k], [place])
+        arguments[3] = builder.gep(arguments[3], [builder.mul(term, _word(column[0].shape.lanes))])
+        arguments[6] = terms
         more = [count, first, builder.zext(last, WORD)]
-        _write_pass(builder, column, [*given, held, *more], points_here)
+        _write_pass(builder, column, [*arguments, held, *more], points_here)
 
 
 @contextmanager
@@ -291,7 +291,7 @@ def _counter(builder: ir.IRBuilder) -> Any:
 
 
 def _write_pass(
-    builder: ir.IRBuilder, column: list[PixelTile], given: list[Any], points: Any
+    builder: ir.IRBuilder, column: list[PixelTile], arguments: list[Any], points: Any
 ) -> None:
     """Emits loops over tiles of decreasing height, each while enough points remain."""
     place, shape = _counter(builder), column[0].shape
@@ -303,10 +303,13 @@ def _write_pass(
         left = builder.sub(points, point)
         builder.cbranch(builder.icmp_signed(">=", left, _word(tile.rows)), body, after)
         builder.position_at_end(body)
-        passed = list(given)
-        passed[1], passed[4] = builder.gep(given[1], [point]), builder.gep(given[4], [point])
+        passed = list(arguments)
+        passed[1], passed[4] = (
+            builder.gep(arguments[1], [point]),
+            builder.gep(arguments[4], [point]),
+        )
         held = builder.mul(point, _word(tile.across * shape.lanes))
-        passed[8] = builder.gep(given[8], [held])
+        passed[8] = builder.gep(arguments[8], [held])
         builder.call(tile.function, passed)
         builder.store(builder.add(point, _word(tile.rows)), place)
         builder.branch(head)

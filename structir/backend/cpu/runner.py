@@ -101,9 +101,9 @@ def is_dense(value: Word, table: Word, dtype: Word, rank: Word, flags: Word) -> 
 @vectorisable
 def same_dims(value: Word, dims: Word, rank: Word) -> Word:
     """Whether an array has this shape."""
-    found = words_at(value[ARRAY_DIMS])
+    actual = words_at(value[ARRAY_DIMS])
     for axis in range(rank):  # noqa: SIM110 (compiled: no generators)
-        if found[axis] != dims[axis]:
+        if actual[axis] != dims[axis]:
             return False
     return True
 

@@ -227,7 +227,7 @@ class TileFunction:
         limit = self._splat(self.builder.trunc(left, INDEX))
         return self.builder.icmp_signed("<", numbers, limit)
 
-    def _place(self, row: int, vector: int) -> Any:
+    def _address(self, row: int, vector: int) -> Any:
         builder = self.builder
         index = builder.add(builder.mul(_word(row), self.c_row), _word(vector * self.shape.lanes))
         return builder.bitcast(builder.gep(self.c, [index]), self.vector.as_pointer())
@@ -237,7 +237,7 @@ class TileFunction:
         builder, empty = self.builder, self.builder.block
         zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
         with builder.if_then(builder.icmp_signed("!=", self.accumulate, _word(0))):
-            held = self._held(zero)
+            held = self._load_tile(zero)
             full = builder.block
         start = []
         for row in held:
@@ -247,12 +247,12 @@ class TileFunction:
                 phi.add_incoming(value, full)
         return start
 
-    def _held(self, zero: ir.Constant) -> list[list[Any]]:
+    def _load_tile(self, zero: ir.Constant) -> list[list[Any]]:
         """Loads the tile of c."""
         alignment, load = ir.Constant(INDEX, 4), self._masked_load()
         return [
             [
-                self.builder.call(load, [self._place(r, v), alignment, self.masks[v], zero])
+                self.builder.call(load, [self._address(r, v), alignment, self.masks[v], zero])
                 for v in range(self.shape.vectors)
             ]
             for r in range(self.rows)
@@ -264,7 +264,7 @@ class TileFunction:
         store = declared(self.module, kind, f"llvm.masked.store.{self._suffix()}.p0")
         for r, row in enumerate(totals):
             for v, total in enumerate(row):
-                place, alignment = self._place(r, v), ir.Constant(INDEX, 4)
+                place, alignment = self._address(r, v), ir.Constant(INDEX, 4)
                 self.builder.call(store, [total, place, alignment, self.masks[v]])
 
 
@@ -302,7 +302,7 @@ class PanelFunction:
 
     def _passes(self, width: int, heights: list[int]) -> None:
         """Emits loops over tiles of decreasing height, each while enough rows remain."""
-        builder, given = self.builder, self.function.args
+        builder, args = self.builder, self.function.args
         place = builder.alloca(WORD)
         builder.store(_word(0), place)
         for height in heights:
@@ -310,12 +310,12 @@ class PanelFunction:
             builder.branch(head)
             builder.position_at_end(head)
             row = builder.load(place)
-            fits = builder.icmp_signed(">=", builder.sub(given[11], row), _word(height))
+            fits = builder.icmp_signed(">=", builder.sub(args[11], row), _word(height))
             builder.cbranch(fits, body, after)
             builder.position_at_end(body)
-            passed = list(given[:10])
-            passed[0] = builder.gep(given[0], [builder.mul(row, given[1])])
-            passed[5] = builder.gep(given[5], [builder.mul(row, given[6])])
+            passed = list(args[:10])
+            passed[0] = builder.gep(args[0], [builder.mul(row, args[1])])
+            passed[5] = builder.gep(args[5], [builder.mul(row, args[6])])
             self._pass(width, height, row, passed)
             builder.store(builder.add(row, _word(height)), place)
             builder.branch(head)
@@ -324,7 +324,7 @@ class PanelFunction:
     def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
         """Emits a tile; each of the first ones, one per register of the panel's width, prefetches
         one register of each line of the next panel."""
-        builder, given = self.builder, self.function.args
+        builder, args = self.builder, self.function.args
         tile = self.prefetching.get(width)
         if tile is None or tile.rows != height:
             builder.call(self.tiles[width, height], passed)
@@ -333,8 +333,8 @@ class PanelFunction:
         with builder.if_else(first) as (early, late):
             with early:
                 number = builder.sdiv(row, _word(height))
-                before = builder.mul(builder.mul(number, given[7]), _word(tile.shape.lanes))
-                soon = builder.gep(given[3], [builder.add(given[12], before)])
+                before = builder.mul(builder.mul(number, args[7]), _word(tile.shape.lanes))
+                soon = builder.gep(args[3], [builder.add(args[12], before)])
                 builder.call(tile.function, [*passed, soon])
             with late:
                 builder.call(self.tiles[width, height], passed)

@@ -112,12 +112,14 @@ def _write(
     context: Any,
 ) -> None:
     convention = context.call_conv
-    made = ir.Function(module, convention.get_function_type(types.void, kinds), symbol)
+    llvm_function = ir.Function(module, convention.get_function_type(types.void, kinds), symbol)
     params = [a.arg for a in function.args.args]
-    convention.decorate_function(made, params, kinds)
-    builder = ir.IRBuilder(made.append_basic_block("entry"))
+    convention.decorate_function(llvm_function, params, kinds)
+    builder = ir.IRBuilder(llvm_function.append_basic_block("entry"))
     translation = Translation(Operations(context, builder), names, params, function.body)
-    for name, value, kind in zip(params, convention.get_arguments(made), kinds, strict=True):
+    for name, value, kind in zip(
+        params, convention.get_arguments(llvm_function), kinds, strict=True
+    ):
         translation.named(name, Typed(value, kind))
     translation.block(function.body)
     if not builder.block.is_terminated:

@@ -116,7 +116,7 @@ class Translation(Values):
         if slot is None:
             slot = self.slots[name] = Typed(self.operations.slot(given.kind), given.kind)
         if slot.kind != given.kind:
-            raise UntranslatedError(f"{name} is {slot.kind} and {given.kind}")
+            raise UntranslatedError(f"{name} has two types: {slot.kind} and {given.kind}")
         self.builder.store(given.value, slot.value)
 
     def expression(self, statement: ast.Expr) -> None:
@@ -231,7 +231,7 @@ class Translation(Values):
 
     def _looped(self, loop: ast.For | ast.While, following: Any, after: Any) -> None:
         if loop.orelse:
-            raise UntranslatedError("else after a loop")
+            raise UntranslatedError("`else` of a loop")
         self.loops.append((following, after))
         self.block(loop.body)
         self.loops.pop()
@@ -305,7 +305,7 @@ class Translation(Values):
             return self.operations.nothing()
         kinds = {value.kind for value, _ in self.results}
         if len(kinds) != 1:
-            raise UntranslatedError(f"a function that gives {kinds}")
+            raise UntranslatedError(f"several return types: {kinds}")
         (first, _), *others = self.results
         if not others or first.kind == types.none:
             return first

@@ -188,13 +188,13 @@ class Values(ABC):
             return Typed(self.builder.select(condition, *casts), kind)
         blocks, after = self._blocks(2), self.builder.append_basic_block()
         self.builder.cbranch(condition, *blocks)
-        found = []
+        results = []
         for side, block in zip(sides, blocks, strict=True):
             self.builder.position_at_end(block)
-            found.append((self.value(side), self.builder.block))
-        kind = operations.common_kind([value.kind for value, _ in found])
+            results.append((self.value(side), self.builder.block))
+        kind = operations.common_kind([value.kind for value, _ in results])
         ends = []
-        for value, block in found:
+        for value, block in results:
             self.builder.position_at_end(block)
             ends.append((operations.cast(value, kind), block))
         return Typed(self._joined(after, ends), kind)
