@@ -98,7 +98,7 @@ def load(path: Path) -> Any:
     again, with a warning. Raises ParseError if the program was modified after saving.
     """
     arrays, facts = read(path)
-    executable = _loaded(path, arrays, facts)
+    executable = _load_contents(path, arrays, facts)
     if RAGGED not in facts:
         return executable
     original = module_of(path, arrays, {TEXT: facts[RAGGED]})
@@ -112,7 +112,7 @@ def add_ragged_program(module: IRModule, path: Path) -> None:
     write({**arrays, **own}, {**facts, RAGGED: text[TEXT]}, path)
 
 
-def _loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
+def _load_contents(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
     """Returns the module or the executable in the contents of a file."""
     if TARGET in facts:
         return _of_backend(facts[TARGET]).loaded(path, arrays, facts)
@@ -131,7 +131,7 @@ def _loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
         return new_executable(module())
     plans = plans_in(arrays, facts, stored_functions.TableReader)
     kernels = listed(facts, KERNELS) if KERNELS in facts else None
-    if kernels is None or plans is None or not offered(arrays, kernels, objects.offer):
+    if kernels is None or plans is None or not offer_kernels(arrays, kernels, objects.offer):
         warn_of_compiling(f"machine code in {name} is damaged")
         return new_executable(module())
     return new_executable(module, store=plans)
@@ -157,7 +157,7 @@ def plans_in(arrays: ModuleArrays, facts: dict[str, str], make_reader: Any) -> S
     if entry is None or names is None:
         return None
     try:
-        array_of = partial(packed_references.referenced_in_file, arrays=arrays)
+        array_of = partial(packed_references.resolve_in_file, arrays=arrays)
         functions = stored_functions.decode(entry.data, make_reader, array_of)
     except stored_functions.NotStoredError:
         return None
@@ -204,7 +204,7 @@ def _bytes(data: bytes) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def offered(
+def offer_kernels(
     arrays: Mapping[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
 ) -> bool:
     """Passes the valid kernels of a file to the compiler; returns whether all are valid."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
-from structir.backend.packed_references import reference_to, referenced
+from structir.backend.packed_references import reference_to, resolve_reference
 from structir.backend.serialise import StoredFunction, TableReader, TableWriter, decode, serialise
 from structir.backend.serialise_checks import NotStoredError, item, require, signature
 from structir.errors import StructIRError
@@ -123,7 +123,7 @@ class CachedPlans:
         return index
 
     def _array_at(self, reference: Any) -> Any:
-        return referenced(reference, lambda index: item(index, self.constants))
+        return resolve_reference(reference, lambda index: item(index, self.constants))
 
 
 @cache

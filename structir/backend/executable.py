@@ -25,7 +25,7 @@ from structir.backend.host_ops import host_calls
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
-from structir.backend.profile import Profile, profiled
+from structir.backend.profile import Profile, profile_calls
 from structir.backend.program import (
     HostProgram,
     WholeRegion,
@@ -253,7 +253,7 @@ class Executable:
         self, /, *args: Value, name: str = "main", repeat: int = 20, **names: Value
     ) -> Profile:
         """Profiles calls: print the result, or use its `kernels`."""
-        result = profiled(lambda: self[name](*args, **names), repeat)
+        result = profile_calls(lambda: self[name](*args, **names), repeat)
         return attrs.evolve(result, left=self.fallbacks)
 
     @property

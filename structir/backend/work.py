@@ -40,7 +40,7 @@ SELECTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
 @lru_cache(maxsize=1024)
-def parsed(text: str) -> Sequence[ast.stmt]:
+def parse_statements(text: str) -> Sequence[ast.stmt]:
     """Parses the statements of a kernel."""
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     return functions[-1].body
@@ -57,7 +57,7 @@ def nanoseconds(
     never compiled, counts as no work.
     """
     try:
-        return _Estimate(pointers, sizes, length, names).block(parsed(text))
+        return _Estimate(pointers, sizes, length, names).block(parse_statements(text))
     except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
         return 0.0
 

@@ -53,10 +53,10 @@ def exchange_all(kernel: Kernel, exchanges: Exchanges) -> Kernel:
     """
     ancestors = loop_tree(kernel).ancestors
     changed = {outer for statement in exchanges for outer in ancestors[statement]}
-    return attrs.evolve(kernel, body=_exchanged(kernel.body, exchanges, changed))
+    return attrs.evolve(kernel, body=_exchange_in(kernel.body, exchanges, changed))
 
 
-def _exchanged(
+def _exchange_in(
     block: Sequence[KernelStatement], exchanges: Exchanges, changed: set[KernelStatement]
 ) -> tuple[KernelStatement, ...]:
     statements: list[KernelStatement] = []
@@ -64,7 +64,7 @@ def _exchanged(
         if statement in exchanges:
             statements += exchanges[statement]
         elif statement in changed:
-            new = [_exchanged(b, exchanges, changed) for b in blocks_of(statement)]
+            new = [_exchange_in(b, exchanges, changed) for b in blocks_of(statement)]
             fields = ("then", "otherwise") if isinstance(statement, Branch) else ("body",)
             statements.append(replace(statement, **dict(zip(fields, new, strict=True))))
         else:
@@ -125,7 +125,7 @@ def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = N
             old = part.variable
             new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
         if isinstance(part, Apply):
-            return simplified(rebuild(part, copy))
+            return fold_apply(rebuild(part, copy))
         if isinstance(part, Scalar):
             return rebuild(part, copy)
         return replace(rebuild(part, copy)) if isinstance(part, KernelStatement) else part
@@ -133,7 +133,7 @@ def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = N
     return copy(node)
 
 
-def simplified(apply: Apply) -> Scalar:
+def fold_apply(apply: Apply) -> Scalar:
     """Folds index arithmetic, and normalises a cast of a literal to its parsed form."""
     match apply:
         case Apply("cast", (Literal(value, "int64"),), dtype) if dtype != "bool":

@@ -244,7 +244,7 @@ def loop_tree(kernel: Kernel) -> LoopTree:
     return tree
 
 
-def prepared(kernel: Kernel) -> Kernel:
+def prepare(kernel: Kernel) -> Kernel:
     """Returns a kernel with distinct loop variables and names, as primitives require."""
     if _KEPT in kernel.__dict__:
         return kernel
@@ -269,7 +269,7 @@ def _refuse_assigned_ends(kernel: Kernel) -> None:
             )
 
 
-def derived(new: Kernel, old: Kernel) -> Kernel:
+def derive(new: Kernel, old: Kernel) -> Kernel:
     """Indexes a kernel that a primitive derived from another one, sharing the facts of its
     nodes."""
     if new is not old and _KEPT not in new.__dict__:

@@ -10,7 +10,7 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import derived, prepared
+from structir.loops.loop_tree import derive, prepare
 from structir.loops.refusal import ScheduleError, refusal
 
 
@@ -63,8 +63,8 @@ class Primitive:
                     kernel,
                     help="schedule the kernel without `target`",
                 )
-            before = prepared(kernel)
-            return derived(self.transform(before, *args, **options), before)
+            before = prepare(kernel)
+            return derive(self.transform(before, *args, **options), before)
         except ScheduleError as error:
             named = [attrs.evolve(d, op=d.op or self.name) for d in error.diagnostics]
             raise ScheduleError(named) from None

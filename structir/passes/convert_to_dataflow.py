@@ -35,7 +35,7 @@ def _convert(seq: SeqExpr, min_size: int) -> SeqExpr:
         converted = _with_nested(block, min_size)
         is_dataflow = isinstance(converted, DataflowBlock)
         blocks += [converted] if is_dataflow else _split(converted, min_size)
-    blocks = _joined(blocks)
+    blocks = _merge_blocks(blocks)
     if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
         return seq
     old = set(seq.blocks)
@@ -62,7 +62,7 @@ def _convert_nested(binding: Binding, min_size: int) -> Binding:
     return replace(binding, value=replace(value, true_branch=then, false_branch=other))
 
 
-def _joined(blocks: list[BindingBlock]) -> list[BindingBlock]:
+def _merge_blocks(blocks: list[BindingBlock]) -> list[BindingBlock]:
     """Merges adjacent dataflow blocks, and extends a block by adjacent pure bindings."""
     joined: list[BindingBlock] = []
     for block in blocks:

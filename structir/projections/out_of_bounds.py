@@ -36,7 +36,7 @@ def check_policy(policy: str) -> None:
         raise StructInfoError(Diagnostic(message, hint='`out_of_bounds="clamp"`', code=CODE))
 
 
-def bounded(entry: AccessIndex, policy: str, name: str = "the tensor") -> AccessIndex:
+def bounded_index(entry: AccessIndex, policy: str, name: str = "the tensor") -> AccessIndex:
     """Returns an index under a policy.
 
     Raises StructInfoError under `forbid`, for an index that is not provably in range.

@@ -15,7 +15,7 @@ from structir.backend.archive import (
     PREFIX,
     TARGET,
     Path,
-    offered,
+    offer_kernels,
     plans_in,
     put_plans,
     warn_of_compiling,
@@ -64,6 +64,6 @@ def loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> DeviceExe
     else:
         plans = plans_in(arrays, facts, partial(DeviceReading, device=device, tf32=tf32))
         offering = partial(offer, architecture=architecture)
-        if not offered(arrays, listed(facts, KERNELS), offering) or plans is None:
+        if not offer_kernels(arrays, listed(facts, KERNELS), offering) or plans is None:
             warn_of_compiling(f"machine code in {name} is damaged")
     return DeviceExecutable(module() if plans is None else module, device, tf32, plans)

@@ -10,7 +10,7 @@ from structir.ir.node import replace
 from structir.loops.accesses import is_same
 from structir.loops.edits import exchange_all, with_values
 from structir.loops.legality import conflicts, reversed_pairs
-from structir.loops.loop_tree import LoopTree, derived, jumps, loop_tree
+from structir.loops.loop_tree import LoopTree, derive, jumps, loop_tree
 from structir.loops.nests import dependence, following, refuse_jumps, refuse_varying_bounds
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
@@ -36,7 +36,7 @@ def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
     joined = replace(one, kind="", body=(*one.body, *moved))
     exchanges: dict[KernelStatement, Sequence[KernelStatement]] = {one: (*between, joined)}
     exchanges |= {statement: () for statement in (*between, other)}
-    new = derived(exchange_all(kernel, exchanges), kernel)
+    new = derive(exchange_all(kernel, exchanges), kernel)
     _refuse_dependences(loop_tree(new), joined, len(one.body))
     return new
 

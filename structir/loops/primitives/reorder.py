@@ -7,7 +7,7 @@ from structir.ir.node import replace
 from structir.loops.accesses import Access
 from structir.loops.edits import exchange
 from structir.loops.legality import accumulated, conflicts, is_private, meets_later
-from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.loop_tree import LoopTree, derive, loop_tree
 from structir.loops.nests import (
     dependence,
     only_loop_in,
@@ -49,7 +49,7 @@ def _bubble(kernel: Kernel, loops: tuple[str, ...], end: int) -> Kernel:
                 help=f'name all loops of the nest, including "{name}"',
             )
         if loops.index(outer.variable.name) > loops.index(name):
-            kernel = derived(_interchanged(kernel, outer, inner), kernel)
+            kernel = derive(_interchanged(kernel, outer, inner), kernel)
             outer = loop_tree(kernel).loop(outer.variable.name)
         else:
             outer = inner

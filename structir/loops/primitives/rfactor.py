@@ -23,7 +23,7 @@ from structir.ir.kernel import (
 )
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.accesses import Access
-from structir.loops.edits import Names, calculate, exchange, integer, simplified, substitute
+from structir.loops.edits import Names, calculate, exchange, fold_apply, integer, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.nests import iterations_at_most, refuse_varying_bounds
 from structir.loops.primitive import primitive
@@ -85,7 +85,7 @@ def _over_parts(names: Names, parts: Var, extent: Dim, statement: Any) -> For:
 def _identity(fn: str, total: Local) -> Scalar:
     value = MONOIDS[MONOID_OF[fn]].identity(total.dtype)
     dtype = total.dtype if is_float(total.dtype) else "int64"
-    return simplified(Apply("cast", (Literal(value, dtype),), total.dtype))
+    return fold_apply(Apply("cast", (Literal(value, dtype),), total.dtype))
 
 
 def _function(tree: LoopTree, total: Local, accesses: list[Access], loop: For) -> str:

@@ -9,7 +9,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.kernel import Apply, Branch, Extent, Kernel, Part, Scratch, Size
 from structir.ir.node import rebuild
-from structir.loops.edits import Names, fresh_copy, integer, simplified, substitute
+from structir.loops.edits import Names, fold_apply, fresh_copy, integer, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.primitive import positive, primitive
 from structir.loops.refusal import refusal
@@ -28,7 +28,7 @@ def specialise(kernel: Kernel, size: str, value: int) -> Kernel:
 
     def change(part: Any) -> Any:
         if isinstance(part, Apply):
-            return simplified(rebuild(part, lambda arg: substitute(arg, change)))
+            return fold_apply(rebuild(part, lambda arg: substitute(arg, change)))
         if not isinstance(part, Size | Extent):
             return None
         dim = dims.substitute(_dim_of(part), {symbol: value})

@@ -28,7 +28,7 @@ from structir.loops.accesses import Access
 from structir.loops.bounds import extremes
 from structir.loops.edits import Names, calculate, exchange, substitute
 from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.loop_tree import LoopTree, derive, loop_tree
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 from structir.loops.regions import AxisBounds, expression, extremum, region
@@ -75,7 +75,7 @@ def stage(kernel: Kernel, memory: str, loop: str, space: str = "") -> Kernel:
     back = (_copying(names, array, copy, blocks, back=True),) if writes else ()
     scratch = Scratch(copy, zeros=False, space=space)
     new = _with_scratch(exchange(kernel, target, inner, *back), scratch)
-    tree_of_new = loop_tree(derived(new, kernel))
+    tree_of_new = loop_tree(derive(new, kernel))
     if writes and first_uninitialised_read(tree_of_new, copy, (inner, *back)) is None:
         return new  # the loop writes the whole copy before it reads it
     first = _copying(names, array, copy, blocks)
