@@ -72,7 +72,7 @@ def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: 
     both = zip(convention.get_arguments(inner), kinds, strict=True)
     arguments = [Typed(value, kind) for value, kind in both]
     translation = Translation(operations, taken.names, taken.params, taken.body)
-    value = translation.taken_in(taken, arguments)
+    value = translation.inline(taken, arguments)
     if translation.results:
         convention.return_value(operations.builder, operations.cast(value, result))
     else:  # the function has an infinite loop

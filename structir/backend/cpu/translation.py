@@ -49,7 +49,7 @@ class Translation(Values):
     ) -> None:
         super().__init__(operations, names, params, body)
         self.loops: list[tuple[Any, Any]] = []  # the targets of `continue` and `break`
-        self.left: list[Any] = []  # the blocks that some `break` jumps to
+        self.break_targets: list[Any] = []  # the blocks that some `break` jumps to
         self.end: Any = None  # the target of `return` in inlined functions
         self.results: list[tuple[Typed, Any]] = []  # the returned values and their blocks
 
@@ -64,17 +64,17 @@ class Translation(Values):
 
     def statement(self, statement: ast.stmt) -> None:
         """Translates a statement; raises UntranslatedError if it is not supported."""
-        known = STATEMENTS.get(type(statement))
-        if known is None:
+        translate = STATEMENTS.get(type(statement))
+        if translate is None:
             raise UntranslatedError(type(statement).__name__)
-        known(self, statement)
+        translate(self, statement)
 
     def assign(self, statement: ast.Assign) -> None:
         """Translates assignments to names, elements and tuples of these."""
         (to,) = statement.targets
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
-                self.known[name] = self.fixed(statement.value)
+                self.type_names[name] = self.fixed(statement.value)
             case ast.Tuple(several), ast.Tuple(values) if len(several) == len(values):
                 self._store_each(several, [self.value(v) for v in values])
             case ast.Tuple(several), value:
@@ -82,12 +82,12 @@ class Translation(Values):
             case _:
                 self.store(to, self.value(statement.value))
 
-    def annotated(self, statement: ast.AnnAssign) -> None:
+    def annotated_assignment(self, statement: ast.AnnAssign) -> None:
         """Translates `name: type = value`; the type is ignored."""
         if statement.value is not None:
             self.store(statement.target, self.value(statement.value))
 
-    def augment(self, statement: ast.AugAssign) -> None:
+    def augmented_assignment(self, statement: ast.AugAssign) -> None:
         """Translates augmented assignments."""
         before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
         args = (before, self.value(statement.value))
@@ -109,7 +109,7 @@ class Translation(Values):
 
     def named(self, name: str, given: Typed) -> None:
         """Assigns to a name: an SSA value, or a stack slot if it is assigned more than once."""
-        if name not in self.many:
+        if name not in self.reassigned:
             self.scopes[-1][name] = given
             return
         slot = self.slots.get(name)
@@ -119,45 +119,45 @@ class Translation(Values):
             raise UntranslatedError(f"{name} has two types: {slot.kind} and {given.kind}")
         self.builder.store(given.value, slot.value)
 
-    def expression(self, statement: ast.Expr) -> None:
+    def expression_statement(self, statement: ast.Expr) -> None:
         """Translates an expression statement; ignores docstrings."""
         if not isinstance(statement.value, ast.Constant):
             self.value(statement.value)
 
-    def branch(self, statement: ast.If) -> None:
+    def if_statement(self, statement: ast.If) -> None:
         """Translates `if`."""
         test = self.operations.truth(self.value(statement.test))
         sides = [statement.body, statement.orelse]
         blocks = [self.builder.append_basic_block() for _ in sides]
         after = self.builder.append_basic_block()
         self.builder.cbranch(test, *blocks)
-        goes_on = False
+        is_open = False
         for side, block in zip(sides, blocks, strict=True):
             self.builder.position_at_end(block)
             self.block(side)
-            goes_on = goes_on or not self.builder.block.is_terminated
-            self._go(after)
+            is_open = is_open or not self.builder.block.is_terminated
+            self._branch_to(after)
         self.builder.position_at_end(after)
-        if not goes_on:
+        if not is_open:
             self.builder.unreachable()
 
-    def count(self, loop: ast.For) -> None:
+    def for_loop(self, loop: ast.For) -> None:
         """Translates `for`; a short independent loop is split into whole vectors and a
         remainder."""
         if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
-            self._count(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
+            self._emit_for(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
             return
         low, high, step = self._range(loop.iter)
         count = _trip_count(low, high, step)
-        if not (FEWEST <= count <= MOST and is_independent(loop, self.many)):
-            self._count(loop, (low, high, step), False)
+        if not (FEWEST <= count <= MOST and is_independent(loop, self.reassigned)):
+            self._emit_for(loop, (low, high, step), False)
             return
         start = low.number or 0
         for first, last in vector_parts(count):
             low, high = [self.operations.constant(start + at) for at in (first, last)]
-            self._count(loop, (low, high, step), True)
+            self._emit_for(loop, (low, high, step), True)
 
-    def _count(
+    def _emit_for(
         self,
         loop: ast.For,
         bounds: tuple[Typed, Typed, Typed],
@@ -170,20 +170,20 @@ class Translation(Values):
         before, body, following, after = self._blocks(4)
         builder.branch(before)
         builder.position_at_end(before)
-        builder.cbranch(self._goes_on(low.value, high, step), body, after)
+        builder.cbranch(self._in_range(low.value, high, step), body, after)
         builder.position_at_end(body)
         index = builder.phi(low.value.type)
         index.add_incoming(low.value, before)
         self.scopes.append({})
         self.named(_name(loop.target), Typed(index, types.int64))
         known = len(builder.function.blocks)
-        self._looped(loop, following, after)
+        self._loop_body(loop, following, after)
         self.scopes.pop()
         blocks = [body, *builder.function.blocks[known:]]
         builder.position_at_end(following)
         stepped = builder.add(index, step.value, flags=("nsw",))
         index.add_incoming(stepped, following)
-        latch = builder.cbranch(self._goes_on(stepped, high, step), body, after)
+        latch = builder.cbranch(self._in_range(stepped, high, step), body, after)
         count = _trip_count(low, high, step)
         properties = [create(builder.module) for create in others]
         if gains_from_masks(count):
@@ -204,7 +204,7 @@ class Translation(Values):
         zero, one = [self.operations.constant(number) for number in (0, 1)]
         return zero, rounded, one
 
-    def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
+    def _in_range(self, index: Any, high: Typed, step: Typed) -> Any:
         """Emits the test whether an index is in a range; the sign of the step may be unknown."""
         below, above = [self.builder.icmp_signed(c, index, high.value) for c in "<>"]
         if step.number is not None:
@@ -212,7 +212,7 @@ class Translation(Values):
         zero = self.operations.constant(0).value
         return self.builder.select(self.builder.icmp_signed(">", step.value, zero), below, above)
 
-    def repeat(self, loop: ast.While) -> None:
+    def while_loop(self, loop: ast.While) -> None:
         """Translates `while`."""
         test, body, after = self._blocks(3)
         self.builder.branch(test)
@@ -224,18 +224,18 @@ class Translation(Values):
             holds = self.operations.truth(self.value(loop.test))
             self.builder.cbranch(holds, body, after)
         self.builder.position_at_end(body)
-        self._looped(loop, test, after)
+        self._loop_body(loop, test, after)
         self.builder.position_at_end(after)
-        if endless and after not in self.left:
+        if endless and after not in self.break_targets:
             self.builder.unreachable()
 
-    def _looped(self, loop: ast.For | ast.While, following: Any, after: Any) -> None:
+    def _loop_body(self, loop: ast.For | ast.While, following: Any, after: Any) -> None:
         if loop.orelse:
             raise UntranslatedError("`else` of a loop")
         self.loops.append((following, after))
         self.block(loop.body)
         self.loops.pop()
-        self._go(following)
+        self._branch_to(following)
 
     def _range(self, iterated: ast.expr) -> list[Typed]:
         match iterated:
@@ -250,19 +250,19 @@ class Translation(Values):
                     return low_high_step
         raise UntranslatedError(ast.unparse(iterated))
 
-    def leave(self, _: ast.Break) -> None:
+    def break_statement(self, _: ast.Break) -> None:
         """Translates `break`."""
-        self.left.append(self.loops[-1][1])
+        self.break_targets.append(self.loops[-1][1])
         self.builder.branch(self.loops[-1][1])
 
-    def go_on(self, _: ast.Continue) -> None:
+    def continue_statement(self, _: ast.Continue) -> None:
         """Translates `continue`."""
         self.builder.branch(self.loops[-1][0])
 
-    def nothing(self, _: ast.Pass) -> None:
+    def pass_statement(self, _: ast.Pass) -> None:
         """Translates `pass`."""
 
-    def give(self, statement: ast.Return) -> None:
+    def return_statement(self, statement: ast.Return) -> None:
         """Translates `return` in an inlined function."""
         if self.end is None:
             raise UntranslatedError("return")
@@ -272,7 +272,7 @@ class Translation(Values):
         self.results.append((value, self.builder.block))
         self.builder.branch(self.end)
 
-    def _go(self, block: Any) -> None:
+    def _branch_to(self, block: Any) -> None:
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
 
@@ -284,14 +284,14 @@ class Translation(Values):
         translation = type(self)(self.operations, taken.names, taken.params, taken.body)
         try:
             with self.operations.contracted():
-                return translation.taken_in(taken, args)
+                return translation.inline(taken, args)
         except UntranslatedError as error:
             if not error.blamed and all_read():
                 never_inline(function)
                 error.blamed = True
             raise
 
-    def taken_in(self, function: Inlined, args: Sequence[Typed]) -> Typed:
+    def inline(self, function: Inlined, args: Sequence[Typed]) -> Typed:
         """Inlines a function; returns its result."""
         self.end = self.builder.append_basic_block()
         for name, given in zip(function.params, args, strict=True):
@@ -309,21 +309,21 @@ class Translation(Values):
         (first, _), *others = self.results
         if not others or first.kind == types.none:
             return first
-        return Typed(self._joined(self.end, [(v.value, b) for v, b in self.results]), first.kind)
+        return Typed(self._merge(self.end, [(v.value, b) for v, b in self.results]), first.kind)
 
 
 STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {
-    ast.AnnAssign: Translation.annotated,
+    ast.AnnAssign: Translation.annotated_assignment,
     ast.Assign: Translation.assign,
-    ast.AugAssign: Translation.augment,
-    ast.Break: Translation.leave,
-    ast.Continue: Translation.go_on,
-    ast.Expr: Translation.expression,
-    ast.For: Translation.count,
-    ast.If: Translation.branch,
-    ast.Pass: Translation.nothing,
-    ast.Return: Translation.give,
-    ast.While: Translation.repeat,
+    ast.AugAssign: Translation.augmented_assignment,
+    ast.Break: Translation.break_statement,
+    ast.Continue: Translation.continue_statement,
+    ast.Expr: Translation.expression_statement,
+    ast.For: Translation.for_loop,
+    ast.If: Translation.if_statement,
+    ast.Pass: Translation.pass_statement,
+    ast.Return: Translation.return_statement,
+    ast.While: Translation.while_loop,
 }
 
 

@@ -57,10 +57,10 @@ class Values(ABC):
         self.operations, self.names = operations, names
         self.builder = operations.builder
         assigned = _assignments(body) + Counter(params)
-        self.many = {name for name, count in assigned.items() if count > 1}
+        self.reassigned = {name for name, count in assigned.items() if count > 1}
         self.scopes: list[dict[str, Typed]] = [{}]  # of names that are assigned once
         self.slots: dict[str, Typed] = {}  # of the other names
-        self.known: dict[str, Any] = {}  # names of types
+        self.type_names: dict[str, Any] = {}  # names of types
 
     @abstractmethod
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
@@ -84,7 +84,7 @@ class Values(ABC):
             case ast.Compare(left, [_, _, *_] as ops, rights) if _is_effortless(expr):
                 sides = zip([left, *rights], ops, rights, strict=False)
                 each = [ast.Compare(one, [op], [other]) for one, op, other in sides]
-                return self._either(False, each[0], each[1:])
+                return self._short_circuit(False, each[0], each[1:])
             case ast.Subscript(pointer, index) if not isinstance(index, ast.Slice):
                 return self.operations.applied(operator.getitem, self.place(pointer, index))
             case ast.Call(ast.Name("min" | "max" as name), args, []):
@@ -98,9 +98,9 @@ class Values(ABC):
             case ast.Tuple(fields):
                 return self.operations.together([v for f in fields for v in self._fields(f)])
             case ast.BoolOp(op, [left, *rest]):
-                return self._either(isinstance(op, ast.Or), left, rest)
+                return self._short_circuit(isinstance(op, ast.Or), left, rest)
             case ast.IfExp(test, true, false):
-                return self._chosen(self.value(test), (true, false))
+                return self._select(self.value(test), (true, false))
         raise UntranslatedError(ast.unparse(expr))
 
     def _fields(self, field: ast.expr) -> list[Typed]:
@@ -133,15 +133,15 @@ class Values(ABC):
         if slot is not None:
             return Typed(self.builder.load(slot.value), slot.kind)
         value = self.names.get(name)
-        if name in self.many or not isinstance(value, NUMBERS):
+        if name in self.reassigned or not isinstance(value, NUMBERS):
             raise UntranslatedError(f"{name}: expected a variable or a number")
         return self.operations.constant(value)
 
     def fixed(self, expr: ast.expr) -> Any:
         """Evaluates a constant expression: a function, a type, or a field of a table."""
         match expr:
-            case ast.Name(name) if name in self.known:
-                return self.known[name]
+            case ast.Name(name) if name in self.type_names:
+                return self.type_names[name]
             case ast.Name(name) if name in BUILT_IN and name not in self.names:
                 return BUILT_IN[name]
             case ast.Name(name) if name in self.names:
@@ -162,7 +162,7 @@ class Values(ABC):
             extreme = self.builder.select(better, other.value, extreme)
         return Typed(extreme, types.int64)
 
-    def _either(self, wanted: bool, left: ast.expr, rest: Sequence[ast.expr]) -> Typed:
+    def _short_circuit(self, wanted: bool, left: ast.expr, rest: Sequence[ast.expr]) -> Typed:
         """Emits `and`, or `or` if `wanted`; operands with side effects or cost are
         short-circuited."""
         first = self.operations.truth(self.value(left))
@@ -175,10 +175,10 @@ class Values(ABC):
             self.builder.cbranch(first, *((after, asked) if wanted else (asked, after)))
             self.builder.position_at_end(asked)
             second = self.operations.truth(self.value(right))
-            first = self._joined(after, [(first, here), (second, self.builder.block)])
+            first = self._merge(after, [(first, here), (second, self.builder.block)])
         return Typed(first, types.boolean)
 
-    def _chosen(self, test: Typed, sides: tuple[ast.expr, ast.expr]) -> Typed:
+    def _select(self, test: Typed, sides: tuple[ast.expr, ast.expr]) -> Typed:
         """Emits a conditional expression: a select of cheap operands, else branches."""
         condition, operations = self.operations.truth(test), self.operations
         if all(_is_effortless(side) for side in sides):
@@ -197,9 +197,9 @@ class Values(ABC):
         for value, block in results:
             self.builder.position_at_end(block)
             ends.append((operations.cast(value, kind), block))
-        return Typed(self._joined(after, ends), kind)
+        return Typed(self._merge(after, ends), kind)
 
-    def _joined(self, after: Any, ends: Sequence[tuple[Any, Any]]) -> Any:
+    def _merge(self, after: Any, ends: Sequence[tuple[Any, Any]]) -> Any:
         """Branches from open blocks to `after`; returns the phi of their values."""
         for _, block in ends:
             if not block.is_terminated:

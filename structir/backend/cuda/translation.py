@@ -138,15 +138,18 @@ class DeviceTranslation(Translation):
     def _side_by_side(self, body: Sequence[ast.stmt], lanes: int) -> None:
         """Executes each statement for all lanes before the next one, so that accesses of neighbours
         merge."""
-        everywhere, own = self.many, {n.id for s in body for n in ast.walk(s) if _is_target(n)}
-        self.many = everywhere - own
+        everywhere, own = (
+            self.reassigned,
+            {n.id for s in body for n in ast.walk(s) if _is_target(n)},
+        )
+        self.reassigned = everywhere - own
         scopes = [{"lane": self.operations.constant(lane)} for lane in range(lanes)]
         for statement in body:
             for scope in scopes:
                 self.scopes.append(scope)
                 self.statement(statement)
                 self.scopes.pop()
-        self.many = everywhere
+        self.reassigned = everywhere
 
     def store(self, to: ast.expr, given: Typed) -> None:
         """Assigns to a name, an element, or all elements of an array."""
@@ -181,7 +184,7 @@ class DeviceTranslation(Translation):
             return self.operations.applied(function, args)
         made = type(self)(self.operations, taken.names, taken.params, taken.body)
         with self.operations.contracted():
-            return made.taken_in(taken, args)
+            return made.inline(taken, args)
 
     # ---- memory
 
