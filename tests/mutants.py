@@ -291,7 +291,7 @@ MUTANTS = [
         ),
     ),
     *_mutants_of(
-        "structir/backend/traced.py",
+        "structir/backend/trace.py",
         "tests/backend/test_step_plans.py tests/backend/test_loops_at_once.py",
         (
             "branches that give values of other sizes are joined",

@@ -1,7 +1,7 @@
 """Text of the package and of the documents uses the standard terms of the field.
 
 Each row below is a phrase and the term to write instead. Docstrings, comments, string literals and
-prose of documents are searched; code blocks of documents and the kernels' back half are not.
+prose of documents are searched; code blocks of documents and the stages of kernels are not.
 """
 
 import io
@@ -48,13 +48,13 @@ TERMS = {
     r"in the making": "being built",
 }
 PHRASES = re.compile(rf"\b({'|'.join(f'(?:{phrase})' for phrase in TERMS)})\b")
-BACK_HALF = ("backend/loops", "backend/cpu", "backend/cuda")
+BACK_HALF = ("backend/loops",)
 # Places where the word itself is meant: file and text around it.
 ALLOWED: set[tuple[str, str]] = set()
 
 
 def python_files() -> list[Path]:
-    """Returns the files of the package but for the kernels' back half."""
+    """Returns the files of the package except the stages of kernels."""
     files = sorted((ROOT / "structir").rglob("*.py"))
     return [f for f in files if not any(part in f.as_posix() for part in BACK_HALF)]
 

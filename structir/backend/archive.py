@@ -40,7 +40,7 @@ identity = lazy_module("structir.backend.cpu.identity")
 objects = lazy_module("structir.backend.cpu.objects")
 packed_references = lazy_module("structir.backend.packed_references")
 runner = lazy_module("structir.backend.cpu.runner")
-stored_functions = lazy_module("structir.backend.stored")
+stored_functions = lazy_module("structir.backend.serialise")
 ragged_executables = lazy_module("structir.backend.ragged_executable")
 disk = lazy_module("structir.backend.cache")
 compiling = lazy_module("structir.backend.compile")
@@ -63,7 +63,7 @@ def save(executable: Executable, path: Path) -> None:
     runner.run_address()  # compiles the runner, which sizes without a plan need
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
-        arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))
+        arrays[PREFIX + key] = _bytes(disk.pack_entry(key, objects.entry_of(text, code)))
         keys.append(key)
     put_plans(executable, stored_functions.TableWriter, arrays, facts)
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
@@ -81,10 +81,10 @@ def put_plans(executable: Executable, make_writer: Any, arrays: Any, facts: dict
         return panels.add(packed_references.reference_to(array, table.name_of), array)
 
     writer = make_writer(reference_to)
-    serialized = stored_functions.written(functions, writer)
+    serialized = stored_functions.serialise(functions, writer)
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     entry = disk.CacheEntry({}, json.dumps(serialized).encode())
-    arrays[PLANS_OF + key] = _bytes(disk.packed(key, entry))
+    arrays[PLANS_OF + key] = _bytes(disk.pack_entry(key, entry))
     facts[PLANS] = json.dumps(executable.function_names)
     if len(serialized["functions"]) == len(executable.function_names):
         records = panels.replace_constants(arrays)
@@ -98,7 +98,7 @@ def load(path: Path) -> Any:
     again, with a warning. Raises ParseError if the program was modified after saving.
     """
     arrays, facts = read(path)
-    executable = _loaded(path, arrays, facts)
+    executable = _load_contents(path, arrays, facts)
     if RAGGED not in facts:
         return executable
     original = module_of(path, arrays, {TEXT: facts[RAGGED]})
@@ -112,7 +112,7 @@ def add_ragged_program(module: IRModule, path: Path) -> None:
     write({**arrays, **own}, {**facts, RAGGED: text[TEXT]}, path)
 
 
-def _loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
+def _load_contents(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
     """Returns the module or the executable in the contents of a file."""
     if TARGET in facts:
         return _of_backend(facts[TARGET]).loaded(path, arrays, facts)
@@ -131,7 +131,7 @@ def _loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> Any:
         return new_executable(module())
     plans = plans_in(arrays, facts, stored_functions.TableReader)
     kernels = listed(facts, KERNELS) if KERNELS in facts else None
-    if kernels is None or plans is None or not offered(arrays, kernels, objects.offer):
+    if kernels is None or plans is None or not offer_kernels(arrays, kernels, objects.offer):
         warn_of_compiling(f"machine code in {name} is damaged")
         return new_executable(module())
     return new_executable(module, store=plans)
@@ -152,13 +152,13 @@ def plans_in(arrays: ModuleArrays, facts: dict[str, str], make_reader: Any) -> S
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     if PLANS_OF + key not in arrays:
         return None
-    entry = disk.unpacked(key, arrays[PLANS_OF + key].tobytes())
+    entry = disk.parse_entry(key, arrays[PLANS_OF + key].tobytes())
     names = listed(facts, PLANS)
     if entry is None or names is None:
         return None
     try:
-        array_of = partial(packed_references.referenced_in_file, arrays=arrays)
-        functions = stored_functions.decoded(entry.data, make_reader, array_of)
+        array_of = partial(packed_references.resolve_in_file, arrays=arrays)
+        functions = stored_functions.decode(entry.data, make_reader, array_of)
     except stored_functions.NotStoredError:
         return None
     function_names = {f.name for f in functions}
@@ -204,7 +204,7 @@ def _bytes(data: bytes) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def offered(
+def offer_kernels(
     arrays: Mapping[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
 ) -> bool:
     """Passes the valid kernels of a file to the compiler; returns whether all are valid."""
@@ -220,7 +220,7 @@ def offered(
 
 
 def _entry(key: str, array: Any) -> Any:
-    return None if array is None else disk.unpacked(key, array.tobytes())
+    return None if array is None else disk.parse_entry(key, array.tobytes())
 
 
 def warn_of_compiling(text: str) -> None:

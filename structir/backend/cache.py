@@ -78,14 +78,14 @@ def digest(*parts: str) -> str:
     return hasher.hexdigest()
 
 
-def packed(key: str, entry: CacheEntry) -> bytes:
+def pack_entry(key: str, entry: CacheEntry) -> bytes:
     """Serializes an entry, with its key and a checksum."""
     head = json.dumps({"key": key, **entry.facts}).encode()
     body = len(head).to_bytes(8, "little") + head + entry.data
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
-def unpacked(key: str, data: bytes) -> CacheEntry | None:
+def parse_entry(key: str, data: bytes) -> CacheEntry | None:
     """Parses the entry of a key; None unless the checksum and the key are correct."""
     start = len(MAGIC) + CHECKSUM
     body = data[start:]
@@ -131,7 +131,7 @@ class CacheStore:
         if not self.is_private():
             return None
         try:
-            entry = unpacked(key, read_file(path, MAX_ENTRY_BYTES))
+            entry = parse_entry(key, read_file(path, MAX_ENTRY_BYTES))
         except NotPrivateError as error:
             _warn_once(error)
             return None
@@ -146,7 +146,7 @@ class CacheStore:
 
     def write(self, key: str, entry: CacheEntry) -> None:
         """Writes an entry; if the disk is full or read-only, the entry is lost without an error."""
-        data = packed(key, entry)
+        data = pack_entry(key, entry)
         if not self.is_private() or len(data) > MAX_ENTRY_BYTES:
             return
         with contextlib.suppress(OSError):

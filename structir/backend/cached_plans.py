@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
-from structir.backend.packed_references import reference_to, referenced
-from structir.backend.stored import StoredFunction, TableReader, TableWriter, decoded, written
-from structir.backend.stored_checks import NotStoredError, item, require, signature
+from structir.backend.packed_references import reference_to, resolve_reference
+from structir.backend.serialise import StoredFunction, TableReader, TableWriter, decode, serialise
+from structir.backend.serialise_checks import NotStoredError, item, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
@@ -70,7 +70,7 @@ class CachedPlans:
         if entry is None or entry.facts.get("kind") != "plans":
             return []
         try:
-            functions = decoded(entry.data, self.make_reader, self._array_at)
+            functions = decode(entry.data, self.make_reader, self._array_at)
             names = {f.name for f in functions}
             is_valid = len(names) == len(functions) and all(map(self._matches_program, functions))
             require(is_valid, "functions of another program")
@@ -92,7 +92,7 @@ class CachedPlans:
         """Stores the compiled functions of the module."""
         store = disk.store()
         if store is not None and self._key is not None:
-            data = json.dumps(written(functions, self.make_writer(self._reference_to))).encode()
+            data = json.dumps(serialise(functions, self.make_writer(self._reference_to))).encode()
             store.write(self._key, disk.CacheEntry({"kind": "plans"}, data))
 
     def _key_of(self, module: IRModule, nodes: Iterable[Any], options: str) -> str | None:
@@ -123,7 +123,7 @@ class CachedPlans:
         return index
 
     def _array_at(self, reference: Any) -> Any:
-        return referenced(reference, lambda index: item(index, self.constants))
+        return resolve_reference(reference, lambda index: item(index, self.constants))
 
 
 @cache

@@ -11,11 +11,11 @@ import numpy as np
 
 from structir.analysis.arguments import Defaults, arguments_of, check_call
 from structir.backend.plan import BoundPlan
-from structir.backend.program import arranged
+from structir.backend.program import arrange
 from structir.backend.results import RESULTS
+from structir.backend.serialise import StoredFunction
 from structir.backend.sized_function import SizedFunction
 from structir.backend.step_plan import LEFT
-from structir.backend.stored import StoredFunction
 from structir.backend.tensor_forms import CallForms, call_forms
 from structir.errors import ShapeMismatchError
 from structir.interpret.argument_checks import as_value, described, match
@@ -128,7 +128,7 @@ class CompiledFunction:
         key = tuple([a.shape for a in arguments])
         bound = self.region.bound(key) or self.region.bind(key, arguments, scope.sizes)
         results = self._results(bound, arguments, out, donated)
-        value = results[0] if self._single else arranged(self._shape, results)
+        value = results[0] if self._single else arrange(self._shape, results)
         match([(self.stored.result, value, f"{self.name}: result")], scope)
         return value
 

@@ -8,14 +8,14 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.backend.instructions import InstructionBlock
 from structir.backend.kernel_calls import KernelRunner
 from structir.backend.plan import recording
 from structir.backend.planned import StepPlans
-from structir.backend.program import RegionCall, arranged
+from structir.backend.program import RegionCall, arrange
 from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
-from structir.backend.steps import InstructionBlock
-from structir.backend.traced import PlanTracer, RegionFunction
+from structir.backend.trace import PlanTracer, RegionFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
@@ -69,7 +69,7 @@ class CompiledInterpreter(Interpreter):
                 region = expr.region
                 with_sizes = region.free_symbols or recording.get()
                 results = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
-                return arranged(expr.results, results)
+                return arrange(expr.results, results)
             case Call(GlobalVar(name)) if name not in self.direct:
                 callee = super().global_function(name)
                 if isinstance(callee, Closure):

@@ -25,14 +25,14 @@ from structir.backend.host_ops import host_calls
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
-from structir.backend.profile import Profile, profiled
+from structir.backend.profile import Profile, profile_calls
 from structir.backend.program import (
     HostProgram,
     WholeRegion,
-    numbered,
+    number_buffers,
 )
+from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
-from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.batching.combinators import expanded
@@ -188,7 +188,7 @@ class Executable:
         compiled = self._as_one_region(name, program)
         if compiled is not None:
             params, result = function.params, function.ret_struct_info
-            shape = numbered(compiled.result)
+            shape = number_buffers(compiled.result)
             donated = tuple(donated_of(function).items())
             self._add(StoredFunction(name, params, result, shape, compiled.region, donated))
             return
@@ -253,7 +253,7 @@ class Executable:
         self, /, *args: Value, name: str = "main", repeat: int = 20, **names: Value
     ) -> Profile:
         """Profiles calls: print the result, or use its `kernels`."""
-        result = profiled(lambda: self[name](*args, **names), repeat)
+        result = profile_calls(lambda: self[name](*args, **names), repeat)
         return attrs.evolve(result, left=self.fallbacks)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.steps import OUTSIDE, WORD, MemoryCell, NotPlannedError
+from structir.backend.instructions import OUTSIDE, WORD, MemoryCell, NotPlannedError
 from structir.interpret.lists import GrowingList
 from structir.interpret.scope import ForeignTensor
 

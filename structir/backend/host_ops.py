@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from structir.analysis.variables import walk_values
+from structir.backend.instructions import with_location
 from structir.backend.program import RegionCall, is_open, rows_added
-from structir.backend.steps import located
 from structir.interpret.extern import is_by_form
 from structir.ir.expr import (
     ATOMS,
@@ -137,7 +137,7 @@ class _HostCallSearch:
     def _call(self, call: Call) -> None:
         reason = self._reason(call)
         if reason is not None:
-            self.reasons.append(located(reason, call.span))
+            self.reasons.append(with_location(reason, call.span))
 
     def _reason(self, call: Call) -> str | None:
         match call.op:

@@ -35,12 +35,12 @@ def _variables(expr: Expr) -> Iterator[Any]:
         yield expr
 
 
-def flattened(values: Sequence[Any]) -> list[Any]:
+def flatten(values: Sequence[Any]) -> list[Any]:
     """Returns the values in nested tuples, in order."""
     flat: list[Any] = []
     for value in values:
         if isinstance(value, tuple):
-            flat += flattened(value)
+            flat += flatten(value)
         else:
             flat.append(value)
     return flat

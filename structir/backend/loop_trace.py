@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from structir.backend.growing import LIST, OUTPUT, ROWS, Growing, Grown
-from structir.backend.program import rows_added
-from structir.backend.steps import (
+from structir.backend.instructions import (
     PART,
     WORD,
     Append,
@@ -22,8 +21,9 @@ from structir.backend.steps import (
     RowInstruction,
     Slot,
     leaves,
-    mapped,
+    map_leaves,
 )
+from structir.backend.program import rows_added
 from structir.interpret.scope import Closure, Value
 from structir.ir.bodies import bindings_of
 from structir.ops.loop import LoopSpec
@@ -106,11 +106,15 @@ class LoopTrace:
         limit = None if self.limit is None else self.limit.cell
         rows, swapped = tuple([row for row, _ in elements]), tuple(self.swapped)
         self.tracer.step(LoopInstruction(self.counter.cell, limit, condition, rows, body, swapped))
-        return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
+        return map_leaves(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
     def _initial(self, index: int, value: Value) -> Value:
         """Returns a carried value before the first step."""
-        return self._start_growing(value) if index in self.growing else mapped(value, self._copy_in)
+        return (
+            self._start_growing(value)
+            if index in self.growing
+            else map_leaves(value, self._copy_in)
+        )
 
     def _start_growing(self, value: Value) -> Value:
         """Returns a growing carried value that starts from the value before the loop."""

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.cpu.size_machine import offset_assigner
+from structir.backend.cpu.size_interpreter import offset_assigner
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
 from structir.backend.sizes import integers

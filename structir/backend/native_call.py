@@ -117,7 +117,7 @@ class NativeCall:
         self._lock = new_lock()
 
     def set_spaces(self, spaces: Sequence[Any]) -> None:
-        """Sets the spaces to search, the latest first. Spaces in use are kept alive."""
+        """Sets the workspaces to search, the latest first. Those in use are kept alive."""
         with self._lock:
             self.table[TABLE.first_space] = 0  # concurrent calls see an empty table meanwhile
             remaining = set(spaces)
@@ -131,9 +131,9 @@ class NativeCall:
             self.table[TABLE.first_space] = first
 
     def add_space(self, space: Any) -> None:
-        """Adds a space in front of the others.
+        """Adds a workspace in front of the others.
 
-        A concurrent call may move another space to the front meanwhile. Such a space is not
+        A concurrent call may move another workspace to the front meanwhile. It is not
         searched until `set_spaces`.
         """
         with self._lock:

@@ -14,7 +14,7 @@ import attrs
 
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import origin_of, panels_of, restored_panels, widths_of
-from structir.backend.stored_checks import matrix_form, require
+from structir.backend.serialise_checks import matrix_form, require
 from structir.printer.files.column_panels import ColumnPanels, ModuleArrays
 
 Json = Any
@@ -31,7 +31,7 @@ def reference_to(array: Any, key_of: Callable[[Any], Json]) -> list[Json]:
     return [key_of(data), origin.packing, *attrs.astuple(origin.form)]
 
 
-def referenced(reference: Json, array_of: Callable[[Json], Any]) -> Any:
+def resolve_reference(reference: Json, array_of: Callable[[Json], Any]) -> Any:
     """Returns the array of a reference; packs the constant if needed."""
     key, *panels = reference
     constant = array_of(key)
@@ -41,12 +41,12 @@ def referenced(reference: Json, array_of: Callable[[Json], Any]) -> Any:
     return panels_of(constant, matrix_form(constant, packing, form), packing)
 
 
-def referenced_in_file(reference: Json, arrays: ModuleArrays) -> Any:
+def resolve_in_file(reference: Json, arrays: ModuleArrays) -> Any:
     """Returns the array of a reference in a file, which may hold its panels."""
     name, *packing_and_form = reference
     stored = arrays.panels.get(name)
     if stored is None or not packing_and_form:
-        return referenced(reference, arrays.__getitem__)
+        return resolve_reference(reference, arrays.__getitem__)
     packing, *fields = packing_and_form
     panels = arrays.arrays[stored.array]
     form = whole_matrix(stored)

@@ -25,7 +25,7 @@ from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
 from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import Evaluator, symbols_of
-from structir.backend.threads import team_of
+from structir.backend.threads import pool_of
 from structir.backend.work import nanoseconds
 from structir.backend.workspace import SpaceLayout, Workspace
 from structir.errors import ShapeMismatchError
@@ -211,8 +211,8 @@ class BoundPlan:
         self.elements_touched = sum(numbers.external) + sum(numbers.elements) + plan.constant_size
         self.is_plain = plan.is_plain
         is_shared = threads > 1 and self.elements_touched >= MIN_SHARED_ELEMENTS
-        self.team = team_of(threads) if is_shared else None
-        self.threads = threads if self.team else 1
+        self.pool = pool_of(threads) if is_shared else None
+        self.threads = threads if self.pool else 1
         self.chunks = self._chunks()
         self.bytes_of_one_thread: dict[Buffer, int] = {}
         self.offsets, self.arena_bytes = plan.arena.assign(self._arena_elements())

@@ -12,10 +12,7 @@ import numpy as np
 
 from structir.analysis.variables import free_vars
 from structir.backend.compiled_region import dense
-from structir.backend.plan import MAX_CACHED_BYTES, MAX_CACHED_PLANS, recording
-from structir.backend.sized_plan import SizedPlan
-from structir.backend.step_plan import LEFT, StepPlan
-from structir.backend.steps import (
+from structir.backend.instructions import (
     FALLBACK_ERRORS,
     OUTSIDE,
     MemoryCell,
@@ -23,7 +20,10 @@ from structir.backend.steps import (
     Slot,
     reason_of,
 )
-from structir.backend.traced import EndlessError, PlanTracer, RegionFunction
+from structir.backend.plan import MAX_CACHED_BYTES, MAX_CACHED_PLANS, recording
+from structir.backend.sized_plan import SizedPlan
+from structir.backend.step_plan import LEFT, StepPlan
+from structir.backend.trace import EndlessError, PlanTracer, RegionFunction
 from structir.interpret.out_of_memory import within_memory
 from structir.interpret.scope import Activation, Closure, Value
 from structir.ir import dims

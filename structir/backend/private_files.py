@@ -61,11 +61,11 @@ def read_file(path: Path, max_bytes: int) -> bytes:
     Raises NotPrivateError for any other file, and OSError for a larger one.
     """
     if not HAS_OWNERS:
-        return _contents(path, _opened(path, OPEN), max_bytes)
-    folder = _opened(path.parent, OPEN_FOLDER)
+        return _contents(path, _open(path, OPEN), max_bytes)
+    folder = _open(path.parent, OPEN_FOLDER)
     try:
         _check(path.parent, os.fstat(folder))
-        return _contents(path, _opened(path, OPEN, folder), max_bytes)
+        return _contents(path, _open(path, OPEN, folder), max_bytes)
     finally:
         os.close(folder)
 
@@ -85,7 +85,7 @@ def _contents(path: Path, file: int, max_bytes: int) -> bytes:
         os.close(file)
 
 
-def _opened(path: Path, flags: int, folder: int | None = None) -> int:
+def _open(path: Path, flags: int, folder: int | None = None) -> int:
     try:
         return os.open(path if folder is None else path.name, flags, dir_fd=folder)
     except OSError:

@@ -69,7 +69,7 @@ class Profile(ShownAsText):
 
     def table(self) -> Any:
         """Returns the profile as a table for a terminal."""
-        notes = [f"fallback: {escaped(reason)}" for reason in self.left]
+        notes = [f"fallback: {escape_markup(reason)}" for reason in self.left]
         table = rich_table.Table(
             box=None, header_style="bold", caption="\n".join(notes) or None, caption_justify="left"
         )
@@ -80,7 +80,7 @@ class Profile(ShownAsText):
         for kernel in self.kernels:
             share = f"{kernel.seconds / total:.1%}"
             rates = f"{kernel.gigaflops:.1f}", f"{kernel.gigabytes:.1f}"
-            ops = escaped("\n".join(origins(kernel.origins)))
+            ops = escape_markup("\n".join(origins(kernel.origins)))
             table.add_row(ops, str(kernel.runs), microseconds(kernel.seconds), share, *rates)
         table.add_row("whole call", "", microseconds(self.seconds), "", "", "", style="bold")
         return table
@@ -91,7 +91,7 @@ class Profile(ShownAsText):
         return out.getvalue()
 
 
-def escaped(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Escapes terminal markup."""
     return text.replace("[", r"\[")
 
@@ -145,7 +145,7 @@ class ProfileRecorder:
         )
 
 
-def profiled(call: Callable[[], Any], repeat: int) -> Profile:
+def profile_calls(call: Callable[[], Any], repeat: int) -> Profile:
     """Profiles calls: first without instrumentation, then kernel by kernel."""
     call()
     times = []

@@ -176,7 +176,8 @@ class HostProgram:
         fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
         outputs_var = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
         call = VarBinding(
-            outputs_var, RegionCall(region, inputs, numbered(outputs), outputs_var.struct_info)
+            outputs_var,
+            RegionCall(region, inputs, number_buffers(outputs), outputs_var.struct_info),
         )
         names = [
             VarBinding(v, TupleGetItem(outputs_var, k, v.struct_info))
@@ -232,18 +233,18 @@ def rows_added(value: Expr) -> tuple[Expr, tuple[Expr, ...]] | None:
     return appended
 
 
-def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
+def number_buffers(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
     """Replaces the buffers of a lowered value by consecutive numbers."""
     numbers = count() if numbers is None else numbers
     if isinstance(lowered, tuple):
-        return tuple([numbered(item, numbers) for item in lowered])
+        return tuple([number_buffers(item, numbers) for item in lowered])
     return next(numbers)
 
 
-def arranged(shape: Any, results: Sequence[Any]) -> Any:
+def arrange(shape: Any, results: Sequence[Any]) -> Any:
     """Arranges results in the tuples that the numbers describe."""
     if isinstance(shape, tuple):
-        return tuple([arranged(item, results) for item in shape])
+        return tuple([arrange(item, results) for item in shape])
     return results[shape]
 
 

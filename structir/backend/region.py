@@ -195,7 +195,7 @@ class RegionLowering:
         return self.inputs[var]
 
     def _input_buffer(self, var: Var, info: TensorStructInfo) -> Buffer:
-        if info.dtype is None or info.ndim is None or not supported(info.dtype):
+        if info.dtype is None or info.ndim is None or not is_supported(info.dtype):
             raise NoKernelError("the rank or the dtype is known only at run time")
         shape = self.shapes.get(var, info.dims)
         if isinstance(shape, Var):
@@ -211,7 +211,7 @@ class RegionLowering:
         if key not in self.constants:
             data = constant.data
             dtype = data.dtype.name
-            if not supported(dtype):
+            if not is_supported(dtype):
                 raise NoKernelError(f"kernels do not support {dtype}")
             self.kept_alive.append(data)
             shape = tuple(data.shape)
@@ -293,7 +293,7 @@ class RegionLowering:
             if not is_exact:
                 raise NoKernelError("a value without a loop form for all sizes")
         operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
-        if not all(supported(r.dtype) for r in spec.results):
+        if not all(is_supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
         origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
         is_host = self.routine_of is host_routine
@@ -457,7 +457,7 @@ def _at(call: Call, path: tuple[int, ...]) -> Any:
     return value
 
 
-def supported(dtype: str | None) -> bool:
+def is_supported(dtype: str | None) -> bool:
     """Whether kernels support elements of a dtype."""
     return dtype in DTYPES and dtype not in UNSUPPORTED
 

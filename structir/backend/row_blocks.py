@@ -1,9 +1,8 @@
-"""Ops on the rows of ragged tensors, in blocks of rows whose values fit into a cache.
+"""Blocking of ops on the rows of ragged tensors: the values of a block of rows fit in cache.
 
-The program of a row runs in phases: what is computed of each value, a reduction of the values, and
-what is computed of each row. A phase runs for all rows of a block before the next one does, so that
-the processor works on several rows at once. The values that one phase leaves for another one begin
-each row at a whole vector.
+A row program is split into phases: maps over values, reductions of values, and maps over rows. Each
+phase runs for all rows of a block before the next phase, so that the CPU overlaps several rows. In
+temporaries between phases, each row is padded to whole vectors.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
 
-VALUES, ROW = "values", "row"  # what a buffer has one element for
+VALUES, ROW = "values", "row"  # units: one element per value, or per row
 
 
 class NotInBlocksError(Exception):
-    """A program of a row that is not a chain of maps and reductions of numbers."""
+    """A row program that is not a chain of maps and reductions of scalars."""
 
 
 @attrs.frozen(eq=False)
 class RowReduction:
-    """A number of each row: its values combined."""
+    """A reduction of the values of each row to a scalar."""
 
     out: Buffer
     values: Buffer
@@ -47,7 +46,7 @@ class RowReduction:
 
 @attrs.define(eq=False)
 class Phase:
-    """Maps over the values of each row, over the rows, or reductions of each row."""
+    """Maps over values, maps over rows, or reductions of rows."""
 
     unit: str  # "values", "row", or "" of reductions
     items: list[Stage | RowReduction] = attrs.Factory(list)
@@ -55,17 +54,17 @@ class Phase:
 
 @attrs.define(eq=False)
 class BlockProgram:
-    """The phases of the program of a block, and which of its buffers replace those of a row."""
+    """The phases of a block of rows, and the buffers that replace those of the row program."""
 
     phases: list[Phase]
-    flat: Mapping[Buffer, Buffer]  # by the buffers of the program of a row
-    numbers: Mapping[Buffer, Buffer]  # of one row, and the buffers of all rows
-    values: Sym  # of a row
-    rows: Sym  # of a block
+    flat: Mapping[Buffer, Buffer]  # buffers of the block, by those of the row program
+    numbers: Mapping[Buffer, Buffer]  # scalars of one row, with the buffers of all rows
+    values: Sym  # the number of values of a row
+    rows: Sym  # the number of rows of a block
 
     @property
     def has_values(self) -> bool:
-        """Whether something is computed of each value."""
+        """Whether a phase maps over values."""
         return any(phase.unit == VALUES for phase in self.phases)
 
     def programs(self) -> Iterator[tuple[Phase, LoopProgram | None]]:
@@ -96,9 +95,9 @@ def _reads(item: Stage | RowReduction) -> list[Buffer]:
 def in_blocks(
     program: LoopProgram, one: Sym, length: Sym, units: Mapping[Buffer, str]
 ) -> BlockProgram | None:
-    """Returns the program of a block of rows; None for one that is computed row by row.
+    """Returns the phases of a row program; None if it must run row by row.
 
-    `units` are those of the inputs: "values", "row", or "" of what all rows share.
+    `units` are those of the inputs: "values", "row", or "" if all rows share the input.
     """
     if not has_masks():
         return None
@@ -117,7 +116,9 @@ class _Blocks:
         self.phases: list[Phase] = []
         self.position: dict[Buffer, int] = {}  # of the phase that computes a buffer
         self.flat: dict[Buffer, Buffer] = {}
-        self.numbers: dict[Buffer, Buffer] = {}  # of the row at hand, by those of all rows
+        self.numbers: dict[
+            Buffer, Buffer
+        ] = {}  # scalars of the current row, by the buffers of all rows
         symbols = [dims.as_sym(dims.sym(name)) for name in ("values", "rows", "value", "row")]
         self.values, self.rows, self.value, self.row = [s for s in symbols if s is not None]
 
@@ -141,7 +142,7 @@ class _Blocks:
         return axis_dim(self.value if unit == VALUES else self.row)
 
     def _flat(self, buffer: Buffer) -> Buffer:
-        """Returns the buffer of a block in place of one of a row."""
+        """Returns the buffer of a block that replaces one of a row."""
         root = buffer.root
         if root not in self.flat:
             self.flat[root] = self._buffer(self.units[root], root.dtype)
@@ -157,7 +158,7 @@ class _Blocks:
         if any([sizes[axis] != axis_dim(self.length) for axis in along]) or len(along) > 1:
             raise NotInBlocksError
         if stage.out.dtype != stage.body.dtype and is_float(stage.out.dtype):
-            raise NotInBlocksError  # it is rounded
+            raise NotInBlocksError  # the store rounds
         unit = ROW if set(along) <= set(stage.reduce) else VALUES
         self._check_entries(stage.write, unit, along)
         self._check_size(stage.out, unit)
@@ -173,7 +174,7 @@ class _Blocks:
             self._map(unit, self._flat(stage.out), body, stage.origin)
 
     def _check_entries(self, entries: tuple[object, ...], unit: str, along: list[Sym]) -> None:
-        """Raises NotInBlocksError unless an access is to the element of its value or of its row."""
+        """Raises NotInBlocksError unless an access is to its own value or row."""
         inside = [e for e in entries if e != 0 and self._is_along(e, along)]
         if any([isinstance(e, Expression) for e in entries]) or len(inside) != (unit == VALUES):
             raise NotInBlocksError
@@ -211,7 +212,7 @@ class _Blocks:
         return out
 
     def _place(self, unit: str, item: Stage | RowReduction, out: Buffer) -> None:
-        """Adds an item to the first phase of its kind after those that it reads."""
+        """Adds an item to the first phase of its unit that is not before its producers."""
         by_number = {number: rows for rows, number in self.numbers.items()}
         reads = [by_number.get(b, b) for b in _reads(item)]
         first = max([self.position.get(b, 0) for b in reads], default=0)
@@ -225,7 +226,7 @@ class _Blocks:
     # ---- expressions
 
     def _of_block(self, body: Expression, unit: str, along: list[Sym]) -> Expression:
-        """Returns a body over the buffers of a block."""
+        """Returns a body with loads from the buffers of a block."""
         return rebuilt(body, lambda node: self._leaf(node, unit, along))
 
     def _leaf(self, node: Expression, place: str, along: list[Sym]) -> Expression:

@@ -17,7 +17,7 @@ from structir.backend.loops.writer import INDENT, indented
 from structir.ir.dims import Dim
 from structir.projections.spec import IndexSpec
 
-SHORT = 64  # elements of a slice of a row up to which copies have masks
+SHORT = 64  # maximum elements per position of a row for masked copies
 
 
 def copies_of_rows(
@@ -34,7 +34,7 @@ def copies_of_rows(
 
 
 class _Copies:
-    """The text of a loop over rows that copies them."""
+    """Generates a loop that copies rows."""
 
     def __init__(self, operands: Sequence[Buffer], out: Buffer) -> None:
         self.operands, self.out = operands, out
@@ -58,12 +58,12 @@ class _Copies:
             (),
             tuple(self.sizes),
             (*self.names.values(), *self.sizes.values()),
-            range=starts.shape[0] + 1,  # without rows, one step sets all values to 0
+            range=starts.shape[0] + 1,  # without rows, one iteration zeroes all values
             parted=True,
         )
 
     def _fill(self, first: str, stop: str) -> list[str]:
-        """Returns the loop that sets the values between two rows to 0."""
+        """Returns the loop that zeroes the values between two rows."""
         room, inner = self._size(self.out.shape[0]), self._size(self.inner)
         dtype = self.out.dtype
         zero = number_text(0, dtype) if dtype in ("float32", "float64") else "0"
@@ -90,7 +90,7 @@ class _Copies:
         return [*lines, "at = at + size"]
 
     def _has_masks(self) -> bool:
-        """Whether rows are copied in vectors with masks: short ones, where the CPU has these."""
+        """Whether copies use masked vectors: for short slices on CPUs with AVX-512."""
         is_short = isinstance(self.inner, int) and self.inner <= SHORT
         return (
             is_short and self.out.dtype in ("float32", "float64") and "avx512vl" in cpu_features()

@@ -1,4 +1,4 @@
-"""Lowers ops on the rows of ragged tensors: the program of one row, in a loop over rows."""
+"""Lowers ops on the rows of ragged tensors to a row program in a loop over rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Stage
-from structir.backend.row_block_text import stages_of_rows
+from structir.backend.row_block_source import stages_of_rows
 from structir.backend.row_copies import copies_of_rows
 from structir.backend.segment_rows import RowCall, RowOperand
 from structir.errors import DiagnosticError
@@ -20,8 +20,16 @@ from structir.lazy import lazy_module
 from structir.projections.spec import IndexSpec
 
 regions = lazy_module("structir.backend.region")
-UNITS = {"values": "first", "rows": "row", "shared": None}  # of operands, by their kinds
-OWN_AXES = {"first": 2, "row": 1, None: 0}  # of operands of a row, by their units
+UNITS = {
+    "values": "first",
+    "rows": "row",
+    "shared": None,
+}  # offset names of operands, by their kinds
+OWN_AXES = {
+    "first": 2,
+    "row": 1,
+    None: 0,
+}  # axes of a row operand that are its own, by offset names
 Rows = tuple[Buffer, Buffer]
 
 
@@ -116,7 +124,7 @@ def _stages(
 
 
 def _sizes(params: Sequence[Var], operands: Sequence[RowOperand]) -> Mapping[Sym, Dim]:
-    """Returns the sizes that symbols of a function of one row stand for, but for its own axes."""
+    """Returns the sizes of the symbols of a row function, except those of the row itself."""
     sizes: dict[Sym, Dim] = {}
     for param, operand in zip(params, operands, strict=True):
         info: Any = param.struct_info

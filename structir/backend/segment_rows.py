@@ -1,8 +1,8 @@
 """Ops on the rows of ragged tensors, as loops over rows around the kernel of one row.
 
-An op with the hook `row` computes every row by dense ops: `row(values)` returns their expression
-for one row of unknown length. Its kernel, of loops fused and scheduled as those of any program, is
-called for each row, on the memory of that row.
+An op with the hook `row` is defined by dense ops on one row of unknown length: `row(values)`
+returns their expression. It is fused and scheduled like any program, and its kernel is inlined into
+a loop over rows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-ASSIGNED = re.compile(r"^ *(\w+) = ", re.MULTILINE)  # names that other kernels have, too
+ASSIGNED = re.compile(
+    r"^ *(\w+) = ", re.MULTILINE
+)  # local names, which may occur in several kernels
 HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\])$")
 
 
 @attrs.frozen(eq=False)
 class RowOperand:
-    """A buffer of all rows, and what part of it belongs to a row: `unit` names the number of
-    elements of axis 0 before it, or is None if the buffer is shared by all rows."""
+    """A buffer of all rows, and the part of a row: `unit` names the offset along axis 0, or is None
+    if all rows share the buffer."""
 
     buffer: Buffer
     unit: str | None = None
@@ -36,10 +38,10 @@ class RowOperand:
 
 @attrs.frozen(eq=False)
 class RowCall:
-    """The program of rows of one length, and the buffers of all rows that it is run on.
+    """A program of one row, and the buffers of all rows to which it is applied.
 
-    `sizes` maps the symbol of the number of rows to 1, and that of their length to the number of
-    values of all rows.
+    `sizes` maps the symbol of the number of rows to 1, and that of the length of a row to the
+    number of values of all rows.
     """
 
     program: LoopProgram
@@ -58,7 +60,7 @@ class RowCall:
 
 
 class RowLoop:
-    """The text of a loop over rows."""
+    """Generates a loop over rows."""
 
     def __init__(self, call: RowCall) -> None:
         self.call = call
@@ -107,13 +109,13 @@ class RowLoop:
         return self.names.setdefault(buffer.root, f"all{len(self.names)}")
 
     def size(self, dim: Dim) -> str:
-        """Returns a size as text."""
+        """Returns the source of a size."""
         if isinstance(dim, int):
             return str(dim)
         return self.sizes.setdefault(dim, f"size{len(self.sizes)}")
 
     def row_size(self, dim: Dim) -> str:
-        """Returns a size of one row as text: an expression of its length."""
+        """Returns the source of a size of one row, which may depend on its length."""
         dim = dims.substitute(dim, {self.one: 1})
         if isinstance(dim, int) or self.length not in dims.syms(dim):
             return self.size(dim)
@@ -140,7 +142,7 @@ class RowLoop:
         return with_own_names(body, own)
 
     def _head(self, match: re.Match[str], kernel: KernelText) -> tuple[str, str]:
-        """Returns a name of the kernel, and the address or the size that it has in the loop."""
+        """Returns a parameter of the kernel, and the source of its address or size in the loop."""
         name, _, pointer, slot = match.groups()
         if pointer is None:
             return name, self.row_size(kernel.sizes[int(slot) - len(kernel.pointers)])
@@ -149,7 +151,8 @@ class RowLoop:
         return name, base if offset is None else f"offset_by({base}, {offset})"
 
     def part(self, buffer: Buffer) -> RowOperand:
-        """Returns the buffer of all rows of one of a row; a temporary one is as large as all."""
+        """Returns the buffer of all rows that holds a buffer of a row; temporaries are allocated
+        for all rows."""
         if buffer not in self.parts:
             shape = tuple([dims.substitute(d, self.call.sizes) for d in buffer.shape])
             is_constant = buffer.origin == "constant"
@@ -158,7 +161,7 @@ class RowLoop:
         return self.parts[buffer]
 
     def new_scratch(self, shape: tuple[Dim, ...], dtype: str) -> Buffer:
-        """Returns a buffer that lives only in the loop."""
+        """Returns a new scratch buffer of the loop."""
         self.scratch.append(Buffer(shape, dtype, "scratch"))
         return self.scratch[-1]
 
@@ -171,8 +174,8 @@ class RowLoop:
 
 
 def with_own_names(lines: Sequence[str], own: str) -> list[str]:
-    """Returns lines whose assigned names end in `own`: a name that is assigned only once keeps what
-    is known of its value."""
+    """Returns lines with the suffix `own` on all assigned names, so that each name is assigned once
+    and keeps its SSA form."""
     text = "\n".join(lines)
     names = {name for name in ASSIGNED.findall(text) if not name.endswith(own)}
     if not names:

@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 
 import attrs
 
-from structir.backend.cpu.sized_steps import KIND, SIZED_WORDS
-from structir.backend.plan import KernelPlan
-from structir.backend.sizes import SizeProgram, symbols_of
-from structir.backend.steps import (
+from structir.backend.cpu.sized_bytecode import OPCODE, SIZED_WORDS
+from structir.backend.instructions import (
     BranchInstruction,
     CopyInstruction,
     InstructionBlock,
@@ -22,6 +20,8 @@ from structir.backend.steps import (
     MemoryCell,
     NotPlannedError,
 )
+from structir.backend.plan import KernelPlan
+from structir.backend.sizes import SizeProgram, symbols_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -164,64 +164,64 @@ class SizedCode:
         return Evaluation(program, [self.register(dims.as_dim(s)) for s in symbols], registers)
 
     def _evaluate(self, values: Sequence[Dim], registers: list[int]) -> None:
-        self.emit(KIND.evaluate, len(self.evaluations))
+        self.emit(OPCODE.evaluate, len(self.evaluations))
         self.evaluations.append(self._evaluation(values, registers))
 
     def _room(self, cell: MemoryCell) -> None:
-        self.emit(KIND.room, self.slot(cell), self.register(cell.bytes))
+        self.emit(OPCODE.room, self.slot(cell), self.register(cell.bytes))
 
     def _run(self, step: SizedRun) -> None:
         for cell in step.owned:
             self._room(cell)
         numbers = [dims.substitute(d, step.sizes) for d in step.plan.dims]
         outside = [self.slot(cell) for cell in (*step.inputs, *step.owned)]
-        self.emit(KIND.run, len(self.regions))
+        self.emit(OPCODE.run, len(self.regions))
         evaluation = self._evaluation(numbers, [])
         self.regions.append(EncodedRegion(step.plan, step.threads, evaluation, outside))
 
     def _copy(self, step: CopyInstruction) -> None:
         self._room(step.to)
         size = self.register(step.to.bytes)
-        self.emit(KIND.copy, self.slot(step.to), self.slot(step.source), size)
+        self.emit(OPCODE.copy, self.slot(step.to), self.slot(step.source), size)
 
     def _require(self, step: Require) -> None:
         self.reasons[len(self.words) + 1] = step.reason  # the state is at the next instruction
-        self.emit(KIND.require, self.register(step.condition))
+        self.emit(OPCODE.require, self.register(step.condition))
 
     def _assign(self, step: AssignSizes) -> None:
         self._evaluate(step.values, [self.register(dims.as_dim(s)) for s in step.symbols])
 
     def _append(self, step: SizedAppend) -> None:
         filled, size = self.register(dims.as_dim(step.filled)), self.register(step.bytes)
-        self.emit(KIND.append, self.slot(step.to), self.slot(step.source), filled, size)
+        self.emit(OPCODE.append, self.slot(step.to), self.slot(step.source), filled, size)
 
     def _leave(self, step: Leave) -> None:
-        self.emit(KIND.leave)
+        self.emit(OPCODE.leave)
 
     def _branch(self, step: BranchInstruction) -> None:
-        to_otherwise = self.emit(KIND.unless, self.slot(step.test))
+        to_otherwise = self.emit(OPCODE.unless, self.slot(step.test))
         self.block(step.then)
-        over = self.emit(KIND.jump)
+        over = self.emit(OPCODE.jump)
         to_otherwise[2] = len(self.words)
         self.block(step.otherwise)
         over[1] = len(self.words)
 
     def _loop(self, step: SizedLoop) -> None:
         counter = self.register(dims.as_dim(step.counter))
-        self.emit(KIND.set, counter, 0)
+        self.emit(OPCODE.set, counter, 0)
         start, out = len(self.words), []
         if step.limit is not None:
-            out.append((3, self.emit(KIND.reached, counter, self.slot(step.limit))))
+            out.append((3, self.emit(OPCODE.reached, counter, self.slot(step.limit))))
         if step.going is not None:
-            out.append((2, self.emit(KIND.unless, self.slot(step.going))))
+            out.append((2, self.emit(OPCODE.unless, self.slot(step.going))))
         for element in step.elements:
             slots = [self.slot(c) for c in (element.cell, element.array)]
-            self.emit(KIND.part, *slots, counter, self.register(element.bytes))
+            self.emit(OPCODE.part, *slots, counter, self.register(element.bytes))
         self.block(step.body)
         for pair in step.swapped:
-            self.emit(KIND.swap, *map(self.slot, pair))
-        self.emit(KIND.add, counter)
-        self.emit(KIND.jump, start)
+            self.emit(OPCODE.swap, *map(self.slot, pair))
+        self.emit(OPCODE.add, counter)
+        self.emit(OPCODE.jump, start)
         for index, words in out:
             words[index] = len(self.words)
 

@@ -8,12 +8,12 @@ from itertools import chain
 from typing import Any
 
 from structir.backend.compiled_region import dense
+from structir.backend.instructions import FALLBACK_ERRORS, InstructionBlock
 from structir.backend.plan import MAX_CACHED_PLANS, recording
 from structir.backend.planned import MAX_ELEMENTS_ALONE, MAX_FALLBACKS, SizedPlaceholders
 from structir.backend.sized_plan import SizedPlan
 from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
-from structir.backend.steps import FALLBACK_ERRORS, InstructionBlock
 from structir.interpret.scope import Value
 from structir.ir.module import IRModule
 

@@ -8,10 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.loop_trace import INT64, TRUE, is_array, require_flag
-from structir.backend.sized_code import AssignSizes, LoopElement, Require, SizedAppend, SizedLoop
-from structir.backend.sized_plan import size_register
-from structir.backend.steps import (
+from structir.backend.instructions import (
     PART,
     CopyInstruction,
     InstructionBlock,
@@ -19,8 +16,11 @@ from structir.backend.steps import (
     NotPlannedError,
     Slot,
     leaves,
-    mapped,
+    map_leaves,
 )
+from structir.backend.loop_trace import INT64, TRUE, is_array, require_flag
+from structir.backend.sized_code import AssignSizes, LoopElement, Require, SizedAppend, SizedLoop
+from structir.backend.sized_plan import size_register
 from structir.interpret.scope import Closure, Value
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -67,7 +67,7 @@ class SizedLoopTrace:
         (counter,), (start,) = dims.syms(dims.sym("step")), dims.syms(dims.sym("start"))
         carried = self._started()
         values = iter(carried)
-        given = mapped(self.steps.carried, lambda v: self._given(v, next(values)))
+        given = map_leaves(self.steps.carried, lambda v: self._given(v, next(values)))
         index = Slot(size_register(counter), (), INT64)
         swapped: list[tuple[MemoryCell, MemoryCell]] = []
         with self.tracer.inside() as body:

@@ -11,9 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.cpu.bytecode import move_address
 from structir.backend.cpu.layouts import SPACE
-from structir.backend.cpu.sized_steps import EVALUATION, KIND, REGION, STATE, STOP, sized_runner
-from structir.backend.cpu.steps import move_address
+from structir.backend.cpu.sized_bytecode import (
+    EVALUATION,
+    OPCODE,
+    REGION,
+    STATE,
+    STOP,
+    sized_runner,
+)
+from structir.backend.instructions import (
+    CONSTANT,
+    WORD,
+    InstructionBlock,
+    MemoryCell,
+    NotPlannedError,
+    Slot,
+    map_leaves,
+)
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.results import RESULTS
@@ -25,15 +41,6 @@ from structir.backend.sized_code import (
     SizedCode,
 )
 from structir.backend.step_plan import LEFT, Result
-from structir.backend.steps import (
-    CONSTANT,
-    WORD,
-    InstructionBlock,
-    MemoryCell,
-    NotPlannedError,
-    Slot,
-    mapped,
-)
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 
@@ -49,13 +56,13 @@ class SizedPlan:
         self, block: InstructionBlock, inputs: Sequence[Slot], sizes: Sequence[Dim], value: Any
     ) -> None:
         self.inputs, self.results = inputs, list[Slot]()
-        self.value = mapped(value, self._result)
+        self.value = map_leaves(value, self._result)
         block.steps.append(Needed(tuple([d for r in self.results for d in r.shape])))
         self.code = code = SizedCode()
         self.size_count = len([code.register(d) for d in sizes])  # the first registers, and slots
         self.input_count = len([code.slot(s.cell) for s in inputs])
         code.block(block)
-        code.emit(KIND.end)
+        code.emit(OPCODE.end)
         self.result_registers = np.array(
             [code.register(d) for r in self.results for d in r.shape], np.intp
         )
@@ -87,7 +94,7 @@ class SizedPlan:
         results = self._copies(space)
         if space.held_bytes <= MAX_CACHED_BYTES:
             self.free.append(space)
-        return mapped(
+        return map_leaves(
             self.value, lambda leaf: results[leaf.number] if isinstance(leaf, Result) else leaf
         )
 
@@ -126,9 +133,9 @@ class SizedSpace:
         self.regions = [self._region(region) for region in code.regions]
         self.words = np.array(code.words, np.int64)
         for words in self.words:
-            if words[0] == KIND.evaluate:
+            if words[0] == OPCODE.evaluate:
                 words[1] = evaluations[words[1]]
-            elif words[0] == KIND.run:
+            elif words[0] == OPCODE.run:
                 words[1] = self.regions[words[1]].ctypes.data
         self.state = np.zeros(len(STATE), np.int64)
         pointers = {
@@ -217,7 +224,7 @@ class SizedSpace:
         before = int(self.slots[slot])
         address = self._allocate(size, before)
         kind, _, _, filled, _ = self.words[self.state[STATE.at]].tolist()
-        if kind == KIND.append:
+        if kind == OPCODE.append:
             ctypes.memmove(address, before, int(self.registers[filled]))
         self.slots[slot] = address
         self.rooms[slot] = self.memory[address].nbytes - ALIGNMENT

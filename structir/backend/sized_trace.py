@@ -14,13 +14,7 @@ import attrs
 import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion
-from structir.backend.loops.writer import MissingCodeError
-from structir.backend.plan import KernelPlan
-from structir.backend.program import rows_added
-from structir.backend.sized_code import AssignSizes, Require, SizedAppend, SizedRun
-from structir.backend.sized_loop import SizedLoopTrace, nbytes
-from structir.backend.sized_plan import size_register
-from structir.backend.steps import (
+from structir.backend.instructions import (
     CopyInstruction,
     InstructionBlock,
     MemoryCell,
@@ -28,7 +22,13 @@ from structir.backend.steps import (
     Slot,
     leaves,
 )
-from structir.backend.traced import PlanTracer
+from structir.backend.loops.writer import MissingCodeError
+from structir.backend.plan import KernelPlan
+from structir.backend.program import rows_added
+from structir.backend.sized_code import AssignSizes, Require, SizedAppend, SizedRun
+from structir.backend.sized_loop import SizedLoopTrace, nbytes
+from structir.backend.sized_plan import size_register
+from structir.backend.trace import PlanTracer
 from structir.interpret.argument_checks import gathered
 from structir.interpret.interpreter import Frame
 from structir.interpret.row_binding import AxisEquation

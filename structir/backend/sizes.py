@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cpu.size_machine import HEAD_WORDS, LARGEST, OPERATION, size_evaluator
+from structir.backend.cpu.size_interpreter import HEAD_WORDS, LARGEST, OPERATION, size_evaluator
 from structir.ir import dims
 from structir.ir.dims import Atom, Dim, Poly, Sym
 

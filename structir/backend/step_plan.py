@@ -11,13 +11,16 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.backend.cpu.bytecode import (
+    OPCODE,
+    STOP,
+    bytecode_address,
+    bytecode_runner,
+    move_address,
+)
 from structir.backend.cpu.layouts import SPACE, STATE
-from structir.backend.cpu.steps import KIND, STOP, move_address, steps_address, steps_runner
 from structir.backend.growing import OUTPUT, Growing, Grown
-from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import MAX_CACHED_BYTES
-from structir.backend.results import RESULTS, is_large
-from structir.backend.steps import (
+from structir.backend.instructions import (
     CONSTANT,
     OUTSIDE,
     VALUE,
@@ -29,8 +32,11 @@ from structir.backend.steps import (
     Slot,
     constant,
     leaves,
-    mapped,
+    map_leaves,
 )
+from structir.backend.memory import ALIGNMENT
+from structir.backend.plan import MAX_CACHED_BYTES
+from structir.backend.results import RESULTS, is_large
 from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
 Array = Any
@@ -60,13 +66,13 @@ class StepPlan:
             raise NotPlannedError("a value whose memory has been reused")
         self.outputs = [v for v in grown if v.kind == OUTPUT]
         self.results: list[Slot] = []
-        self.value = mapped(value, lambda leaf: self._result(block, leaf))
+        self.value = map_leaves(value, lambda leaf: self._result(block, leaf))
         self.code = code = Code()
         block.write(code)
         room = [cell for g in growing for cell in (g.cell, g.filled)]
         for cell in (*[slot.cell for slot in (*inputs, *self.results)], *room):
             code.slot(cell)
-        code.step(KIND.end)
+        code.step(OPCODE.end)
         self.offsets, size = code.arena()
         self.own_bytes = size + ALIGNMENT
         self.plan_bytes = max([plan.arena_bytes for plan in code.plans], default=0) + ALIGNMENT
@@ -117,7 +123,7 @@ class StepPlan:
                 return results[leaf.number]
             return leaf.from_elements(elements[leaf.growing]) if isinstance(leaf, Grown) else leaf
 
-        return mapped(self.value, from_run)
+        return map_leaves(self.value, from_run)
 
 
 class StepSpace:
@@ -146,7 +152,7 @@ class StepSpace:
         outside = [slot.cell.root for slot in (*plan.inputs, *plan.results)]
         self.argument_slots = np.array([code.cells[cell] for cell in outside], np.int64)
         self.state = np.zeros(len(STATE), np.int64)
-        self.state[STATE.steps] = self.words.ctypes.data
+        self.state[STATE.code] = self.words.ctypes.data
         self.state[STATE.slots] = self.slots.ctypes.data
         self.state[STATE.move] = move_address()
         self.address = int(self.state.ctypes.data)
@@ -160,7 +166,7 @@ class StepSpace:
         for growing, array in grown.items():
             self._give_room(growing, array)
         self.state[STATE.at] = 0
-        run = steps_runner()
+        run = bytecode_runner()
         while (stop := run(self.address)) in (STOP.pause, STOP.full):
             if stop == STOP.full:
                 slot = self.words[self.state[STATE.at], 1]
@@ -173,7 +179,7 @@ class StepSpace:
     def _give_room(self, growing: Growing, array: Array) -> None:
         slot = self.plan.code.cells[growing.cell.root]
         self.slots[slot] = array.ctypes.data
-        appends = (self.words[:, 0] == KIND.append) & (self.words[:, 1] == slot)
+        appends = (self.words[:, 0] == OPCODE.append) & (self.words[:, 1] == slot)
         self.words[appends, 5] = array.nbytes
 
     def _grow(self, growing: Growing, grown: dict[Growing, Array]) -> None:
@@ -218,7 +224,7 @@ class NativeSpace:
             SPACE.arguments: space.slots.ctypes.data,
             SPACE.outside: addresses[5],
             SPACE.threads: 1,
-            SPACE.code: steps_address(),
+            SPACE.code: bytecode_address(),
             SPACE.state: space.address,
         }
         for index, value in space_words.items():

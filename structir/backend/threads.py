@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from structir.backend.cores import physical_cores
-from structir.backend.cpu.layouts import TEAM, TEAM_WORDS
-from structir.backend.cpu.team import serve_address
+from structir.backend.cpu.layouts import POOL, POOL_WORDS
+from structir.backend.cpu.thread_pool import worker_address
 from structir.backend.locks import new_lock
 from structir.errors import StructIRError
 
 VARIABLE = "STRUCTIR_NUM_THREADS"
 LINE = 64  # bytes
 LIBRARY = {
-    TEAM.lock: "pthread_mutex_lock",
-    TEAM.unlock: "pthread_mutex_unlock",
-    TEAM.wait: "pthread_cond_wait",
-    TEAM.broadcast: "pthread_cond_broadcast",
-    TEAM.give_way: "sched_yield",
+    POOL.lock: "pthread_mutex_lock",
+    POOL.unlock: "pthread_mutex_unlock",
+    POOL.wait: "pthread_cond_wait",
+    POOL.broadcast: "pthread_cond_broadcast",
+    POOL.yield_thread: "sched_yield",
 }
 
 
@@ -54,9 +54,9 @@ class WorkerPool:
     """The workers of this process, and the table that holds their tasks."""
 
     def __init__(self) -> None:
-        self._memory = np.zeros(TEAM_WORDS + LINE, np.int64)
+        self._memory = np.zeros(POOL_WORDS + LINE, np.int64)
         shift = -self._memory.ctypes.data % LINE // 8
-        self.table = self._memory[shift : shift + TEAM_WORDS]
+        self.table = self._memory[shift : shift + POOL_WORDS]
         self._sync = np.zeros(64, np.int64)  # a mutex and a condition variable
         self._library = ctypes.CDLL(None)
         for index, name in LIBRARY.items():
@@ -73,11 +73,11 @@ class WorkerPool:
 
     def _prepare(self) -> None:
         """Resets the table: no worker is busy or asleep."""
-        for index in (TEAM.open, TEAM.next, TEAM.active, TEAM.failed, TEAM.callers, TEAM.sleepers):
+        for index in (POOL.open, POOL.next, POOL.active, POOL.failed, POOL.callers, POOL.sleepers):
             self.table[index] = 0
         self._sync[:] = 0
         start = int(self._sync.ctypes.data)
-        self.table[TEAM.mutex], self.table[TEAM.condition] = start, start + 256
+        self.table[POOL.mutex], self.table[POOL.condition] = start, start + 256
         self._library.pthread_mutex_init(ctypes.c_void_p(start), None)
         self._library.pthread_cond_init(ctypes.c_void_p(start + 256), None)
 
@@ -101,11 +101,11 @@ class WorkerPool:
 def serve() -> Callable[[int, int], int]:
     """Runs a worker, with the GIL released."""
     word: Any = ctypes.c_int64
-    return ctypes.CFUNCTYPE(word, word, word)(serve_address())
+    return ctypes.CFUNCTYPE(word, word, word)(worker_address())
 
 
 @cache
-def _team() -> WorkerPool | None:
+def _pool() -> WorkerPool | None:
     if os.name != "posix":
         return None
     pool = WorkerPool()
@@ -113,9 +113,9 @@ def _team() -> WorkerPool | None:
     return pool
 
 
-def team_of(threads: int) -> WorkerPool | None:
+def pool_of(threads: int) -> WorkerPool | None:
     """Returns the pool with workers for so many threads; None for one thread."""
-    team = _team() if threads > 1 else None
-    if team is not None:
-        team.grow(threads)
-    return team
+    pool = _pool() if threads > 1 else None
+    if pool is not None:
+        pool.grow(threads)
+    return pool

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from structir.analysis.arguments import Defaults, arguments_of, check_call
-from structir.backend.leaves import flattened, leaves_of
-from structir.backend.stored import StoredFunction
+from structir.backend.leaves import flatten, leaves_of
+from structir.backend.serialise import StoredFunction
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
 from structir.ir.struct_info import StructInfo, TupleStructInfo
@@ -65,7 +65,7 @@ class TupleFunction:
         infos = [(p.struct_info, f"{self.name}: parameter {p.name}") for p in self.params]
         declared = [(info, v, where) for (info, where), v in zip(infos, values, strict=True)]
         match(declared, Activation({}, {}))
-        return flattened(values)
+        return flatten(values)
 
     def donating(self, donated: Mapping[int, int], args: Sequence[Value]) -> Value:
         """Calls the function with donated arguments: `donated` maps their numbers to results."""

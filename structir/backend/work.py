@@ -1,9 +1,8 @@
-"""The estimated time of a kernel on one thread, from its text and its sizes.
+"""Cost model: the estimated time of a kernel on one thread, from its source and its sizes.
 
-The text is walked as a program whose integers are known: a loop costs its iterations times its
-body. The constants are rounded measurements of one core with AVX-512 at 3 to 4 GHz, data in the
-second cache. They decide whether threads share a kernel, and an error by a factor of two is
-harmless there.
+The source is evaluated abstractly with known integers: a loop costs its trip count times its body.
+The constants are rounded measurements on one core with AVX-512 at 3 to 4 GHz, data in L2. They only
+decide whether threads share a kernel, where an error by a factor of two is harmless.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import Any
 from structir.ir.scalar_functions import declared
 
 STATEMENT = 0.3  # ns of a scalar statement
-LANE = 0.02  # ns of a statement in an innermost loop, which LLVM vectorizes: one element
-TERM = 0.02  # ns of a product and a sum in a matrix product,
-WINDOW_TERM = 0.035  # ns of the same in a sum over windows
-MIN_ROWS = 4  # which with fewer rows takes the time of reading its right operand
-MOVED = 0.15  # ns of an element that a function of the library packs or transposes
-CALLED = 0.2  # ns of an element of a math function, vectorized
-ROUNDS = 8  # iterations of a loop whose count is unknown
+LANE = 0.02  # ns per element of a statement in a vectorized innermost loop
+TERM = 0.02  # ns per multiply-add of a matrix product,
+WINDOW_TERM = 0.035  # and of a sum over windows
+MIN_ROWS = 4  # products with fewer rows are bound by reading the right operand
+MOVED = 0.15  # ns per element that a library function packs or transposes
+CALLED = 0.2  # ns per element of a vectorized math function
+ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
 PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels|matrices)|tiled_product)$")
 MOVES = frozenset({"pack_panels", "turn_over", "transpose"})
@@ -41,8 +40,8 @@ SELECTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
 @lru_cache(maxsize=1024)
-def parsed(text: str) -> Sequence[ast.stmt]:
-    """Returns the statements of a kernel."""
+def parse_statements(text: str) -> Sequence[ast.stmt]:
+    """Parses the statements of a kernel."""
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     return functions[-1].body
 
@@ -51,20 +50,20 @@ def parsed(text: str) -> Sequence[ast.stmt]:
 def nanoseconds(
     text: str, pointers: int, sizes: tuple[int, ...], length: int, names: tuple[str, ...] = ()
 ) -> float:
-    """Returns the estimated time of a kernel over its whole range; `names` are those of its sizes,
-    if the text does not read them from a table.
+    """Returns the estimated time of a kernel over its whole range, in ns.
 
-    Estimates are memoized, since equal layers have equal kernels. A text from a damaged file, which
-    is never compiled, is estimated as no work.
+    `names` are those of its sizes, if the source does not read them from a table. Estimates are
+    memoized, since equal layers have equal kernels. Invalid source from a damaged file, which is
+    never compiled, counts as no work.
     """
     try:
-        return _Estimate(pointers, sizes, length, names).block(parsed(text))
+        return _Estimate(pointers, sizes, length, names).block(parse_statements(text))
     except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
         return 0.0
 
 
 class _Estimate:
-    """The walk over one text, with the integers that are known so far."""
+    """Estimates one kernel, with the values of the integers known so far."""
 
     def __init__(
         self, pointers: int, sizes: Sequence[int], length: int, names: Sequence[str]
@@ -81,14 +80,14 @@ class _Estimate:
         return sum(map(self.statement, statements))
 
     def statement(self, node: ast.stmt) -> float:
-        """Returns the time of one statement, and notes the integer that it assigns."""
+        """Returns the time of one statement, and records the integer that it assigns."""
         match node:
             case ast.For(target=ast.Name(id=name), iter=ast.Call(args=args)):
                 return self._loop(name, args, node.body)
             case ast.If(body=body, orelse=orelse):
                 return max(self.block(body), self.block(orelse)) + STATEMENT
             case ast.While(body=body):
-                return self.block(body)  # over blocks: the first one is the whole range
+                return self.block(body)  # over blocks: the first block counts as the whole range
             case ast.Assign(
                 targets=[ast.Tuple([ast.Name(low), ast.Name(high)])],
                 value=ast.Call(ast.Attribute(attr="part")),
@@ -107,7 +106,7 @@ class _Estimate:
         rounds = ROUNDS
         if low is not None and high is not None and step:
             rounds = max(0, -(-(high - low) // step))
-            self.known[name] = low  # the first iteration stands for all: blocks are whole there
+            self.known[name] = low  # the first iteration represents all: its blocks are whole
         else:
             self.known.pop(name, None)
         each = self.block(body)
@@ -181,14 +180,13 @@ def _is_math(name: str) -> bool:
 
 
 def _is_light(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop is vectorized as a whole: it calls no function of the library."""
+    """Whether a loop is vectorized: it calls no library function."""
     names = [name for node in body for name, _ in _calls_in(node)]
     return not any(PRODUCT.match(name) or name in LIBRARY for name in names)
 
 
 def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
-    """Returns the functions that are called by name, as `exp` or as `T.exp`, with their
-    arguments."""
+    """Returns calls by name, such as `exp` or `T.exp`: function and arguments."""
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
     named = [(getattr(n.func, "id", getattr(n.func, "attr", None)), n.args) for n in calls]
     return [(name, args) for name, args in named if name is not None]

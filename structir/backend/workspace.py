@@ -129,7 +129,7 @@ class Workspace:
             self.arguments[:, index] += step * np.arange(threads)
         rows = self._rows(layout, len(bound.chunks))
         rows[:, ROW.chunk] = bound.chunks
-        self.words[SPACE.team] = bound.team.address if bound.team and any(bound.chunks) else 0
+        self.words[SPACE.pool] = bound.pool.address if bound.pool and any(bound.chunks) else 0
 
     def _skip_empty(self, ranges: Sequence[int]) -> None:
         """Removes the kernels without iterations from the program."""

@@ -11,7 +11,7 @@ from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
 from structir.ir.dtype import is_float, is_int
 from structir.projections.boxes import Bounds, Region, region
-from structir.projections.loop_nests import numbered
+from structir.projections.loop_nests import number_index_vars
 from structir.projections.position_sets import PositionSet
 from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep, required_regions
@@ -44,7 +44,7 @@ class NarrowedDependency:
     @cached_property
     def _narrowed(self) -> Dependence:
         """The dependence of the spec, over the ranges only."""
-        numbers = numbered(self.statement)
+        numbers = number_index_vars(self.statement)
         ranges = {numbers[s]: PositionSet(*positions) for s, positions in self.ranges.items()}
         return self.whole.narrowed(ranges)
 

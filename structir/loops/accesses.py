@@ -1,4 +1,4 @@
-"""What statements read and write: elements of arrays, whole arrays, and scalars."""
+"""Memory accesses of statements: elements of arrays, whole arrays, and scalars."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ ANY_ORDER_OF_INTEGERS = frozenset({"add", "mul", "min", "max", "bitand", "bitor"
 
 @attrs.frozen(eq=False)
 class Mention:
-    """One read or write of memory by a statement: of an element, or of all of it.
+    """A read or write of an element, a whole array, or a scalar by a statement.
 
-    `order` is the function of an accumulation `x = f(x, ...)` whose terms may be taken in any
-    order, which the mention belongs to.
+    If it is part of an accumulation `x = f(x, ...)` whose terms may be reordered, `order` is `f`,
+    else an empty string.
     """
 
     memory: Var | Local
     is_write: bool
     element: Element | None = None
     order: str = ""
-    creates: bool = False  # whether a local array begins its life here
-    zeros: bool = False  # and is filled with zeros
+    creates: bool = False  # whether it allocates a local array
+    zeros: bool = False  # and initialises it with zeros
 
 
 @attrs.frozen(eq=False)
 class Access:
-    """A mention, its statement, and the loops around it, outermost first."""
+    """A memory access with its statement and the enclosing loops, outermost first."""
 
     mention: Mention
     statement: KernelStatement
@@ -53,17 +53,17 @@ class Access:
 
     @property
     def memory(self) -> Var | Local:
-        """The array or scalar."""
+        """The array or scalar that is accessed."""
         return self.mention.memory
 
     @property
     def is_write(self) -> bool:
-        """Whether it writes."""
+        """Whether the access is a write."""
         return self.mention.is_write
 
 
 def expressions(node: Any) -> Iterator[Scalar]:
-    """Yields the expressions of a statement, or an expression and its parts; parents first."""
+    """Yields all subexpressions of a statement or an expression, in pre-order."""
     todo = [node] if isinstance(node, Scalar) else _scalars_of(node)
     while todo:
         scalar = todo.pop()
@@ -76,7 +76,7 @@ def _scalars_of(node: Any) -> list[Scalar]:
 
 
 def mentions_of(statement: KernelStatement) -> Iterator[Mention]:
-    """Yields what a statement itself reads, then what it writes."""
+    """Yields the reads, then the writes of a statement, without those of nested statements."""
     match statement:
         case Assign():
             yield from _of_assign(statement)
@@ -117,8 +117,8 @@ def _of_assign(assign: Assign) -> Iterator[Mention]:
 
 
 def accumulation(assign: Assign) -> str:
-    """Returns the function of `x = f(x, value)` or `x += value` if its terms may come in any order,
-    else an empty string."""
+    """Returns the function of `x = f(x, value)` or `x += value` if its terms may be reordered, else
+    an empty string."""
     target, value = assign.target, assign.value
     if assign.symbol:
         fn = {"+": "add", "*": "mul", "&": "bitand", "|": "bitor", "^": "bitxor"}.get(assign.symbol)
@@ -140,7 +140,7 @@ def accumulation(assign: Assign) -> str:
 
 
 def is_same(first: Any, second: Any) -> bool:
-    """Whether two expressions are the same, node by node."""
+    """Whether two expressions are structurally equal."""
     if first is second:
         return True
     if type(first) is not type(second):

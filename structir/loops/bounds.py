@@ -1,4 +1,4 @@
-"""Bounds of indices over the iterations of loops."""
+"""Bounds of index expressions over the iterations of loops."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from structir.loops.loop_tree import LoopTree
 
 
 def extremes(tree: LoopTree, index: Dim, loops: Sequence[For], upper: bool) -> list[Dim]:
-    """Returns upper or lower bounds (inclusive) of an index over all iterations of some loops,
-    outermost first. The bounds are without the variables of these loops, and each of them holds."""
+    """Returns inclusive upper or lower bounds of an index over all iterations of some loops.
+
+    `loops` are outermost first. Each bound holds, and none mentions the variables of these loops.
+    """
     bounds = [index]
     for loop in reversed(loops):
         symbol, remaining = tree.symbol(loop.variable), list[Dim]()
@@ -42,16 +44,16 @@ def _extremes_over(
 
 
 def _distance(tree: LoopTree, loop: For, end: Dim) -> int:
-    """Returns a bound of the distance from the last value of the variable of a loop to an upper
-    end: a step, if the iterations end there exactly."""
+    """Returns a lower bound of the distance from the last value of a loop variable to an upper
+    end: the step if the iterations end exactly there, else 1."""
     start = tree.index(loop.start) if loop.step > 1 else None
     is_exact = start is not None and dims.equal(dims.floormod(end - start, loop.step), 0) is True
     return loop.step if is_exact else 1
 
 
 def is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
-    """Whether an element that does not depend on a loop exists in all iterations around it, even if
-    it has none of its own."""
+    """Whether a loop-invariant element is in bounds in all iterations of the enclosing loops, even
+    if the loop itself has no iteration."""
     shape: Sequence[Dim] = element.array.struct_info.dims  # type: ignore[attr-defined]
     sizes = (prod(shape),) if element.flat else shape
     around = tree.loops_around(loop)

@@ -1,4 +1,5 @@
-"""Gives every loop a variable of its own, every name one meaning, and every statement one place."""
+"""Renames kernels apart: each loop has its own variable, each name one definition, and each
+statement one location."""
 
 from __future__ import annotations
 
@@ -30,18 +31,18 @@ Renamed = dict[Any, Any]  # variables of the enclosing loops
 
 
 def with_distinct_loops(kernel: Kernel) -> Kernel:
-    """Returns the kernel with a variable of its own for each loop, and names as they are printed.
+    """Returns the kernel with distinct loop variables and unique names.
 
-    Extents of local arrays become sizes, so that the arrays may be replaced.
-    A scalar that is assigned, and is the variable of a loop too, is set from the new variable at
-    the beginning of each iteration.
+    Extents of local arrays become sizes, so that the arrays may be replaced. If a loop variable is
+    also assigned as a scalar, the scalar is set from the new variable at the start of each
+    iteration.
     """
     body = _LoopRenaming(kernel).block(kernel.body, {})
     return attrs.evolve(kernel, body=body)
 
 
 def names_of_signature(kernel: Kernel) -> set[str]:
-    """Returns the names that no variable of a kernel may have."""
+    """Returns the names that are reserved in a kernel: parameters, sizes, and keywords."""
     infos: list[Any] = [param.struct_info for param in kernel.params]
     sizes = [dim for info in infos for dim in getattr(info, "dims", None) or ()]
     sizes += [i.value for i in infos if isinstance(i, PrimStructInfo) and i.value is not None]
@@ -50,7 +51,7 @@ def names_of_signature(kernel: Kernel) -> set[str]:
 
 
 class _LoopRenaming:
-    """The names given so far."""
+    """Renames the variables of one kernel; records the names in use."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.used = names_of_signature(kernel)
@@ -60,11 +61,11 @@ class _LoopRenaming:
         self.seen: set[KernelStatement] = set()
 
     def block(self, block: Sequence[KernelStatement], loops: Renamed) -> Any:
-        """Returns a block with the new names."""
+        """Renames a block."""
         return tuple([self.statement(statement, loops) for statement in block])
 
     def statement(self, statement: KernelStatement, loops: Renamed) -> KernelStatement:
-        """Returns a statement with the new names, and a new node where it occurred before."""
+        """Renames a statement; copies a node that occurred before."""
         if isinstance(statement, For):
             return self.loop(statement, loops)
         new = rebuild(statement, lambda part: self.part(part, loops))
@@ -74,7 +75,7 @@ class _LoopRenaming:
         return new
 
     def loop(self, loop: For, loops: Renamed) -> For:
-        """Returns a loop over a variable of its own."""
+        """Returns a loop over a new variable."""
         start, stop = self.part(loop.start, loops), self.part(loop.stop, loops)
         old = loop.variable
         variable = LoopVariable(self.unique(old.name), old.dtype, old.span)
@@ -86,7 +87,7 @@ class _LoopRenaming:
         return replace(loop, variable=variable, start=start, stop=stop, body=body)
 
     def part(self, part: Any, loops: Renamed) -> Any:
-        """Returns a part of a statement with the new names."""
+        """Renames a part of a statement."""
         if isinstance(part, KernelStatement):
             return self.statement(part, loops)
         if isinstance(part, Local):
@@ -98,7 +99,7 @@ class _LoopRenaming:
         return self.named(part) if isinstance(part, Var) else part
 
     def named(self, variable: Any) -> Any:
-        """Returns an array or scalar with a name of its own."""
+        """Returns an array or scalar with a unique name."""
         known = self.names.get(variable)
         if known is None:
             name = self.unique(variable.name)
@@ -107,7 +108,7 @@ class _LoopRenaming:
         return known
 
     def unique(self, name: str) -> str:
-        """Returns an unused name like this one."""
+        """Returns an unused name that begins with this one."""
         stem, number = name, 0
         while name in self.used:
             number += 1

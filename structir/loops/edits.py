@@ -1,4 +1,4 @@
-"""Edits of kernels: exchanged statements, substituted expressions, arithmetic of indices."""
+"""Edits of kernels: statement replacement, substitution, and index arithmetic with folding."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def exchange(kernel: Kernel, old: KernelStatement, *new: KernelStatement) -> Ker
 
 
 def exchange_all(kernel: Kernel, exchanges: Exchanges) -> Kernel:
-    """Returns the kernel with statements replaced by others; all else keeps its nodes.
+    """Returns the kernel with statements replaced; unchanged statements keep their nodes.
 
-    What replaces a statement is not searched.
+    Replacements are not searched.
     """
     ancestors = loop_tree(kernel).ancestors
     changed = {outer for statement in exchanges for outer in ancestors[statement]}
-    return attrs.evolve(kernel, body=_exchanged(kernel.body, exchanges, changed))
+    return attrs.evolve(kernel, body=_exchange_in(kernel.body, exchanges, changed))
 
 
-def _exchanged(
+def _exchange_in(
     block: Sequence[KernelStatement], exchanges: Exchanges, changed: set[KernelStatement]
 ) -> tuple[KernelStatement, ...]:
     statements: list[KernelStatement] = []
@@ -64,7 +64,7 @@ def _exchanged(
         if statement in exchanges:
             statements += exchanges[statement]
         elif statement in changed:
-            new = [_exchanged(b, exchanges, changed) for b in blocks_of(statement)]
+            new = [_exchange_in(b, exchanges, changed) for b in blocks_of(statement)]
             fields = ("then", "otherwise") if isinstance(statement, Branch) else ("body",)
             statements.append(replace(statement, **dict(zip(fields, new, strict=True))))
         else:
@@ -73,8 +73,10 @@ def _exchanged(
 
 
 def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a node with parts replaced by the results of `change` that are not None; a part that
-    is replaced is not searched."""
+    """Returns a node with parts replaced by the results of `change`; None keeps a part.
+
+    Replacements are not searched.
+    """
     new = change(node)
     if new is not None:
         return new
@@ -84,18 +86,18 @@ def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns a node with expressions in place of scalars and loop variables."""
+    """Returns a node with scalars and loop variables replaced by expressions."""
     return substitute(node, lambda part: values.get(part) if isinstance(part, Local) else None)
 
 
 class Names:
-    """Supplies names that a kernel does not use, each of them once."""
+    """A generator of unused names for a kernel."""
 
     def __init__(self, tree: LoopTree) -> None:
         self.used = set(tree.names)
 
     def fresh(self, stem: str) -> str:
-        """Returns an unused name like this one."""
+        """Returns an unused name that begins with `stem`."""
         name, number = stem, 0
         while name in self.used:
             number += 1
@@ -105,11 +107,11 @@ class Names:
 
 
 def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = None) -> Any:
-    """Returns a copy of a statement with nodes of its own, and new variables and names for the
-    loops and local arrays in it (unless `names` is None).
+    """Returns a copy of a statement with new nodes, and with new variables for its loops and local
+    arrays unless `names` is None.
 
-    `values` replace scalars and variables. The new variables and arrays are added to them, for
-    copies of later statements of the same block.
+    `values` maps scalars and variables to their replacements. The new variables and arrays are
+    added to it, for copies of later statements of the same block.
     """
     new_values = {} if values is None else values
 
@@ -123,7 +125,7 @@ def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = N
             old = part.variable
             new_values[old] = LoopVariable(names.fresh(old.name), old.dtype, old.span)
         if isinstance(part, Apply):
-            return simplified(rebuild(part, copy))
+            return fold_apply(rebuild(part, copy))
         if isinstance(part, Scalar):
             return rebuild(part, copy)
         return replace(rebuild(part, copy)) if isinstance(part, KernelStatement) else part
@@ -131,8 +133,8 @@ def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = N
     return copy(node)
 
 
-def simplified(apply: Apply) -> Scalar:
-    """Returns arithmetic of an index simplified, and a converted literal as it is parsed."""
+def fold_apply(apply: Apply) -> Scalar:
+    """Folds index arithmetic, and normalises a cast of a literal to its parsed form."""
     match apply:
         case Apply("cast", (Literal(value, "int64"),), dtype) if dtype != "bool":
             literal = Literal(value, dtype if is_float(dtype) or abs(value) < 128 else "int64")
@@ -143,18 +145,18 @@ def simplified(apply: Apply) -> Scalar:
 
 
 def integer(value: int) -> Literal:
-    """Returns an integer as an index."""
+    """Returns an int64 literal."""
     return Literal(value, "int64")
 
 
 def calculate(fn: str, first: Scalar, second: Scalar) -> Scalar:
-    """Returns arithmetic of indices, such as `add`, simplified."""
+    """Returns an operation on indices, such as `add`, folded."""
     folded = _fold(fn, first, second)
     return Apply(fn, (first, second), "int64") if folded is None else folded
 
 
 def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
-    """Returns integer arithmetic without operations on 0, 1 and literals; None if it has none."""
+    """Folds operations on 0, 1 and literals; None if nothing can be folded."""
     match fn, first, second:
         case ("add" | "sub", _, Literal(0)) | ("mul" | "floordiv", _, Literal(1)):
             return first

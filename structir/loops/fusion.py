@@ -1,4 +1,4 @@
-"""Steps that recipes share: what is computed again, and which loops are joined."""
+"""Steps that recipes share: recomputation, loop fusion, and loop collapsing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from structir.loops.accesses import expressions
 from structir.loops.handle import KernelHandle
 from structir.loops.loop_tree import LoopTree
 
-COSTS = {"div": 4.0, "floordiv": 6.0, "mod": 6.0}  # an addition is 1
+COSTS = {"div": 4.0, "floordiv": 6.0, "mod": 6.0}  # relative to an addition
 
 
 def cost(value: Scalar) -> float:
-    """Returns the work of a value in additions."""
+    """Returns the cost of a value, in additions."""
     applied = [part.fn for part in expressions(value) if isinstance(part, Apply)]
     return sum(_cost_of(fn) for fn in applied)
 
@@ -25,8 +25,8 @@ def _cost_of(fn: str) -> float:
 
 
 def inline_arrays(kernel: KernelHandle, recompute_below: float) -> None:
-    """Inlines local arrays whose elements are cheap, or are read once for each time they are
-    written."""
+    """Inlines local arrays whose elements are cheap, or that have a single read in as many loops as
+    their store."""
     for name in list(kernel.tree.arrays):
         if _is_cheap(kernel.tree, name, recompute_below):
             kernel.attempt("inline", name)
@@ -45,8 +45,8 @@ def _is_cheap(tree: LoopTree, name: str, limit: float) -> bool:
 
 
 def fuse_loops(kernel: KernelHandle) -> None:
-    """Joins neighbouring loops over the same range that read common memory, or what the other one
-    writes, as far as they may be joined."""
+    """Fuses adjacent loops over the same range that share memory, one of them reading, where fusion
+    is legal."""
     while any(
         _shares_reads(kernel.tree, *pair) and kernel.attempt("fuse", *pair)
         for pair in _neighbours(kernel.tree)
@@ -65,7 +65,7 @@ def _shares_reads(tree: LoopTree, first: str, second: str) -> bool:
 
 
 def _neighbours(tree: LoopTree) -> list[tuple[str, str]]:
-    """Returns pairs of loops, the second of which is the next loop of the same block."""
+    """Returns pairs of consecutive loops of one block."""
     pairs, last = [], dict[object, str]()
     for name, loop in tree.loops.items():
         block = tree.ancestors[loop][-1:]
@@ -76,13 +76,13 @@ def _neighbours(tree: LoopTree) -> list[tuple[str, str]]:
 
 
 def shrink_arrays(kernel: KernelHandle) -> None:
-    """Replaces local arrays by scalars, as far as they may be replaced."""
+    """Replaces local arrays by scalars, where this is legal."""
     for name in list(kernel.tree.arrays):
         kernel.attempt("shrink", name)
 
 
 def collapse_loops(kernel: KernelHandle) -> None:
-    """Joins nested loops, the innermost first, where all elements are accessed in even steps."""
+    """Collapses nested loops, innermost first, unless this adds divisions of the loop variable."""
     for name in reversed(kernel.loops()):
         known, body = set(kernel.loops()), kernel.tree.loop(name).body
         is_nested = len(body) == 1 and isinstance(body[0], For)
@@ -93,14 +93,14 @@ def collapse_loops(kernel: KernelHandle) -> None:
 
 
 def collapse_rows(kernel: KernelHandle) -> None:
-    """Joins the outermost loops around an innermost one, so that parts of the kernel are of all
-    rows: there may be few iterations of the first loop."""
+    """Collapses the outermost loops down to the rows, so that threads divide all rows: the first
+    loop alone may have few iterations."""
     while _has_rows_of_rows(kernel.tree) and kernel.attempt("collapse", kernel.loops()[0]):
         pass
 
 
 def _has_rows_of_rows(tree: LoopTree) -> bool:
-    """Whether the kernel is a loop around a loop around loops, each the only one."""
+    """Whether the kernel starts with two perfectly nested loops around a further loop."""
     first = next(iter(tree.loops.values()), None)
     if first is None or len(first.body) != 1 or not isinstance(first.body[0], For):
         return False
@@ -108,21 +108,21 @@ def _has_rows_of_rows(tree: LoopTree) -> bool:
 
 
 def _divides(tree: LoopTree, name: str) -> bool:
-    """Whether a loop takes its variable apart."""
+    """Whether a loop divides its variable."""
     loop = tree.loop(name)
     parts = [p for s in tree.within(loop.body) for p in expressions(s) if isinstance(p, Apply)]
     return any(p.fn in ("floordiv", "mod") and p.args[0] is loop.variable for p in parts)
 
 
 def replace_divisions(kernel: KernelHandle, loops: Sequence[str]) -> None:
-    """Replaces divisions in loops by products with reciprocals, where they may be replaced."""
+    """Replaces loop-invariant divisors by reciprocals, where this is legal."""
     for loop in loops:
         if applies(kernel.tree, loop, "div"):
             kernel.attempt("reciprocal", loop)
 
 
 def innermost_loops(tree: LoopTree) -> list[str]:
-    """Returns the loops that contain no other."""
+    """Returns the loops without nested loops."""
     return [
         name
         for name, loop in tree.loops.items()
@@ -131,8 +131,8 @@ def innermost_loops(tree: LoopTree) -> list[str]:
 
 
 def reassociate_sums(kernel: KernelHandle) -> None:
-    """Permits any order of the terms that innermost loops accumulate."""
-    # ops state no order of their terms, also where their functions are exact
+    """Marks the accumulations of innermost loops as reorderable."""
+    # ops do not specify an order of their terms, even for exact functions
     options = {"exact": False} if kernel.partial else {}
     for loop in innermost_loops(kernel.tree):
         if applies(kernel.tree, loop, "add", "mul", "select"):
@@ -140,15 +140,15 @@ def reassociate_sums(kernel: KernelHandle) -> None:
 
 
 def run_in_parts(kernel: KernelHandle) -> None:
-    """Runs the outermost loop in parts, if it is all that the kernel does."""
-    # operations of generated kernels may be contracted, as those of kernels with parts may
+    """Parallelises the outermost loop, if it is the whole kernel."""
+    # generated kernels permit fused multiply-add, as parallel kernels do
     options = {"partial": True, "exact": False} if kernel.partial else {}
     for loop in kernel.loops()[:1]:
         kernel.attempt("parallel", loop, **options)
 
 
 def applies(tree: LoopTree, loop: str, *functions: str) -> bool:
-    """Whether a loop applies one of some functions."""
+    """Whether a loop body applies one of some functions."""
     statements = tree.within(tree.loop(loop).body)
     parts = (part for statement in statements for part in expressions(statement))
     return any(isinstance(part, Apply) and part.fn in functions for part in parts)

@@ -1,4 +1,4 @@
-"""Handles on kernels: each primitive is a method, which changes the kernel of the handle."""
+"""Kernel handles: the mutable state of a schedule, with a method for each primitive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import attrs
 
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import LoopTree, loop_tree, prepared
+from structir.loops.loop_tree import LoopTree, loop_tree, prepare
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
 
 
 @attrs.frozen(eq=False)
 class Step:
-    """A primitive that was applied, and the kernel before it."""
+    """An applied primitive, and the kernel before it."""
 
     name: str
     args: tuple[Any, ...]
@@ -31,15 +31,15 @@ class Step:
 
 
 class KernelHandle:
-    """A kernel under a schedule. Each primitive is a method, which changes the kernel and returns
-    the handle; `handle["i"]` is a loop of it. `exact` refuses primitives that change rounding.
+    """A kernel that is being scheduled.
 
-    The results of a `partial` kernel keep the values of elements that it does not write: others
-    write them.
+    Each primitive is a method, which transforms the kernel and returns the handle; `handle["i"]` is
+    a loop. `exact` refuses primitives that change rounding. A `partial` kernel does not initialise
+    its results: elements that it does not write keep their values.
     """
 
     def __init__(self, kernel: Kernel, exact: bool = False, partial: bool = False) -> None:
-        self.node, self.exact, self.partial = prepared(kernel), exact, partial
+        self.node, self.exact, self.partial = prepare(kernel), exact, partial
         self.steps: list[Step] = []
 
     def __getattr__(self, name: str) -> Callable[..., KernelHandle]:
@@ -78,7 +78,7 @@ class KernelHandle:
         return bool(self.steps)
 
     def undo(self, count: int = 1) -> KernelHandle:
-        """Takes the last primitives back, if there are any."""
+        """Undoes the last `count` primitives, or all if there are fewer."""
         for _ in range(min(count, len(self.steps))):
             self.node = self.steps.pop().before
         return self

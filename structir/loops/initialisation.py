@@ -1,4 +1,5 @@
-"""Definite initialisation: the regions of a memory that statements write before they read them."""
+"""Definite initialisation analysis: regions of an array or scalar that are written before a
+read."""
 
 from __future__ import annotations
 
@@ -27,34 +28,35 @@ class Interval:
     highs: tuple[Dim, ...]
 
 
-Region = tuple[Interval, ...]  # one interval for each axis; none for a scalar
+Region = tuple[Interval, ...]  # one interval per axis; empty for a scalar
 
 
 class FirstRead:
-    """Visits statements in order, with the regions of a memory that are written so far.
+    """Visits statements in program order and tracks the regions of one array or scalar that are
+    written.
 
-    `statement` is the first one that may read an element that is not written.
+    `statement` is the first one that may read an uninitialised element, or None.
     """
 
     def __init__(self, tree: LoopTree, memory: Memory) -> None:
         self.tree, self.memory = tree, memory
         info: Any = getattr(memory, "struct_info", None)
         self.shape: tuple[Dim, ...] = () if info is None else tuple(info.dims)
-        self.is_flat = memory in tree.flat_arrays  # then the region of an access is an interval
+        self.is_flat = memory in tree.flat_arrays  # if so, regions are intervals of flat indices
         if self.is_flat:
             self.shape = (prod(self.shape),)
         self.statement: KernelStatement | None = None
-        self.loops: list[For] = []  # around the statement, inside the visited block
+        self.loops: list[For] = []  # enclosing loops inside the visited block
 
     def block(self, block: Sequence[KernelStatement], regions: list[Region]) -> list[Region]:
-        """Visits statements; returns the regions that are written after them."""
+        """Visits statements; returns the regions that are written at their end."""
         for statement in block:
             if self.statement is None:
                 regions = self.visit(statement, regions)
         return regions
 
     def visit(self, statement: KernelStatement, regions: list[Region]) -> list[Region]:
-        """Visits a statement and those inside it."""
+        """Visits a statement and its nested statements."""
         if isinstance(statement, Scratch):
             return regions if statement.array is not self.memory else self._allocated(statement)
         for mention in self.tree.mentions(statement):
@@ -66,11 +68,11 @@ class FirstRead:
         return _VISITS.get(type(statement), FirstRead.visit_nothing)(self, statement, regions)
 
     def visit_nothing(self, statement: KernelStatement, regions: list[Region]) -> list[Region]:
-        """Returns the regions as they are."""
+        """Returns the regions unchanged."""
         return regions
 
     def visit_loop(self, loop: For, regions: list[Region]) -> list[Region]:
-        """Visits a loop: the regions that all its iterations write are known after it."""
+        """Visits a loop; adds the unions of the regions that its iterations write."""
         self.loops.append(loop)
         after = self.block(loop.body, regions)
         self.loops.pop()
@@ -82,19 +84,19 @@ class FirstRead:
         return [*regions, *[region for region in new if region is not None]]
 
     def visit_while(self, loop: While, regions: list[Region]) -> list[Region]:
-        """Visits a loop that may have no iteration."""
+        """Visits a loop that may have no iteration, and adds no region."""
         self.block(loop.body, regions)
         return [] if self._allocates(loop) else regions
 
     def visit_branch(self, branch: Branch, regions: list[Region]) -> list[Region]:
-        """Visits both sides; the regions that both write are known after them."""
+        """Visits both sides; adds the regions that both write."""
         sides = [self.block(side, regions)[len(regions) :] for side in blocks_of(branch)]
         if self._allocates(branch):
             return []
         return [*regions, *[region for region in sides[0] if region in sides[1]]]
 
     def _allocates(self, statement: KernelStatement) -> bool:
-        """Whether a statement inside allocates the array anew."""
+        """Whether a nested statement allocates the array again."""
         inside = [s for block in blocks_of(statement) for s in self.tree.within(block)]
         return any(isinstance(s, Scratch) and s.array is self.memory for s in inside)
 
@@ -116,7 +118,7 @@ class FirstRead:
                 yield tuple([Interval(i, (i + 1,)) for i in indices])  # type: ignore[operator,arg-type]
 
     def _is_written(self, mention: Mention, regions: list[Region]) -> bool:
-        """Whether one of the regions has the element, or all elements, of a read."""
+        """Whether one of the regions contains the element, or the whole array, of a read."""
         element = mention.element
         indices: tuple[Dim | None, ...] = (None,) * len(self.shape)
         if element is not None and element.flat == self.is_flat:
@@ -157,7 +159,7 @@ class FirstRead:
         return (*region[: axes[0]], union, *region[axes[0] + 1 :])
 
     def _union(self, interval: Interval, loop: For) -> Interval | None:
-        """Returns the union of an interval that moves with a loop, if it has no gaps."""
+        """Returns the union of an interval that advances with a loop; None if it may have gaps."""
         symbol, ends = self.tree.symbol(loop.variable), self.tree.exact_ends(loop)
         low = dims.linear(interval.low, symbol)
         limits = [dims.linear(high, symbol) for high in interval.highs]
@@ -174,12 +176,12 @@ class FirstRead:
                 highs += [stop * stride + low[1] for stop in stops]
             else:
                 return None
-        # Without a limit that moves, a loop that never runs would seem to write.
+        # If no limit advances, the union would be nonempty for a loop without iterations.
         moves = any(limit is not None and limit[0] != 0 for limit in limits)
         return Interval(start * stride + low[1], tuple(highs)) if moves else None
 
     def _is_stride(self, stride: Dim) -> bool:
-        """Whether a stride is not negative, and the same in all iterations."""
+        """Whether a stride is loop-invariant, at least 0 for all sizes, and not the constant 0."""
         return self.tree.is_size(stride) and dims.at_least(stride, 0) is True and stride != 0
 
 
@@ -191,7 +193,7 @@ _VISITS: dict[type, Callable[[FirstRead, Any, list[Region]], list[Region]]] = {
 
 
 def _is_whole(interval: Interval, size: Dim) -> bool:
-    """Whether an interval has all positions of an axis."""
+    """Whether an interval covers an axis."""
     return bool(dims.at_least(0, interval.low)) and all(
         dims.at_least(high, size) for high in interval.highs
     )
@@ -200,8 +202,8 @@ def _is_whole(interval: Interval, size: Dim) -> bool:
 def first_uninitialised_read(
     tree: LoopTree, memory: Memory, block: Sequence[KernelStatement]
 ) -> KernelStatement | None:
-    """Returns the first statement of a block that may read an element of a memory that the block
-    has not written; None if there is none."""
+    """Returns the first statement of a block that may read an element before the block writes it;
+    None if there is none."""
     visit = FirstRead(tree, memory)
     visit.block(block, [])
     return visit.statement

@@ -1,10 +1,11 @@
-"""The two questions of legality.
+"""Legality analyses of primitives.
 
-1. Do two accesses touch the same element only within one iteration of a loop (`meets_later`)?
-2. Is a memory private to each iteration of a loop: does it write all elements before it reads them,
-   and does nothing read the memory after the loop (`is_private`)?
+1. Dependence: may two accesses touch the same element in different iterations of a loop
+   (`meets_later`)?
+2. Privatisation: is an array or scalar private to each iteration of a loop, that is, written before
+   it is read and dead after the loop (`is_private`)?
 
-Both are answered for all sizes. An unknown index may be any index.
+Both hold for all sizes. They are conservative: an unknown index may have any value.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from structir.loops.loop_tree import LoopTree
 Pair = tuple[Access, Access]
 
 
-# ---- 1. accesses of the same element
+# ---- 1. dependence
 
 
 def meets_later(
     tree: LoopTree, first: Access, second: Access, loop: For, free: Sequence[For] = ()
 ) -> bool:
-    """Whether the second access may touch, in a later iteration of a loop, an element that the
-    first one touches.
+    """Whether a loop may carry a dependence: the second access may touch, in a later iteration, an
+    element that the first one touches.
 
-    The variables of loops inside `loop`, and of the `free` ones around it, may differ between both.
+    Variables of inner loops, and of the enclosing loops in `free`, may differ between the accesses.
     """
     if first.mention.element is None or second.mention.element is None:
         return True
@@ -51,7 +52,7 @@ def meets_later(
     return True
 
 
-Ends = tuple[list[Dim], list[Dim]]  # lower bounds and upper bounds (inclusive); each of them holds
+Ends = tuple[list[Dim], list[Dim]]  # inclusive lower and upper bounds, all of which hold
 
 
 def _varying(access: Access, loop: For, free: Sequence[For]) -> list[For]:
@@ -62,7 +63,7 @@ def _varying(access: Access, loop: For, free: Sequence[For]) -> list[For]:
 def _index_pairs(
     tree: LoopTree, first: Access, second: Access
 ) -> Iterator[tuple[Dim | None, Dim | None]]:
-    """Yields indices that must be equal where two accesses touch the same element."""
+    """Yields pairs of indices that are equal if two accesses touch the same element."""
     one, other = first.mention.element, second.mention.element
     assert one is not None and other is not None
     if one.flat == other.flat:
@@ -76,16 +77,21 @@ def _ends(tree: LoopTree, index: Dim, varying: Sequence[For]) -> Ends:
 
 
 def _moves_apart(first: Ends, second: Ends, symbol: Sym, step: int, is_same: bool) -> bool:
-    """Whether the indices of the second access in all later iterations exceed those of the first,
-    or all fall short of them. `is_same`: both indices are the same in all inner loops."""
+    """Whether in all later iterations the second index is greater than the first, or always less.
+
+    `is_same` states that both are the same expression over the same varying loops.
+    """
     return any(
         _exceeds(low, high, symbol, step, is_same) for high in first[1] for low in second[0]
     ) or any(_exceeds(-high, -low, symbol, step, is_same) for low in first[0] for high in second[1])
 
 
 def _exceeds(low: Dim, high: Dim, symbol: Sym, step: int, is_same: bool) -> bool:
-    """Whether `low`, one or more steps of the loop later, is greater than `high`. If they bound the
-    same index, `low` is not greater in one iteration, so that a step that exceeds is positive."""
+    """Whether `low`, one or more iterations later, is greater than `high`.
+
+    If both bound the same index, `low` is at most `high` in one iteration. Then a step that makes
+    it greater is positive.
+    """
     one, other = dims.linear(high, symbol), dims.linear(low, symbol)
     if one is None or other is None or one[0] != other[0]:
         return False
@@ -116,7 +122,7 @@ def conflicts(
     meets: Callable[[Access, Access], bool],
     ignored: Callable[[Memory], bool] = lambda memory: False,
 ) -> Iterator[Pair]:
-    """Yields pairs of accesses of the same memory, one of which writes, that may meet."""
+    """Yields pairs of accesses of the same memory, one of them a write, for which `meets` holds."""
     by_memory: dict[Memory, list[Access]] = {}
     for access in second:
         by_memory.setdefault(access.memory, []).append(access)
@@ -129,8 +135,11 @@ def conflicts(
 
 
 def reversed_pairs(tree: LoopTree, loop: For, length: int) -> Iterator[Pair]:
-    """Yields pairs of accesses of one element: by the first statements of a loop in a later
-    iteration, and by the others in an earlier one."""
+    """Yields dependent accesses that fission or fusion would reverse.
+
+    The first is in the first `length` statements of a loop, in a later iteration; the second is in
+    the other statements, in an earlier one.
+    """
     head, tail = loop.body[:length], loop.body[length:]
     sides = tree.accesses(head), tree.accesses(tail)
     sums = accumulated([*sides[0], *sides[1]])
@@ -148,21 +157,21 @@ def reversed_pairs(tree: LoopTree, loop: For, length: int) -> Iterator[Pair]:
 
 
 def accumulated(accesses: Sequence[Access]) -> set[Memory]:
-    """Returns the memory that accesses only accumulate to, by one function, in any order."""
+    """Returns the arrays and scalars that are only accumulated to, by one reorderable function."""
     orders: dict[Memory, set[str]] = {}
     for access in accesses:
         orders.setdefault(access.memory, set()).add(access.mention.order)
     return {memory for memory, order in orders.items() if len(order) == 1 and "" not in order}
 
 
-# ---- 2. memory of one iteration
+# ---- 2. privatisation
 
 
 def read_after(
     tree: LoopTree, memory: Memory, statement: KernelStatement
 ) -> KernelStatement | None:
-    """Returns a statement that may read, from a memory of the kernel's own, what it holds after
-    another statement; None if there is none."""
+    """Returns a statement that may read the value of local memory after another statement, so that
+    the memory is live there; None if there is none."""
     for outer in reversed((None, *tree.ancestors[statement])):
         block = tree.block_of(statement)
         index = next(i for i, s in enumerate(block) if s is statement)
@@ -176,13 +185,13 @@ def read_after(
 
 
 def is_private(tree: LoopTree, memory: Memory, block: Sequence[KernelStatement], loop: For) -> bool:
-    """Whether a memory of the kernel's own lives in one execution of a block: it writes what it
-    reads, and nothing reads the memory after a loop around it."""
+    """Whether a local array or scalar is private to each execution of a block in a loop: written
+    before it is read, and dead after the loop."""
     if not is_local(tree, memory) or first_uninitialised_read(tree, memory, block):
         return False
     return read_after(tree, memory, loop) is None
 
 
 def is_local(tree: LoopTree, memory: Memory) -> bool:
-    """Whether a memory is the kernel's own: a scalar, or a local array."""
+    """Whether memory is local to the kernel: a scalar or a local array."""
     return isinstance(memory, Local) or memory.name in tree.arrays

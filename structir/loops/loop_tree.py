@@ -1,4 +1,4 @@
-"""The loops, names and accesses of a kernel, computed once and kept with the kernel."""
+"""An index of a kernel: its loops, names and accesses, memoized on the kernel."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _KEPT = "_loop_tree"
 
 
 class NodeFacts:
-    """What is known of nodes, whatever kernel they are in; derived kernels share it."""
+    """Memoized facts about nodes, shared by the kernels that primitives derive."""
 
     def __init__(self, symbols: dict[Local, Sym] | None = None) -> None:
         self.mentions: dict[KernelStatement, tuple[Mention, ...]] = {}
         self.symbols: dict[Local, Sym] = {} if symbols is None else symbols
         self.indices: dict[Element, tuple[Dim | None, ...]] = {}
-        self.values: dict[Local, Dim | None] = {}  # those that `indices` are computed with
+        self.values: dict[Local, Dim | None] = {}  # the values from which `indices` are computed
 
     def agree_with(self, values: dict[Local, Dim | None]) -> bool:
         """Whether variables have the same values in all kernels that share the facts."""
@@ -52,9 +52,9 @@ class NodeFacts:
 
 
 class LoopTree:
-    """The statements of a kernel with the loops around them, loops and arrays by name, accesses.
+    """The statements of a kernel with their enclosing loops, lookup by name, and accesses.
 
-    `ancestors` maps each statement to the loops and branches around it, outermost first.
+    `ancestors` maps each statement to the enclosing loops and branches, outermost first.
     """
 
     def __init__(self, kernel: Kernel, facts: NodeFacts) -> None:
@@ -62,7 +62,7 @@ class LoopTree:
         self.ancestors: dict[KernelStatement, tuple[KernelStatement, ...]] = {}
         self.loops: dict[str, For] = {}
         self.arrays: dict[str, Scratch] = {}
-        self.scalars: dict[str, Local] = {}  # assigned, without the variables of loops
+        self.scalars: dict[str, Local] = {}  # assigned scalars, without loop variables
         self.names = names_of_signature(kernel)
         self.values: dict[Local, Dim | None] = {}  # of loop variables, ends of a part, and indices
         self.assignments = Counter(_assigned_indices(kernel.body))
@@ -81,7 +81,7 @@ class LoopTree:
     # ---- lookup by name
 
     def loop(self, name: str) -> For:
-        """Returns the loop over the variable of this name; raises ScheduleError if none is."""
+        """Returns the loop of this name; raises ScheduleError if there is none."""
         return self._named("loop", name, self.loops)  # type: ignore[no-any-return]
 
     def array(self, name: str) -> Scratch:
@@ -103,17 +103,17 @@ class LoopTree:
     # ---- statements
 
     def loops_around(self, statement: KernelStatement) -> tuple[For, ...]:
-        """Returns the `for` loops around a statement, outermost first."""
+        """Returns the enclosing `for` loops of a statement, outermost first."""
         return tuple([s for s in self.ancestors[statement] if isinstance(s, For)])
 
     def block_of(self, statement: KernelStatement) -> Block:
-        """Returns the block that a statement is in."""
+        """Returns the block that contains a statement."""
         around = self.ancestors[statement]
         blocks = blocks_of(around[-1]) if around else (self.kernel.body,)
         return next(b for b in blocks if any(s is statement for s in b))
 
     def within(self, block: Sequence[KernelStatement]) -> Iterator[KernelStatement]:
-        """Yields the statements of a block and those inside them, in order."""
+        """Yields the statements of a block and their nested statements, in pre-order."""
         for statement in block:
             yield statement
             for body in blocks_of(statement):
@@ -122,7 +122,7 @@ class LoopTree:
     # ---- accesses
 
     def accesses(self, block: Sequence[KernelStatement]) -> list[Access]:
-        """Returns what the statements of a block, and those inside them, read and write."""
+        """Returns the accesses of a block, including those of nested statements."""
         return [
             Access(mention, statement, self.loops_around(statement))
             for statement in self.within(block)
@@ -130,7 +130,7 @@ class LoopTree:
         ]
 
     def mentions(self, statement: KernelStatement) -> tuple[Mention, ...]:
-        """Returns what a statement itself reads and writes, without the statements inside it."""
+        """Returns the accesses of a statement, without those of nested statements."""
         known = self.facts.mentions.get(statement)
         if known is None:
             known = self.facts.mentions[statement] = tuple(mentions_of(statement))
@@ -156,13 +156,13 @@ class LoopTree:
         return symbol
 
     def lows(self, loop: For) -> list[Dim]:
-        """Returns lower bounds of the variable of a loop; each of them holds."""
+        """Returns inclusive lower bounds of a loop variable, all of which hold."""
         if loop.step > 0:
             return self._bounds(loop.start, "max")
         return [bound + 1 for bound in self._bounds(loop.stop, "max")]
 
     def highs(self, loop: For) -> list[Dim]:
-        """Returns exclusive upper bounds of the variable of a loop; each of them holds."""
+        """Returns exclusive upper bounds of a loop variable, all of which hold."""
         if loop.step > 0:
             return self._bounds(loop.stop, "min")
         return [bound + 1 for bound in self._bounds(loop.start, "min")]
@@ -174,8 +174,11 @@ class LoopTree:
         return [] if bound is None else [bound]
 
     def exact_ends(self, loop: For) -> tuple[Dim, list[Dim], int] | None:
-        """Returns the start, the stops (of which the smallest holds) and the step of a loop that
-        counts up, or of one that counts down in steps of 1; None if data decides them."""
+        """Returns the start, the stops and the step of the ascending range of a loop; None if
+        unknown.
+
+        The range ends at the smallest of the stops. A loop that descends in steps of 1 is reversed.
+        """
         if loop.step < -1:
             return None
         start, stops = as_index(loop.start, self.values), self._all_stops(loop.stop)
@@ -197,12 +200,12 @@ class LoopTree:
         return ends is not None and all(dims.at_least(stop - ends[0], 1) for stop in ends[1])
 
     def is_positive(self, loop: For) -> bool:
-        """Whether a loop never ends before it starts, for all sizes."""
+        """Whether the stop of a loop is at least its start, for all sizes."""
         ends = self.exact_ends(loop)
         return ends is not None and all(dims.at_least(stop, ends[0]) for stop in ends[1])
 
     def is_size(self, dim: Dim) -> bool:
-        """Whether a dim depends on sizes of the kernel only."""
+        """Whether a dim depends only on sizes of the kernel, not on loop variables."""
         return not dims.syms(dim) & set(self.facts.symbols.values())
 
     def flat_index(self, element: Element) -> Dim | None:
@@ -218,7 +221,7 @@ class LoopTree:
 
     @cached_property
     def flat_arrays(self) -> frozenset[Var]:
-        """The arrays of which all elements are accessed as those of `x.flat`."""
+        """The arrays whose accesses are all of the form `x.flat[i]`."""
         flat: dict[Any, bool] = {}
         for statement in self.within(self.kernel.body):
             for mention in self.mentions(statement):
@@ -241,8 +244,8 @@ def loop_tree(kernel: Kernel) -> LoopTree:
     return tree
 
 
-def prepared(kernel: Kernel) -> Kernel:
-    """Returns a kernel that primitives accept: its loops and names are distinct."""
+def prepare(kernel: Kernel) -> Kernel:
+    """Returns a kernel with distinct loop variables and names, as primitives require."""
     if _KEPT in kernel.__dict__:
         return kernel
     _refuse_assigned_ends(kernel)
@@ -266,15 +269,16 @@ def _refuse_assigned_ends(kernel: Kernel) -> None:
             )
 
 
-def derived(new: Kernel, old: Kernel) -> Kernel:
-    """Returns a kernel that a primitive built from another one, with what is known of its nodes."""
+def derive(new: Kernel, old: Kernel) -> Kernel:
+    """Indexes a kernel that a primitive derived from another one, sharing the facts of its
+    nodes."""
     if new is not old and _KEPT not in new.__dict__:
         new.__dict__[_KEPT] = LoopTree(new, loop_tree(old).facts)
     return new
 
 
 def blocks_of(statement: KernelStatement) -> tuple[Block, ...]:
-    """Returns the blocks inside a statement."""
+    """Returns the blocks nested in a statement."""
     match statement:
         case For() | While():
             return (statement.body,)
@@ -296,7 +300,7 @@ def _enter_loop(tree: LoopTree, loop: For) -> None:
 
 
 def _value(tree: LoopTree, variable: Local, lows: list[Dim]) -> Dim | None:
-    """Returns the value of a loop variable as a dim: symbols of dims are never negative."""
+    """Returns the value of a loop variable as a dim; None if it may be negative."""
     is_counted = any(dims.at_least(low, 0) for low in lows)
     return dims.as_dim(tree.symbol(variable)) if is_counted else None
 
@@ -316,17 +320,17 @@ def _enter_assign(tree: LoopTree, assign: Assign) -> None:
 
 
 def _assigned_value(tree: LoopTree, assign: Assign) -> Dim | None:
-    """Returns the value of an index that is assigned once, from loop variables and sizes.
+    """Returns the value of an index that is assigned once, in terms of loop variables and sizes.
 
-    Every read is in the same iteration of the loops around the assignment, and after it: otherwise
-    the name would not be bound on every path.
+    Every read follows the assignment in the same iteration of its enclosing loops: otherwise the
+    name would not be bound on every path.
     """
     is_only = tree.assignments[assign.target] == 1 and not assign.symbol  # type: ignore[index]
     return as_index(assign.value, tree.values) if is_only else None
 
 
 def _assigned_indices(block: Sequence[KernelStatement]) -> Iterator[Local]:
-    """Yields the integer scalar of each assignment in a block and in the blocks inside."""
+    """Yields the target of each assignment to an int64 scalar, including nested blocks."""
     for statement in block:
         if isinstance(statement, Assign):
             if isinstance(statement.target, Local) and statement.target.dtype == INDEX_DTYPE:
@@ -352,7 +356,7 @@ _ENTER: dict[type, Any] = {
 def jumps(
     block: Sequence[KernelStatement], kinds: type | tuple[type, ...] = (Break, Continue)
 ) -> KernelStatement | None:
-    """Returns a `break` or `continue` of a block, but not of a loop in it; None if it has none."""
+    """Returns a `break` or `continue` of a block, not of a nested loop; None if there is none."""
     todo = list(block)
     while todo:
         statement = todo.pop()

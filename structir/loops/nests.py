@@ -1,4 +1,4 @@
-"""Requirements that several primitives share: on nests of loops, their bounds and their exits."""
+"""Preconditions that several primitives share: on loop nests, their bounds and their exits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structir.loops.refusal import refusal
 
 
 def refuse_jumps(loop: For, also_continue: bool = False) -> None:
-    """Raises ScheduleError if a loop has a `break` (or a `continue`) of its own."""
+    """Raises ScheduleError if a loop has a `break`, or with `also_continue` a `continue`."""
     jump = jumps(loop.body, Break) or (jumps(loop.body) if also_continue else None)
     if jump is not None:
         raise refusal(
@@ -25,9 +25,9 @@ def refuse_jumps(loop: For, also_continue: bool = False) -> None:
 
 
 def refuse_varying_bounds(tree: LoopTree, loop: For, within: For | None = None) -> None:
-    """Raises ScheduleError if a statement inside a loop changes what its bounds read.
+    """Raises ScheduleError if the bounds of a loop are not invariant in the loop.
 
-    With `within`, the statements of that outer loop count.
+    With `within`, they must be invariant in that outer loop.
     """
     outer = loop if within is None else within
     bounds = {mention.memory for mention in mentions_of(loop)}
@@ -43,7 +43,7 @@ def refuse_varying_bounds(tree: LoopTree, loop: For, within: For | None = None) 
 
 
 def only_loop_in(loop: For) -> For:
-    """Returns the loop that is the only statement of another one; raises ScheduleError else."""
+    """Returns the loop that is perfectly nested in another one; raises ScheduleError if none is."""
     inner = loop.body[0] if len(loop.body) == 1 else None
     if isinstance(inner, For):
         return inner
@@ -59,7 +59,7 @@ def only_loop_in(loop: For) -> For:
 
 
 def refuse_dependent_bounds(outer: For, inner: For) -> None:
-    """Raises ScheduleError if the bounds of a loop depend on the variable of the one around it."""
+    """Raises ScheduleError if the bounds of the inner loop depend on the outer variable."""
     if any(depends_on(bound, outer.variable) for bound in (inner.start, inner.stop)):
         raise refusal(
             "E1116",
@@ -71,14 +71,14 @@ def refuse_dependent_bounds(outer: For, inner: For) -> None:
 
 
 def depends_on(scalar: object, variable: Local) -> bool:
-    """Whether an expression mentions a scalar."""
+    """Whether an expression contains a variable."""
     return any(part is variable for part in expressions_of(scalar))
 
 
 def dependence(
     message: str, pair: tuple[Access, Access], help: str, code: str = "E1117"
 ) -> Exception:
-    """Returns the refusal for two accesses of which the order would change."""
+    """Returns the refusal for a dependence between two accesses that a primitive would violate."""
     first, second = pair
     words = ["write" if access.is_write else "read" for access in pair]
     return refusal(
@@ -91,12 +91,12 @@ def dependence(
 
 
 def following(block: tuple[KernelStatement, ...], statement: KernelStatement) -> int:
-    """Returns the position of a statement in a block."""
+    """Returns the index of a statement in its block."""
     return next(i for i, each in enumerate(block) if each is statement)
 
 
 def iterations_at_most(tree: LoopTree, loop: For) -> Dim:
-    """Returns a bound of the number of iterations that holds for the whole kernel."""
+    """Returns an upper bound of the trip count, in terms of sizes of the kernel."""
     start = tree.index(loop.start)
     for high in tree.highs(loop) if start is not None and loop.step == 1 else ():
         extent = high - start  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Primitives: checked functions from kernel to kernel, declared by a decorator."""
+"""Primitives: legality-checked functions from kernel to kernel, declared by a decorator."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import derived, prepared
+from structir.loops.loop_tree import derive, prepare
 from structir.loops.refusal import ScheduleError, refusal
 
 
 @attrs.frozen(eq=False)
 class Example:
-    """A use of a primitive for its documentation: the source of a kernel, and the arguments."""
+    """A documented use of a primitive: the source of a kernel, and the arguments."""
 
     source: str
     args: tuple[Any, ...]
@@ -25,7 +25,7 @@ class Example:
 
 @attrs.frozen(eq=False)
 class Primitive:
-    """A transformation of kernels that keeps their results, or is refused by a ScheduleError.
+    """A transformation of kernels that preserves their results, or raises ScheduleError.
 
     `changes_rounding` marks primitives that may change the last bits of floats.
     """
@@ -63,8 +63,8 @@ class Primitive:
                     kernel,
                     help="schedule the kernel without `target`",
                 )
-            before = prepared(kernel)
-            return derived(self.transform(before, *args, **options), before)
+            before = prepare(kernel)
+            return derive(self.transform(before, *args, **options), before)
         except ScheduleError as error:
             named = [attrs.evolve(d, op=d.op or self.name) for d in error.diagnostics]
             raise ScheduleError(named) from None
@@ -94,8 +94,10 @@ def primitive(transform: Callable[..., Kernel]) -> Primitive: ...
 @overload
 def primitive(*, changes_rounding: bool) -> Callable[[Callable[..., Kernel]], Primitive]: ...
 def primitive(transform: Any = None, *, changes_rounding: bool = False) -> Any:
-    """Makes a primitive from a function from kernel to kernel; its other parameters are the names
-    of loops and arrays, and numbers."""
+    """Declares a primitive from a function from kernel to kernel.
+
+    Its other parameters are names of loops and arrays, and numbers.
+    """
     if transform is None:
         return lambda function: Primitive(function.__name__, function, changes_rounding)
     return Primitive(transform.__name__, transform)

@@ -1,4 +1,4 @@
-"""Requirements on the loops that fill a local array, of primitives that move what they compute."""
+"""Preconditions on the producer loops of a local array, for primitives that move them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from structir.loops.refusal import refusal
 
 
 def producer(tree: LoopTree, array: Var, uses: list[Access]) -> tuple[Assign, KernelStatement]:
-    """Returns the assignment that fills an array, and the outermost of its loops."""
+    """Returns the only store to an array, and the outermost loop of its nest."""
     writes = [access for access in uses if access.is_write]
     dtype = str(array.struct_info.dtype)  # type: ignore[attr-defined]
     statements = [access.statement for access in (writes or uses)[:2]]
@@ -56,7 +56,7 @@ def producer(tree: LoopTree, array: Var, uses: list[Access]) -> tuple[Assign, Ke
 def require_reads_after(
     tree: LoopTree, array: Var, uses: list[Access], block: Sequence[KernelStatement]
 ) -> None:
-    """Refuses reads before the loops, or of elements that they do not write."""
+    """Refuses reads before the producer loops, or of elements that they do not write."""
     inside = set(tree.within(block))
     outside = next((a.statement for a in uses if a.statement not in inside), None)
     read = outside or first_uninitialised_read(tree, array, block)
@@ -82,7 +82,7 @@ def require_reads_after(
 def refuse_changes(
     tree: LoopTree, store: Assign, uses: list[Access], later: Sequence[KernelStatement]
 ) -> None:
-    """Refuses writes, after the loops, of the memory that the elements are computed from."""
+    """Refuses writes to the operands of a store between its loops and the last read."""
     operands = [a for a in tree.accesses((store,)) if not a.is_write]
     variables = {v for v in store.target.indices if isinstance(v, Local)}  # type: ignore[union-attr]
     operands = [access for access in operands if access.memory not in variables]

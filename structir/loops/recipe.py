@@ -1,4 +1,4 @@
-"""Recipes: functions that apply primitives to a kernel, with the facts of a target and numbers."""
+"""Recipes: functions that schedule a kernel for a target, with tunable numbers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from structir.loops.refusal import ScheduleError
 
 @attrs.frozen
 class TargetInfo:
-    """What recipes consider of a CPU: the float32 lanes of a vector, the number of vector
-    registers, and the bytes of the caches of one core, the first one first."""
+    """The parameters of a CPU: float32 lanes per vector, vector registers, and the cache sizes of a
+    core in bytes, L1 first."""
 
     lanes: int = 8
     registers: int = 16
@@ -28,7 +28,7 @@ class TargetInfo:
 class Recipe:
     """A function that applies primitives to the kernel of a handle.
 
-    Its parameters are the handle, the target, and numbers, each with a default.
+    Its parameters are the handle, the target, and tunable numbers with defaults.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Recipe:
     def __call__(
         self, handle: KernelHandle, target: TargetInfo | None = None, **numbers: float
     ) -> KernelHandle:
-        """Applies the recipe. The kernel is unchanged if a primitive of it is refused."""
+        """Applies the recipe; undoes all its steps if a primitive is refused."""
         unknown = next((name for name in numbers if name not in self.config()), None)
         if unknown is not None:
             close = difflib.get_close_matches(unknown, self.config(), 1)
@@ -64,6 +64,6 @@ class Recipe:
 
 
 def recipe(function: Callable[..., None]) -> Recipe:
-    """Makes a recipe from a function `name(kernel, target, number=8)` that applies primitives to
+    """Declares a recipe from a function `name(kernel, target, number=8)` that applies primitives to
     the handle `kernel`."""
     return Recipe(function.__name__, function)

@@ -1,4 +1,4 @@
-"""Refusals of primitives: errors that name both locations and an edit that avoids the obstacle."""
+"""Errors of refused primitives, with the conflicting locations and a suggested edit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class ScheduleError(DiagnosticError):
 
 
 class UnknownPrimitiveError(ScheduleError, AttributeError):
-    """A primitive of this name does not exist: handles have no such method."""
+    """There is no primitive of this name."""
 
     code = "E1115"
 
 
 def refusal(code: str, message: str, *locations: Location, help: str) -> ScheduleError:
-    """Returns the error of a refused primitive, whose name is added where it is called.
+    """Returns the error of a refused primitive; `Primitive` adds the name.
 
-    The locations are statements, loops or expressions, that of the error first. `help` is an edit
-    of the kernel or of the schedule.
+    The locations are statements, loops or expressions; the first is the location of the error.
+    `help` is an edit of the kernel or of the schedule.
     """
     labelled = [place if isinstance(place, tuple) else ("", place) for place in locations]
     span = getattr(labelled[0][1], "span", None) if labelled else None

@@ -1,4 +1,4 @@
-"""Regions of arrays that loops access: bounds of each axis, as dims and as expressions."""
+"""Regions of arrays that loops access: bounds per axis, as dims and as expressions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from structir.loops.sizes import size
 
 @attrs.frozen
 class AxisBounds:
-    """All accessed positions are at least each of `starts` and less than each of `stops`; none is
-    known where data decides them."""
+    """The bounds of the accessed indices along an axis: at least each of `starts`, less than each
+    of `stops`. Either is empty if unknown."""
 
     starts: tuple[Dim, ...]
     stops: tuple[Dim, ...]
@@ -30,8 +30,8 @@ class AxisBounds:
 def region(
     tree: LoopTree, accesses: Sequence[Access], loops: Callable[[Access], Sequence[For]]
 ) -> list[AxisBounds]:
-    """Returns the bounds of the elements that accesses of one array touch while some loops around
-    each access run; they mention the variables of the loops further out."""
+    """Returns the bounding box of the elements that accesses of one array touch over some of their
+    loops; bounds may depend on the variables of outer loops."""
     axes: list[AxisBounds] = []
     elements = [access.mention.element for access in accesses]
     inner = [loops(access) for access in accesses]
@@ -56,7 +56,7 @@ def _ends(tree: LoopTree, index: Dim | None, loops: Sequence[For], upper: bool) 
 def _common(
     tree: LoopTree, ends: Sequence[Sequence[Dim]], bounds: Callable[[Dim, Dim], bool]
 ) -> tuple[Dim, ...]:
-    """Returns the ends that bound all accesses, each of which has one of several ends."""
+    """Returns the ends that bound all accesses; for each access all of its ends hold."""
     candidates: list[Dim] = []
     for end in (end for each in ends for end in each):
         is_new = not any(dims.equal(end, other) is True for other in candidates)
@@ -67,8 +67,8 @@ def _common(
 
 
 def expression(tree: LoopTree, dim: Dim) -> Scalar | None:
-    """Returns a dim over sizes and variables of loops as an expression; None if a function of it
-    mentions variables."""
+    """Returns a dim over sizes and loop variables as an expression; None if a function such as
+    floordiv contains loop variables."""
     variables = {symbol: local for local, symbol in tree.facts.symbols.items()}
 
     def change(part: Any) -> Any:
@@ -87,5 +87,5 @@ def sizes_of(scalar: Scalar) -> list[Size]:
 
 
 def extremum(fn: str, scalars: Sequence[Scalar]) -> Scalar:
-    """Returns the minimum or maximum of indices."""
+    """Returns the minimum or maximum of several indices."""
     return reduce(lambda one, other: Apply(fn, (one, other), "int64"), scalars)

@@ -1,4 +1,4 @@
-"""Discovers primitives and recipes by name: every file of a folder declares one of its name."""
+"""Discovery of primitives and recipes: each file of a package declares the one of its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = TypeVar("Entry")
 
 
 class Registry(Generic[Entry]):
-    """The entries of a package's folder, and those that users add."""
+    """The entries of a package, and those that users register."""
 
     def __init__(self, kind: str, package: str, folder: Path) -> None:
         self.kind, self.package = kind, package
@@ -27,7 +27,7 @@ class Registry(Generic[Entry]):
         return sorted({*self.files, *self.added})
 
     def add(self, name: str, entry: Entry) -> Entry:
-        """Registers an entry that has no file in the folder."""
+        """Registers an entry that has no file."""
         self.added[name] = entry
         return entry
 

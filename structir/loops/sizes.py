@@ -12,7 +12,7 @@ FUNCTIONS = {"floordiv": "floordiv", "floormod": "mod", "min": "min", "max": "ma
 
 
 def size(dim: Dim) -> Scalar:
-    """Returns a dim as an index: a sum of products of sizes, as its source is parsed."""
+    """Returns a dim as a scalar expression, in the form in which its source is parsed."""
     if isinstance(dim, int):
         return Literal(dim, "int64")
     terms = [_term(monomial, factor) for monomial, factor in dim.terms.items()]
@@ -30,7 +30,7 @@ def _term(monomial: Monomial, factor: int) -> Scalar:
 
 
 def _atom(atom: Atom) -> Scalar:
-    """Returns a symbol, or a function of sizes as an operation on them."""
+    """Returns a symbol, or a function of sizes as a scalar operation."""
     if isinstance(atom, Opaque) and atom.fn in FUNCTIONS:
         return Apply(FUNCTIONS[atom.fn], tuple([size(arg) for arg in atom.args]), "int64")
     return Size(dims.as_dim(atom))

@@ -16,7 +16,7 @@ from structir.opdef.index_expr import ElementRef, IndexExpr, IndexVar
 from structir.opdef.index_exprs import JoinSelection, LoopIndices, element_name, elements_of
 from structir.opdef.notation import AxisIndex, SideCondition
 from structir.projections.monoid import MONOIDS
-from structir.projections.out_of_bounds import bounded
+from structir.projections.out_of_bounds import bounded_index
 from structir.projections.scalar_expr import ScalarExpr, operands_of
 from structir.projections.spec import (
     AccessIndex,
@@ -210,7 +210,7 @@ class SpecBuilder:
         entries = self._entries(tensor, choice)
         policy = self.out_of_bounds.get(tensor.name)
         if policy is not None:
-            entries = tuple([bounded(entry, policy, tensor.name) for entry in entries])
+            entries = tuple([bounded_index(entry, policy, tensor.name) for entry in entries])
         return Read(tensor.name, self.positions[tensor.name], entries)
 
     def _element_read(self, element: ElementRef, choice: JoinChoice) -> Read:

@@ -106,9 +106,9 @@ LITERAL_WORDS = ("true", "false", "none")
 
 
 def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """Returns an option, lists and dicts as the text that a pipeline writes for them.
+    """Returns an option, with lists and dicts converted to pipeline syntax.
 
-    Raises StructIRError if it is none of the kinds that the annotation names.
+    Raises StructIRError if its type does not match the annotation.
     """
     choices = get_args(parameter.annotation)
     if get_origin(parameter.annotation) is Literal and value not in choices:
@@ -129,7 +129,8 @@ def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
 
 
 def _kinds(annotation: Any) -> tuple[tuple[type, ...], str]:
-    """Returns the classes of an annotation and their nouns; no class if one is not known."""
+    """Returns the classes of an annotation and their names for messages; empty if one is
+    unknown."""
     text = getattr(annotation, "__name__", str(annotation))  # a string if it is not evaluated
     kinds = [PLAIN.get(kind.partition("[")[0].strip()) for kind in text.split("|")]
     known = [kind for kind in kinds if kind is not None]
@@ -157,7 +158,7 @@ def module_pass(transform: Callable[..., IRModule]) -> Pass: ...
 @overload
 def module_pass(**facts: Any) -> Callable[[Callable[..., IRModule]], Pass]: ...
 def module_pass(transform: Any = None, **facts: Any) -> Any:
-    """Makes a pass from a function from module to module; `facts` are fields of `Pass`."""
+    """Declares a pass from a function from module to module; `facts` are fields of `Pass`."""
     if transform is None:
         return lambda function: _new_pass(function, function, facts)
     return _new_pass(transform, transform, {})
@@ -168,8 +169,8 @@ def function_pass(transform: Callable[..., Function]) -> Pass: ...
 @overload
 def function_pass(**facts: Any) -> Callable[[Callable[..., Function]], Pass]: ...
 def function_pass(transform: Any = None, **facts: Any) -> Any:
-    """Makes a pass from a function from function to function, which is applied to each function of
-    a module.
+    """Declares a pass from a function from function to function, which is applied to each function
+    of a module.
 
     `facts` are fields of `Pass`.
     """
@@ -215,7 +216,7 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
 
 
 def _check_result(name: str, expected: type | tuple[type, ...], result: Any) -> None:
-    """Raises PassError if a pass returns no program, as one without `return` does."""
+    """Raises PassError if a pass does not return a program, for example without `return`."""
     if not isinstance(result, expected):
         noun = "an IRModule" if expected is IRModule else "a Function"
         message = f"{name}: expected {noun} as the result of the pass, found {_kind(result)}"

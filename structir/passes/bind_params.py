@@ -89,7 +89,8 @@ def _is_tuple(value: Constant | Tuple) -> bool:
 
 
 def _trees(arrays: Mapping[str, Any], params: Mapping[str, Var]) -> dict[str, Any]:
-    """Returns the values by parameters; `params.w` and `params.0` are fields of `params`."""
+    """Returns the values of parameters, nested by field: `params.w` and `params.0` are in
+    `params`."""
     trees: dict[str, Any] = {}
     for name, array in arrays.items():
         head, *path = [name] if name in params else name.split(".")

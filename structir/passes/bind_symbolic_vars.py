@@ -36,7 +36,7 @@ def with_sizes(function: Function, sizes: Mapping[str, int] | str) -> Function:
 
 
 def read_sizes(text: str) -> dict[str, int]:
-    """Parses `batch=4 seq=16` into a dict; raises StructIRError for other text."""
+    """Parses `batch=4 seq=16` into a dict; raises StructIRError for other strings."""
     sizes = {}
     for part in text.replace(",", " ").split():
         name, _, number = part.partition("=")

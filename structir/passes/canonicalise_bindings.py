@@ -137,13 +137,13 @@ class _AtomTable:
         return inferred and all(not isinstance(v, Var) or v in self.proved for v in names)
 
     def is_proved(self, cast: MatchCast, value: Expr) -> bool:
-        """Whether a match_cast checks what its value provably has, and binds no dim."""
+        """Whether a match_cast is redundant: its StructInfo is proved, and it binds no dim."""
         infos = value.struct_info, cast.var.struct_info
         is_same = all(info == cast.struct_info for info in infos)
         return is_same and value in self.proved and not conditions_of(cast)
 
     def field(self, item: TupleGetItem) -> Expr:
-        """Returns the field itself where it is visible, else the projection."""
+        """Returns the field itself if it is visible, else the projection."""
         whole = self.tuples.get(item.tuple_value)  # type: ignore[call-overload]
         if whole is None or not 0 <= item.index < len(whole.fields):
             return item

@@ -46,7 +46,7 @@ class AvailableValues:
         return AvailableValues((self.current, *self.outer))
 
     def first(self, key: Hashable, var: Var) -> Var:
-        """Returns the variable that holds this value, after recording `var` if there is none."""
+        """Returns the variable that holds this value; records `var` if there is none."""
         for values in self.outer:
             existing = values.get(key)
             if existing is not None:
@@ -147,7 +147,7 @@ def _is(a: object, b: object) -> bool:
 
 
 def _names_a_shape(var: Var) -> bool:
-    """Whether StructInfos may mention a variable, which then keeps its own binding."""
+    """Whether StructInfos may mention a variable, whose binding then remains."""
     info = var.struct_info
     if type(info) is ShapeStructInfo:
         return info.dims is None

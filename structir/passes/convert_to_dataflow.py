@@ -20,7 +20,7 @@ from structir.passes.base import function_pass
 
 @function_pass(aliases=("to_dataflow",), preserves=("normalise",))
 def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
-    """Puts runs of at least `min_size` pure bindings without branches into dataflow blocks.
+    """Converts runs of at least `min_size` pure bindings without branches to dataflow blocks.
 
     A run next to a dataflow block extends it. Branches and nested functions are converted as well.
     Values without uses outside their block become local to it.
@@ -35,7 +35,7 @@ def _convert(seq: SeqExpr, min_size: int) -> SeqExpr:
         converted = _with_nested(block, min_size)
         is_dataflow = isinstance(converted, DataflowBlock)
         blocks += [converted] if is_dataflow else _split(converted, min_size)
-    blocks = _joined(blocks)
+    blocks = _merge_blocks(blocks)
     if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
         return seq
     old = set(seq.blocks)
@@ -62,8 +62,8 @@ def _convert_nested(binding: Binding, min_size: int) -> Binding:
     return replace(binding, value=replace(value, true_branch=then, false_branch=other))
 
 
-def _joined(blocks: list[BindingBlock]) -> list[BindingBlock]:
-    """Joins adjacent dataflow blocks, and moves pure bindings at the edge of a block into it."""
+def _merge_blocks(blocks: list[BindingBlock]) -> list[BindingBlock]:
+    """Merges adjacent dataflow blocks, and extends a block by adjacent pure bindings."""
     joined: list[BindingBlock] = []
     for block in blocks:
         last = joined[-1] if joined else None

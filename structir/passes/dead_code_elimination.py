@@ -72,7 +72,7 @@ def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node
 def without_unused(
     function: Function, checks: DeclaredChecks, kept: Collection[Var] = ()
 ) -> Function:
-    """Returns a function without pure bindings that have no use, but with those of `kept`."""
+    """Returns a function without unused pure bindings, except the bindings in `kept`."""
     uses = _LiveVariables(checks, kept)
     uses.of(function.ret_struct_info)
     body = uses.eliminate(function.body)

@@ -103,7 +103,7 @@ def _without_bindings(function: Function, folded: set[Var], operands: dict[Var, 
 
 
 def _rejected(function: Function, operands: Mapping[Var, Expr]) -> set[Var]:
-    """Returns the variables whose constants are not valid where they are used.
+    """Returns the variables whose constants must not replace their uses.
 
     An op may check the elements of a constant, such as indices, and the StructInfo of a variable
     may be coarser than that of its constant; the call fails at run time.

@@ -61,7 +61,7 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
 
 
 def _round(module: IRModule, largest: int, functions: str) -> IRModule:
-    """Returns the module after inlining and removing what this leaves unused."""
+    """Runs one round of inlining, and removes bindings and functions that become unused."""
     inlined = inline_calls(module, largest=largest, functions=functions)
     if inlined is module:
         return module
@@ -75,7 +75,7 @@ def _round(module: IRModule, largest: int, functions: str) -> IRModule:
         if isinstance(function, Function)
     }
     remaining = inlined.with_functions({**new, **canonical, **used})
-    return _without_inlined(remaining, _mentioned(module) - _mentioned(inlined))
+    return _remove_inlined(remaining, _referenced_names(module) - _referenced_names(inlined))
 
 
 def _bound_to_no_call(function: Any) -> set[Var]:
@@ -104,14 +104,14 @@ def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "
     return module.with_functions(functions_by_name)
 
 
-def _mentioned(module: IRModule) -> set[str]:
+def _referenced_names(module: IRModule) -> set[str]:
     """Returns the names of the functions that functions of the module refer to."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     values = [item for function in functions for item in walk_values(function)]
     return {item.name for item in values if isinstance(item, GlobalVar)}
 
 
-def _without_inlined(module: IRModule, inlined: set[str]) -> IRModule:
+def _remove_inlined(module: IRModule, inlined: set[str]) -> IRModule:
     """Removes the private functions among those whose last call was inlined."""
     remaining = {
         name: function

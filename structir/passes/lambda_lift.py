@@ -1,4 +1,4 @@
-"""Turns closures into functions of the module."""
+"""Lifts closures to module functions."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
             local = captured if type(var) is Var else ()
             exports |= {v: Var(v.name, v.struct_info, v.span) for v in local if type(v) is not Var}
         function = _called_in(function, callees, uses) if moves else function
-        function = _exported(function, exports) if exports else function
+        function = _export_dataflow_vars(function, exports) if exports else function
     return function
 
 
-def _exported(function: Function, names: Mapping[Var, Var]) -> Function:
+def _export_dataflow_vars(function: Function, names: Mapping[Var, Var]) -> Function:
     """Returns a function in which dataflow variables are outputs of their blocks."""
     function = Substitution(names).function(function)
     return with_bindings(
@@ -146,7 +146,7 @@ def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
 
 
 class _Callee(NamedTuple):
-    """The function of a module that a closure becomes, with the further arguments of its calls."""
+    """The module function of a lifted closure, with the additional arguments of its calls."""
 
     function: GlobalVar
     more: tuple[Expr, ...]

@@ -1,4 +1,4 @@
-"""Makes memory explicit: storage allocated once, and calls that fill it."""
+"""Makes memory explicit: storage is allocated once, and calls write into it."""
 
 from __future__ import annotations
 

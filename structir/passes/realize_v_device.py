@@ -43,7 +43,9 @@ def realize_v_device(module: IRModule) -> IRModule:
     """
     called = _called_functions(module)
     functions = {
-        name: member if name in called or not isinstance(member, Function) else _placed(member)
+        name: member
+        if name in called or not isinstance(member, Function)
+        else _place_values(member)
         for name, member in module.functions.items()
     }
     if all(functions[name] is member for name, member in module.functions.items()):
@@ -51,8 +53,8 @@ def realize_v_device(module: IRModule) -> IRModule:
     return module.with_functions(functions)
 
 
-def _placed(function: Function) -> Function:
-    """Places values until no value follows: each round places at least one."""
+def _place_values(function: Function) -> Function:
+    """Places values to a fixed point; each round places at least one."""
     while (placed := _Placement(function).result()) is not function:
         function = placed
     return function

@@ -79,7 +79,7 @@ def _recompute(
         plan = marked_plan(items) if marked else best_plan(items, budget, work)
         if plan is not None:
             note(f"{name}: {_summary(items, plan)}")
-            blocks[index] = _ordered(block, items, plan)
+            blocks[index] = _reorder(block, items, plan)
     if all(new is old for new, old in zip(blocks, function.body.blocks, strict=True)):
         return function
     return replace(function, body=replace(function.body, blocks=tuple(blocks)))
@@ -99,7 +99,7 @@ def _summary(items: list[Item], plan: RecomputePlan) -> str:
     return f"peak {plan.peak} bytes, was {before}; {part:.0%} of the steps recomputed"
 
 
-def _ordered(block: BindingBlock, items: list[Item], plan: RecomputePlan) -> BindingBlock:
+def _reorder(block: BindingBlock, items: list[Item], plan: RecomputePlan) -> BindingBlock:
     """Returns the block's bindings in the order of a plan; uses after a copy read the copy."""
     late = Substitution()
     bindings = []

@@ -1,4 +1,5 @@
-"""Index specs of calls of kernels, external functions and ops, with what requires whole axes."""
+"""Index specs of calls of kernels, external functions and ops, with notes on whole-axis
+accesses."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class CalleeSpec:
 
 
 def spec_of_callee(call: Call, module: IRModule | None) -> CalleeSpec:
-    """Returns the spec of a call of a kernel, an external function, or any other function."""
+    """Returns the spec of a call of a kernel or an external function; others are opaque."""
     rule = CALLEES.get(type(call.op))
     return (
         _opaque(call, "is a function without an index signature")

@@ -53,7 +53,7 @@ def contract(
 
 
 def _fill_absent(read: LoadedView) -> Array:
-    """Returns the values of a read, with 0 where they do not exist."""
+    """Returns the values of a read, with 0 at absent points."""
     if read.exists is None:
         return read.values
     return np.where(read.exists, read.values, np.zeros((), read.values.dtype))

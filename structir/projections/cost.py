@@ -1,4 +1,4 @@
-"""Compares what neighbouring tiles of a result read: footprints and overlap."""
+"""Compares the footprints of neighbouring tiles of a result: the elements that both read."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from structir.projections.scalar_expr import ScalarExpr, ScalarOp, walk
 from structir.projections.spec import IndexSpec, Statement
 
 Number = Any  # an integer, a float or a dim
-CALL, POINT = "call", "point"  # keys of declared rates beside the names of index variables
+CALL, POINT = "call", "point"  # keys of declared rates other than index variables
 FLOPS, SECONDS = "flops", "seconds"
 FREE = frozenset({"cast", "select"})  # functions that are not counted as operations
 

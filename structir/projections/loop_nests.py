@@ -101,10 +101,10 @@ class LoopNestBuilder:
 
 def loops_of(statement: Statement, extents: Mapping[Sym, Dim], sizes: Sizes) -> LoopNest:
     """Returns the loop nest of a statement at concrete sizes."""
-    return LoopNestBuilder(extents, sizes, numbered(statement)).loops(statement)
+    return LoopNestBuilder(extents, sizes, number_index_vars(statement)).loops(statement)
 
 
-def numbered(statement: Statement) -> dict[Sym, int]:
+def number_index_vars(statement: Statement) -> dict[Sym, int]:
     """Returns the number of each index variable in the loop nest of a statement."""
     index_vars = (*statement.parallel, *statement.reduce, *statement.whole)
     return {index_var: k for k, index_var in enumerate(index_vars)}

@@ -37,19 +37,19 @@ class Projection:
 
     @property
     def columns(self) -> int:
-        """The number of positions; 0 for a map without axes too."""
+        """The number of positions; 0 also for a map of an operand without axes."""
         return len(self.matrix[0]) if self.matrix else 0
 
     def column(self, position: int) -> Corner:
-        """Returns the offset of the box when one position grows by 1."""
+        """Returns the shift of the box when one position increases by 1."""
         return tuple([row[position] for row in self.matrix])
 
     def box(self, start: Sequence[Dim], stop: Sequence[Dim]) -> tuple[Corner, Corner] | None:
-        """Returns the bounding box of what a block of positions reads; None if a factor has an
-        unknown sign.
+        """Returns the bounding box of the elements that a block of positions reads; None if the
+        sign of a factor is unknown.
 
-        Each position takes its own extreme: mapping the corners of the block would be wrong in rows
-        with factors of both signs.
+        The extreme of each position is chosen by the sign of its factor: mapping the corners of the
+        block would be wrong in rows with factors of both signs.
         """
         starts: list[Dim] = []
         stops: list[Dim] = []
@@ -166,10 +166,10 @@ def identity(shape: Sequence[Dim]) -> Projection:
 def projection(
     entries: Sequence[AccessIndex], columns: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection:
-    """Returns the box that an access reads at a point of the `kept` index variables.
+    """Returns the projection from the index variables `columns` to the box that an access reads.
 
-    The other index variables range over their extents. An axis that is read whole, by data, or by
-    an index that is not affine, is read completely.
+    The other index variables range over their extents. An axis with a whole, data-dependent or
+    non-affine index is read completely.
     """
     rows = [_row(entry, columns, extents) for entry in entries]
     return Projection(

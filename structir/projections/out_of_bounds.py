@@ -36,7 +36,7 @@ def check_policy(policy: str) -> None:
         raise StructInfoError(Diagnostic(message, hint='`out_of_bounds="clamp"`', code=CODE))
 
 
-def bounded(entry: AccessIndex, policy: str, name: str = "the tensor") -> AccessIndex:
+def bounded_index(entry: AccessIndex, policy: str, name: str = "the tensor") -> AccessIndex:
     """Returns an index under a policy.
 
     Raises StructInfoError under `forbid`, for an index that is not provably in range.
@@ -136,7 +136,7 @@ def _inside(reach: PositionSet, size: int, policy: str, axis: int) -> PositionSe
 
 
 def values_at(array: Any, projection: Projection, position: Sequence[int], fill: float = 0) -> Any:
-    """Returns the box that one position reads, as an array; `fill` is read beyond a border."""
+    """Returns the elements that one position reads, as an array; `fill` replaces absent ones."""
     stop = [p + 1 for p in position]
     reaches = positions(projection, position, stop)
     indices = [np.arange(r.start, r.stop) for r in reaches]

@@ -62,12 +62,12 @@ Key = tuple[Expr, tuple[int, ...]]  # an expression, and the path into its tuple
 
 @attrs.frozen(eq=False)
 class CallOrigin:
-    """The call of a step, and its loops where it has any."""
+    """The call of a step, and its loops if known."""
 
     call: Call
     spec: IndexSpec | None = None
     kernel: Kernel | None = None
-    rows: RowBlocks | None = None  # of an op on rows whose starts are known
+    rows: RowBlocks | None = None  # for ops on the rows of ragged tensors with known starts
 
 
 @attrs.frozen(eq=False)
@@ -337,8 +337,8 @@ def _has_full_signature(definition: Any, call: Call) -> bool:
 def _runs_in_parts(definition: Any, callee: CalleeSpec) -> bool:
     """Whether a result block can be computed from operand blocks alone.
 
-    A value from a hook may depend on its index, except along axes beside those read whole. An
-    external function computes blocks if it reads no element beyond a border.
+    A value from a hook may depend on its absolute index, except for ops on whole axes. An external
+    function computes blocks if it has no out-of-bounds reads.
     """
     spec = callee.spec
     assert spec is not None

@@ -71,9 +71,9 @@ class RegionStep:
 
 
 def required_regions(steps: Sequence[RegionStep], required: Mapping[Hashable, Region]) -> Regions:
-    """Returns the region of every value that the `wanted` regions depend on, including them.
+    """Returns the region of every value that the `required` regions depend on, including them.
 
-    Visits each step once, in reverse order, after all users of its results.
+    Visits each step once, in reverse order, so that all users of its results precede it.
     """
     regions = dict(required)
     for step in reversed(steps):

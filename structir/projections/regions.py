@@ -199,8 +199,10 @@ def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
 
 
 def operands_for_bounds(spec: IndexSpec) -> frozenset[int]:
-    """Returns the operands of which no value is used, but that are read at indices that may leave
-    their axes: a point exists only where these indices are inside, so the sizes matter.
+    """Returns the operands whose values are unused, but whose sizes matter.
+
+    They are read at indices that may be out of bounds, and a point exists only where all indices
+    are in bounds.
     """
     used: set[int] = set()
     bounded: set[int] = set()

@@ -1,4 +1,4 @@
-"""Blocks of ops on the rows of ragged tensors: the start of each row shows which values it has."""
+"""Region dependencies of ops on the rows of ragged tensors, from the known starts of rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RESULT = -1  # in place of the index of an operand
 
 @attrs.frozen
 class RowBlocks:
-    """How the first axes of the operands and of the result of an op correspond.
+    """The correspondence between the first axes of the operands and the result of an op.
 
-    `values` has the operands, and perhaps `RESULT`, whose first axis has the values of all rows;
-    each with the operand that has the start of each row in it. The first axis of the others has one
-    slice per row. `positions` has the operands whose elements are positions in the values of
-    another one, and `row_numbers` those whose elements are numbers of rows. All further axes
-    correspond to those of the result. With `whole_rows`, an op computes complete rows only.
+    `values` maps each operand, or `RESULT`, whose first axis has the values of all rows to the
+    operand with the starts of its rows. All other operands have one slice per row. `positions` maps
+    operands with positions to the operand of values that they index, and `row_numbers` are operands
+    with row indices. Further axes correspond to those of the result. With `whole_rows`, an op can
+    only compute complete rows.
     """
 
     values: Mapping[int, int]
@@ -35,7 +35,7 @@ class RowBlocks:
 
 @attrs.frozen(eq=False)
 class RowDependency:
-    """The dependence of an op on rows whose starts are known, with the shapes of its tensors."""
+    """The region dependencies of an op on rows with known starts, and the shapes of its tensors."""
 
     blocks: RowBlocks
     starts: Mapping[int, Array]  # by operand
@@ -44,7 +44,7 @@ class RowDependency:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the starts divide the values of all operands into rows in order."""
+        """Whether the starts partition the values of all operands into rows in order."""
         return all([self._divides(tensor) for tensor in self.blocks.values])
 
     def _divides(self, tensor: int) -> bool:
@@ -52,7 +52,7 @@ class RowDependency:
         return bool(bounds[0] == 0 and (np.diff(bounds) >= 0).all())
 
     def offsets(self, tensor: int) -> Array:
-        """Returns the start of each row of a tensor of values, and their number."""
+        """Returns the start of each row of a tensor of values, followed by the number of values."""
         return np.append(self.starts[self.blocks.values[tensor]], self.shape(tensor)[0])
 
     def shape(self, tensor: int) -> tuple[int, ...]:

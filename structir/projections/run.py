@@ -75,7 +75,7 @@ def _run_statement(state: SpecRun, statement: Statement, space: LoopSpace) -> No
 
 
 def load_reads(state: SpecRun, statement: Statement, space: LoopSpace) -> dict[str, LoadedView]:
-    """Returns the values of each read; index reads come first."""
+    """Returns the values of each read; reads of indices are evaluated first."""
     loaded: dict[str, LoadedView] = {}
     for read in sorted(statement.reads, key=_reads_data):
         values = {name: view.values for name, view in loaded.items()}
@@ -138,7 +138,8 @@ def _combine(
 def _widen(
     state: SpecRun, statement: Statement, write: Write, loaded: Mapping[str, LoadedView]
 ) -> Mapping[str, LoadedView]:
-    """Returns the terms of a sum in the dtype of the sum, where they are converted before it."""
+    """Converts the terms of a sum or product to its dtype, if they are widened before
+    accumulation."""
     total = state.spec.results[write.result].dtype
     if total is None or not statement.reduce or statement.monoid not in ("sum", "prod"):
         return loaded

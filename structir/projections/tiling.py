@@ -153,7 +153,7 @@ def _overlap(
 def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arithmetic) -> Number:
     """Returns the bytes that are reused along the innermost split axis."""
     total: Number = 0
-    is_innermost: Number = 1  # 0 if an axis further in is split
+    is_innermost: Number = 1  # 0 if an inner axis is split
     for axis in reversed(range(len(counts))):
         others = _product([n for k, n in enumerate(counts) if k != axis])
         total = total + is_innermost * others * (counts[axis] - 1) * shared[axis]

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from structir.backend.cache import CacheEntry, CacheStore, digest, packed, store, unpacked
+from structir.backend.cache import CacheEntry, CacheStore, digest, pack_entry, parse_entry, store
 from structir.backend.cpu import objects
 from structir.backend.cpu.kernels import kernel
 
@@ -33,14 +33,14 @@ def test_a_written_entry_is_read(kept):
 
 
 def test_no_bit_may_be_wrong():
-    whole = packed(KEY, ENTRY)
+    whole = pack_entry(KEY, ENTRY)
     for place in range(len(whole)):
         wrong = bytearray(whole)
         wrong[place] ^= 0x10
-        assert unpacked(KEY, bytes(wrong)) is None
-        assert unpacked(KEY, whole[:place]) is None
-    assert unpacked(KEY, whole + b"x") is None
-    assert unpacked(digest("another text"), whole) is None
+        assert parse_entry(KEY, bytes(wrong)) is None
+        assert parse_entry(KEY, whole[:place]) is None
+    assert parse_entry(KEY, whole + b"x") is None
+    assert parse_entry(digest("another text"), whole) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"{}", os.urandom(500)])
@@ -116,7 +116,7 @@ def test_a_cached_kernel_is_loaded(monkeypatch, tmp_path):
 
 def test_a_kernel_whose_needs_are_not_here_is_not_loaded():
     code = objects.MachineCode(b"", ("kernel",), ("no_such_function_anywhere",), True, 0.0)
-    assert objects.loaded(code) is None
+    assert objects.load_code(code) is None
 
 
 PROGRAM = """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu.c_functions import assembled
+from structir.backend.cpu.c_functions import compile_ir
 from structir.backend.cpu.panels import packed_narrow
 from structir.backend.cpu.pixel_tiles import MANY_TERMS, POINTS, TERMS, pixel_tiles_text
 from structir.backend.cpu.products import has_products_of_floats
@@ -103,7 +103,7 @@ def test_tiles_of_each_processor(shapes, block):
     """All heights and widths, against a sum over the terms."""
     lanes = shapes[0].lanes
     name = f"pixels_under_test_{lanes}_{block}"
-    made = assembled(pixel_tiles_text(shapes, name, block), [name])
+    made = compile_ir(pixel_tiles_text(shapes, name, block), [name])
     address, word = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(None, *[address] * 5, *[word] * 4)
     run = kind(made.addresses[0])

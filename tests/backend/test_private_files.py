@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from structir.backend import cache, private_files
-from structir.backend.cache import CacheEntry, CacheStore, digest, packed
+from structir.backend.cache import CacheEntry, CacheStore, digest, pack_entry
 from structir.errors import DiagnosticWarning
 
 KEY = digest("some text")
@@ -145,7 +145,7 @@ def test_an_entry_too_large_to_read_is_not_written(root, monkeypatch):
 @pytest.mark.parametrize("head", [b"[]", b"3", b"[" * 100_000, b"{", b"1" * 5000, b'{"key": 3}'])
 def test_a_head_that_is_no_table_counts_as_absent(head, root):
     body = len(head).to_bytes(8, "little") + head
-    whole = packed(KEY, ENTRY)
+    whole = pack_entry(KEY, ENTRY)
     checksum = cache.hashlib.sha256(body).digest()
     entry_in(root).write_bytes(whole[: len(cache.MAGIC)] + checksum + body)
     assert CacheStore(root, 10**6).read(KEY) is None

@@ -13,7 +13,7 @@ import structir
 from structir.backend import planned
 from structir.backend.sized_plan import SizedPlan
 from structir.backend.step_plan import LEFT, StepPlan
-from structir.backend.traced import PlanTracer
+from structir.backend.trace import PlanTracer
 from structir.errors import ShapeMismatchError, StructIRError
 
 RNG = np.random.default_rng(5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend import cache, sizes, stored
+from structir.backend import cache, serialise, sizes
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.cpu import kernels, objects
 from structir.backend.executable import options_text
@@ -111,11 +111,11 @@ def change_plans(path, change):
     arrays, facts = mapped_file(path)
     (name,) = [n for n in arrays if n.startswith("plans ")]
     key = name.removeprefix("plans ")
-    said = json.loads(cache.unpacked(key, arrays[name].tobytes()).data)
+    said = json.loads(cache.parse_entry(key, arrays[name].tobytes()).data)
     changed = change(said)
     said = said if changed is None else changed
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    arrays[name] = np.frombuffer(cache.packed(key, cache.CacheEntry({}, data)), np.uint8)
+    arrays[name] = np.frombuffer(cache.pack_entry(key, cache.CacheEntry({}, data)), np.uint8)
     write_file(arrays, facts, path)
 
 
@@ -203,5 +203,5 @@ def test_panels_are_read_within_their_constant(plans):
     number = next(k for k, c in enumerate(store.constants) if c.shape == WEIGHTS.shape)
     assert store._array_at([number, "wide", 0, 6, 4, 4, 1]) is not None
     for form in ([0, 7, 4, 4, 1], [0, 6, 4, 1 << 40, 1], [-1, 6, 4, 4, 1], [0, 0, 4, 4, 1], [0]):
-        with pytest.raises((stored.NotStoredError, TypeError)):
+        with pytest.raises((serialise.NotStoredError, TypeError)):
             store._array_at([number, "wide", *form])

@@ -1,4 +1,4 @@
-"""Machine code for the CPU, by numba and LLVM."""
+"""The CPU backend: machine code by numba and LLVM."""
 
 from structir.lazy import import_completely
 
@@ -6,4 +6,4 @@ import_completely("numba")  # an interrupt between its modules would leave it un
 
 from structir.backend.cpu.features import processor  # noqa: E402 (it imports numba)
 
-processor()  # sets options of numba, before any module here makes its code generator
+processor()  # sets options of numba before any module here creates its code generator

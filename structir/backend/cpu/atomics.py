@@ -1,4 +1,4 @@
-"""What threads say to each other: single words that are read and written in one order for all."""
+"""Sequentially consistent atomic operations on 64-bit words, for compiled code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _exchange(operation: str) -> Any:
 
 @intrinsic
 def _pause(typing_context: Any) -> Any:
-    """A hint that this thread waits for another one."""
+    """Emits a spin-wait hint (`pause` on x86)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if llvm.get_process_triple().startswith("x86_64"):
@@ -56,9 +56,9 @@ def _pause(typing_context: Any) -> Any:
     return types.void(), generate
 
 
-# The decorator hides the first parameter from the callers of these.
+# `intrinsic` passes the typing context itself; callers omit it, which type checkers do not see.
 atomic_read: Any = _atomic_read
 atomic_write: Any = _atomic_write
-atomic_add: Any = _exchange("add")  # the value before
-atomic_set: Any = _exchange("xchg")  # the value before
+atomic_add: Any = _exchange("add")  # returns the previous value
+atomic_set: Any = _exchange("xchg")  # returns the previous value
 pause: Any = _pause

@@ -1,5 +1,4 @@
-"""Matrix products by BLAS, called from kernels by symbol: SciPy's own library, row-major on our
-side."""
+"""Matrix products by SciPy's BLAS, called from kernels by symbol with row-major operands."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.backend.cpu.objects import makers, require_symbol
+from structir.backend.cpu.objects import require_symbol, symbol_builders
 from structir.backend.math.bits import declared
 from structir.lazy import lazy_module
 
@@ -33,18 +32,20 @@ def _capsule_address(capsule: Any) -> int:
 
 @cache
 def register_blas() -> None:
-    """Make the routines known to LLVM under names of our own."""
+    """Registers the BLAS routines as LLVM symbols named `structir_<routine>`."""
     capsules: Any = cython_blas.__pyx_capi__
     for routine in ROUTINES.values():
         address = _capsule_address(capsules[routine])
         llvm.add_symbol(f"structir_{routine}", address)
 
 
-makers |= dict.fromkeys([f"structir_{routine}" for routine in ROUTINES.values()], register_blas)
+symbol_builders |= dict.fromkeys(
+    [f"structir_{routine}" for routine in ROUTINES.values()], register_blas
+)
 
 
 def _registered(routine: str) -> str:
-    """Makes a routine known to LLVM; returns its name."""
+    """Registers a routine as an LLVM symbol; returns its name."""
     require_symbol(f"structir_{routine}")
     return routine
 
@@ -71,9 +72,9 @@ def multiply_matrices(
     b_column: Any,
     c_row: Any,
 ) -> Any:
-    """c[m, n] = a[m, k] @ b[k, n], given strides; each operand has unit stride along one axis.
+    """Computes c[m, n] = a[m, k] @ b[k, n]; each operand has stride 1 along one axis.
 
-    Fortran sees the transposes: c' = b' @ a'. A leading dimension is at least its line's length.
+    BLAS is column-major: c' = b' @ a'. Leading dimensions are at least the length of a line.
     """
     routine = _registered(ROUTINES[a.dtype])
 
@@ -89,7 +90,7 @@ def multiply_matrices(
             return builder.select(builder.icmp_signed(">", larger, one), larger, one)
 
         def layout(row: Any, column: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
-            # One line only: its stride means nothing, and the other one may be the unit.
+            # The stride of a single line is arbitrary; the other stride may be 1.
             plain = builder.icmp_signed("==", column, one)
             plain = builder.or_(plain, builder.icmp_signed("<=", columns, one))
             flipped = builder.icmp_signed("==", row, one)

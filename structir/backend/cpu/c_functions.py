@@ -1,4 +1,4 @@
-"""C functions compiled from Python by numba or from LLVM's text, as code that can be kept."""
+"""Compiles Python functions and LLVM IR to C functions whose machine code can be cached."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numba import cfunc
 
 from structir.backend.cache import digest
 from structir.backend.cpu.features import processor
-from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, loaded
+from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, load_code
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.registries import read_all
-from structir.backend.cpu.translated import translated_c
+from structir.backend.cpu.translated import translate_c_function
 from structir.errors import StructIRError
 
 
 def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
-    """A function compiled to be called as C calls."""
+    """Compiles a function with the C calling convention."""
     start = time.perf_counter()
     symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
     try:
-        library = translated_c(function, symbol, signature)
+        library = translate_c_function(function, symbol, signature)
     except UntranslatedError:
         return _c_function_of_numba(signature, function)
     address = library.get_pointer_to_function(symbol)
@@ -37,32 +37,31 @@ def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded
     make: Any = cfunc
     options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}
     read_all()
-    made = make(signature, **options)(function)
+    compiled = make(signature, **options)(function)
     seconds = time.perf_counter() - start
-    code = code_of_library(made._library, [made._wrapper_name], seconds)
-    return Loaded(code, (made.address,), made, from_disk=False)
+    code = code_of_library(compiled._library, [compiled._wrapper_name], seconds)
+    return Loaded(code, (compiled.address,), compiled, from_disk=False)
 
 
-def assembled(text: str, symbols: Sequence[str]) -> Loaded:
-    """LLVM's text, made into machine code and loaded."""
+def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
+    """Compiles LLVM IR to machine code and loads it; `symbols` are the names it defines."""
     start = time.perf_counter()
-    module, machine = with_machine(text, *processor())
+    module, machine = module_with_target(text, *processor())
     declared = [f.name for f in module.functions if f.is_declaration]
     needs = tuple([name for name in declared if not name.startswith("llvm.")])
     data = machine.emit_object(module)
     seconds = time.perf_counter() - start
-    found = loaded(MachineCode(data, tuple(symbols), needs, True, seconds))
-    if found is None:
-        raise StructIRError(f"machine code needs names that are not here: {', '.join(needs)}")
-    return found
+    code = load_code(MachineCode(data, tuple(symbols), needs, True, seconds))
+    if code is None:
+        raise StructIRError(f"machine code needs undefined symbols: {', '.join(needs)}")
+    return code
 
 
-def with_machine(text: str, name: str, features: str) -> tuple[Any, Any]:
-    """LLVM's text as a module that is ready for code generation, and the code generator for a
-    processor.
+def module_with_target(text: str, name: str, features: str) -> tuple[Any, Any]:
+    """Returns LLVM IR as a module, and the code generator for a CPU.
 
-    No optimization pass runs on the module. A tile keeps its accumulators in as many registers as
-    there are, and has nothing to gain from the passes. For some processors (AMD's Zen) they unroll
+    No optimization pass runs on the module. A tile already keeps its accumulators in all
+    registers and gains nothing from the passes. For some processors (AMD's Zen) they unroll
     its loop, which then spills the accumulators in each iteration.
     """
     llvm.initialize_native_target()

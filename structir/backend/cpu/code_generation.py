@@ -1,8 +1,8 @@
-"""Optimizes modules and generates their machine code in threads, outside of llvmlite's lock.
+"""Optimizes modules and generates their machine code in threads, without llvmlite's lock.
 
-llvmlite holds one lock in all calls of LLVM. LLVM itself is safe in threads that share no context,
-so the two calls that take long, optimization and code generation, run without the lock, on modules
-in contexts of their own. Both release the GIL: the caller writes the next module meanwhile.
+llvmlite holds a global lock in every call of LLVM. LLVM is thread-safe for modules in separate
+contexts, so the two long calls, optimization and code generation, run without the lock, each module
+in its own context. Both release the GIL, and the caller translates the next module meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ make_pass_builder: Any = create_pass_builder
 
 
 def _unlocked(name: str) -> Any:
-    """Returns a function of LLVM without llvmlite's lock around it."""
+    """Returns a function of LLVM that does not acquire llvmlite's lock."""
     function = getattr(functions, name)
     return getattr(function, "_cfn", function)
 
@@ -38,8 +38,8 @@ emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
 
 @attrs.frozen(eq=False)
 class PendingCode:
-    """A module on its way to machine code. Only `generate` runs in another thread: there every
-    further call would wait for the GIL."""
+    """A module to be compiled. Only `generate` runs in another thread: each further call there
+    would wait for the GIL."""
 
     symbol: str
     module: Any
@@ -49,12 +49,12 @@ class PendingCode:
     error: Any
 
     def generate(self) -> Any:
-        """Returns a buffer of LLVM's with the object file; nothing on an error."""
+        """Returns an LLVM memory buffer with the object file; null on an error."""
         run_passes(self.passes, self.module, self.builder)
         return emit(self.machine, self.module, 1, self.error)
 
     def machine_code(self, buffer: Any, seconds: float) -> MachineCode:
-        """Returns the machine code in the buffer that was generated, and frees the buffer."""
+        """Returns the machine code in the buffer of `generate`, and frees the buffer."""
         with self.error:
             if not buffer:
                 raise RuntimeError(str(self.error))
@@ -73,12 +73,12 @@ class PendingCode:
 
 
 def pending_code(library: Any, symbol: str) -> PendingCode:
-    """Returns the function of a library, with everything to compile it as numba would."""
+    """Returns the compilation of a library's function, with numba's options."""
     return pending_module(module_of_bitcode(library.linked_bitcode()), symbol)
 
 
 def pending_module(module: Any, symbol: str) -> PendingCode:
-    """Returns a module that defines a function, with everything to compile it."""
+    """Returns the compilation of a module that defines a symbol."""
     vectors = {
         "loop_vectorize": options.LOOP_VECTORIZE,
         "slp_vectorize": options.SLP_VECTORIZE,
@@ -89,7 +89,7 @@ def pending_module(module: Any, symbol: str) -> PendingCode:
 
 
 def code_generator(triple: str, passes: dict[str, Any]) -> tuple[Any, Any]:
-    """Returns the code generator for the CPU, as numba sets it up, and a builder of passes."""
+    """Returns a target machine with numba's options, and a builder of optimization passes."""
     choices: dict[str, Any] = {"opt": options.OPT}
     context: Any = cpu_target.target_context
     context.codegen()._customize_tm_options(choices)

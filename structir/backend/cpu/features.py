@@ -1,7 +1,7 @@
-"""The CPU for which code is generated, and its features; the vector forms of the math functions and
-the tiles of products depend on them.
+"""The CPU for which code is generated, and its features; math functions and matrix product tiles
+depend on them.
 
-It is this machine's CPU. NUMBA_CPU_NAME names another one, and NUMBA_CPU_FEATURES changes its
+The default is the host CPU. NUMBA_CPU_NAME selects another one, and NUMBA_CPU_FEATURES changes its
 features.
 """
 
@@ -21,9 +21,9 @@ options: Any = config
 
 @cache
 def processor() -> tuple[str, str]:
-    """Returns the name of the CPU, and the features in which it differs from others of its name.
+    """Returns the name of the CPU, and the features that differ from the defaults of this name.
 
-    numba would take the features of this machine for a named CPU: its option is set to none.
+    For a named CPU, numba would add the features of the host; its option is set to "".
     """
     name, features = options.CPU_NAME, options.CPU_FEATURES
     if name in (None, "", "host"):
@@ -36,7 +36,7 @@ def processor() -> tuple[str, str]:
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """Returns the names of the features that the CPU has.
+    """Returns the names of the CPU's features.
 
     Raises DiagnosticError if LLVM does not know the CPU that the environment names.
     """
@@ -50,7 +50,7 @@ def cpu_features() -> frozenset[str]:
         raise DiagnosticError(Diagnostic(message, hint=hint)) from None
 
 
-# Features whose instructions LLVM generates only for calls of their own, which no kernel has.
+# Features whose instructions LLVM emits only for explicit intrinsics, which no kernel calls.
 NAMES_OF_UNUSED = """
 adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile
 amx-transpose avx512vp2intersect cldemote clflushopt clwb clzero cmpccxadd enqcmd fsgsbase hreset
@@ -63,7 +63,8 @@ UNUSED = frozenset(NAMES_OF_UNUSED.split())
 
 @cache
 def check_host() -> None:
-    """Raises DiagnosticError if code for the CPU that the environment names cannot run here."""
+    """Raises DiagnosticError if code for the CPU that the environment names cannot run on the
+    host."""
     name, _ = processor()
     if options.CPU_FEATURES is None:
         return  # the host
@@ -83,21 +84,19 @@ def check_host() -> None:
 
 @cache
 def has_wide_vectors() -> bool:
-    """Whether there are 512-bit vectors; scaling by a power of two is one instruction then, and no
-    library call."""
+    """Whether the CPU has 512-bit vectors (AVX-512); `ldexp` is then one instruction."""
     return "avx512f" in cpu_features()
 
 
 @cache
-def has_fused() -> bool:
-    """Whether a product and a sum that are rounded at once are one instruction; elsewhere they are
-    a call that takes longer than a whole function does."""
+def has_fma() -> bool:
+    """Whether the CPU has fused multiply-add; elsewhere it is a slow library call."""
     return "fma" in cpu_features() or not llvm.get_default_triple().startswith("x86")
 
 
 @cache
-def has_halves() -> bool:
-    """Whether there are instructions that convert float16."""
+def converts_float16() -> bool:
+    """Whether the CPU has instructions that convert float16."""
     return "f16c" in cpu_features() or not llvm.get_default_triple().startswith("x86")
 
 
@@ -109,7 +108,9 @@ def is_amd() -> bool:
 
 @cache
 def gains_from_prefetching() -> bool:
-    """Whether loops over much memory that compute much with each element are faster if they
-    prefetch what they read: on Intel's processors they are, up to a fifth. AMD's find it by
-    themselves, and are a tenth slower with the instructions."""
+    """Whether software prefetching speeds up memory-bound loops with much arithmetic per element.
+
+    On Intel CPUs they gain up to 20 %. AMD's hardware prefetchers suffice, and the instructions
+    cost 10 %.
+    """
     return not is_amd()

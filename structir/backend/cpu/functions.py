@@ -1,4 +1,4 @@
-"""Functions of plain Python over arrays, compiled together with the functions that they call."""
+"""Compiles plain Python functions over arrays, together with the functions that they call."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _lock = new_rlock()
 
 
 def compiled_function(function: Callable[..., Any]) -> Any:
-    """A function as kernels can call it: compiled once for each combination of dtypes and ranks.
+    """Returns a function that kernels can call, compiled once per combination of dtypes and ranks.
 
-    What it calls by a global name is compiled as well; `np` is NumPy, however it was imported.
+    Functions that it calls by global names are compiled too. Lazy imports of NumPy are resolved.
     """
     with _lock:
         return _compiled(function)
@@ -38,18 +38,21 @@ def compiled_function(function: Callable[..., Any]) -> Any:
 
 @cache
 def _compiled(function: Callable[..., Any]) -> Any:
-    return njit(**OPTIONS)(rebuilt_function(function, _compiled))
+    return njit(**OPTIONS)(rebind_globals(function, _compiled))
 
 
 def plain_function(function: Callable[..., Any]) -> Any:
-    """The function as Python runs it, without any module that loads later."""
-    return rebuilt_function(function, plain_function)
+    """Returns the function for the Python interpreter, with lazy imports of NumPy resolved."""
+    return rebind_globals(function, plain_function)
 
 
-def rebuilt_function(
+def rebind_globals(
     function: Callable[..., Any], called: Callable[[Callable[..., Any]], Any]
 ) -> FunctionType:
-    """A function over what stands for the functions that it calls; `np` is NumPy."""
+    """Returns a copy of a function whose global functions are mapped by `called`.
+
+    Lazy imports of NumPy are resolved.
+    """
     assert isinstance(function, FunctionType)
     known, names = function.__globals__, dict[str, Any]()
     for name in _names(function.__code__) & known.keys():
@@ -61,23 +64,23 @@ def rebuilt_function(
 
 
 def routine_source(function: Callable[..., Any]) -> str:
-    """The source of a function and of those that it calls, which tells it from every other one."""
-    return "\n".join([dedent(inspect.getsource(f)) for f in called_functions(function)])
+    """Returns the source of a function and of its callees, which identifies it."""
+    return "\n".join([dedent(inspect.getsource(f)) for f in transitive_callees(function)])
 
 
-def called_functions(function: Any) -> list[Any]:
-    """A function, and those that it calls by global names."""
-    found = [function]
-    for caller in found:
+def transitive_callees(function: Any) -> list[Any]:
+    """Returns a function and its transitive callees by global names."""
+    functions = [function]
+    for caller in functions:
         known = caller.__globals__
         values = [known.get(name) for name in sorted(_names(caller.__code__))]
-        found += [v for v in values if isinstance(v, FunctionType) and v not in found]
-    return found
+        functions += [v for v in values if isinstance(v, FunctionType) and v not in functions]
+    return functions
 
 
 @cache
 def ready_for_arrays() -> None:
-    """Let loaded code make arrays: the names of what it calls for memory are known from here on."""
+    """Registers the symbols of numba's runtime, through which compiled code allocates arrays."""
     rtsys.initialize(cpu_target.target_context)
 
 

@@ -1,4 +1,5 @@
-"""What machine code depends on besides its text: versions, the processor, and our own sources."""
+"""The part of cache keys that machine code depends on besides its source: versions, the CPU, and
+this package's files."""
 
 from __future__ import annotations
 
@@ -18,32 +19,32 @@ from structir.lazy import lazy_module
 
 structir = lazy_module("structir")
 
-ROOM = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parent
 SOURCES = (
-    ROOM,
-    ROOM.parent / "math",
-    ROOM.parents[1] / "scalars",
-)  # what kernels call by name is compiled into them
+    PACKAGE,
+    PACKAGE.parent / "math",
+    PACKAGE.parents[1] / "scalars",
+)  # functions in these files are inlined into kernels
 
 COMPILER_OPTIONS = ("CPU_NAME", "CPU_FEATURES", "OPT", "ENABLE_AVX", "LOOP_VECTORIZE")
 
 
 @cache
 def sources_digest() -> str:
-    """A digest of the files whose functions kernels take in."""
-    found = hashlib.sha256()
+    """Returns a hash of the files whose functions are inlined into kernels."""
+    hasher = hashlib.sha256()
     for path in sorted(p for folder in SOURCES for p in folder.glob("*.py")):
-        found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
+        hasher.update(path.name.encode() + path.read_bytes())
+    return hasher.hexdigest()
 
 
 @cache
 def machine_identity() -> str:
-    """All that must be the same for machine code to be used again."""
+    """Returns everything that must be equal for cached machine code to be valid."""
     features = llvm.get_host_cpu_features().flatten()
-    named = processor()  # first: it sets options
-    said = [getattr(config, name, None) for name in COMPILER_OPTIONS]
+    named = processor()  # called first, because it sets options
+    options = [getattr(config, name, None) for name in COMPILER_OPTIONS]
     versions = [structir.__version__, numba.__version__, llvmlite.__version__, np.__version__]
     parts = [*versions, sys.version, sys.platform, llvm.get_process_triple()]
-    parts += [llvm.get_host_cpu_name(), features, *named, *said, sources_digest()]
+    parts += [llvm.get_host_cpu_name(), features, *named, *options, sources_digest()]
     return "\n".join(map(str, parts))

@@ -1,8 +1,8 @@
-"""Loops whose iterations are independent, as far as their text shows: LLVM compares no addresses.
+"""Dependence analysis of innermost loops, so that LLVM vectorizes them without runtime alias
+checks.
 
-It compares the addresses of what a loop reads and writes before each run of the loop, and refuses
-to do so for few iterations: all of those are then computed one element at a time. The pointers of a
-schedule never overlap, except those of the same name.
+LLVM does not emit these checks for short loops, which then stay scalar. The pointers of a schedule
+never overlap, except those of the same name.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from llvmlite import ir
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 
-FEWEST, MOST = 4, 64  # iterations: longer loops have enough of them to pay for the comparisons
-POINTER = re.compile(r"p\d+(_\d+)?$")  # in a text of a schedule, or in one of a loop over rows
+FEWEST, MOST = 4, 64  # iterations; longer loops amortize the runtime checks
+POINTER = re.compile(r"p\d+(_\d+)?$")  # a pointer of a kernel, or a row pointer
 
 
 class _DistinctNode(ir.values.MDValue):  # type: ignore[misc]
-    """A metadata node that equals itself only, without operands."""
+    """A distinct metadata node without operands, which equals only itself."""
 
     def descr(self, buf: list[str]) -> None:
         buf += ("distinct !{}", "\n")
 
-    def __eq__(self, other: object) -> bool:  # else a module takes all of them for one
+    def __eq__(self, other: object) -> bool:  # a module merges equal nodes
         return self is other
 
     def __ne__(self, other: object) -> bool:
@@ -39,8 +39,11 @@ class _DistinctNode(ir.values.MDValue):  # type: ignore[misc]
 
 
 def is_independent(loop: ast.For, changing: Collection[str]) -> bool:
-    """Whether each iteration of an innermost loop writes elements of its own, and reads none that
-    another one writes. `changing` are the names that are assigned several times."""
+    """Whether an innermost loop has no loop-carried dependences: each iteration writes its own
+    elements, and reads none that another one writes.
+
+    `changing` are the names that are assigned more than once.
+    """
     assert isinstance(loop.target, ast.Name)
     reads, writes = list[ast.Subscript](), list[ast.Subscript]()
     for statement in loop.body:
@@ -67,7 +70,7 @@ def _pointer(element: ast.Subscript) -> str:
 
 
 def _steps_by_one(index: ast.expr, variable: str) -> bool:
-    """Whether an index is the variable of a loop, or the sum of something else and the variable."""
+    """Whether an index is the loop variable, or an expression without it plus the variable."""
     match index:
         case ast.Name(name):
             return name == variable
@@ -78,8 +81,11 @@ def _steps_by_one(index: ast.expr, variable: str) -> bool:
 
 
 def vector_parts(iterations: int) -> list[tuple[int, int]]:
-    """Returns the parts in which a short loop is computed: whole vectors, and the rest if it is not
-    done with masks. With AVX2, which has no masks for all instructions, a half of a vector, too."""
+    """Returns the ranges into which a short loop is split: whole vectors and the remainder.
+
+    A loop that is worth masks stays whole. With AVX2, which does not mask every instruction, the
+    remainder is split at half a vector, too.
+    """
     features = cpu_features()
     if iterations >= 2 * LANES or gains_from_masks(iterations) or "avx2" not in features:
         return [(0, iterations)]
@@ -90,8 +96,8 @@ def vector_parts(iterations: int) -> list[tuple[int, int]]:
 
 
 def independent_accesses(module: ir.Module, blocks: Sequence[Any]) -> Any:
-    """Marks the accesses to elements in the blocks of a loop; returns the property of the loop that
-    its iterations access different memory."""
+    """Adds the element accesses in the blocks of a loop to a new access group; returns the loop
+    metadata `llvm.loop.parallel_accesses` for it."""
     group = _DistinctNode(module, (), str(len(module.metadata)))
     for block in blocks:
         for instruction in block.instructions:
@@ -106,5 +112,5 @@ def _is_element(instruction: Any) -> bool:
 
 
 def stays_rolled(iterations: int) -> bool:
-    """Returns whether LLVM would write a short loop out before it makes vectors of it."""
+    """Whether LLVM would fully unroll a short loop before it vectorizes it."""
     return LANES // 4 <= iterations <= LANES

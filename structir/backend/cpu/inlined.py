@@ -1,4 +1,4 @@
-"""Python functions whose statements are taken into a translation wherever they are called."""
+"""Python functions that the translator inlines at every call."""
 
 from __future__ import annotations
 
@@ -30,31 +30,35 @@ KNOWN += (
 
 @attrs.frozen(eq=False)
 class Inlined:
-    """The statements of a function, its parameters, and what stands for the names around it."""
+    """The parameters and statements of a function, and its global and closure variables."""
 
     params: tuple[str, ...]
     body: tuple[ast.stmt, ...]
     names: Mapping[str, Any]
 
 
-def inlined(function: Any) -> Inlined | None:
-    """The statements of a function that is taken in where it is called."""
-    return None if getattr(function, "py_func", function) in _refused else plain(function)
+def inlinable(function: Any) -> Inlined | None:
+    """Returns a function to be inlined; None if it must be called."""
+    return (
+        None
+        if getattr(function, "py_func", function) in _never_inlined
+        else parse_function(function)
+    )
 
 
-def plain(function: Any) -> Inlined | None:
-    """The statements of a function, or of one that numba compiles; None where they are not all
-    plain."""
-    found = getattr(function, "py_func", function)
-    return _inlined(found) if isinstance(found, FunctionType) else None
+def parse_function(function: Any) -> Inlined | None:
+    """Returns the statements of a function or of numba's dispatcher; None if one of them is not
+    supported."""
+    python = getattr(function, "py_func", function)
+    return _inlined(python) if isinstance(python, FunctionType) else None
 
 
-def refuse(function: Any) -> None:
-    """Have a function called, where numba must compile it as a whole."""
-    _refused.add(getattr(function, "py_func", function))
+def never_inline(function: Any) -> None:
+    """Marks a function to be called instead, because only numba can compile it."""
+    _never_inlined.add(getattr(function, "py_func", function))
 
 
-_refused: set[Any] = set()
+_never_inlined: set[Any] = set()
 
 
 @cache

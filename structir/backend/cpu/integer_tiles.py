@@ -1,7 +1,7 @@
-"""The innermost part of products of small integers: a tile of 32-bit sums in vector registers.
+"""Micro-kernels of int8 products: a tile of 32-bit accumulators in vector registers.
 
-Terms lie in groups: the int8 elements of a group in one column of the right operand are neighbours,
-and one instruction adds the products of all of them.
+Terms are grouped: the int8 elements of a group in one column of the right operand are contiguous,
+and one instruction adds all their products.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from structir.backend.math.bits import declared
 
 BYTE, SHORT, SUM = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 PLAIN = tuple([TileShape("int32", 4, v, (4, 2, 1)) for v in (1, 2)])
-HEAD = 4  # bytes of a panel, for each column, that say what its sum starts from
-SIGN = 0x80808080  # what makes four signed bytes unsigned ones: 128 more
+HEAD = 4  # bytes per column of a panel that hold the initial accumulator
+SIGN = 0x80808080  # adds 128 to each of four signed bytes, which makes them unsigned
 
 
 @attrs.frozen
 class Grouping:
-    """How many terms one instruction takes, and what is added to the left operand for it."""
+    """The number of terms per instruction, and the offset it needs on the left operand."""
 
     terms: int
     shift: int
 
 
 def grouping() -> Grouping:
-    """The way of this processor."""
+    """Returns the grouping of this CPU: VNNI, multiply-add of pairs, or single terms."""
     features = cpu_features()
     if {"avx512vnni", "avx512bw"} <= features:
         return Grouping(4, 128)
@@ -40,13 +40,16 @@ def grouping() -> Grouping:
 
 
 def integer_shapes() -> tuple[TileShape, ...]:
-    """The tiles for this processor, narrowest first."""
+    """Returns the tile shapes of this CPU, narrowest first."""
     return tile_shapes("int32") or PLAIN
 
 
 class IntegerTile(TileFunction):
-    """One tile function in the making, called as those of floats are: `a` is rows of int8, next to
-    each other, `b` a panel whose first lines are what the sums start from."""
+    """Emits one tile function with the signature of the float ones.
+
+    `a` has int8 rows with contiguous terms; `b` is a panel that begins with the initial
+    accumulators.
+    """
 
     def __init__(
         self, module: ir.Module, shape: TileShape, rows: int, group: Grouping, **more: Any
@@ -56,16 +59,16 @@ class IntegerTile(TileFunction):
         self.columns_across = shape.columns // self.panels
 
     def _start(self) -> list[list[Any]]:
-        """What the panel says, for each row."""
-        held = [self._load(self.b, v) for v in range(self.shape.vectors)]
-        return [held for _ in range(self.rows)]
+        """Loads the initial accumulators, the same for each row."""
+        loaded = [self._load(self.b, v) for v in range(self.shape.vectors)]
+        return [loaded for _ in range(self.rows)]
 
     def _load(self, line: Any, vector: int) -> Any:
         place = self._register(line, vector, HEAD)
         return self.builder.load(self.builder.bitcast(place, self.vector.as_pointer()), align=1)
 
     def write(self) -> None:
-        """The whole body: a loop over whole groups, what is left of a group, the store."""
+        """Emits the body: a loop over whole groups, the remainder, and the stores."""
         builder, size = self.builder, ir.Constant(WORD, self.group.terms)
         self.masks = [self._mask(v) for v in range(self.shape.vectors)]
         self.lines = [
@@ -81,12 +84,12 @@ class IntegerTile(TileFunction):
         totals = [[builder.phi(self.vector) for _ in row] for row in start]
         builder.cbranch(builder.icmp_signed("<", group, groups), body, after)
         builder.position_at_end(body)
-        made = self._added(group, totals, self._whole)
+        sums = self._added(group, totals, self._whole)
         following = builder.add(group, ir.Constant(WORD, 1))
         for phi, first, later in zip(
             [group, *chain(*totals)],
             [ir.Constant(WORD, 0), *chain(*start)],
-            [following, *chain(*made)],
+            [following, *chain(*sums)],
             strict=True,
         ):
             phi.add_incoming(first, before)
@@ -103,21 +106,21 @@ class IntegerTile(TileFunction):
         builder.ret_void()
 
     def _added(self, group: Any, totals: list[list[Any]], word_of: Any) -> list[list[Any]]:
-        """The sums with the products of a group."""
+        """Emits the accumulation of a group's products; returns the new totals."""
         builder = self.builder
         step = builder.mul(group, ir.Constant(WORD, self.group.terms))
         line = builder.add(step, ir.Constant(WORD, HEAD))
         place = builder.gep(self.b, [builder.mul(line, ir.Constant(WORD, self.columns_across))])
-        self._fetch_soon(group, place, self.group.terms)
+        self._prefetch_next(group, place, self.group.terms)
         right = [self._group(place, v) for v in range(self.shape.vectors)]
-        made = []
+        sums = []
         for row, own in zip(totals, self.lines, strict=True):
-            word = self._everywhere(word_of(builder.gep(own, [step])))
-            made.append([self._product(t, word, v) for t, v in zip(row, right, strict=True)])
-        return made
+            word = self._splat(word_of(builder.gep(own, [step])))
+            sums.append([self._product(t, word, v) for t, v in zip(row, right, strict=True)])
+        return sums
 
     def _group(self, line: Any, vector: int) -> Any:
-        """A register of the right operand."""
+        """Loads a register of the right operand."""
         lanes, terms = self.shape.lanes, self.group.terms
         kind = ir.VectorType(BYTE, lanes * terms)
         place = self._register(line, vector, terms)
@@ -128,13 +131,13 @@ class IntegerTile(TileFunction):
         return self.builder.sext(held, ir.VectorType(wide, lanes * terms))
 
     def _whole(self, place: Any) -> Any:
-        """A group of the left operand as one word."""
+        """Loads a whole group of the left operand."""
         kind = ir.IntType(8 * self.group.terms)
         word = self.builder.load(self.builder.bitcast(place, kind.as_pointer()), align=1)
         return self._word(word)
 
     def _part(self, place: Any) -> Any:
-        """What is left of a group, zeros behind it."""
+        """Loads the remainder of a group, padded with zeros."""
         builder, kind = self.builder, ir.IntType(8 * self.group.terms)
         word = builder.zext(builder.load(place), kind)
         for k in range(1, self.group.terms - 1):
@@ -147,7 +150,7 @@ class IntegerTile(TileFunction):
         return self._word(word)
 
     def _word(self, word: Any) -> Any:
-        """A group as the instruction takes it."""
+        """Converts a group to the operand of the product instruction."""
         builder = self.builder
         if self.group.terms == 4:
             return builder.xor(word, ir.Constant(SUM, SIGN))

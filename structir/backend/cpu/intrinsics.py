@@ -1,4 +1,4 @@
-"""What kernels say that Python cannot: pointers from addresses, and single LLVM instructions."""
+"""Intrinsics for kernels: pointers from addresses, and single LLVM instructions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from structir.backend.cpu.features import has_halves
-from structir.backend.cpu.halves import narrow_bits, wide_value
+from structir.backend.cpu.features import converts_float16
+from structir.backend.cpu.float16 import float16_to_float32, float32_to_float16
 from structir.backend.loops.scalar_text import STORED_AS
 from structir.backend.math.bits import declared
 from structir.ir.kernel_functions import EIGHTHS
@@ -53,7 +53,7 @@ POINTERS = {
 
 @intrinsic
 def offset_by(typing_context: Any, pointer: Any, elements: Any) -> Any:
-    """The pointer some elements further on."""
+    """Returns a pointer advanced by some elements."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -62,7 +62,7 @@ def offset_by(typing_context: Any, pointer: Any, elements: Any) -> Any:
 
 
 def _floating(name: str, arity: int, *flags: str) -> Any:
-    """An LLVM intrinsic on floats of any one width."""
+    """Returns an LLVM intrinsic on operands of one float type."""
 
     def typed(context_type: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -90,7 +90,8 @@ def _floating(name: str, arity: int, *flags: str) -> Any:
 
 
 def _selected(comparison: str) -> Any:
-    """Returns one of two floats by a comparison, the second one of equal ones; NaN stays one."""
+    """Returns the selection of one of two floats by a comparison: of equal ones the second; NaN
+    propagates."""
 
     @intrinsic
     def selected(typing_context: Any, x: Any, y: Any) -> Any:
@@ -107,8 +108,8 @@ def _selected(comparison: str) -> Any:
 
 greater = _selected(">")
 lesser = _selected("<")
-# The accumulations of maxima and minima keep NaN. They may lose the sign of a zero: keeping it
-# costs a softmax a quarter of its speed.
+# Accumulated maxima and minima propagate NaN. They may lose the sign of a zero: keeping it slows a
+# softmax down by a quarter.
 maximum = _floating("maximum", 2, "nsz")
 minimum = _floating("minimum", 2, "nsz")
 square_root = _floating("sqrt", 1)
@@ -129,15 +130,18 @@ def _accumulate(instruction: str, *flags: str) -> Any:
     return accumulate
 
 
-# The accumulations of sums and products. The terms of a sum may be reordered, nowhere else may any.
-# A product of some factors may overflow where that of all does not: factors keep their order.
+# Accumulations of sums and products. Only the terms of a sum may be reordered. Factors keep their
+# order, because a partial product may overflow where the whole does not.
 add_to = _accumulate("fadd", "reassoc", "contract")
 multiply_to = _accumulate("fmul")
 
 
 def _wrapping(instruction: str) -> Any:
-    """Arithmetic of int64 that wraps around. Python's operators become instructions that LLVM may
-    assume never to overflow, which holds for addresses and loops but not for users' integers."""
+    """Returns wrapping int64 arithmetic.
+
+    Python's operators become `nsw` instructions. These hold for addresses and loop indices, but not
+    for users' integers.
+    """
 
     @intrinsic
     def wrapping(typing_context: Any, x: Any, y: Any) -> Any:
@@ -156,11 +160,11 @@ wrapping_mul = _wrapping("mul")
 
 @intrinsic
 def half_value(typing_context: Any, bits: Any) -> Any:
-    """A stored float16 as a float32."""
+    """Converts a stored float16 to float32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if not has_halves():
-            return wide_value(builder, args[0])
+        if not converts_float16():
+            return float16_to_float32(builder, args[0])
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(types.uint16), generate
@@ -168,11 +172,11 @@ def half_value(typing_context: Any, bits: Any) -> Any:
 
 @intrinsic
 def half_bits(typing_context: Any, value: Any) -> Any:
-    """A float32 rounded to a stored float16."""
+    """Rounds a float32 to a stored float16."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if not has_halves():
-            return narrow_bits(builder, args[0])
+        if not converts_float16():
+            return float32_to_float16(builder, args[0])
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
 
     return types.uint16(types.float32), generate
@@ -180,7 +184,7 @@ def half_bits(typing_context: Any, value: Any) -> Any:
 
 @intrinsic
 def brain_value(typing_context: Any, bits: Any) -> Any:
-    """A stored bfloat16 as a float32."""
+    """Converts a stored bfloat16 to float32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(32)
@@ -192,7 +196,7 @@ def brain_value(typing_context: Any, bits: Any) -> Any:
 
 @intrinsic
 def brain_bits(typing_context: Any, value: Any) -> Any:
-    """A float32 rounded to nearest even as a stored bfloat16; NaN stays one."""
+    """Rounds a float32 to a stored bfloat16, to nearest even; NaN stays NaN."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(32)
@@ -208,8 +212,8 @@ def brain_bits(typing_context: Any, value: Any) -> Any:
 
 
 @intrinsic
-def fetch_ahead(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Asks for the line of cache that an element lies in, which need not be one."""
+def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """Prefetches the cache line of an element; the address may be invalid."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -224,11 +228,10 @@ def fetch_ahead(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 @intrinsic
 def wide_vectors(typing_context: Any) -> Any:
-    """Lets the function that says it use the widest vectors; by itself LLVM keeps to half on
-    some."""
+    """Lets LLVM use 512-bit vectors in the calling function; on some CPUs it prefers 256 bits."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # llvmlite knows no attributes with values, but prints what stands in the set.
+        # llvmlite rejects attributes with values, but prints every element of the set.
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 
@@ -237,8 +240,7 @@ def wide_vectors(typing_context: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def copy_filled(typing_context: Any, to: Any, source: Any, count: Any, lanes: Any) -> Any:
-    """Copies as many elements as there are, at most a register, and zeros up to a register.
-    `lanes` is a literal."""
+    """Copies `count` elements, the last ones with a mask. `lanes` is a literal."""
     width = lanes.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -281,13 +283,15 @@ def copy_filled(typing_context: Any, to: Any, source: Any, count: Any, lanes: An
     return types.void(to, source, types.int64, lanes), generate
 
 
-COPIED = 4  # vectors that a copy moves at once
+COPIED = 4  # vectors per iteration of a copy
 
 
 @intrinsic(prefer_literal=True)
 def copy_run(typing_context: Any, to: Any, source: Any, count: Any, lanes: Any) -> Any:
-    """Copies a run of elements a register at a time, the last one in part: for runs too short to
-    pay for a loop with an end of its own. `lanes` is a literal."""
+    """Copies a short run of elements, one masked vector at a time. `lanes` is a literal.
+
+    Runs are too short for a scalar remainder loop to pay off.
+    """
     width = lanes.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

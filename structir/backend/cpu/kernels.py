@@ -1,4 +1,4 @@
-"""From the text of a kernel to the address of its machine code; equal texts are compiled once."""
+"""Compiles kernel source to machine code; equal sources are compiled once per process."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from structir.backend.cpu.intrinsics import (
 from structir.backend.cpu.objects import (
     Loaded,
     MachineCode,
-    built,
     code_key,
     code_of_library,
-    loaded,
+    load_code,
+    load_or_build,
 )
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
@@ -63,7 +63,7 @@ from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.row_totals import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
-from structir.backend.cpu.translated import translated
+from structir.backend.cpu.translated import translate_kernel
 from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
 from structir.backend.loops.writer import MissingCodeError
@@ -80,7 +80,7 @@ OPTIONS: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-CONTRACTED = {"contract"}  # a product and a sum may be rounded once
+CONTRACTED = {"contract"}  # fused multiply-add is allowed
 NAMES: dict[str, Any] = {
     "add_to": add_to,
     "multiply_to": multiply_to,
@@ -127,7 +127,7 @@ NAMES: dict[str, Any] = {
 
 @attrs.frozen(eq=False)
 class CompiledKernel:
-    """A compiled text: where its code is, and what making it took. The result keeps the code
+    """A compiled kernel: source, address, and compile time in seconds. `loaded` keeps the code
     alive."""
 
     text: str
@@ -136,14 +136,14 @@ class CompiledKernel:
     loaded: Loaded
 
 
-# A row that is written out reads and writes dozens of places; LLVM gives up on vectors at 16 by
-# itself, counting what it would have to check about each before the loop.
+# An unrolled row has dozens of accesses. By default LLVM does not vectorize loops that need more
+# than 16 runtime checks.
 llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
-# Loops around loops are not to be written out 24 times, each with vectors of its own: it makes code
-# a quarter larger, and twice as long to come to, that is no faster.
+# LLVM would unroll outer loops up to 24 times and vectorize each copy: code grows by a quarter and
+# compile time doubles, without a speed-up.
 llvm.set_option("structir", "-unroll-threshold=100")
-# Kernels begin each row of what they read with a pointer, so that a loop needs one index for all;
-# LLVM's search for something better takes most of the time that machine code takes, and finds none.
+# Kernels have one pointer per row, so that all accesses of a loop share an index. LLVM's loop
+# strength reduction takes most of the code generation time and finds nothing better.
 llvm.set_option("structir", "-disable-lsr")
 
 _kernels: dict[str, CompiledKernel] = {}  # by `code_key`
@@ -151,65 +151,67 @@ lock = new_lock()  # held while a kernel is built
 
 
 def symbol_of(text: str) -> str:
-    """Returns the symbol of a kernel, which is as unique as its text."""
+    """Returns the symbol of a kernel, unique for its source."""
     return f"kernel_{digest(code_key(text))}"
 
 
 def kernel_names() -> dict[str, Any]:
-    """Returns what the names in the texts of kernels refer to."""
+    """Returns the values of the global names in kernel source."""
     return {**NAMES, **helpers(), **routine_helpers()}
 
 
 def _built(text: str, routine: Callable[..., Any] | None, assembled: Assembled | None) -> Loaded:
-    """The text compiled."""
+    """Compiles a kernel."""
     start = time.perf_counter()
     if assembled is not None:
         pending = pending_kernel(assembled, symbol_of(text))
-        return loaded_new(pending.machine_code(pending.generate(), time.perf_counter() - start))
+        return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
     library, symbol = _library(text, kernel_names(), routine)
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
 
 
-def loaded_new(code: MachineCode) -> Loaded:
+def load_new_code(code: MachineCode) -> Loaded:
     """Loads machine code that was just generated."""
-    kernel_code = loaded(code)
+    kernel_code = load_code(code)
     if kernel_code is None:
-        raise StructIRError(f"machine code needs names that are not here: {', '.join(code.needs)}")
+        raise StructIRError(f"machine code needs undefined symbols: {', '.join(code.needs)}")
     return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
 
 
-def _refused() -> Loaded:
+def _raise_missing_code() -> Loaded:
     raise MissingCodeError
 
 
 def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | None) -> Any:
-    """What the text is compiled into, and the symbol."""
+    """Returns the code library of a kernel, and its symbol there."""
     symbol = symbol_of(text)
     if routine is None:
         with suppress(UntranslatedError):
-            return translated_library(text, symbol, names), symbol
+            return translate_library(text, symbol, names), symbol
     else:
         names["routine"] = compiled_function(routine)
     return numba_library(text, symbol, names, routine is not None)
 
 
-def translated_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
-    """The text brought into LLVM's form here."""
+def translate_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
+    """Translates kernel source to LLVM IR without numba's compiler."""
     kinds = (TABLE, types.int64, types.int64)
-    return translated(text, symbol, kinds, names)
+    return translate_kernel(text, symbol, kinds, names)
 
 
 def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -> Any:
-    """The text compiled by all of numba, and its symbol: for texts that make arrays or say unusual
-    things."""
+    """Compiles kernel source with numba's compiler; returns the library and the symbol.
+
+    Needed for source that allocates arrays or that the translator does not support.
+    """
     exec(compile(text, "<kernel>", "exec"), names)
     names["kernel"].__qualname__ = symbol
     options = {**OPTIONS, "_nrt": arrays}
     if not arrays:
         options["pipeline_class"] = KernelCompiler
-    read_all()  # at once: numba reads registries in parts, and an interrupt would lose one
+    read_all()  # numba reads registries in parts, and an interrupt would lose one
     function = njit(SIGNATURE, fastmath=CONTRACTED, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     return compiled[0].library, compiled[0].fndesc.llvm_func_name
@@ -221,11 +223,12 @@ def kernel(
     from_file: bool = False,
     assembled: Assembled | None = None,
 ) -> CompiledKernel:
-    """The kernel `kernel(a, lo, hi)` of this text: addresses and sizes in `a`, a half-open
-    range. Where the text calls `routine`, it is this function, whose source the text holds. Where
-    LLVM IR is `assembled`, the text only names it.
+    """Returns the compiled kernel `kernel(a, lo, hi)` of this source: a table of addresses and
+    sizes, and a half-open range. The source may call `routine`, whose own source it contains. If
+    LLVM IR is `assembled`, `text` is only its key.
 
-    A text that was read from a file is not compiled: without machine code it is a MissingCodeError.
+    Source that was read from a file is never compiled: raises MissingCodeError if its machine code
+    is not cached.
     """
     with lock:
         compiled = _kernels.get(code_key(text))
@@ -233,13 +236,13 @@ def kernel(
             start = time.perf_counter()
             if routine is not None:
                 ready_for_arrays()
-            build = _refused if from_file else lambda: _built(text, routine, assembled)
-            compiled = add_kernel(text, built(text, build), start)
+            build = _raise_missing_code if from_file else lambda: _built(text, routine, assembled)
+            compiled = add_kernel(text, load_or_build(text, build), start)
         return compiled
 
 
 def is_built(text: str) -> bool:
-    """Whether the kernel of a text has been compiled or loaded."""
+    """Whether a kernel has been compiled or loaded in this process."""
     return code_key(text) in _kernels
 
 
@@ -252,5 +255,5 @@ def add_kernel(text: str, loaded: Loaded, start: float) -> CompiledKernel:
 
 
 def kernel_count() -> int:
-    """How many distinct kernels this process has compiled or loaded."""
+    """Returns the number of distinct kernels that this process has compiled or loaded."""
     return len(_kernels)

@@ -1,7 +1,7 @@
-"""Builds the kernels of a plan on all cores.
+"""Compiles the kernels of a plan in parallel.
 
-Kernels are translated to LLVM's form one after another: that is Python code. LLVM compiles each of
-them in another thread meanwhile.
+The calling thread translates one kernel after another to LLVM IR. LLVM compiles them in a thread
+pool meanwhile, without the GIL.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from structir.backend.cpu.kernels import (
     is_built,
     kernel,
     kernel_names,
-    loaded_new,
+    load_new_code,
     lock,
     symbol_of,
-    translated_library,
+    translate_library,
 )
-from structir.backend.cpu.objects import add, code_key, stored
+from structir.backend.cpu.objects import code_key, load_cached, register_code
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.prepared import pending_kernel
 from structir.backend.loops.writer import KernelText
@@ -34,7 +34,7 @@ from structir.backend.loops.writer import KernelText
 
 @attrs.frozen(eq=False)
 class _Task:
-    """A kernel that a thread compiles: its text, and when its translation began."""
+    """A kernel that is being compiled, with the start time of its translation."""
 
     text: str
     code: PendingCode
@@ -43,15 +43,15 @@ class _Task:
 
 
 class KernelsTogether:
-    """Kernels that are being compiled."""
+    """Kernels that are being compiled, by an executor or, without one, by the caller."""
 
     def __init__(self, executor: ThreadPoolExecutor | None) -> None:
         self.executor = executor
         self.tasks: dict[str, _Task] = {}  # by `code_key`
 
     def start(self, text: KernelText) -> None:
-        """Starts the compilation of a kernel; without threads, or where numba compiles it, builds
-        it at once."""
+        """Starts the compilation of a kernel. Without an executor, or if only numba can compile it,
+        compiles it synchronously."""
         is_plain = text.function is None and not text.from_file
         with lock:
             if is_built(text.text) or code_key(text.text) in self.tasks:
@@ -62,7 +62,7 @@ class KernelsTogether:
 
     def _start(self, kernel_text: KernelText, executor: ThreadPoolExecutor) -> bool:
         start, text = time.perf_counter(), kernel_text.text
-        code = stored(text)
+        code = load_cached(text)
         if code is not None:
             add_kernel(text, code, start)
             return True
@@ -76,7 +76,7 @@ class KernelsTogether:
         return True
 
     def finish(self) -> None:
-        """Waits for the kernels, and adds them to those of the process."""
+        """Waits for all kernels and registers them in the process."""
         for task in self.tasks.values():
             buffer = task.buffer.result()
             with lock:
@@ -85,20 +85,20 @@ class KernelsTogether:
 
     def _add(self, task: _Task, buffer: Any) -> None:
         code = task.code.machine_code(buffer, time.perf_counter() - task.start)
-        add_kernel(task.text, add(task.text, loaded_new(code)), task.start)
+        add_kernel(task.text, register_code(task.text, load_new_code(code)), task.start)
 
 
 def _pending(text: KernelText, symbol: str) -> PendingCode:
     if text.assembled is not None:
         return pending_kernel(text.assembled, symbol)
-    return pending_code(translated_library(text.text, symbol, kernel_names()), symbol)
+    return pending_code(translate_library(text.text, symbol, kernel_names()), symbol)
 
 
 def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:
-    """Returns the result of a function that a thread runs, or this one while the process ends."""
+    """Submits a function to an executor; runs it synchronously during interpreter shutdown."""
     try:
         return executor.submit(run)
-    except RuntimeError:  # executors start nothing after the end of the main thread
+    except RuntimeError:  # executors reject work after the end of the main thread
         result = Future[Any]()
         result.set_result(run())
         return result
@@ -106,7 +106,7 @@ def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[A
 
 @contextmanager
 def kernels_together() -> Iterator[KernelsTogether]:
-    """Kernels that are started in this context are built at its end."""
+    """Yields a compiler of kernels; all kernels started in this context are compiled at its end."""
     cores = physical_cores()
     if cores == 1:
         yield KernelsTogether(None)

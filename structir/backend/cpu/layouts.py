@@ -1,4 +1,5 @@
-"""Where things lie in memory, in words of eight bytes: arrays and tuples of CPython, our tables."""
+"""Memory layouts in 8-byte words: CPython's arrays and tuples, and the tables of the plan
+runner."""
 
 from __future__ import annotations
 
@@ -20,22 +21,22 @@ ARRAY_DTYPE: Final = 7
 ARRAY_FLAGS: Final = 8  # the lower half
 DENSE: Final = 0x101  # in C order, and aligned
 WRITEABLE: Final = 0x400
-EMPTY_ARRAY: Final = 184  # the place of PyArray_Empty in NumPy's table of functions
+EMPTY_ARRAY: Final = 184  # index of PyArray_Empty in NumPy's C API table
 
 
-class RowPlaces(NamedTuple):
-    """A kernel of a program: where its code and its table are, and its range."""
+class RowWords(NamedTuple):
+    """A kernel of a plan: the addresses of its code and argument table, and its range."""
 
     code: int = 0
     table: int = 1
     low: int = 2
     high: int = 3
-    chunk: int = 4  # that a thread claims at once; 0 where one thread runs it
+    chunk: int = 4  # iterations that a thread claims at a time; 0 for a serial kernel
 
 
-class TablePlaces(NamedTuple):
-    """What one function needs to be called: the forms of its arguments and results (a dtype and a
-    rank each), its spaces, and functions of CPython."""
+class TableWords(NamedTuple):
+    """The call table of a function: the forms of its arguments and results (a dtype and a rank
+    each), its workspaces, and functions of CPython's API."""
 
     inputs: int = 0
     results: int = 1
@@ -55,8 +56,8 @@ class TablePlaces(NamedTuple):
     restore_thread: int = 15
 
 
-class SpacePlaces(NamedTuple):
-    """What one call at a time uses at given sizes."""
+class SpaceWords(NamedTuple):
+    """A workspace: the state of one call at given sizes."""
 
     next: int = 0
     busy: int = 1
@@ -71,32 +72,33 @@ class SpacePlaces(NamedTuple):
     patch_count: int = 10
     arguments: int = 11
     outside: int = 12
-    team: int = 13  # the address of a team's table, or 0
+    pool: int = 13  # the address of the table of a thread pool, or 0
     threads: int = 14
-    stride: int = 15  # words from the argument block of one thread to that of the next
-    code: int = 16  # what runs the state of steps in place of the rows, or 0
+    stride: int = 15  # words between the argument blocks of two threads
+    code: int = 16  # the address of the bytecode runner, or 0 to run the kernels
     state: int = 17
 
 
-class StatePlaces(NamedTuple):
-    """A run of steps: where they and the slots are, and the step that it stands at."""
+class StateWords(NamedTuple):
+    """The state of a bytecode run: the instructions, the slots, and the current index."""
 
-    steps: int = 0
+    code: int = 0
     slots: int = 1
     at: int = 2
-    detail: int = 3  # of a failure: the row of the plan
+    detail: int = 3  # on failure, the index of the kernel in its plan
     move: int = 4  # the address of a function that copies memory
 
 
-class TeamPlaces(NamedTuple):
-    """What the threads of a team share. What several of them write has a cache line of its own."""
+class PoolWords(NamedTuple):
+    """The shared state of a thread pool. Words that several threads write have their own cache
+    lines."""
 
-    generation: int = 0  # counts the rows that were opened
+    generation: int = 0  # number of kernels started
     open: int = 8
     next: int = 16
     active: int = 24
     failed: int = 32
-    callers: int = 40  # calls under way that could use the team; the first one has it
+    callers: int = 40  # concurrent calls; the first one owns the pool
     sleepers: int = 48
     row: int = 56
     stride: int = 57
@@ -107,22 +109,22 @@ class TeamPlaces(NamedTuple):
     unlock: int = 62
     wait: int = 63
     broadcast: int = 64
-    give_way: int = 65
+    yield_thread: int = 65
 
 
-ROW, TABLE, SPACE, TEAM = RowPlaces(), TablePlaces(), SpacePlaces(), TeamPlaces()
-STATE = StatePlaces()
-TEAM_WORDS: Final = 72
+ROW, TABLE, SPACE, POOL = RowWords(), TableWords(), SpaceWords(), PoolWords()
+STATE = StateWords()
+POOL_WORDS: Final = 72
 
 
 def address_of_function(name: str) -> int:
-    """The address of a function of CPython's interface."""
+    """Returns the address of a function of CPython's C API."""
     return int(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
 
 
 @cache
 def new_array_address() -> int:
-    """The address of NumPy's function that makes arrays."""
+    """Returns the address of NumPy's PyArray_Empty."""
     capsule: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
     api = ctypes.pythonapi
     pointer = api.PyCapsule_GetPointer
@@ -133,32 +135,32 @@ def new_array_address() -> int:
 
 @cache
 def layouts_hold() -> bool:
-    """Whether CPython and NumPy keep things where this file says."""
+    """Whether the layouts of CPython's and NumPy's objects match this file."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED") or hasattr(sys, "gettotalrefcount"):
         return False
-    return _array_is_as_said(np.zeros((3, 5), np.float32)) and _tuple_is_as_said(("out",))
+    return _array_layout_holds(np.zeros((3, 5), np.float32)) and _tuple_layout_holds(("out",))
 
 
 def _words(value: Any, count: int) -> list[int]:
     return list((ctypes.c_int64 * count).from_address(id(value)))
 
 
-def _array_is_as_said(array: Any) -> bool:
-    found = _words(array, ARRAY_FLAGS + 1)
-    dims = (ctypes.c_int64 * 2).from_address(found[ARRAY_DIMS])
+def _array_layout_holds(array: Any) -> bool:
+    words = _words(array, ARRAY_FLAGS + 1)
+    dims = (ctypes.c_int64 * 2).from_address(words[ARRAY_DIMS])
     facts = [
-        found[OBJECT_TYPE] == id(np.ndarray),
-        found[ARRAY_DATA] == array.ctypes.data,
-        found[ARRAY_RANK] & 0xFFFFFFFF == 2,
+        words[OBJECT_TYPE] == id(np.ndarray),
+        words[ARRAY_DATA] == array.ctypes.data,
+        words[ARRAY_RANK] & 0xFFFFFFFF == 2,
         tuple(dims) == array.shape,
-        found[ARRAY_DTYPE] == id(array.dtype),
-        found[ARRAY_FLAGS] & (DENSE | WRITEABLE) == DENSE | WRITEABLE,
+        words[ARRAY_DTYPE] == id(array.dtype),
+        words[ARRAY_FLAGS] & (DENSE | WRITEABLE) == DENSE | WRITEABLE,
     ]
     return all(facts)
 
 
-def _tuple_is_as_said(value: tuple[str, ...]) -> bool:
-    found = _words(value, TUPLE_ITEMS + 1)
-    return found[TUPLE_SIZE] == 1 and found[TUPLE_ITEMS] == id(value[0])
+def _tuple_layout_holds(value: tuple[str, ...]) -> bool:
+    words = _words(value, TUPLE_ITEMS + 1)
+    return words[TUPLE_SIZE] == 1 and words[TUPLE_ITEMS] == id(value[0])

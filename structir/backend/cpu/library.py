@@ -1,5 +1,5 @@
-"""How LLVM is led through a kernel: all of it optimised once, machine code only where it is asked
-for."""
+"""numba's code library for kernels: one optimization of the linked module, and lazy code
+generation."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from structir.interrupts import defer_interrupts
 
-PART = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}  # before others take it in
-WHOLE = {"opt": 1}  # with vectors; what more it does at 2 finds nothing, at 3 it doubles loops
+PART = {
+    "opt": 1,
+    "loop_vectorize": False,
+    "slp_vectorize": False,
+}  # before inlining into others
+WHOLE = {"opt": 1}  # with vectorization; level 2 gains nothing, level 3 duplicates loops
 
 
 class _Detached:
-    """Who is told of the Python objects of a function that is compiled: ours have none."""
+    """A code generator without environments: kernels reference no Python objects."""
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Where they are, if machine code has been made."""
+        """Ignores the address of an environment."""
 
 
 def store_code_uninterrupted(codegen: Any) -> None:
-    """Defers interrupts while LLVM hands over machine code, also of libraries of numba.
+    """Defers interrupts while LLVM passes machine code to numba's callback.
 
-    LLVM calls Python with the code. An exception in the callback is dropped, and the code with it.
+    The callback is Python: an exception in it is dropped, and the code with it.
     """
     engine = codegen._engine
     if "finalize_object" in vars(engine):
@@ -39,11 +43,11 @@ def store_code_uninterrupted(codegen: Any) -> None:
 
 
 class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """A function with all that it calls.
+    """A function linked with all callees.
 
-    numba optimises every function alone, then all of them cheaply, to bring counts of references
-    together, then in full. Kernels count no references: the last step is all they need. And most
-    functions are only ever taken into others, so that machine code of them is never run.
+    numba optimizes each function, then the module for reference counts, then the module in full.
+    Kernels have no reference counts and need only the last step. Most functions are only inlined,
+    so machine code is generated on demand.
     """
 
     codegen: Any = _Detached()
@@ -64,8 +68,7 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         self._finalized = True
 
     def linked_bitcode(self) -> bytes:
-        """Returns the function with all that it calls, before optimization, to be compiled
-        elsewhere."""
+        """Returns the function linked with all callees, before optimization."""
         whole: Any = super()
         with global_compiler_lock:
             self._is_only_linked = True
@@ -74,7 +77,8 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         return bitcode
 
     def get_pointer_to_function(self, name: str) -> int:
-        """The address of a function, which makes its machine code; 0 where it is not here."""
+        """Returns the address of a function, generating its machine code on demand; 0 if it is not
+        defined here."""
         defined = [f.name for f in self._final_module.functions if not f.is_declaration]
         if name not in defined:
             return 0

@@ -1,9 +1,7 @@
-"""Loops of few iterations in whole vectors: the lanes of the last vector that are past the end are
-masked.
+"""Masked vectorization of short loops, and loop metadata for LLVM.
 
-Without masks LLVM computes the remainder of a division by the vector length one element at a time,
-and so all of a loop that is shorter than a vector. Masks cost little with AVX-512, which has them
-for every instruction.
+Without masks LLVM computes the remainder of a loop, or all of a loop shorter than a vector, one
+element at a time. Masks are cheap with AVX-512, which has them for every instruction.
 """
 
 from __future__ import annotations
@@ -15,15 +13,15 @@ from llvmlite import ir
 
 from structir.backend.cpu.features import cpu_features
 
-LANES = 16  # of a vector of 32-bit elements; LLVM computes remainders with half of them first
-WHOLE_VECTORS = "whole_vectors"  # of loops `for i in whole_vectors(n)`, as `range` up to a vector
+LANES = 16  # of a vector of 32-bit elements; LLVM vectorizes remainders with half of them first
+WHOLE_VECTORS = "whole_vectors"  # a `range` whose end is rounded up to whole vectors
 
 
 def gains_from_masks(iterations: int) -> bool:
-    """Returns whether LLVM would compute much of a loop of so many iterations one by one: it is
-    shorter than a vector, or a second vector is more than a quarter full.
+    """Whether masks speed up a loop of some iterations: it is shorter than a vector, or a second
+    vector is more than a quarter full.
 
-    Longer loops lose more by the masks of all vectors than they gain in the last.
+    Longer loops lose more by masking every vector than they gain in the last one.
     """
     remainder = iterations % LANES
     is_short = 4 < iterations < LANES or (LANES < iterations < 2 * LANES and remainder > LANES // 4)
@@ -31,23 +29,25 @@ def gains_from_masks(iterations: int) -> bool:
 
 
 def with_masks(module: ir.Module) -> Any:
-    """Returns the property of a loop to be vectorized with masks instead of a remainder."""
+    """Returns loop metadata: vectorize with masks instead of a remainder loop."""
     return module.add_metadata(["llvm.loop.vectorize.predicate.enable", ir.IntType(1)(1)])
 
 
 def rolled(module: ir.Module) -> Any:
-    """Returns the property of a loop not to be unrolled before it is vectorized."""
+    """Returns loop metadata: do not unroll."""
     return module.add_metadata(["llvm.loop.unroll.disable"])
 
 
 def not_interleaved(module: ir.Module) -> Any:
-    """Returns the property of a loop to compute one vector in each iteration, not several: a loop
-    of few vectors would have most of them in the remainder."""
+    """Returns loop metadata: compute one vector per iteration.
+
+    With interleaving, most of a short loop would be in the remainder.
+    """
     return module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(1)])
 
 
 def set_properties(module: ir.Module, latch: Any, properties: Sequence[Any]) -> None:
-    """Gives a loop its properties, on the branch that repeats it.
+    """Attaches loop metadata to the latch branch of a loop.
 
     LLVM identifies a loop by a metadata node whose first operand is the node itself.
     """

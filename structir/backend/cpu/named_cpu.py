@@ -1,7 +1,7 @@
 """The features of a CPU by its name, queried from LLVM in a child process.
 
-llvmlite has no query. LLVM inlines a function only if the caller's CPU has all features that the
-function requires: one function per feature, and the inlined ones are the features. The child
+llvmlite has no such query. LLVM inlines a function only if the caller's CPU has all features that
+the callee requires: there is one callee per feature, and those inlined are the features. The child
 process is needed because LLVM writes an unknown name to stderr only, and ends the process for a CPU
 without 64-bit code.
 """
@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 import llvmlite.binding as llvm
 
-PLAINEST = {"x86_64": "x86-64"}  # the CPU that the functions require, besides one feature
+PLAINEST = {"x86_64": "x86-64"}  # the baseline CPU of the callees, besides their feature
 UNKNOWN = "is not a recognized processor"
 UNKNOWN_FEATURE = "is not a recognized feature"
 
@@ -55,7 +55,7 @@ KNOWN = (
 
 
 def features_of(triple: str, name: str, features: str, asked: Iterable[str]) -> frozenset[str]:
-    """Returns which of the features that are asked for a CPU has."""
+    """Returns those of some features that a CPU has."""
     target = llvm.Target.from_triple(triple)
     machine = target.create_target_machine(cpu=name, features=features)
     module = llvm.parse_assembly(_text(triple, names := list(asked)))
@@ -82,7 +82,7 @@ def _text(triple: str, features: list[str]) -> str:
 
 
 def main() -> None:
-    """Prints the features of a CPU: this file run as a program."""
+    """Prints the features of the CPU that the command line names."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     name, features = sys.argv[1:]

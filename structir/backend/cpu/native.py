@@ -1,4 +1,4 @@
-"""Calls by address from compiled code: of kernels, and of C functions."""
+"""Indirect calls of kernels and C functions from compiled code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from numba.extending import intrinsic
 
 @intrinsic
 def _call_kernel(typing_context: Any, code: Any, arguments: Any, low: Any, high: Any) -> Any:
-    """Call a kernel at an address, in numba's convention: two result slots first, a status back."""
+    """Calls a kernel by address; returns its status, 0 on success.
+
+    numba's calling convention has two result slots as the first parameters.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, pointer = ir.IntType(64), ir.IntType(8).as_pointer()
@@ -30,7 +33,7 @@ def _call_kernel(typing_context: Any, code: Any, arguments: Any, low: Any, high:
 
 @intrinsic
 def _call_c(typing_context: Any, code: Any, args: Any) -> Any:
-    """Call a C function at an address: words in a tuple, a word back."""
+    """Calls a C function by address with a tuple of words; returns a word."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         word = ir.IntType(64)
@@ -41,5 +44,5 @@ def _call_c(typing_context: Any, code: Any, args: Any) -> Any:
     return types.int64(types.int64, args), generate
 
 
-call_kernel: Any = _call_kernel  # the decorator hides the first parameter from its callers
+call_kernel: Any = _call_kernel  # typed as Any, because callers omit the typing context
 call_c: Any = _call_c

@@ -1,4 +1,4 @@
-"""Object files in memory: made once, kept in the cache on disk, loaded without compiling again."""
+"""Machine code as object files: built once, stored in the disk cache, and loaded by MCJIT."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from structir.backend.cpu.identity import machine_identity
 from structir.backend.locks import new_rlock
 from structir.interrupts import defer_interrupts
 
-KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
-SOURCE_HEAD = "# code "  # begins the source of a kernel of the program, before the hash of its code
+KERNEL_HEAD = "def kernel("  # in kernel source; library functions have names as keys
+SOURCE_HEAD = "# code "  # before the hash of the code, in the source of a kernel of the program
 
 
 @attrs.frozen(eq=False)
 class MachineCode:
-    """An object file: what it defines for others, what it needs, and how long making it took."""
+    """An object file: its exported symbols, its undefined symbols, and its compile time in
+    seconds."""
 
     data: bytes
     symbols: tuple[str, ...]
     needs: tuple[str, ...]
-    alone: bool  # whether it defines names that other objects may define as well
+    alone: bool  # needs its own engine, because it may define symbols of other objects, too
     seconds: float
 
 
 @attrs.frozen(eq=False)
 class Loaded:
-    """Machine code in this process: the addresses of its symbols. The owner keeps it alive."""
+    """Loaded machine code: the addresses of its symbols. `owner` keeps it alive."""
 
     code: MachineCode
     addresses: tuple[int, ...]
@@ -40,42 +41,46 @@ class Loaded:
 
 
 def code_key(text: str) -> str:
-    """Returns what identifies the machine code of a text: the hash in the first line of the source
-    of a kernel of the program, whose names and shapes do not matter; else the text."""
+    """Returns the key of a source's machine code.
+
+    It is the first line, with a hash of the code, for kernels of the program: their names and
+    shapes do not matter. For all others it is the source.
+    """
     return text.partition("\n")[0] if text.startswith(SOURCE_HEAD) else text
 
 
 def key_of(text: str) -> str:
-    """The name that machine code for a text has in the cache, on this machine."""
+    """Returns the disk cache key of a source on this machine."""
     return disk.digest(machine_identity(), code_key(text))
 
 
 def from_disk(text: str) -> Loaded | None:
-    """The machine code for a text, if a file or the cache has it and all that it needs is here."""
+    """Loads the machine code of a source from a saved executable or the disk cache; None if it is
+    missing or needs an undefined symbol."""
     store = disk.store()
     key = key_of(text)
     code = _offered.get(key)
     if code is None:
         entry = None if store is None else store.read(key)
         code = None if entry is None else _code_of(entry)
-    return None if code is None else loaded(code)
+    return None if code is None else load_code(code)
 
 
 def to_disk(text: str, code: MachineCode) -> None:
-    """Keep machine code for a text."""
+    """Stores machine code in the disk cache."""
     store = disk.store()
     if store is not None:
         store.write(key_of(text), entry_of(text, code))
 
 
 def entry_of(text: str, code: MachineCode) -> disk.CacheEntry:
-    """Machine code as an entry of the cache."""
+    """Returns machine code as a cache entry."""
     facts = attrs.asdict(code, filter=lambda field, _: field.name != "data")
     return disk.CacheEntry({"kind": "object", "text": text, **facts}, code.data)
 
 
 def _code_of(entry: disk.CacheEntry) -> MachineCode | None:
-    """The code in an entry; None where it is not what `entry_of` writes."""
+    """Returns the machine code in a cache entry; None if the entry is malformed."""
     match entry.facts:
         case {
             "kind": "object",
@@ -89,64 +94,66 @@ def _code_of(entry: disk.CacheEntry) -> MachineCode | None:
     return None
 
 
-def _are_names(said: list[Any]) -> bool:
-    """Whether all of some values are names that an object file can have."""
-    return all(isinstance(n, str) and n and n.isascii() and "\0" not in n for n in said)
+def _are_names(values: list[Any]) -> bool:
+    """Whether all values are valid symbol names."""
+    return all(isinstance(n, str) and n and n.isascii() and "\0" not in n for n in values)
 
 
-def loaded(code: MachineCode) -> Loaded | None:
-    """Machine code put into the process; None where a name that it needs is not known, or one that
-    it should define is not defined."""
+def load_code(code: MachineCode) -> Loaded | None:
+    """Loads machine code into the process; None if a symbol that it needs or exports is
+    undefined."""
     for name in code.needs:
         require_symbol(name)
     with _lock, defer_interrupts():
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
-            return None  # LLVM would end the process
+            return None  # LLVM would abort the process
         file: Any = llvm.ObjectFileRef.from_data(code.data)
         if not file._ptr:
-            return None  # the same: it is no object file
-        shared = not code.alone and _in_shared.isdisjoint(code.symbols)
+            return None  # not an object file: LLVM would abort the process
+        shared = not code.alone and _shared_symbols.isdisjoint(code.symbols)
         engine = _shared_engine() if shared else _engine()
         if shared:
-            _in_shared.update(code.symbols)
+            _shared_symbols.update(code.symbols)
         engine.add_object_file(file)
         engine.finalize_object()
-        _kept.append(engine)
+        _engines.append(engine)
         addresses = tuple([engine.get_function_address(name) for name in code.symbols])
         if 0 in addresses:
-            return None  # the object does not define what it is loaded for
+            return None  # an exported symbol is missing
         return Loaded(code, addresses, engine, from_disk=True)
 
 
 def require_symbol(name: str) -> None:
-    """Builds a function of the library that has this symbol, unless it is known already."""
-    if name in makers and llvm.address_of_symbol(name) is None:
-        makers[name]()
+    """Builds the library function with this symbol, unless the symbol is defined."""
+    if name in symbol_builders and llvm.address_of_symbol(name) is None:
+        symbol_builders[name]()
 
 
-def built(text: str, build: Callable[[], Loaded]) -> Loaded:
-    """The machine code for a text: from the cache, else built and kept there."""
-    return stored(text) or add(text, build())
+def load_or_build(text: str, build: Callable[[], Loaded]) -> Loaded:
+    """Returns the machine code of a source, from the cache or newly built and stored there."""
+    return load_cached(text) or register_code(text, build())
 
 
-def stored(text: str) -> Loaded | None:
-    """The machine code for a text, if it need not be built."""
+def load_cached(text: str) -> Loaded | None:
+    """Returns the machine code of a source if it is cached."""
     code = from_disk(text)
     if code is not None:
         _codes[code_key(text)] = code.code
     return code
 
 
-def add(text: str, code: Loaded) -> Loaded:
-    """Keeps newly built machine code for a text."""
+def register_code(text: str, code: Loaded) -> Loaded:
+    """Registers newly built machine code in the process and the disk cache."""
     to_disk(text, code.code)
     _codes[code_key(text)] = code.code
     return code
 
 
 def offer(key: str, entry: disk.CacheEntry) -> None:
-    """Have an entry used when its key is asked for, before the cache is; raises ValueError where it
-    is not one of machine code."""
+    """Registers the entry of a saved executable, which takes precedence over the disk cache.
+
+    Raises ValueError if the entry is malformed.
+    """
     code = _code_of(entry)
     if code is None:
         raise ValueError("no machine code")
@@ -154,7 +161,7 @@ def offer(key: str, entry: disk.CacheEntry) -> None:
 
 
 def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
-    """The machine code of these kernels, and of all that is not made for any one program."""
+    """Returns the machine code of these kernels and of all library functions, with their keys."""
     wanted = set(map(code_key, kernels))
     return [(t, c) for t, c in _codes.items() if t in wanted or not _is_kernel(t)]
 
@@ -163,12 +170,12 @@ def _is_kernel(text: str) -> bool:
     return KERNEL_HEAD in text or text.startswith(SOURCE_HEAD)
 
 
-makers: dict[str, Callable[[], object]] = {}  # builds the function of a symbol
+symbol_builders: dict[str, Callable[[], object]] = {}  # functions that define a symbol, by symbol
 _lock = new_rlock()
 _codes: dict[str, MachineCode] = {}  # of this process, by `code_key`
-_offered: dict[str, MachineCode] = {}  # of files that were loaded, by key
-_in_shared: set[str] = set()
-_kept: list[Any] = []
+_offered: dict[str, MachineCode] = {}  # of loaded executables, by disk cache key
+_shared_symbols: set[str] = set()
+_engines: list[Any] = []
 
 
 def _engine() -> Any:
@@ -180,12 +187,12 @@ def _engine() -> Any:
 
 @cache
 def _shared_engine() -> Any:
-    """An engine takes a millisecond to make, an object in it a tenth of one."""
+    """Returns the engine that objects share: creating one takes 1 ms, adding an object 0.1 ms."""
     return _engine()
 
 
 def code_of_library(library: Any, symbols: Sequence[str], seconds: float) -> MachineCode:
-    """The machine code that numba has made for a library of its own."""
+    """Returns the machine code of a numba code library."""
     functions = list(library._final_module.functions)
     declared = [f.name for f in functions if f.is_declaration]
     needs = tuple([name for name in declared if not name.startswith("llvm.")])

@@ -1,4 +1,4 @@
-"""numba's numbers and operators one at a time, as a kernel's form for LLVM is written."""
+"""Emission of single operations with numba's types and implementations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from numba.core.fastmathpass import FastFloatBinOpVisitor
 from numba.core.registry import cpu_target
 
 from structir.backend.cpu.registries import all_read, read_all
-from structir.backend.cpu.typing_once import TypingOnce
+from structir.backend.cpu.typing_once import MemoizedTypingContext
 
 error_model: Any = create_error_model
 one_alloca: Any = cgutils.alloca_once
@@ -31,9 +31,9 @@ contract = visitor({"contract"})
 
 
 class UntranslatedError(Exception):
-    """A text says what only the whole of numba's compiler understands.
+    """The source has a construct that only numba's compiler supports.
 
-    `blamed` says that a function that was taken in is at fault: it is called from now on.
+    `blamed` is true if the construct is in an inlined function, which is called from then on.
     """
 
     blamed = False
@@ -41,7 +41,7 @@ class UntranslatedError(Exception):
 
 @attrs.frozen(eq=False)
 class Typed:
-    """A value in LLVM's form, and numba's type of it; `number` where the text says it."""
+    """An LLVM value and its numba type; `number` is its value if it is an integer literal."""
 
     value: Any
     kind: Any
@@ -50,7 +50,7 @@ class Typed:
 
 @cache
 def target(contracted: bool) -> Any:
-    """numba's context for functions in which a product and a sum may be rounded at once, or not."""
+    """Returns numba's target context, with fused multiply-add allowed if `contracted`."""
     context: Any = cpu_target.target_context
     options: dict[str, Any] = {"error_model": error_model("numpy", context)}
     if contracted:
@@ -59,14 +59,14 @@ def target(contracted: bool) -> Any:
 
 
 class Operations:
-    """What operators and functions make of values, written where the builder stands."""
+    """Emits operators and function calls at the position of a builder."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         self.context, self.builder = context, builder
-        self.typing: Any = TypingOnce(context.typing_context)
+        self.typing: Any = MemoizedTypingContext(context.typing_context)
 
     def constant(self, value: Any) -> Typed:
-        """A number that the text says."""
+        """Returns a literal."""
         value = value.value if isinstance(value, Enum) else value
         kind = unliteral(self.typing.resolve_value_type(value))
         plain = value.item() if isinstance(value, np.generic) else value
@@ -74,12 +74,12 @@ class Operations:
         return Typed(self.context.get_constant(kind, plain), kind, number)
 
     def nothing(self) -> Typed:
-        """What a function without a result gives."""
+        """Returns the value of a function without a result."""
         return Typed(self.context.get_dummy_value(), types.none)
 
     @contextmanager
     def contracted(self) -> Iterator[None]:
-        """What is written meanwhile may round a product and a sum at once."""
+        """Allows fused multiply-add in the instructions that are emitted in this context."""
         function, block = self.builder.function, self.builder.block
         instructions, blocks = len(block.instructions), len(function.blocks)
         yield
@@ -89,21 +89,21 @@ class Operations:
             for instruction in added:
                 contract.visit_Instruction(instruction)
 
-    def cast(self, given: Typed, kind: Any) -> Any:
-        """The value as one of another type."""
-        if given.kind == kind:
-            return given.value
+    def cast(self, operand: Typed, kind: Any) -> Any:
+        """Converts a value to a type."""
+        if operand.kind == kind:
+            return operand.value
         try:
-            return self.context.cast(self.builder, given.value, given.kind, kind)
+            return self.context.cast(self.builder, operand.value, operand.kind, kind)
         except NotImplementedError as error:
-            raise UntranslatedError(f"{given.kind} as {kind}") from error
+            raise UntranslatedError(f"cannot convert {operand.kind} to {kind}") from error
 
-    def truth(self, given: Typed) -> Any:
-        """The value as one bit."""
-        return self.cast(given, types.boolean)
+    def truth(self, operand: Typed) -> Any:
+        """Converts a value to a boolean."""
+        return self.cast(operand, types.boolean)
 
     def applied(self, function: Any, args: Sequence[Typed]) -> Typed:
-        """A Python operator or function, or one that numba compiles, on some values."""
+        """Applies a Python operator or function, an intrinsic, or a compiled function."""
         kind = _kind_of_function(self.typing, function)
         if isinstance(kind, types.Dispatcher):
             read_all()  # numba compiles the function, and may need any registry
@@ -112,39 +112,39 @@ class Operations:
         kinds = tuple([_literal(a) if literal else a.kind for a in args])
         signature = self.typing.resolve_function_type(kind, kinds, {})
         if signature is None or len(signature.args) != len(args):
-            raise UntranslatedError(f"{function} on {kinds}")
+            raise UntranslatedError(f"{function} has no signature for {kinds}")
         values = [self.cast(a, k) for a, k in zip(args, signature.args, strict=True)]
         key = (self.context, function, signature)
-        made = _implementations.get(key)
-        if made is None:
-            made = _implementations[key] = self.context.get_function(kind, signature)
-        return Typed(made(self.builder, values), signature.return_type)
+        implementation = _implementations.get(key)
+        if implementation is None:
+            implementation = _implementations[key] = self.context.get_function(kind, signature)
+        return Typed(implementation(self.builder, values), signature.return_type)
 
     def together(self, fields: Sequence[Typed]) -> Typed:
-        """A tuple."""
+        """Returns a tuple of values."""
         kind = TUPLE.from_types([f.kind for f in fields])
         value = self.context.make_tuple(self.builder, kind, [f.value for f in fields])
         return Typed(value, kind)
 
-    def fields(self, given: Typed) -> list[Typed]:
-        """What a tuple holds."""
-        kinds = enumerate(given.kind)
-        return [Typed(self.builder.extract_value(given.value, k), kind) for k, kind in kinds]
+    def fields(self, operand: Typed) -> list[Typed]:
+        """Returns the fields of a tuple."""
+        kinds = enumerate(operand.kind)
+        return [Typed(self.builder.extract_value(operand.value, k), kind) for k, kind in kinds]
 
     def common_kind(self, kinds: Sequence[Any]) -> Any:
-        """The type that values of several types have together."""
+        """Returns the common type of several types."""
         kind = self.typing.unify_types(*kinds)
         if kind is None:
-            raise UntranslatedError(f"{kinds} together")
+            raise UntranslatedError(f"{kinds} have no common type")
         return kind
 
     def slot(self, kind: Any) -> Any:
-        """Memory for a variable."""
+        """Allocates a stack slot for a variable."""
         return one_alloca(self.builder, self.context.get_value_type(kind))
 
 
-def _literal(given: Typed) -> Any:
-    return given.kind if given.number is None else literal(given.number)
+def _literal(operand: Typed) -> Any:
+    return operand.kind if operand.number is None else literal(operand.number)
 
 
 def _kind_of_function(typing: Any, function: Any) -> Any:
@@ -154,7 +154,7 @@ def _kind_of_function(typing: Any, function: Any) -> Any:
         try:
             kind = _function_kinds[key] = typing.resolve_value_type(function)
         except ValueError as error:
-            raise UntranslatedError(f"{function} is nothing that numba compiles") from error
+            raise UntranslatedError(f"{function}: not supported by numba") from error
     return kind
 
 

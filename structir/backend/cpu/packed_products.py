@@ -1,5 +1,5 @@
-"""Products with a right operand that lies in panels, of floats and of small integers alike: what
-passes over the panels, by the tiles of either."""
+"""Products with a packed right operand, of floats and of small integers: loops over panels, row
+blocks and term blocks around the tile functions."""
 
 from __future__ import annotations
 
@@ -11,33 +11,41 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 
-from structir.backend.cpu.c_functions import assembled, c_function
+from structir.backend.cpu.c_functions import c_function, compile_ir
 from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import Loaded, built
+from structir.backend.cpu.objects import Loaded, load_or_build
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.symbols import extern
-from structir.backend.cpu.tiles import BESIDE, PanelFunction, TileFunction, TileShape, beside
+from structir.backend.cpu.tiles import (
+    PANELS_PER_ROW_TILE,
+    PanelFunction,
+    TileFunction,
+    TileShape,
+    row_tile_shape,
+)
 from structir.backend.math.options import Number, vectorisable
 
-ROW_BLOCK = 256  # rows of the left operand that pass over one panel: they stay in the second cache
-TERM_BLOCK = 1024  # terms of a sum at once
-WHOLE = 1 << 40  # terms: all of them
+ROW_BLOCK = 256  # rows of the left operand per panel, which stay in L2
+TERM_BLOCK = 1024  # terms per block of a reduction
+WHOLE = 1 << 40  # terms: no blocking
 
 
 def load_tiles(
     name: str, shapes: tuple[TileShape, ...], key: str, tile: Callable[..., TileFunction]
 ) -> None:
-    """Have the tiles of all sizes under symbols: those down a panel as `name`, that of one row over
-    several panels as `name` and `_row`."""
+    """Builds the tile functions and registers two symbols.
+
+    `name` processes all rows of one panel; `name` with `_row` one row over several panels.
+    """
     names = [name, row_name(name)]
     text = partial(tiles_text, name, shapes, tile, in_panels=True)
-    made = built(key, lambda: assembled(text(), names))
-    for symbol, address in zip(names, made.addresses, strict=True):
+    code = load_or_build(key, lambda: compile_ir(text(), names))
+    for symbol, address in zip(names, code.addresses, strict=True):
         llvm.add_symbol(symbol, address)
 
 
 def row_name(name: str) -> str:
-    """The symbol of the tile of one row over several panels."""
+    """Returns the symbol of the tile function of one row over several panels."""
     return f"{name}_row"
 
 
@@ -47,33 +55,35 @@ def tiles_text(
     tile: Callable[..., TileFunction],
     in_panels: bool = False,
 ) -> str:
-    """The innermost parts, for every size of a tile, as LLVM's text."""
+    """Returns the tile functions of all sizes as LLVM IR."""
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     tiles = {(s.columns, r): tile(module, s, r) for s in shapes for r in s.rows}
-    fetching, rows = dict[int, TileFunction](), list[TileFunction]()
+    prefetching, rows = dict[int, TileFunction](), list[TileFunction]()
     if in_panels:
-        fetching = {s.columns: tile(module, s, s.rows[0], fetching=True) for s in shapes}
-        rows = [tile(module, beside(shapes), 1, panels=BESIDE, name=row_name(name))]
-    for made in [*tiles.values(), *fetching.values(), *rows]:
-        made.write()
-    functions = {key: made.function for key, made in tiles.items()}
-    PanelFunction(module, functions, name, fetching).write()
+        prefetching = {s.columns: tile(module, s, s.rows[0], prefetching=True) for s in shapes}
+        rows = [
+            tile(module, row_tile_shape(shapes), 1, panels=PANELS_PER_ROW_TILE, name=row_name(name))
+        ]
+    for function in [*tiles.values(), *prefetching.values(), *rows]:
+        function.write()
+    functions = {key: function.function for key, function in tiles.items()}
+    PanelFunction(module, functions, name, prefetching).write()
     return str(module)
 
 
 def packed_product(
     name: str, shapes: tuple[TileShape, ...], kinds: tuple[Any, Any], head: int, unit: int
 ) -> Loaded:
-    """The product by the tiles under a symbol, of operands and results of two kinds.
+    """Builds the product that calls the tile functions under a symbol.
 
-    A column takes `head` elements of a panel before its terms, and these fill up units. Where there
-    is no head, terms are taken in blocks: the panel and the rows that meet it stay close.
+    `kinds` are the types of operands and results. In a panel, each column has `head` elements, then
+    its terms, padded to a multiple of `unit`. Without a head, terms are blocked for the cache.
     """
     operand, result = [types.CPointer(k) for k in kinds]  # type: ignore[no-untyped-call]
     zero, lanes, most = kinds[1](0), shapes[0].lanes, len(shapes)
     term_block = TERM_BLOCK if head == 0 else WHOLE
-    widest, wide = lanes * most, lanes * most * BESIDE
+    widest, wide = lanes * most, lanes * most * PANELS_PER_ROW_TILE
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
     pass_panel, pass_row = extern(name), extern(row_name(name))
@@ -97,7 +107,7 @@ def packed_product(
         first = 0
         while m == 1 and n - first >= wide:
             if registers_for(n - first - wide + widest, lanes, most) < most:
-                break  # the last one of these panels is narrower
+                break  # the last of these panels is narrower
             panel, out = from_here(panels, first * column), from_here(c, first)
             right = (panel, widest, out, c_row, k, wide, 0)
             pass_row((a, a_row, a_column, *right, widest * column))

@@ -1,7 +1,7 @@
-"""Right operands of products in panels: as many columns side by side as a tile is wide, all terms.
+"""The packed layout of right operands: panels of all terms by as many columns as a tile is wide.
 
-A panel of `w` columns from column `j` on starts `j * terms` elements into the packed operand. The
-widths are those of the tiles: the widest as long as they are filled well, narrower ones at the end.
+The panel that begins at column `j` is at offset `j * terms`. Panels have the widths of the tiles:
+the widest, then narrower ones at the end if they leave fewer lanes unused.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ALIGNMENT = 64
 
 
 def lanes_of(dtype: str) -> int:
-    """The columns of the narrowest panel."""
+    """Returns the width of the narrowest panel: the lanes of a register."""
     return tile_shapes(dtype)[0].lanes
 
 
 def panel_registers(left: Number, lanes: Number, most: Number) -> Number:
-    """How many registers across the next panel is, given how many columns are left."""
+    """Returns the width of the next panel in registers, for a number of remaining columns."""
     if left <= lanes:
         return 1
     if left <= 2 * lanes or (3 * lanes < left <= 4 * lanes):
@@ -32,48 +32,49 @@ def panel_registers(left: Number, lanes: Number, most: Number) -> Number:
 
 
 def packed(matrix: NDArray[Any]) -> NDArray[Any]:
-    """A matrix in panels, filled up with zeros, on a boundary of a cache line."""
+    """Packs a matrix (terms, columns) into panels, padded with zeros and aligned to a cache
+    line."""
     return _in_panels(matrix, panel_widths(matrix.shape[1], tile_shapes(matrix.dtype.name)))
 
 
 def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
-    """The same in panels one register wide."""
+    """Packs a matrix into panels one register wide."""
     return _in_panels(matrix, narrow_widths(matrix.shape[1], matrix.dtype.name))
 
 
 def narrow_widths(columns: int, dtype: str) -> list[int]:
-    """The widths of panels one register wide."""
+    """Returns the widths of panels one register wide."""
     lanes = lanes_of(dtype)
     return [lanes] * -(-columns // lanes)
 
 
 def _in_panels(matrix: NDArray[Any], widths: list[int]) -> NDArray[Any]:
     terms, at = matrix.shape[0], 0
-    made = _aligned(terms * sum(widths), matrix.dtype)
+    panels = _aligned(terms * sum(widths), matrix.dtype)
     for width in widths:
-        panel = made[at * terms : (at + width) * terms].reshape(terms, width)
-        own = matrix[:, at : at + width]
-        panel[:, : own.shape[1]] = own
-        panel[:, own.shape[1] :] = 0
+        panel = panels[at * terms : (at + width) * terms].reshape(terms, width)
+        part = matrix[:, at : at + width]
+        panel[:, : part.shape[1]] = part
+        panel[:, part.shape[1] :] = 0
         at += width
-    return made
+    return panels
 
 
 def padded_columns(columns: Any, lanes: int) -> Any:
-    """The columns of a packed operand: the registers that hold them, all full."""
+    """Rounds a number of columns up to whole registers."""
     return (columns + lanes - 1) // lanes * lanes
 
 
 def panel_widths(columns: int, shapes: tuple[TileShape, ...]) -> list[int]:
-    """The widths of the panels that hold so many columns."""
-    lanes, most, found, left = shapes[0].lanes, len(shapes), list[int](), columns
+    """Returns the widths of the panels of some columns."""
+    lanes, most, widths, left = shapes[0].lanes, len(shapes), list[int](), columns
     while left > 0:
-        found.append(lanes * panel_registers(left, lanes, most))
-        left -= found[-1]
-    return found
+        widths.append(lanes * panel_registers(left, lanes, most))
+        left -= widths[-1]
+    return widths
 
 
 def _aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    room = np.empty(count * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + count * dtype.itemsize].view(dtype)
+    memory = np.empty(count * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + count * dtype.itemsize].view(dtype)

@@ -1,8 +1,8 @@
-"""The innermost part of products whose left operand is read at offsets: weights of many channels in
-registers, one element of the image at a time; results turned over as they are stored.
+"""Micro-kernels of implicit-GEMM convolutions: vectors hold channels, and each image element is
+broadcast; results are transposed in registers as they are stored.
 
-A row is a point of the image, a column is a channel, and where the next tile of points starts is no
-concern of memory: no lane is lost at the ends of lines or of small images.
+Rows are points of the image, read through a table of offsets, and columns are channels. A tile may
+contain any points, so no lane is wasted at the ends of lines or in small images.
 """
 
 from __future__ import annotations
@@ -17,38 +17,43 @@ from llvmlite import ir
 
 from structir.backend.cpu.features import is_amd
 from structir.backend.cpu.tiles import TileShape
-from structir.backend.cpu.transposes import turned
+from structir.backend.cpu.transposes import transpose_lines
 from structir.backend.math.bits import declared
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
-HEIGHTS = (8, 6, 4, 2, 1)  # points at a time
+HEIGHTS = (8, 6, 4, 2, 1)  # points per tile
 HIGHEST = HEIGHTS[0]
-POINTS, TERMS = 60, 72  # that meet before others do: their totals and weights stay near
-MANY_TERMS = 1024  # of weights that stay in the second cache only
+POINTS, TERMS = 60, 72  # points and terms per block: their totals and weights stay in L1
+MANY_TERMS = 1024  # of weights that stay in L2
 
 
 def pixel_registers(shapes: tuple[TileShape, ...]) -> int:
-    """How many registers of channels a tile is across, at most: one more where there are 32."""
+    """Returns the maximum width of a tile in registers: one more with 32 registers (AVX-512)."""
     return len(shapes) + 1 if len(shapes) > 2 else len(shapes)
 
 
 def tile_heights(shape: TileShape, across: int, most: int) -> tuple[int, ...]:
-    """How many points the tiles of a width have: the totals leave room for the rest."""
+    """Returns the heights of the tiles of a width, in points: totals leave registers for
+    weights."""
     highest = 6 if across == most else 8
     return tuple([h for h in HEIGHTS if h <= min(highest, shape.lanes)])
 
 
 def terms_at_once() -> int:
-    """Returns the number of terms of a block. AMD's CPUs read weights from the second cache as fast
-    as a tile needs them: storing the totals more often costs up to a twentieth there."""
+    """Returns the number of terms per block.
+
+    AMD's CPUs read weights from L2 as fast as a tile needs them. There, storing totals more often
+    costs up to 5 %.
+    """
     return MANY_TERMS if is_amd() else TERMS
 
 
 def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int = TERMS) -> str:
-    """name(image, points, terms, weights, out, out_row, term_count, channels, point_count):
+    """Returns LLVM IR of the function
 
+    name(image, points, terms, weights, out, out_row, term_count, channels, point_count):
     out[j, i] = sum over t of image[points[i] + terms[t]] * weights[j / lanes, t, j % lanes], for up
-    to as many channels as a block has, as LLVM's text. Totals are held after `block` terms.
+    to as many channels as the widest tile has. Totals are spilled to memory after `block` terms.
     """
     shape, most = shapes[0], pixel_registers(shapes)
     module = ir.Module(name)
@@ -65,7 +70,7 @@ def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int = TERM
 
 
 class PixelTile:
-    """One tile function in the making, over a fixed number of points."""
+    """Emits the tile function of a fixed number of points and registers."""
 
     def __init__(self, storing: ir.Function, shape: TileShape, across: int, rows: int) -> None:
         module = storing.module
@@ -86,8 +91,8 @@ class PixelTile:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def write(self) -> None:
-        """The sum over some terms, onto what is held if they are not the first; it is held again,
-        and if they are the last, stored."""
+        """Emits the body: accumulates a block of terms onto the spilled totals, or onto zeros for
+        the first block; stores the results after the last block."""
         builder, function = self.builder, self.function
         image, points, _, weights, _, _, count, _, self.held, whole, first, last = function.args
         starts = [builder.load(builder.gep(points, [_word(r)])) for r in range(self.rows)]
@@ -119,16 +124,16 @@ class PixelTile:
         builder.ret_void()
 
     def _numbers(self) -> list[tuple[int, int]]:
-        """The totals, by point and register."""
+        """Returns the indices of the totals, by point and register."""
         return [(r, v) for r in range(self.rows) for v in range(self.across)]
 
     def _held(self, row: int, vector: int) -> Any:
-        """Where a total is held: all points of a register side by side."""
+        """Returns the address of a spilled total: all points of a register are contiguous."""
         place = self.builder.gep(self.held, [_word((vector * self.rows + row) * self.shape.lanes)])
         return self.builder.bitcast(place, self.vector.as_pointer())
 
     def _start(self, first: Any) -> list[list[Any]]:
-        """Zeros, or what is held."""
+        """Emits the initial totals: zeros for the first block, else the spilled totals."""
         builder, zero = self.builder, ir.Constant(self.vector, [0.0] * self.shape.lanes)
         empty = builder.block
         with builder.if_then(builder.icmp_signed("==", first, _word(0))):
@@ -150,7 +155,7 @@ class PixelTile:
         fma = declared(self.module, kind, f"llvm.fma.{self.suffix}")
         for place, row in zip(places, totals, strict=True):
             value = builder.load(builder.gep(place, [offset]))
-            left = everywhere(builder, value, self.shape.lanes)
+            left = splat(builder, value, self.shape.lanes)
             for total, vector in zip(row, right, strict=True):
                 total.add_incoming(builder.call(fma, [left, vector, total]), body)
 
@@ -159,7 +164,7 @@ class PixelTile:
         return self.builder.load(place, align=4)
 
     def _store(self) -> None:
-        """What is held to the result, in squares that are turned over."""
+        """Stores the spilled totals to the result, transposed square by square."""
         builder, lanes = self.builder, self.shape.lanes
         _, _, _, _, out, out_row, _, channels, *_ = self.function.args
         for v in range(self.across):
@@ -170,8 +175,11 @@ class PixelTile:
 
 
 def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
-    """storing(lines, out, out_row, points, channels): out[j, i] = lines[i, j] for so many of each;
-    the rest of the lines is anything. A register then has the points of one channel, or of two."""
+    """Emits storing(lines, out, out_row, points, channels): out[j, i] = lines[i, j].
+
+    Further elements of the lines are ignored. After the transposition, a register has the points of
+    one channel or of several.
+    """
     real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
     vector, lanes = ir.VectorType(real, shape.lanes), shape.lanes
     kinds = [real.as_pointer(), real.as_pointer(), WORD, WORD, WORD]
@@ -184,9 +192,9 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
 
     count = min(HIGHEST, lanes)
     lines = [builder.load(place(held, _word(k * lanes)), align=4) for k in range(count)]
-    limit, masks = everywhere(builder, points, lanes), list[Any]()
+    limit, masks = splat(builder, points, lanes), list[Any]()
     for first in range(0, lanes, count):
-        numbers = [lane - first for lane in range(lanes)]  # below 0 is above all without a sign
+        numbers = [lane - first for lane in range(lanes)]  # negative: never below `limit`
         masks.append(
             builder.icmp_unsigned("<", ir.Constant(ir.VectorType(WORD, lanes), numbers), limit)
         )
@@ -195,7 +203,7 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
     kind = ir.FunctionType(ir.VoidType(), kinds)
     store = declared(module, kind, f"llvm.masked.store.{suffix}.p0")
     parts = len(masks)
-    for number, line in enumerate(turned(builder, lines)):
+    for number, line in enumerate(transpose_lines(builder, lines)):
         for part, mask in enumerate(masks):
             channel = _word(number * parts + part)
             with builder.if_then(builder.icmp_signed("<", channel, channels)):
@@ -205,8 +213,8 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
     return function
 
 
-def everywhere(builder: Any, value: Any, lanes: int) -> Any:
-    """A register with the same value in all lanes."""
+def splat(builder: Any, value: Any, lanes: int) -> Any:
+    """Broadcasts a value to all lanes of a register."""
     nothing = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     first = builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
     zeros = ir.Constant(ir.VectorType(INDEX, lanes), [0] * lanes)
@@ -214,7 +222,7 @@ def everywhere(builder: Any, value: Any, lanes: int) -> Any:
 
 
 def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str, block: int) -> None:
-    """Tiles as wide as the channels need, over all points."""
+    """Emits the entry function, which selects the tiles by the number of channels."""
     kinds = [*tiles[0][0].function.function_type.args[:8], WORD]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
@@ -236,7 +244,7 @@ def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str, bl
 def _write_blocks(
     builder: ir.IRBuilder, function: ir.Function, column: list[PixelTile], held: Any, most: int
 ) -> None:
-    """Blocks of points, and for each the terms in blocks of nearly the same size."""
+    """Emits loops over blocks of points, and for each over term blocks of nearly equal size."""
     count, points = function.args[6], function.args[8]
     blocks = builder.sdiv(builder.add(count, _word(most - 1)), _word(most))
     blocks = builder.select(builder.icmp_signed(">", blocks, _word(1)), blocks, _word(1))
@@ -248,18 +256,18 @@ def _write_blocks(
         terms = builder.select(builder.icmp_signed("<", left, block), left, block)
         first = builder.zext(builder.icmp_signed("==", number, _word(0)), WORD)
         last = builder.icmp_signed("==", builder.add(number, _word(1)), blocks)
-        given = list(function.args[:8])
+        arguments = list(function.args[:8])
         for k, place in ((1, point), (2, term), (4, point)):
-            given[k] = builder.gep(given[k], [place])
-        given[3] = builder.gep(given[3], [builder.mul(term, _word(column[0].shape.lanes))])
-        given[6] = terms
+            arguments[k] = builder.gep(arguments[k], [place])
+        arguments[3] = builder.gep(arguments[3], [builder.mul(term, _word(column[0].shape.lanes))])
+        arguments[6] = terms
         more = [count, first, builder.zext(last, WORD)]
-        _write_pass(builder, column, [*given, held, *more], points_here)
+        _write_pass(builder, column, [*arguments, held, *more], points_here)
 
 
 @contextmanager
 def _counted(builder: ir.IRBuilder, end: Any, step: ir.Constant) -> Iterator[tuple[Any, Any]]:
-    """A loop from 0 to before an end: where it is, and how far it goes in this step."""
+    """Emits a loop from 0 to an end; yields the index and the length of the current step."""
     place = _counter(builder)
     head, body, after = (builder.function.append_basic_block() for _ in range(3))
     builder.branch(head)
@@ -275,7 +283,7 @@ def _counted(builder: ir.IRBuilder, end: Any, step: ir.Constant) -> Iterator[tup
 
 
 def _counter(builder: ir.IRBuilder) -> Any:
-    """A variable, 0 from here on."""
+    """Allocates a counter and sets it to 0."""
     with builder.goto_entry_block():
         place = builder.alloca(WORD)
     builder.store(_word(0), place)
@@ -283,9 +291,9 @@ def _counter(builder: ir.IRBuilder) -> Any:
 
 
 def _write_pass(
-    builder: ir.IRBuilder, column: list[PixelTile], given: list[Any], points: Any
+    builder: ir.IRBuilder, column: list[PixelTile], arguments: list[Any], points: Any
 ) -> None:
-    """Tiles of falling height, each as long as it fits."""
+    """Emits loops over tiles of decreasing height, each while enough points remain."""
     place, shape = _counter(builder), column[0].shape
     for tile in column:
         head, body, after = (builder.function.append_basic_block() for _ in range(3))
@@ -295,10 +303,13 @@ def _write_pass(
         left = builder.sub(points, point)
         builder.cbranch(builder.icmp_signed(">=", left, _word(tile.rows)), body, after)
         builder.position_at_end(body)
-        passed = list(given)
-        passed[1], passed[4] = builder.gep(given[1], [point]), builder.gep(given[4], [point])
+        passed = list(arguments)
+        passed[1], passed[4] = (
+            builder.gep(arguments[1], [point]),
+            builder.gep(arguments[4], [point]),
+        )
         held = builder.mul(point, _word(tile.across * shape.lanes))
-        passed[8] = builder.gep(given[8], [held])
+        passed[8] = builder.gep(arguments[8], [held])
         builder.call(tile.function, passed)
         builder.store(builder.add(point, _word(tile.rows)), place)
         builder.branch(head)

@@ -1,4 +1,5 @@
-"""Functions that kernels take in: compiled to LLVM's bitcode and optimized once in a process."""
+"""Functions that are inlined into kernels: compiled to optimized bitcode once, and cached on
+disk."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import PART
 from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
-from structir.backend.cpu.translated import translated_c
+from structir.backend.cpu.translated import translate_c_function
 from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
@@ -27,7 +28,7 @@ from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.scalar_functions import ScalarFunction, declared
 
 FLOATS = ("float32", "float64")
-ENTRY = "@kernel"  # the name of a kernel in its LLVM IR until it has a symbol
+ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
 pointer: Any = types.CPointer
 multiply: Any = multiply_matrices
 
@@ -42,7 +43,7 @@ class Assembled:
 
 @attrs.frozen(eq=False)
 class PreparedFunction:
-    """A Python function that is taken in, and its types in numba."""
+    """A Python function to be inlined, and its numba signature."""
 
     function: Callable[..., Number]
     signature: Any
@@ -99,7 +100,7 @@ def _transpose(
 
 
 def _functions() -> dict[str, PreparedFunction]:
-    """The functions by the names that the emitter calls."""
+    """Returns the functions by the names that the emitter calls."""
     return _of_declared(tuple(declared().values()))
 
 
@@ -144,8 +145,8 @@ def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, Prepared
 
 @cache
 def prepared(name: str) -> bytes:
-    """Returns the bitcode of a function, which is inlined wherever it is called: from the disk
-    cache, or built and stored there."""
+    """Returns the bitcode of a function that is always inlined, from the disk cache or newly
+    built."""
     store, key = disk.store(), disk.digest(machine_identity(), "prepared", name)
     entry = None if store is None else store.read(key)
     if entry is not None and entry.facts.get("kind") == "bitcode" and _is_bitcode(entry.data, name):
@@ -157,7 +158,7 @@ def prepared(name: str) -> bytes:
 
 
 def _is_bitcode(data: bytes, name: str) -> bool:
-    """Whether LLVM reads data as a module that defines a function."""
+    """Whether data is bitcode of a module that defines a function."""
     try:
         module = module_of_bitcode(data)
         return not module.get_function(name).is_declaration
@@ -167,7 +168,7 @@ def _is_bitcode(data: bytes, name: str) -> bool:
 
 def _built(name: str) -> bytes:
     row = _functions()[name]
-    library = translated_c(row.function, name, row.signature)
+    library = translate_c_function(row.function, name, row.signature)
     module = module_of_bitcode(library.linked_bitcode())
     _, builder = code_generator(module.triple, PART)
     builder.getModulePassManager().run(module, builder)
@@ -180,7 +181,7 @@ def _built(name: str) -> bytes:
 
 
 def pending_kernel(kernel: Assembled, symbol: str) -> PendingCode:
-    """Returns a kernel, with the functions that it calls, to be compiled as a symbol."""
+    """Links a kernel with its prepared functions; returns its compilation under a symbol."""
     context: Any = llvm.create_context()
     module = module_of_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
     context_of_cpu: Any = cpu_target.target_context

@@ -1,7 +1,7 @@
-"""Matrix products of any size and stride: tiles in registers, panels of the right operand in cache.
+"""Matrix products of any size and stride: register tiles, and panels of the right operand in cache.
 
-Each function of the library is built when code first needs it, and has a symbol. Where the
-processor has no wide fused multiply-add, kernels call BLAS instead.
+Each library function is built on first use and registered under a symbol. On CPUs without AVX2 and
+FMA, kernels call BLAS instead.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.backend.cpu.c_functions import assembled, c_function
-from structir.backend.cpu.intrinsics import copy_filled, fetch_ahead, offset_by
-from structir.backend.cpu.objects import Loaded, built, makers, require_symbol
+from structir.backend.cpu.c_functions import c_function, compile_ir
+from structir.backend.cpu.intrinsics import copy_filled, offset_by, prefetch
+from structir.backend.cpu.objects import Loaded, load_or_build, require_symbol, symbol_builders
 from structir.backend.cpu.packed_products import (
     ROW_BLOCK,
     TERM_BLOCK,
@@ -34,21 +34,23 @@ from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.options import Number, vectorisable
 
 DTYPES: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
-FEWER_ROWS = 4  # up to so many the product is as fast as its right operand streams,
-FEW_TERMS = 32  # which it does in order if few of its lines are open at once
-MOST_PANELS = 8  # that are copied together: a longer part of each line is read in one go
-AHEAD = 8  # lines that are fetched before they are copied,
-LINE = 16  # by so many elements, at least those of a line of cache
-FEW_ROWS = 8  # up to so many rows a panel is not worth copying
+FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
+FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once
+MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
+AHEAD = 8  # prefetch distance in lines,
+LINE = 16  # and step in elements, at least a cache line
+FEW_ROWS = 8  # up to this, a panel is not packed
 here: Any = offset_by
 fill: Any = copy_filled
-fetch: Any = fetch_ahead
-WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
+fetch: Any = prefetch
+WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 
 
 def lines_copier(lanes: int) -> Any:
-    """What copies lines that are narrower than the panel, filled up with zeros, a register of so
-    many lanes at a time."""
+    """Returns the function that packs lines narrower than the panel with masked vectors.
+
+    The padding stays uninitialized: results of its columns are never stored.
+    """
 
     @vectorisable
     def copy_lines(
@@ -73,7 +75,7 @@ def copy_panel(
     column: Number,
     zero: Number,
 ) -> Number:
-    """Lines of the right operand side by side, filled up with zeros to the width of a tile."""
+    """Packs a panel of the right operand, padded with zeros to the width of a tile."""
     if column == 1 and columns == width:
         for t in range(terms):
             for j in range(width):
@@ -87,10 +89,10 @@ def copy_panel(
 
 
 def panel_filler(shape: TileShape) -> Any:
-    """What copies a panel, by squares in registers where its columns lie in one piece each."""
+    """Returns the function that packs a panel; contiguous columns are transposed in registers."""
     zero, lanes = DTYPES[shape.dtype](0), shape.lanes
     from_here: Any = offset_by
-    turn = extern(f"structir_transpose_{shape.dtype}")
+    transpose_square = extern(f"structir_transpose_{shape.dtype}")
 
     @vectorisable
     def fill_panel(
@@ -108,7 +110,7 @@ def panel_filler(shape: TileShape) -> Any:
             for t in range(0, turned, lanes):
                 for j in range(0, width, lanes):
                     to = from_here(panel, t * width + j)
-                    turn((to, width, from_here(source, t + j * column), column))
+                    transpose_square((to, width, from_here(source, t + j * column), column))
         rest, lines = from_here(panel, turned * width), from_here(source, turned * row)
         copy_panel(rest, lines, terms - turned, columns, width, row, column, zero)
 
@@ -119,8 +121,8 @@ def panel_filler(shape: TileShape) -> Any:
 def copy_panels(
     panels: Number, source: Number, terms: Number, columns: Number, width: Number, row: Number
 ) -> Number:
-    """The next full panels, line by line; how many columns they are."""
-    # Each line begins on another page than the one before, where no CPU prefetches by itself.
+    """Packs the next full panels line by line; returns their number of columns."""
+    # Consecutive lines are on different pages, which hardware prefetchers do not cross.
     count = min(max(WIDEST_PANEL // (width * terms), 1), MOST_PANELS, columns // width)
     for t in range(terms):
         for p in range(count):
@@ -133,7 +135,7 @@ def copy_panels(
 
 
 def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
-    """The product of operands as they lie: panels of the right one are copied as needed."""
+    """Builds the product of unpacked operands, which packs panels of the right one as needed."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
@@ -193,13 +195,13 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
 
 
 def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
-    """The product with a right operand that lies in panels."""
+    """Builds the product with a packed right operand."""
     element = DTYPES[shapes[0].dtype]
     return packed_product(f"structir_panel_{shapes[0].dtype}", shapes, (element, element), 0, 1)
 
 
 def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
-    """The product whose right operand has the line of each term at an offset from a table."""
+    """Builds the product whose right operand has a table with the offset of each term's line."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
     offsets: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -241,7 +243,7 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
 
 
 def _transpose_text(shape: TileShape, name: str) -> str:
-    """The square that turns over in registers, as LLVM's text."""
+    """Returns LLVM IR of the in-register transpose of a square."""
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     element = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
@@ -250,7 +252,7 @@ def _transpose_text(shape: TileShape, name: str) -> str:
 
 
 def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
-    """A right operand into panels."""
+    """Builds the function that packs a right operand."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
     lanes, most = shapes[0].lanes, len(shapes)
@@ -270,13 +272,14 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)
 
 
-def _build_turning(shapes: tuple[TileShape, ...]) -> Loaded:
-    """A matrix turned over: squares in registers, the edges one by one."""
+def _build_transpose(shapes: tuple[TileShape, ...]) -> Loaded:
+    """Builds the matrix transpose: squares in registers, edges element by element."""
     pointer: Any = types.CPointer(DTYPES[shapes[0].dtype])  # type: ignore[no-untyped-call]
-    lanes, turn = shapes[0].lanes, extern(f"structir_transpose_{shapes[0].dtype}")
-    block = 2 * lanes  # what lies across two lines of cache is read while it is near
+    lanes, dtype = shapes[0].lanes, shapes[0].dtype
+    transpose_square = extern(f"structir_transpose_{dtype}")
+    block = 2 * lanes  # squares that share cache lines are processed together
 
-    def turning(
+    def transpose(
         to: Number,
         source: Number,
         rows: Number,
@@ -290,7 +293,7 @@ def _build_turning(shapes: tuple[TileShape, ...]) -> Loaded:
             for j in range(0, whole_columns, lanes):
                 for i in range(first, last, lanes):
                     place = here(source, j * source_line + i)
-                    turn((here(to, i * to_line + j), to_line, place, source_line))
+                    transpose_square((here(to, i * to_line + j), to_line, place, source_line))
             for j in range(whole_columns, columns):
                 for k in range(first, last):
                     to[k * to_line + j] = source[j * source_line + k]
@@ -298,26 +301,25 @@ def _build_turning(shapes: tuple[TileShape, ...]) -> Loaded:
             for j in range(columns):
                 to[k * to_line + j] = source[j * source_line + k]
 
-    return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), turning)
+    return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), transpose)
 
 
 def has_own_products(dtype: str) -> bool:
-    """Whether the library has matrix products of this dtype here. Those of int32 are sums of
-    products of int8."""
+    """Whether the library has matrix products of this dtype on this CPU; int32 accumulates int8."""
     return dtype == "int32" or has_products_of_floats(dtype)
 
 
 def has_products_of_floats(dtype: str) -> bool:
-    """Whether the library has products of this dtype for matrices, for a right operand that is
-    read at offsets, and for images."""
+    """Whether the library has float products of this dtype on this CPU: of matrices, of a right
+    operand read through offsets, and of images."""
     return dtype in DTYPES and bool(tile_shapes(dtype))
 
 
 @cache
 def _load_part(name: str, dtype: str) -> None:
-    """Builds one function of the library, which then has a symbol."""
+    """Builds a library function and registers its symbol."""
     shapes = tile_shapes(dtype)
-    code = built(f"{name} {shapes}", partial(PARTS[name], shapes))
+    code = load_or_build(f"{name} {shapes}", partial(PARTS[name], shapes))
     llvm.add_symbol(f"structir_{name}_{dtype}", code.addresses[0])
 
 
@@ -343,7 +345,7 @@ def _load_windows_panel(dtype: str) -> None:
 @cache
 def _load_windows_product(dtype: str) -> None:
     shapes = window_shapes(dtype)
-    code = built(f"windows product {shapes}", partial(_build_windows_product, shapes))
+    code = load_or_build(f"windows product {shapes}", partial(_build_windows_product, shapes))
     llvm.add_symbol(f"structir_windows_product_{dtype}", code.addresses[0])
 
 
@@ -355,13 +357,13 @@ def _load_pixel_product(dtype: str) -> None:
 
 
 def _load_text(key: str, symbol: str, text: Callable[[], str]) -> None:
-    """Builds a function from LLVM's text, which then has a symbol."""
-    code = built(key, lambda: assembled(text(), [symbol]))
+    """Builds a library function from LLVM IR and registers its symbol."""
+    code = load_or_build(key, lambda: compile_ir(text(), [symbol]))
     llvm.add_symbol(symbol, code.addresses[0])
 
 
 def panels_at_once(dtype: str) -> int:
-    """How many panels of weights pass over an image together."""
+    """Returns the number of weight panels that one pass over an image uses."""
     return pixel_registers(tile_shapes(dtype))
 
 
@@ -369,7 +371,7 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
     "product": _build_product,
     "packed_product": _build_packed_product,
     "packing": _build_packing,
-    "turning": _build_turning,
+    "turning": _build_transpose,
 }
 
 
@@ -381,16 +383,18 @@ LOADERS: dict[str, Callable[[str], None]] = {
     "windows_product": _load_windows_product,
     "pixel_product": _load_pixel_product,
 }
-makers |= {
+symbol_builders |= {
     f"structir_{name}_{dtype}": partial(load, dtype)
     for name, load in LOADERS.items()
     for dtype in DTYPES
 }
-makers |= {row_name(f"structir_panel_{dtype}"): partial(_load_panels, dtype) for dtype in DTYPES}
+symbol_builders |= {
+    row_name(f"structir_panel_{dtype}"): partial(_load_panels, dtype) for dtype in DTYPES
+}
 
 
 def _library(name: str) -> Any:
-    """A function of the library, for the dtype of its first argument."""
+    """Returns the intrinsic that calls a library function for the dtype of its first argument."""
 
     @intrinsic
     def call(typing_context: Any, args: Any) -> Any:

@@ -1,8 +1,7 @@
-"""numba's registries of functions, as far as kernels need them, each read once.
+"""Loading of numba's function registries: first those that kernels need, others on demand.
 
-numba reads all of its registries, with the modules that fill them, before it compiles a function.
-It reads them again whenever it meets an intrinsic for the first time. Kernels call functions of
-numbers and tuples, and intrinsics. The other registries are read where this is not enough.
+Before it compiles a function, numba imports all modules that fill its registries. It reads them
+again for each new intrinsic. Kernels need only numbers, tuples and intrinsics.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _is_complete = False
 
 @contextmanager
 def registries_read(context: Any) -> Iterator[None]:
-    """Reads the registries that kernels need; in this context, numba reads only new intrinsics.
+    """Loads the registries that kernels need; within the context, numba loads only new intrinsics.
 
     The caller holds numba's compiler lock. Other code that numba compiles is not affected.
     """
@@ -42,7 +41,7 @@ def registries_read(context: Any) -> Iterator[None]:
 
 
 def read_all() -> bool:
-    """Reads all registries; False if they have been read before."""
+    """Loads all registries; returns False if they were loaded before."""
     global _is_complete
     if _is_complete:
         return False
@@ -55,7 +54,7 @@ def read_all() -> bool:
 
 
 def all_read() -> bool:
-    """Whether all registries have been read."""
+    """Whether all registries have been loaded."""
     return _is_complete
 
 
@@ -76,15 +75,15 @@ def _read_common_registries(context: Any) -> None:
 
 
 def _read_new(context: Any) -> None:
-    """Reads the registries to which numba adds intrinsics: the first one of the target, by the
-    order in which they were read, and that of built-in functions."""
+    """Loads the registries to which numba adds intrinsics: the target's first one in load order,
+    and that of built-in functions."""
     context.install_registry(next(iter(context._registries)))
     context.install_registry(builtin_registry)
     context.typing_context.install_registry(typing_registry)
 
 
 def _read_nothing(context: Any) -> None:
-    """Replaces the nested reading, which numba repeats for each template that it creates."""
+    """Does nothing: replaces the nested refresh that numba repeats for each template."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Reductions of short runs of neighbouring elements, in whole vectors with masks.
+"""Reductions of short runs of contiguous elements with masked vectors.
 
-The rows of a ragged tensor are such runs. LLVM computes the end of a loop element by element, which
-takes longer than the rest of a short row.
+The rows of a ragged tensor are such runs. LLVM's scalar remainder loop would take longer than the
+rest of a short row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDTHS = {"float32": (ir.FloatType(), "f32", 4), "float64": (ir.DoubleType(), "f
 
 
 def has_masks() -> bool:
-    """Returns whether the CPU reads a part of a vector in one instruction."""
+    """Whether the CPU has masked loads."""
     return bool({"avx2", "avx512vl"} & cpu_features())
 
 
@@ -41,7 +41,7 @@ def _fmul(builder: Any, x: Any, y: Any) -> Any:
 
 
 def _extreme(comparison: str) -> Combine:
-    """Returns the combination that keeps a value which compares so; it ignores NaN."""
+    """Returns the combination of two values by a comparison; it ignores NaN."""
 
     def combine(builder: Any, x: Any, y: Any) -> Any:
         return builder.select(builder.fcmp_ordered(comparison, x, y), x, y)
@@ -49,7 +49,7 @@ def _extreme(comparison: str) -> Combine:
     return combine
 
 
-LONG_RUN = "long_"  # how names of functions begin that are faster for long runs
+LONG_RUN = "long_"  # name prefix of the functions for long runs
 MONOIDS: dict[str, tuple[Combine, float]] = {
     "sum": (_fadd, 0.0),
     "prod": (_fmul, 1.0),
@@ -57,7 +57,7 @@ MONOIDS: dict[str, tuple[Combine, float]] = {
     "min": (_extreme("<"), float("inf")),
 }
 EXTREMES = ("max", "min")
-LONG, SHORT = 4, 2  # vectors at once, in long and in short runs
+LONG, SHORT = 4, 2  # vectors per iteration, in long and in short runs
 
 
 def _masked_load(builder: Any, place: Any, inside: Any, otherwise: Any, suffix: str) -> Any:
@@ -70,7 +70,7 @@ def _masked_load(builder: Any, place: Any, inside: Any, otherwise: Any, suffix: 
     return builder.call(load, [place, ir.Constant(INDEX, size), inside, otherwise])
 
 
-def _spread(builder: Any, value: Any, count: int) -> Any:
+def _splat(builder: Any, value: Any, count: int) -> Any:
     vector = ir.VectorType(value.type, count)
     first = ir.Constant(INDEX, 0)
     start = builder.insert_element(ir.Constant(vector, ir.Undefined), value, first)
@@ -78,7 +78,7 @@ def _spread(builder: Any, value: Any, count: int) -> Any:
     return builder.shuffle_vector(start, start, zeros)
 
 
-def _in_halves(builder: Any, vector: Any, combine: Combine) -> Any:
+def _reduce_lanes(builder: Any, vector: Any, combine: Combine) -> Any:
     count = vector.type.count
     while count > 1:
         count //= 2
@@ -93,10 +93,10 @@ def _in_halves(builder: Any, vector: Any, combine: Combine) -> Any:
     return builder.extract_element(vector, ir.Constant(INDEX, 0))
 
 
-def _repeated(
+def _emit_loop(
     builder: Any, low: Any, high: Any, step: Any, values: Sequence[Any], body: Any
 ) -> list[Any]:
-    """Emits a loop that tests at its start; returns the values after it."""
+    """Emits a loop with loop-carried values; returns the values after it."""
     before = builder.block
     head, inside, after = [builder.append_basic_block() for _ in range(3)]
     builder.branch(head)
@@ -119,9 +119,9 @@ def _repeated(
 
 @attrs.frozen(eq=False)
 class _Run:
-    """The reduction of one run, whose instructions it appends.
+    """Emits the reduction of one run.
 
-    Accumulators are vectors; those of an extreme have a mask more, of the lanes with NaN.
+    Accumulators are vectors. Maxima and minima have one more: a mask of the lanes that saw NaN.
     """
 
     monoid: str
@@ -129,7 +129,7 @@ class _Run:
     builder: Any
     place: Any
     count: Any
-    vectors: int  # at once
+    vectors: int  # per iteration
 
     @property
     def element(self) -> Any:
@@ -146,21 +146,21 @@ class _Run:
         )
 
     def total(self) -> Any:
-        """Returns the combination of all elements."""
+        """Emits the reduction; returns the total."""
         builder, step = self.builder, self.vectors * self.width
         whole = builder.and_(self.count, ir.Constant(WORD, -step))
         start = [self.neutral] * self.vectors
         if self.monoid in EXTREMES:
             start.append(ir.Constant(ir.VectorType(BIT, self.width), [False] * self.width))
         zero, steps = ir.Constant(WORD, 0), ir.Constant(WORD, step)
-        values = _repeated(builder, zero, whole, steps, start, self._whole)
+        values = _emit_loop(builder, zero, whole, steps, start, self._whole)
         *values, nan = [*self._rest(whole, values), None][: len(start) + 1]
         if self.monoid in EXTREMES:
             nan = values.pop()
         combine = MONOIDS[self.monoid][0]
         while len(values) > 1:
             values = [combine(builder, *pair) for pair in zip(*[iter(values)] * 2, strict=True)]
-        result = _in_halves(builder, values[0], combine)
+        result = _reduce_lanes(builder, values[0], combine)
         if nan is None:
             return result
         lanes = builder.bitcast(nan, ir.IntType(self.width))
@@ -172,25 +172,25 @@ class _Run:
         return self.builder.gep(self.place, [offset])
 
     def _whole(self, at: Any, totals: Sequence[Any]) -> list[Any]:
-        """Combines the elements of some vectors."""
+        """Accumulates whole vectors."""
         vector, size = self.neutral.type.as_pointer(), WIDTHS[self.dtype][2]
         places = [self.builder.bitcast(self._start(at, k), vector) for k in range(self.vectors)]
-        return self._combined(totals, [self.builder.load(p, align=size) for p in places])
+        return self._combine(totals, [self.builder.load(p, align=size) for p in places])
 
     def _rest(self, at: Any, totals: Sequence[Any]) -> list[Any]:
-        """Combines the elements of the last vectors, which may end early."""
+        """Accumulates the last vectors, with masked loads."""
         builder, width = self.builder, self.width
         remaining = builder.trunc(builder.sub(self.count, at), INDEX)
-        limit = _spread(builder, remaining, width)
+        limit = _splat(builder, remaining, width)
         values = []
         for k in range(self.vectors):
             numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
             inside = builder.icmp_signed("<", numbers, limit)
             suffix = WIDTHS[self.dtype][1]
             values.append(_masked_load(builder, self._start(at, k), inside, self.neutral, suffix))
-        return self._combined(totals, values)
+        return self._combine(totals, values)
 
-    def _combined(self, totals: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def _combine(self, totals: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         builder, combine = self.builder, MONOIDS[self.monoid][0]
         pairs = zip(values, totals, strict=False)
         combined = [combine(builder, value, total) for value, total in pairs]
@@ -227,5 +227,5 @@ ROW_FUNCTIONS: dict[str, Any] = {**TOTALS, WHOLE_VECTORS: range}
 
 
 def reduces(monoid: str, dtype: str) -> bool:
-    """Returns whether there is a function that combines a run of elements."""
+    """Whether there is a reduction of runs for a monoid and a dtype."""
     return f"row_{monoid}_{dtype}" in TOTALS

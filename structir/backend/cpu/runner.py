@@ -1,7 +1,7 @@
-"""The plan runner: all kernels of a plan in one compiled call; and calls from Python into it.
+"""The plan runner: runs all kernels of a plan in one compiled call, which Python calls directly.
 
-`enter` is a function as CPython calls them. It reads arrays where NumPy keeps their facts, and
-leaves all that is not plain to the Python function that it stands before.
+`enter` implements CPython's vectorcall convention. It reads arrays through NumPy's object layout,
+and falls back to a Python function for unusual arguments.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from structir.backend.cpu.layouts import (
     WRITEABLE,
 )
 from structir.backend.cpu.native import call_c, call_kernel
-from structir.backend.cpu.objects import built
-from structir.backend.cpu.team import give_back, run_split, take
+from structir.backend.cpu.objects import load_or_build
+from structir.backend.cpu.thread_pool import acquire, release, run_split
 from structir.backend.math.options import vectorisable
 
-Word = Any  # a 64-bit integer: a number, or the address of something
+Word = Any  # a 64-bit integer, or an address
 WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 LOW_HALF = 0xFFFFFFFF
 
 
 words_at: Any = POINTERS["int64"]
-further: Any = offset_by
+advance: Any = offset_by
 
 
 @vectorisable
-def run_row(space: Word, number: Word, team: Word) -> Word:
-    """Run one kernel of a program, by the team if there is one; not 0 where it failed."""
+def run_row(space: Word, number: Word, pool: Word) -> Word:
+    """Runs one kernel of a plan, on the thread pool if there is one; nonzero on failure."""
     place = space[SPACE.rows] + 8 * len(ROW) * number
     row = words_at(place)
-    if team != 0 and row[ROW.chunk] > 0:
-        return run_split(words_at(team), place, space[SPACE.stride], space[SPACE.threads])
+    if pool != 0 and row[ROW.chunk] > 0:
+        return run_split(words_at(pool), place, space[SPACE.stride], space[SPACE.threads])
     return call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high])
 
 
 @vectorisable
 def patch(space: Word) -> None:
-    """Write the outside addresses of a space into its argument blocks, one for each thread."""
+    """Writes the addresses of inputs and results into the argument block of each thread."""
     patches, outside = words_at(space[SPACE.patches]), words_at(space[SPACE.outside])
     for worker in range(space[SPACE.threads]):
         arguments = words_at(space[SPACE.arguments] + 8 * space[SPACE.stride] * worker)
@@ -68,30 +68,29 @@ def patch(space: Word) -> None:
 
 @vectorisable
 def run_rows(space: Word) -> Word:
-    """Runs the kernels of a space whose argument blocks are complete; 0, or 1 + the row at which
-    one failed."""
-    team, own, failed = space[SPACE.team], space[SPACE.team], 0
-    if team != 0 and not take(words_at(team)):
+    """Runs the kernels of a patched workspace; returns 0, or 1 + the index of a failed kernel."""
+    pool, own, failed = space[SPACE.pool], space[SPACE.pool], 0
+    if pool != 0 and not acquire(words_at(pool)):
         own = 0
     for number in range(space[SPACE.row_count]):
         if run_row(space, number, own) != 0:
             failed = number + 1
             break
-    if team != 0:
-        give_back(words_at(team))
+    if pool != 0:
+        release(words_at(pool))
     return failed
 
 
 def run_space(space: Word) -> Word:
-    """Run the program of a space on the addresses that it holds, kernel by kernel; 0, or 1 + the
-    row at which one failed."""
+    """Patches and runs the kernels of a workspace; returns 0, or 1 + the index of a failed
+    kernel."""
     patch(space)
     return run_rows(space)
 
 
 @vectorisable
 def is_dense(value: Word, table: Word, dtype: Word, rank: Word, flags: Word) -> Word:
-    """Whether an object is an array of this dtype and rank whose flags are all set."""
+    """Whether an object is an array of this dtype and rank with all these flags."""
     if value[OBJECT_TYPE] != table[TABLE.array_type] or value[ARRAY_DTYPE] != dtype:
         return False
     if (value[ARRAY_RANK] & LOW_HALF) != rank:
@@ -101,30 +100,33 @@ def is_dense(value: Word, table: Word, dtype: Word, rank: Word, flags: Word) -> 
 
 @vectorisable
 def same_dims(value: Word, dims: Word, rank: Word) -> Word:
-    """Whether an array has these sizes."""
-    found = words_at(value[ARRAY_DIMS])
+    """Whether an array has this shape."""
+    actual = words_at(value[ARRAY_DIMS])
     for axis in range(rank):  # noqa: SIM110 (compiled: no generators)
-        if found[axis] != dims[axis]:
+        if actual[axis] != dims[axis]:
             return False
     return True
 
 
 @vectorisable
 def fits_space(args: Word, table: Word, space: Word) -> Word:
-    """Whether the arguments have the sizes that a space was made for."""
+    """Whether the arguments have the shapes of a workspace."""
     forms, dims = words_at(table[TABLE.forms]), words_at(space[SPACE.dims])
     place = 0
     for k in range(table[TABLE.inputs]):
         rank = forms[2 * k + 1]
-        if not same_dims(words_at(args[k]), further(dims, place), rank):
+        if not same_dims(words_at(args[k]), advance(dims, place), rank):
             return False
         place += rank
     return True
 
 
 @vectorisable
-def found_space(args: Word, table: Word) -> Word:
-    """The address of a free space for the sizes of the arguments, moved to the front; else 0."""
+def find_space(args: Word, table: Word) -> Word:
+    """Returns the address of a free workspace for the shapes of the arguments, or 0.
+
+    It is moved to the front of the list (most recently used first).
+    """
     before, at = 0, table[TABLE.first_space]
     while at != 0:
         space = words_at(at)
@@ -140,7 +142,7 @@ def found_space(args: Word, table: Word) -> Word:
 
 @vectorisable
 def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Word:
-    """Whether the memory of a result meets that of an argument."""
+    """Whether the memory of a result overlaps that of an argument."""
     low = out[ARRAY_DATA]
     sizes = words_at(space[SPACE.input_bytes])
     for k in range(table[TABLE.inputs]):
@@ -152,7 +154,7 @@ def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Wor
 
 @vectorisable
 def run_all(space: Word) -> Word:
-    """Run what a space is for: steps, or its rows; not 0 where that does not come to its end."""
+    """Runs the bytecode of a workspace, or its kernels; nonzero unless it completes."""
     patch(space)
     if space[SPACE.code] == 0:
         return run_rows(space)
@@ -162,7 +164,7 @@ def run_all(space: Word) -> Word:
 
 @vectorisable
 def run_released(space: Word, table: Word) -> Word:
-    """Run a space; long work lets other Python threads go on."""
+    """Runs a workspace; releases the GIL for long work."""
     space[SPACE.busy] = 1
     state = 0
     if space[SPACE.long] != 0:
@@ -175,10 +177,11 @@ def run_released(space: Word, table: Word) -> Word:
 
 
 @vectorisable
-def given_result(args: Word, table: Word, space: Word, out: Word) -> Word:
-    """Whether an array may take the one result as it is."""
+def accepts_out(args: Word, table: Word, space: Word, out: Word) -> Word:
+    """Whether an array can be `out`: its form matches the only result, and it overlaps no
+    argument."""
     inputs = table[TABLE.inputs]
-    forms = further(words_at(table[TABLE.forms]), 2 * inputs)
+    forms = advance(words_at(table[TABLE.forms]), 2 * inputs)
     value, rank = words_at(out), forms[1]
     if not is_dense(value, table, forms[0], rank, DENSE | WRITEABLE):
         return False
@@ -188,10 +191,11 @@ def given_result(args: Word, table: Word, space: Word, out: Word) -> Word:
 
 
 @vectorisable
-def made_results(table: Word, space: Word) -> Word:
-    """New arrays for the results, their addresses noted; one array, or a tuple; 0 is an error."""
+def allocate_results(table: Word, space: Word) -> Word:
+    """Allocates the results and stores their addresses; returns an array or a tuple, 0 on an
+    error."""
     inputs, count = table[TABLE.inputs], table[TABLE.results]
-    forms = further(words_at(table[TABLE.forms]), 2 * inputs)
+    forms = advance(words_at(table[TABLE.forms]), 2 * inputs)
     outside, dims = words_at(space[SPACE.outside]), space[SPACE.result_dims]
     together = 0
     if table[TABLE.single] == 0:
@@ -216,13 +220,13 @@ def made_results(table: Word, space: Word) -> Word:
 
 
 @vectorisable
-def plain_space(args: Word, table: Word) -> Word:
-    """The free space for these arguments, their addresses noted; 0 where anything is unusual."""
+def matching_space(args: Word, table: Word) -> Word:
+    """Returns a free workspace for dense arguments and stores their addresses; else 0."""
     forms = words_at(table[TABLE.forms])
     for k in range(table[TABLE.inputs]):
         if not is_dense(words_at(args[k]), table, forms[2 * k], forms[2 * k + 1], DENSE):
             return 0
-    at = found_space(args, table)
+    at = find_space(args, table)
     if at == 0:
         return 0
     outside = words_at(words_at(at)[SPACE.outside])
@@ -233,26 +237,27 @@ def plain_space(args: Word, table: Word) -> Word:
 
 @vectorisable
 def named_out(table: Word, count: Word, names: Word) -> Word:
-    """Whether `out` is the one argument that is passed by name, and one array can be it."""
+    """Whether `out` is the only keyword argument, and the function has a single result."""
     if words_at(names)[TUPLE_SIZE] != 1 or table[TABLE.single] == 0:
         return False
     return words_at(names)[TUPLE_ITEMS] == table[TABLE.out_name]
 
 
 def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
-    """A call from Python: `me` is the array of the table, `names` a tuple of names or 0."""
+    """Handles a call from Python: `me` is the array of the call table, `names` the keyword names
+    or 0."""
     table = words_at(words_at(me)[ARRAY_DATA])
     space = 0
     if count == table[TABLE.inputs] and (names == 0 or named_out(table, count, names)):
-        space = plain_space(words_at(args), table)
+        space = matching_space(words_at(args), table)
     if space != 0:
         values, at = words_at(args), words_at(space)
         result = 0
         if names == 0:
-            result = made_results(table, at)
+            result = allocate_results(table, at)
             if result == 0:
                 return 0
-        elif given_result(values, table, at, values[count]):
+        elif accepts_out(values, table, at, values[count]):
             result = values[count]
             call_c(table[TABLE.keep], (result,))
             words_at(at[SPACE.outside])[count] = words_at(result)[ARRAY_DATA]
@@ -264,28 +269,31 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
 
 
 def reserve(space: Word) -> Word:
-    """Whether a space was free; it is the caller's then."""
-    return atomic_set(further(space, SPACE.busy), 1) == 0
+    """Reserves a workspace; returns whether it was free."""
+    return atomic_set(advance(space, SPACE.busy), 1) == 0
 
 
 @cache
 def space_reserver() -> Callable[[int], int]:
-    """`reserve` on an address. It holds the GIL, as native calls do that look for a free space: no
-    other thread runs between the test and the change."""
-    code = built("reserve", lambda: c_function(types.int64(WORDS), reserve))
+    """Returns `reserve` for the address of a workspace.
+
+    It holds the GIL, as native calls do that search a free workspace: no other thread runs between
+    the test and the write.
+    """
+    code = load_or_build("reserve", lambda: c_function(types.int64(WORDS), reserve))
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])
 
 
 @cache
 def entry_address() -> int:
-    """Where `enter` is."""
+    """Returns the address of `enter`."""
     word = types.int64
     signature = word(word, word, word, word)
-    return built("enter", lambda: c_function(signature, enter)).addresses[0]
+    return load_or_build("enter", lambda: c_function(signature, enter)).addresses[0]
 
 
 @cache
 def run_address() -> int:
-    """Where `run_space` is."""
+    """Returns the address of `run_space`."""
     signature = types.int64(WORDS)
-    return built("run_space", lambda: c_function(signature, run_space)).addresses[0]
+    return load_or_build("run_space", lambda: c_function(signature, run_space)).addresses[0]

@@ -1,4 +1,4 @@
-"""What the names in the texts of kernels stand for on the CPU: functions that numba compiles."""
+"""The CPU's scalar functions by the names in kernel source, as functions that numba compiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from structir.backend.cpu.eighths import eighth_helpers
+from structir.backend.cpu.float8 import float8_helpers
 from structir.backend.math import remainder
 from structir.backend.math.bits import bits_of_single, single_of_bits
 from structir.backend.math.options import Number, vectorisable
@@ -20,7 +20,7 @@ from structir.ir.scalar_functions import ScalarFunction, declared
 
 
 def _compiled(form: Any, arity: int) -> Any:
-    """A vector form; that of a function in Python or NumPy is compiled here."""
+    """Returns a compiled function; Python and NumPy functions are compiled here."""
     if hasattr(form, "py_func"):
         return form
     if isinstance(form, FunctionType):
@@ -32,34 +32,34 @@ def _compiled(form: Any, arity: int) -> Any:
 
 @vectorisable
 def floor_quotient(x: Number, y: Number) -> Number:
-    """The quotient of two doubles, rounded down."""
+    """Returns the floor quotient of two doubles."""
     return x // y
 
 
 @vectorisable
 def floor_remainder(x: Number, y: Number) -> Number:
-    """What floor division of doubles leaves."""
+    """Returns the remainder of the floor division of two doubles."""
     return x % y
 
 
 @vectorisable
 def sign_of(x: Number) -> Number:
-    """-1, 0 or 1; NaN stays."""
+    """Returns -1, 0 or 1; NaN propagates."""
     kind = type(x)
     return x if x != x else kind(x > 0) - kind(x < 0)
 
 
 @njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
 def whole_power(base: Number, exponent: Number) -> Number:
-    """An integer power by squaring, wrapping around as the dtype does; 0 for most negative
-    exponents."""
+    """Returns an integer power by squaring, wrapping around; negative exponents give 0 unless the
+    base is 1 or -1."""
     kind = type(base)
     if exponent < 0:
         return kind(1 if base == 1 else ((1 - 2 * (exponent & 1)) if base == -1 else 0))
     power, factor = (
         np.uint64(1),
         np.uint64(np.int64(base)),
-    )  # of no sign: products of others do not wrap
+    )  # unsigned: signed products may not wrap
     while exponent > 0:
         if exponent & 1:
             power = power * factor
@@ -70,8 +70,8 @@ def whole_power(base: Number, exponent: Number) -> Number:
 
 @vectorisable
 def odd_single(x: Number) -> Number:
-    """A float64 as the float32 beside it whose last bit is 1, if it is none itself: what rounds on
-    to fewer bits is then rounded as if at once."""
+    """Rounds a float64 to float32 by round-to-odd: a second rounding to fewer bits is then exact,
+    as if done at once."""
     nearest = np.float32(x)
     wide = np.float64(nearest)
     bits = bits_of_single(nearest) - np.int32(abs(wide) > abs(x))
@@ -80,7 +80,7 @@ def odd_single(x: Number) -> Number:
 
 
 def helpers() -> dict[str, Any]:
-    """The functions that kernel texts call, under the names that they use."""
+    """Returns the functions by the names that kernel source calls."""
     return _helpers(tuple(declared().values()))
 
 
@@ -94,7 +94,7 @@ def _helpers(functions: tuple[ScalarFunction, ...]) -> dict[str, Any]:
     }
     return {
         **forms,
-        **eighth_helpers(),
+        **float8_helpers(),
         "floor_quotient_float32": remainder.floor_quotient,
         "floor_quotient_float64": floor_quotient,
         "remainder_float32": remainder.remainder,

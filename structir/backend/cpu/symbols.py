@@ -1,4 +1,4 @@
-"""Calls of functions that stand at a symbol of the process."""
+"""Calls of functions by symbol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structir.backend.math.bits import declared
 
 
 def extern(name: str) -> Any:
-    """A function at a symbol, for use in compiled code: called with a tuple of its arguments."""
+    """Returns a function at a symbol, for compiled code, which passes a tuple of arguments."""
 
     @intrinsic
     def call(typing_context: Any, args: Any) -> Any:
@@ -24,7 +24,8 @@ def extern(name: str) -> Any:
 
 
 def call_with_fields(name: str, count: int) -> Any:
-    """What an intrinsic generates that calls a symbol with the fields of a tuple."""
+    """Returns the code generation of an intrinsic that calls a symbol with the fields of a
+    tuple."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         fields = [builder.extract_value(values[0], i) for i in range(count)]

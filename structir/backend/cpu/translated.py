@@ -1,4 +1,4 @@
-"""Kernels from their text by way of LLVM's form, without numba's compiler around it."""
+"""Translates kernels and C functions to LLVM IR without numba's compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numba import types
 from numba.core import fastmathpass
 from numba.core.compiler_lock import global_compiler_lock
 
-from structir.backend.cpu.inlined import Inlined, inlined
+from structir.backend.cpu.inlined import Inlined, inlinable
 from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.registries import read_all, registries_read
@@ -21,8 +21,11 @@ from structir.ir.collection import collection_paused
 rewrite_fast_math: Any = fastmathpass.rewrite_module
 
 
-def translated(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any]) -> Any:
-    """A library with the function of a text that returns nothing, in numba's convention."""
+def translate_kernel(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any]) -> Any:
+    """Returns the code library of a kernel's source, in numba's calling convention.
+
+    `kinds` are the numba types of its parameters, `names` its global names.
+    """
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
 
@@ -33,8 +36,8 @@ def translated(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str,
 
 
 def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
-    """A library; again, while functions turn up that are to be called, not taken in, or that are
-    in registries not read yet."""
+    """Returns a code library; retries if an inlined function must be called instead, or if further
+    registries must be loaded."""
     while True:
         try:
             return _library(symbol, context, write)
@@ -43,10 +46,12 @@ def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> An
                 raise
 
 
-def translated_c(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
-    """A library with a Python function as C calls it: words and pointers in, a word or nothing
-    out."""
-    taken = inlined(function)
+def translate_c_function(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
+    """Returns the code library of a Python function with the C calling convention.
+
+    Parameters are numbers and pointers; the result is a number or void.
+    """
+    taken = inlinable(function)
     if taken is None:
         raise UntranslatedError(function.__name__)
 
@@ -57,19 +62,20 @@ def translated_c(function: Callable[..., Any], symbol: str, signature: Any) -> A
 
 
 def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: Any) -> None:
-    """The function as numba calls its own, which calls of others rest on, and one for C around."""
+    """Emits the function in numba's calling convention, which its calls require, and a C
+    wrapper."""
     convention, result, kinds = context.call_conv, signature.return_type, signature.args
     inner = ir.Function(module, convention.get_function_type(result, kinds), f"{symbol}_inside")
     inner.linkage = "internal"
     convention.decorate_function(inner, taken.params, kinds)
     operations = Operations(context, ir.IRBuilder(inner.append_basic_block("entry")))
     both = zip(convention.get_arguments(inner), kinds, strict=True)
-    given = [Typed(value, kind) for value, kind in both]
-    made = Translation(operations, taken.names, taken.params, taken.body)
-    found = made.taken_in(taken, given)
-    if made.results:
-        convention.return_value(operations.builder, operations.cast(found, result))
-    else:  # the function has a loop without end
+    arguments = [Typed(value, kind) for value, kind in both]
+    translation = Translation(operations, taken.names, taken.params, taken.body)
+    value = translation.inline(taken, arguments)
+    if translation.results:
+        convention.return_value(operations.builder, operations.cast(value, result))
+    else:  # the function has an infinite loop
         operations.builder.unreachable()
     types_of_c = [context.get_value_type(kind) for kind in kinds]
     out = ir.VoidType() if result == types.none else context.get_value_type(result)
@@ -106,12 +112,14 @@ def _write(
     context: Any,
 ) -> None:
     convention = context.call_conv
-    made = ir.Function(module, convention.get_function_type(types.void, kinds), symbol)
+    llvm_function = ir.Function(module, convention.get_function_type(types.void, kinds), symbol)
     params = [a.arg for a in function.args.args]
-    convention.decorate_function(made, params, kinds)
-    builder = ir.IRBuilder(made.append_basic_block("entry"))
+    convention.decorate_function(llvm_function, params, kinds)
+    builder = ir.IRBuilder(llvm_function.append_basic_block("entry"))
     translation = Translation(Operations(context, builder), names, params, function.body)
-    for name, value, kind in zip(params, convention.get_arguments(made), kinds, strict=True):
+    for name, value, kind in zip(
+        params, convention.get_arguments(llvm_function), kinds, strict=True
+    ):
         translation.named(name, Typed(value, kind))
     translation.block(function.body)
     if not builder.block.is_terminated:

@@ -1,8 +1,8 @@
-"""The text of a kernel in LLVM's form, statement by statement, by the operators that numba has.
+"""Translates kernel source to LLVM IR in one pass over its statements, with numba's operators.
 
-numba's compiler reads bytecode, brings it into a form where each name is assigned once, and infers
-the types of all names before it writes anything. Our texts say all this as they stand: what comes
-first comes first, and a name has one type. A text that says more is left to numba's compiler.
+numba's compiler converts bytecode to SSA and infers all types before it emits code. Kernel source
+needs neither: names are assigned before use, and each has one type. Other source is rejected with
+UntranslatedError, and numba compiles it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from structir.backend.cpu.independent_loops import (
     stays_rolled,
     vector_parts,
 )
-from structir.backend.cpu.inlined import Inlined, inlined, refuse
+from structir.backend.cpu.inlined import Inlined, inlinable, never_inline
 from structir.backend.cpu.masked_loops import (
     LANES,
     WHOLE_VECTORS,
@@ -38,7 +38,7 @@ from structir.backend.cpu.values import BINARY, Values
 
 
 class Translation(Values):
-    """One function on its way, statement by statement."""
+    """Translates the statements of one function."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Translation(Values):
         body: Sequence[ast.stmt],
     ) -> None:
         super().__init__(operations, names, params, body)
-        self.loops: list[tuple[Any, Any]] = []  # where `continue` and `break` go
-        self.left: list[Any] = []  # where some `break` went
-        self.end: Any = None  # where `return` goes, in functions that are taken in
-        self.results: list[tuple[Typed, Any]] = []  # and from where, with which value
+        self.loops: list[tuple[Any, Any]] = []  # the targets of `continue` and `break`
+        self.break_targets: list[Any] = []  # the blocks that some `break` jumps to
+        self.end: Any = None  # the target of `return` in inlined functions
+        self.results: list[tuple[Typed, Any]] = []  # the returned values and their blocks
 
     def block(self, statements: Iterable[ast.stmt]) -> None:
-        """Statements whose names are theirs alone."""
+        """Translates statements in a new scope."""
         self.scopes.append({})
         for statement in statements:
             if self.builder.block.is_terminated:
@@ -63,18 +63,18 @@ class Translation(Values):
         self.scopes.pop()
 
     def statement(self, statement: ast.stmt) -> None:
-        """One statement."""
-        known = STATEMENTS.get(type(statement))
-        if known is None:
+        """Translates a statement; raises UntranslatedError if it is not supported."""
+        translate = STATEMENTS.get(type(statement))
+        if translate is None:
             raise UntranslatedError(type(statement).__name__)
-        known(self, statement)
+        translate(self, statement)
 
     def assign(self, statement: ast.Assign) -> None:
-        """`name = value` or `pointer[index] = value`."""
+        """Translates assignments to names, elements and tuples of these."""
         (to,) = statement.targets
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
-                self.known[name] = self.fixed(statement.value)
+                self.type_names[name] = self.fixed(statement.value)
             case ast.Tuple(several), ast.Tuple(values) if len(several) == len(values):
                 self._store_each(several, [self.value(v) for v in values])
             case ast.Tuple(several), value:
@@ -82,13 +82,13 @@ class Translation(Values):
             case _:
                 self.store(to, self.value(statement.value))
 
-    def annotated(self, statement: ast.AnnAssign) -> None:
-        """`name: type = value`, where the type is for readers."""
+    def annotated_assignment(self, statement: ast.AnnAssign) -> None:
+        """Translates `name: type = value`; the type is ignored."""
         if statement.value is not None:
             self.store(statement.target, self.value(statement.value))
 
-    def augment(self, statement: ast.AugAssign) -> None:
-        """`name += value` and its like."""
+    def augmented_assignment(self, statement: ast.AugAssign) -> None:
+        """Translates augmented assignments."""
         before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
         args = (before, self.value(statement.value))
         self.store(statement.target, self.operations.applied(BINARY[type(statement.op)], args))
@@ -98,7 +98,7 @@ class Translation(Values):
             self.store(to, value)
 
     def store(self, to: ast.expr, given: Typed) -> None:
-        """Give a name or an element its value."""
+        """Assigns to a name or an element."""
         match to:
             case ast.Name(name):
                 self.named(name, given)
@@ -108,81 +108,82 @@ class Translation(Values):
                 raise UntranslatedError(ast.unparse(to))
 
     def named(self, name: str, given: Typed) -> None:
-        """Give a name its value."""
-        if name not in self.many:
+        """Assigns to a name: an SSA value, or a stack slot if it is assigned more than once."""
+        if name not in self.reassigned:
             self.scopes[-1][name] = given
             return
         slot = self.slots.get(name)
         if slot is None:
             slot = self.slots[name] = Typed(self.operations.slot(given.kind), given.kind)
         if slot.kind != given.kind:
-            raise UntranslatedError(f"{name} is {slot.kind} and {given.kind}")
+            raise UntranslatedError(f"{name} has two types: {slot.kind} and {given.kind}")
         self.builder.store(given.value, slot.value)
 
-    def expression(self, statement: ast.Expr) -> None:
-        """A call that is made for what it does; a docstring does nothing."""
+    def expression_statement(self, statement: ast.Expr) -> None:
+        """Translates an expression statement; ignores docstrings."""
         if not isinstance(statement.value, ast.Constant):
             self.value(statement.value)
 
-    def branch(self, statement: ast.If) -> None:
-        """`if`, with or without `else`."""
+    def if_statement(self, statement: ast.If) -> None:
+        """Translates `if`."""
         test = self.operations.truth(self.value(statement.test))
         sides = [statement.body, statement.orelse]
         blocks = [self.builder.append_basic_block() for _ in sides]
         after = self.builder.append_basic_block()
         self.builder.cbranch(test, *blocks)
-        goes_on = False
+        is_open = False
         for side, block in zip(sides, blocks, strict=True):
             self.builder.position_at_end(block)
             self.block(side)
-            goes_on = goes_on or not self.builder.block.is_terminated
-            self._go(after)
+            is_open = is_open or not self.builder.block.is_terminated
+            self._branch_to(after)
         self.builder.position_at_end(after)
-        if not goes_on:
+        if not is_open:
             self.builder.unreachable()
 
-    def count(self, loop: ast.For) -> None:
-        """A loop over a range: of few iterations, whole vectors and then the rest."""
+    def for_loop(self, loop: ast.For) -> None:
+        """Translates `for`; a short independent loop is split into whole vectors and a
+        remainder."""
         if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
-            self._count(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
+            self._emit_for(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
             return
         low, high, step = self._range(loop.iter)
         count = _trip_count(low, high, step)
-        if not (FEWEST <= count <= MOST and is_independent(loop, self.many)):
-            self._count(loop, (low, high, step), False)
+        if not (FEWEST <= count <= MOST and is_independent(loop, self.reassigned)):
+            self._emit_for(loop, (low, high, step), False)
             return
         start = low.number or 0
         for first, last in vector_parts(count):
             low, high = [self.operations.constant(start + at) for at in (first, last)]
-            self._count(loop, (low, high, step), True)
+            self._emit_for(loop, (low, high, step), True)
 
-    def _count(
+    def _emit_for(
         self,
         loop: ast.For,
         bounds: tuple[Typed, Typed, Typed],
         independent: bool,
         others: Sequence[Callable[[Any], Any]] = (),
     ) -> None:
-        """A part of a loop, as a loop that tests at its end; `others` make further properties."""
+        """Emits a rotated loop over a range; `others` create further loop metadata."""
         low, high, step = bounds
         builder = self.builder
         before, body, following, after = self._blocks(4)
         builder.branch(before)
         builder.position_at_end(before)
-        builder.cbranch(self._goes_on(low.value, high, step), body, after)
+        builder.cbranch(self._in_range(low.value, high, step), body, after)
         builder.position_at_end(body)
         index = builder.phi(low.value.type)
         index.add_incoming(low.value, before)
         self.scopes.append({})
         self.named(_name(loop.target), Typed(index, types.int64))
         known = len(builder.function.blocks)
-        self._looped(loop, following, after)
+        self._loop_body(loop, following, after)
         self.scopes.pop()
         blocks = [body, *builder.function.blocks[known:]]
         builder.position_at_end(following)
         stepped = builder.add(index, step.value, flags=("nsw",))
         index.add_incoming(stepped, following)
-        latch = builder.cbranch(self._goes_on(stepped, high, step), body, after)
+        latch = builder.cbranch(self._in_range(stepped, high, step), body, after)
         count = _trip_count(low, high, step)
         properties = [create(builder.module) for create in others]
         if gains_from_masks(count):
@@ -195,24 +196,24 @@ class Translation(Values):
         builder.position_at_end(after)
 
     def _whole_vectors(self, count: ast.expr) -> tuple[Typed, Typed, Typed]:
-        """Returns the bounds of a loop up to the next whole vector after a count. No iteration of
-        it reads what another one writes."""
+        """Returns loop bounds with the count rounded up to whole vectors. Such a loop has no
+        loop-carried dependences."""
         size = self.value(count).value
         padded = self.builder.add(size, size.type(LANES - 1))
         rounded = Typed(self.builder.and_(padded, size.type(-LANES)), types.int64)
         zero, one = [self.operations.constant(number) for number in (0, 1)]
         return zero, rounded, one
 
-    def _goes_on(self, index: Any, high: Typed, step: Typed) -> Any:
-        """Whether a number is still in a range; which way it goes may be known only then."""
+    def _in_range(self, index: Any, high: Typed, step: Typed) -> Any:
+        """Emits the test whether an index is in a range; the sign of the step may be unknown."""
         below, above = [self.builder.icmp_signed(c, index, high.value) for c in "<>"]
         if step.number is not None:
             return below if step.number > 0 else above
         zero = self.operations.constant(0).value
         return self.builder.select(self.builder.icmp_signed(">", step.value, zero), below, above)
 
-    def repeat(self, loop: ast.While) -> None:
-        """`while`."""
+    def while_loop(self, loop: ast.While) -> None:
+        """Translates `while`."""
         test, body, after = self._blocks(3)
         self.builder.branch(test)
         self.builder.position_at_end(test)
@@ -223,18 +224,18 @@ class Translation(Values):
             holds = self.operations.truth(self.value(loop.test))
             self.builder.cbranch(holds, body, after)
         self.builder.position_at_end(body)
-        self._looped(loop, test, after)
+        self._loop_body(loop, test, after)
         self.builder.position_at_end(after)
-        if endless and after not in self.left:
+        if endless and after not in self.break_targets:
             self.builder.unreachable()
 
-    def _looped(self, loop: ast.For | ast.While, following: Any, after: Any) -> None:
+    def _loop_body(self, loop: ast.For | ast.While, following: Any, after: Any) -> None:
         if loop.orelse:
-            raise UntranslatedError("else after a loop")
+            raise UntranslatedError("`else` of a loop")
         self.loops.append((following, after))
         self.block(loop.body)
         self.loops.pop()
-        self._go(following)
+        self._branch_to(following)
 
     def _range(self, iterated: ast.expr) -> list[Typed]:
         match iterated:
@@ -249,20 +250,20 @@ class Translation(Values):
                     return low_high_step
         raise UntranslatedError(ast.unparse(iterated))
 
-    def leave(self, _: ast.Break) -> None:
-        """`break`."""
-        self.left.append(self.loops[-1][1])
+    def break_statement(self, _: ast.Break) -> None:
+        """Translates `break`."""
+        self.break_targets.append(self.loops[-1][1])
         self.builder.branch(self.loops[-1][1])
 
-    def go_on(self, _: ast.Continue) -> None:
-        """`continue`."""
+    def continue_statement(self, _: ast.Continue) -> None:
+        """Translates `continue`."""
         self.builder.branch(self.loops[-1][0])
 
-    def nothing(self, _: ast.Pass) -> None:
-        """`pass`."""
+    def pass_statement(self, _: ast.Pass) -> None:
+        """Translates `pass`."""
 
-    def give(self, statement: ast.Return) -> None:
-        """`return`, in a function that is taken in."""
+    def return_statement(self, statement: ast.Return) -> None:
+        """Translates `return` in an inlined function."""
         if self.end is None:
             raise UntranslatedError("return")
         value = (
@@ -271,27 +272,27 @@ class Translation(Values):
         self.results.append((value, self.builder.block))
         self.builder.branch(self.end)
 
-    def _go(self, block: Any) -> None:
+    def _branch_to(self, block: Any) -> None:
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
-        """A call: the function's own statements, where they are plain."""
-        taken = inlined(function)
+        """Translates a call: inlines the function if it is supported."""
+        taken = inlinable(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
-        made = type(self)(self.operations, taken.names, taken.params, taken.body)
+        translation = type(self)(self.operations, taken.names, taken.params, taken.body)
         try:
             with self.operations.contracted():
-                return made.taken_in(taken, args)
+                return translation.inline(taken, args)
         except UntranslatedError as error:
             if not error.blamed and all_read():
-                refuse(function)
+                never_inline(function)
                 error.blamed = True
             raise
 
-    def taken_in(self, function: Inlined, args: Sequence[Typed]) -> Typed:
-        """What a function gives for some arguments, its statements written here."""
+    def inline(self, function: Inlined, args: Sequence[Typed]) -> Typed:
+        """Inlines a function; returns its result."""
         self.end = self.builder.append_basic_block()
         for name, given in zip(function.params, args, strict=True):
             self.named(name, given)
@@ -300,34 +301,34 @@ class Translation(Values):
             self.results.append((self.operations.nothing(), self.builder.block))
             self.builder.branch(self.end)
         self.builder.position_at_end(self.end)
-        if not self.results:  # the function has a loop without end; what follows never runs
+        if not self.results:  # an infinite loop: the following code is unreachable
             return self.operations.nothing()
         kinds = {value.kind for value, _ in self.results}
         if len(kinds) != 1:
-            raise UntranslatedError(f"a function that gives {kinds}")
+            raise UntranslatedError(f"several return types: {kinds}")
         (first, _), *others = self.results
         if not others or first.kind == types.none:
             return first
-        return Typed(self._joined(self.end, [(v.value, b) for v, b in self.results]), first.kind)
+        return Typed(self._merge(self.end, [(v.value, b) for v, b in self.results]), first.kind)
 
 
 STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {
-    ast.AnnAssign: Translation.annotated,
+    ast.AnnAssign: Translation.annotated_assignment,
     ast.Assign: Translation.assign,
-    ast.AugAssign: Translation.augment,
-    ast.Break: Translation.leave,
-    ast.Continue: Translation.go_on,
-    ast.Expr: Translation.expression,
-    ast.For: Translation.count,
-    ast.If: Translation.branch,
-    ast.Pass: Translation.nothing,
-    ast.Return: Translation.give,
-    ast.While: Translation.repeat,
+    ast.AugAssign: Translation.augmented_assignment,
+    ast.Break: Translation.break_statement,
+    ast.Continue: Translation.continue_statement,
+    ast.Expr: Translation.expression_statement,
+    ast.For: Translation.for_loop,
+    ast.If: Translation.if_statement,
+    ast.Pass: Translation.pass_statement,
+    ast.Return: Translation.return_statement,
+    ast.While: Translation.while_loop,
 }
 
 
 def _trip_count(low: Typed, high: Typed, step: Typed) -> int:
-    """The number of iterations of a loop whose text states it, else 0."""
+    """Returns the number of iterations of a loop with literal bounds and step 1, else 0."""
     if low.number is None or high.number is None or step.number != 1:
         return 0
     return max(high.number - low.number, 0)

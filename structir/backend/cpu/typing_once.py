@@ -1,15 +1,14 @@
-"""numba's typing rules, with what they say of a call kept: kernels make the same few calls."""
+"""Memoization of numba's call typing: kernels repeat the same few calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-class TypingOnce:
-    """A typing context whose answers about calls are found once for each combination of types.
+class MemoizedTypingContext:
+    """A typing context that resolves each call once per combination of argument types.
 
-    The table holds the types of the functions, so that the implementations that numba notes on
-    them stay known.
+    The table keeps the function types alive, on which numba caches implementations.
     """
 
     def __init__(self, context: Any) -> None:
@@ -19,16 +18,16 @@ class TypingOnce:
         return getattr(self._context, name)
 
     def resolve_function_type(self, function: Any, args: Any, keywords: Any) -> Any:
-        """The signature of a call; None, which is not kept, where there is none."""
+        """Returns the signature of a call; None, which is not memoized, if there is none."""
         if keywords:
             return self._context.resolve_function_type(function, args, keywords)
         key = (function, tuple(args))
-        found = _signatures.get(key)
-        if found is None:
-            found = self._context.resolve_function_type(function, args, keywords)
-            if found is not None:
-                _signatures[key] = found
-        return found
+        signature = _signatures.get(key)
+        if signature is None:
+            signature = self._context.resolve_function_type(function, args, keywords)
+            if signature is not None:
+                _signatures[key] = signature
+        return signature
 
 
 _signatures: dict[Any, Any] = {}

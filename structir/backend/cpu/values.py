@@ -1,4 +1,4 @@
-"""The values of a function that is brought into LLVM's form: what its expressions give."""
+"""Translation of expressions to LLVM IR."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ARITHMETIC += (ast.UnaryOp, ast.operator, ast.cmpop, ast.unaryop, ast.expr_conte
 
 
 class Values(ABC):
-    """What names stand for, as far as a function has been read, and what expressions give."""
+    """The scopes of a function, and the translation of its expressions."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class Values(ABC):
         self.operations, self.names = operations, names
         self.builder = operations.builder
         assigned = _assignments(body) + Counter(params)
-        self.many = {name for name, count in assigned.items() if count > 1}
+        self.reassigned = {name for name, count in assigned.items() if count > 1}
         self.scopes: list[dict[str, Typed]] = [{}]  # of names that are assigned once
-        self.slots: dict[str, Typed] = {}  # where the others are kept
-        self.known: dict[str, Any] = {}  # names of what is no value: types of values
+        self.slots: dict[str, Typed] = {}  # of the other names
+        self.type_names: dict[str, Any] = {}  # names of types
 
     @abstractmethod
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
-        """What a call gives."""
+        """Translates a call."""
 
     def value(self, expr: ast.expr) -> Typed:
-        """What an expression gives."""
+        """Translates an expression; raises UntranslatedError if it is not supported."""
         match expr:
             case ast.Name(name):
                 return self.variable(name)
@@ -84,7 +84,7 @@ class Values(ABC):
             case ast.Compare(left, [_, _, *_] as ops, rights) if _is_effortless(expr):
                 sides = zip([left, *rights], ops, rights, strict=False)
                 each = [ast.Compare(one, [op], [other]) for one, op, other in sides]
-                return self._either(False, each[0], each[1:])
+                return self._short_circuit(False, each[0], each[1:])
             case ast.Subscript(pointer, index) if not isinstance(index, ast.Slice):
                 return self.operations.applied(operator.getitem, self.place(pointer, index))
             case ast.Call(ast.Name("min" | "max" as name), args, []):
@@ -98,20 +98,23 @@ class Values(ABC):
             case ast.Tuple(fields):
                 return self.operations.together([v for f in fields for v in self._fields(f)])
             case ast.BoolOp(op, [left, *rest]):
-                return self._either(isinstance(op, ast.Or), left, rest)
+                return self._short_circuit(isinstance(op, ast.Or), left, rest)
             case ast.IfExp(test, true, false):
-                return self._chosen(self.value(test), (true, false))
+                return self._select(self.value(test), (true, false))
         raise UntranslatedError(ast.unparse(expr))
 
     def _fields(self, field: ast.expr) -> list[Typed]:
-        """What stands at a place in a tuple: with a star, the fields of another one."""
+        """Translates an element of a tuple display; a starred one has several fields."""
         if isinstance(field, ast.Starred):
             return self.operations.fields(self.value(field.value))
         return [self.value(field)]
 
     def place(self, pointer: ast.expr, index: ast.expr) -> tuple[Typed, Typed]:
-        """A pointer and an index. Of `pointer[outer + inner]` the first part moves the pointer:
-        where a loop goes on inside, it starts from there, and all its accesses share an index."""
+        """Returns a pointer and an index.
+
+        `pointer[outer + inner]` becomes an advanced pointer and `inner`, so that all accesses in an
+        inner loop share an index.
+        """
         base = self.value(pointer)
         while isinstance(base.kind, types.CPointer) and _is_sum(index):
             first = self.value(index.left)  # type: ignore[attr-defined]
@@ -122,7 +125,7 @@ class Values(ABC):
         return base, self.value(index)
 
     def variable(self, name: str) -> Typed:
-        """What a name stands for."""
+        """Returns the value of a name."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -130,16 +133,15 @@ class Values(ABC):
         if slot is not None:
             return Typed(self.builder.load(slot.value), slot.kind)
         value = self.names.get(name)
-        if name in self.many or not isinstance(value, NUMBERS):
-            raise UntranslatedError(f"{name}: no value that is known here")
+        if name in self.reassigned or not isinstance(value, NUMBERS):
+            raise UntranslatedError(f"{name}: expected a variable or a number")
         return self.operations.constant(value)
 
     def fixed(self, expr: ast.expr) -> Any:
-        """What an expression stands for that is the same whenever it is asked: a function, a type,
-        a place in a table."""
+        """Evaluates a constant expression: a function, a type, or a field of a table."""
         match expr:
-            case ast.Name(name) if name in self.known:
-                return self.known[name]
+            case ast.Name(name) if name in self.type_names:
+                return self.type_names[name]
             case ast.Name(name) if name in BUILT_IN and name not in self.names:
                 return BUILT_IN[name]
             case ast.Name(name) if name in self.names:
@@ -151,17 +153,18 @@ class Values(ABC):
         raise UntranslatedError(ast.unparse(expr))
 
     def _extreme(self, name: str, given: Sequence[Typed]) -> Typed:
-        """The least or greatest of some indices."""
+        """Emits the minimum or maximum of some indices."""
         if any(g.kind != types.int64 for g in given):
             raise UntranslatedError(f"{name} of {[g.kind for g in given]}")
-        found = given[0].value
+        extreme = given[0].value
         for other in given[1:]:
-            better = self.builder.icmp_signed("<" if name == "min" else ">", other.value, found)
-            found = self.builder.select(better, other.value, found)
-        return Typed(found, types.int64)
+            better = self.builder.icmp_signed("<" if name == "min" else ">", other.value, extreme)
+            extreme = self.builder.select(better, other.value, extreme)
+        return Typed(extreme, types.int64)
 
-    def _either(self, wanted: bool, left: ast.expr, rest: Sequence[ast.expr]) -> Typed:
-        """`and`, or `or` if `wanted`: the rest is asked only where the first does not decide."""
+    def _short_circuit(self, wanted: bool, left: ast.expr, rest: Sequence[ast.expr]) -> Typed:
+        """Emits `and`, or `or` if `wanted`; operands with side effects or cost are
+        short-circuited."""
         first = self.operations.truth(self.value(left))
         for right in rest:
             if _is_effortless(right):
@@ -172,11 +175,11 @@ class Values(ABC):
             self.builder.cbranch(first, *((after, asked) if wanted else (asked, after)))
             self.builder.position_at_end(asked)
             second = self.operations.truth(self.value(right))
-            first = self._joined(after, [(first, here), (second, self.builder.block)])
+            first = self._merge(after, [(first, here), (second, self.builder.block)])
         return Typed(first, types.boolean)
 
-    def _chosen(self, test: Typed, sides: tuple[ast.expr, ast.expr]) -> Typed:
-        """One of two values; what takes an effort is worked out only where it is wanted."""
+    def _select(self, test: Typed, sides: tuple[ast.expr, ast.expr]) -> Typed:
+        """Emits a conditional expression: a select of cheap operands, else branches."""
         condition, operations = self.operations.truth(test), self.operations
         if all(_is_effortless(side) for side in sides):
             values = [self.value(side) for side in sides]
@@ -185,19 +188,19 @@ class Values(ABC):
             return Typed(self.builder.select(condition, *casts), kind)
         blocks, after = self._blocks(2), self.builder.append_basic_block()
         self.builder.cbranch(condition, *blocks)
-        found = []
+        results = []
         for side, block in zip(sides, blocks, strict=True):
             self.builder.position_at_end(block)
-            found.append((self.value(side), self.builder.block))
-        kind = operations.common_kind([value.kind for value, _ in found])
+            results.append((self.value(side), self.builder.block))
+        kind = operations.common_kind([value.kind for value, _ in results])
         ends = []
-        for value, block in found:
+        for value, block in results:
             self.builder.position_at_end(block)
             ends.append((operations.cast(value, kind), block))
-        return Typed(self._joined(after, ends), kind)
+        return Typed(self._merge(after, ends), kind)
 
-    def _joined(self, after: Any, ends: Sequence[tuple[Any, Any]]) -> Any:
-        """The value with which control comes to a block, from those blocks that are still open."""
+    def _merge(self, after: Any, ends: Sequence[tuple[Any, Any]]) -> Any:
+        """Branches from open blocks to `after`; returns the phi of their values."""
         for _, block in ends:
             if not block.is_terminated:
                 self.builder.position_at_end(block)
@@ -217,7 +220,7 @@ def _is_sum(index: ast.expr) -> bool:
 
 
 def _is_effortless(expr: ast.expr) -> bool:
-    """Whether an expression is nothing but arithmetic on names, without a division."""
+    """Whether an expression has only arithmetic on names and constants, without divisions."""
     return all(
         isinstance(n, ARITHMETIC) and not isinstance(n, ast.Div | ast.FloorDiv | ast.Mod)
         for n in ast.walk(expr)
@@ -225,6 +228,6 @@ def _is_effortless(expr: ast.expr) -> bool:
 
 
 def _assignments(body: Sequence[ast.stmt]) -> Counter[str]:
-    """How often each name is assigned."""
+    """Counts the assignments of each name."""
     nodes = [n for statement in body for n in ast.walk(statement)]
     return Counter(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))

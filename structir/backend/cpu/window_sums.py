@@ -1,10 +1,9 @@
-"""Sums over windows of one plane, as in depthwise convolutions, and pools: vectors of results in
-registers, and operands that are read where they lie.
+"""Reductions over windows of one plane, as in depthwise convolutions and pooling, with explicit
+vectors.
 
-A block has some rows of results, one vector across. Each line of the image that the block reads is
-loaded once for all of its rows. Lanes that are outside of the image are masked, and lines outside
-are read from a constant. The columns of a step apart are separated in registers. None of this
-depends on how LLVM vectorizes loops, nor on the sizes of the image.
+A block has some rows of results, one vector wide. Each image line is loaded once for all rows of a
+block. Lanes outside of the image are masked, and lines outside are read from a constant. Strided
+columns are separated by shuffles. Neither LLVM's loop vectorizer nor the sizes of the image matter.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from structir.backend.math.bits import declared
 
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
 LEAST_LANES = 4
-LONGEST_STEP = 4  # between columns: a vector of results has the lanes of so many vectors
-FARTHEST = 512  # elements of zeros that stand for a line outside
-MOST_TAPS = 64  # of a window: all are written out
+LONGEST_STEP = 4  # largest column stride: a vector of results reads this many vectors
+FARTHEST = 512  # elements of the constant that replaces a line outside
+MOST_TAPS = 64  # of a window; all are unrolled
 
 
-COMBINATIONS = ("product", "add", "max", "min")  # a product is added to the sum of others
+COMBINATIONS = ("product", "add", "max", "min")  # "product" is the sum of products with weights
 
 
 @attrs.frozen
 class WindowForm:
-    """The part of a window sum that its code depends on: sizes, steps, the block of results, the
-    number of the combination, and whether there may be fewer rows of results than in a block."""
+    """The parameters that specialize the code: window sizes, strides, dilations, the block of
+    results, the index of the combination, and whether results may have fewer rows than a block."""
 
     height: int
     width: int
@@ -50,37 +49,37 @@ class WindowForm:
 
     @property
     def absent(self) -> float:
-        """What stands for elements outside of the image."""
+        """The value of elements outside of the image: the neutral element."""
         return {"max": -math.inf, "min": math.inf}.get(COMBINATIONS[self.combination], 0.0)
 
     @property
     def reach(self) -> int:
-        """The elements of a line that one vector of results reads."""
+        """The number of elements of a line that one vector of results reads, at most."""
         return (self.width - 1) * self.column_dilation + (self.lanes + 1) * self.column_step
 
     def is_supported(self) -> bool:
-        """Whether there is code for it."""
+        """Whether the form is supported."""
         few = self.height * self.width <= MOST_TAPS and self.column_step <= LONGEST_STEP
         return few and self.reach <= FARTHEST
 
     def row_offsets(self, rows: int) -> list[int]:
-        """The lines that a block reads, relative to its first."""
+        """Returns the lines that a block reads, relative to its first."""
         first = [t * self.row_step for t in range(rows)]
         apart = [k * self.row_dilation for k in range(self.height)]
         return sorted({a + b for a in first for b in apart})
 
     def uses(self, offset: int, rows: int) -> list[tuple[int, int]]:
-        """The rows of results that a line contributes to, each with the row of the weights."""
+        """Returns the rows of results that a line contributes to, each with its row of weights."""
         pairs = [(t, k) for t in range(rows) for k in range(self.height)]
         return [(t, k) for t, k in pairs if t * self.row_step + k * self.row_dilation == offset]
 
 
 class WindowSum:
-    """The function of a form in the making.
+    """Emits the function of a form.
 
-    Its parameters are the result, the image, the weights, then the rows and columns of the result,
-    those of the image, where the first window begins before the image, and the steps between rows
-    of the image, of the result, and between rows and columns of the weights.
+    Its parameters are the result, the image, the weights; the rows and columns of the result and of
+    the image; the top and left padding; and strides in elements: of image rows, result rows, weight
+    rows and weight columns.
     """
 
     def __init__(self, module: ir.Module, form: WindowForm) -> None:
@@ -94,7 +93,8 @@ class WindowSum:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def write(self) -> ir.Function:
-        """Writes the function: vectors of columns outside, blocks of rows inside."""
+        """Emits the function: an outer loop over vectors of columns, an inner one over blocks of
+        rows."""
         builder, form = self.builder, self.form
         rows, columns, _, width, _, left = self.function.args[3:9]
         self.absent = self._absent_line()
@@ -115,15 +115,17 @@ class WindowSum:
         return self.function
 
     def _is_inside(self, width: Any) -> Any:
-        """Whether a vector of results reads no column outside of the image."""
+        """Emits the test whether a vector of results reads only columns of the image."""
         builder, last = self.builder, self._pieces()[-1] + self.form.lanes
         starts = builder.icmp_signed(">=", self.start, _word(0))
         ends = builder.icmp_signed("<=", builder.add(self.start, _word(last)), width)
         return builder.and_(starts, builder.and_(ends, self.whole))
 
     def _write_blocks(self, rows: Any, column: Any, width: Any) -> None:
-        """Writes the blocks of a column: without AVX-512, where masks take registers and time,
-        those without masks, too."""
+        """Emits the blocks of a column of vectors.
+
+        Without AVX-512, masks take registers and time, so there is a version without masks, too.
+        """
         step = self.form.rows
         if has_wide_vectors():
             with self._counted(rows, step) as row:
@@ -150,44 +152,45 @@ class WindowSum:
     def _weight(self, weights: Any, row: Any, column: Any, k: int, j: int) -> Any:
         builder = self.builder
         index = builder.add(builder.mul(row, _word(k)), builder.mul(column, _word(j)))
-        return self._everywhere(builder.load(builder.gep(weights, [index])))
+        return self._splat(builder.load(builder.gep(weights, [index])))
 
     def _pieces(self) -> list[int]:
-        """Where the vectors of a line begin that a block loads, relative to its first column."""
+        """Returns the offsets of the vectors of a line that a block loads, from its first
+        column."""
         form = self.form
         bases = {self._split(tap)[0] for tap in range(form.width)}
         parts = range(form.column_step)
         return sorted({base + part * form.lanes for base in bases for part in parts})
 
     def _split(self, tap: int) -> tuple[int, int]:
-        """The first column of the vectors that a tap reads, and its lane in the first step."""
+        """Returns the offset of the vectors that a tap reads, and its first lane there."""
         offset = tap * self.form.column_dilation
         within = offset % self.form.column_step
         return offset - within, within
 
     def _mask(self, offset: int, width: Any) -> Any:
-        """The lanes of a vector that are columns of the image."""
+        """Returns the mask of the lanes of a vector that are columns of the image."""
         builder = self.builder
         first = builder.trunc(builder.add(self.start, _word(offset)), INDEX)
         lanes = ir.Constant(ir.VectorType(INDEX, self.form.lanes), list(range(self.form.lanes)))
-        at = builder.add(self._everywhere(first), lanes)
-        end = self._everywhere(builder.trunc(width, INDEX))
-        if has_wide_vectors():  # a column before the image is above all columns without a sign
+        at = builder.add(self._splat(first), lanes)
+        end = self._splat(builder.trunc(width, INDEX))
+        if has_wide_vectors():  # negative columns compare greater when unsigned
             return builder.icmp_unsigned("<", at, end)
         zero = ir.Constant(at.type, [0] * self.form.lanes)
         inside = builder.and_(
             builder.icmp_signed(">=", at, zero), builder.icmp_signed("<", at, end)
         )
-        return builder.sext(inside, at.type)  # words stay in registers, bits do not
+        return builder.sext(inside, at.type)  # word masks stay in registers, bit masks do not
 
     def _below(self, count: Any) -> Any:
-        """The lanes whose number is below a count."""
+        """Returns the mask of the first `count` lanes."""
         lanes = ir.Constant(ir.VectorType(INDEX, self.form.lanes), list(range(self.form.lanes)))
-        everywhere = self._everywhere(self.builder.trunc(count, INDEX))
-        return self.builder.icmp_signed("<", lanes, everywhere)
+        splat = self._splat(self.builder.trunc(count, INDEX))
+        return self.builder.icmp_signed("<", lanes, splat)
 
     def _write_block(self, row: Any, column: Any, rows: int) -> None:
-        """Sums the products of a block of results, and stores them."""
+        """Emits the reductions of a block of results, and stores them."""
         builder, form = self.builder, self.form
         first = builder.sub(builder.mul(row, _word(form.row_step)), self.function.args[7])
         totals: list[Any] = [None] * rows
@@ -202,7 +205,7 @@ class WindowSum:
             self._store(builder.add(row, _word(t)), column, total)
 
     def _combined(self, total: Any, value: Any, row: int, column: int) -> Any:
-        """A total with one more element of its window."""
+        """Emits the accumulation of one element of a window."""
         builder, lanes = self.builder, self.form.lanes
         combination = COMBINATIONS[self.form.combination]
         if combination == "product":
@@ -219,7 +222,8 @@ class WindowSum:
         return builder.call(extreme, [total, value], fastmath=("nsz",))
 
     def _line(self, line: Any) -> Any:
-        """The address of the first column in a line of the image, or in zeros outside of it."""
+        """Returns the address of the first column of an image line, or of the constant line
+        outside."""
         builder = self.builder
         image, height, step = [self.function.args[k] for k in (1, 5, 9)]
         index = builder.add(builder.mul(line, step), self.start)
@@ -248,7 +252,7 @@ class WindowSum:
         return builder.select(inside, value, ir.Constant(self.vector, [self.form.absent] * lanes))
 
     def _lanes(self, pieces: dict[int, Any], tap: int) -> Any:
-        """The elements that a tap reads: every so many lanes of the vectors from its first on."""
+        """Gathers the strided elements that a tap reads from the loaded vectors."""
         form = self.form
         base, within = self._split(tap)
         value = pieces[base]
@@ -291,8 +295,11 @@ class WindowSum:
                 self._store_part(total, start, place)
 
     def _store_part(self, total: Any, start: Any, place: Any) -> None:
-        """Stores the first lanes of a vector. Without AVX-512, masked stores take tens of cycles
-        on some CPUs: of more than half a vector, its first half is stored, and the last lanes."""
+        """Stores the lanes of a partial vector.
+
+        Without AVX-512, masked stores take tens of cycles on some CPUs. Then more than half a
+        vector is stored as two overlapping halves, and less than that element by element.
+        """
         builder, lanes = self.builder, self.form.lanes
         half = lanes // 2
         if has_wide_vectors() or half < LEAST_LANES:
@@ -322,7 +329,7 @@ class WindowSum:
                         builder.store(value, builder.gep(start, [_word(lane)]), align=4)
 
     def _absent_line(self) -> Any:
-        """The address of elements that stand for a line outside of the image."""
+        """Returns the address of the constant line that replaces lines outside of the image."""
         name = f"absent_line_{self.form.combination}"
         line = self.module.globals.get(name)
         if line is None:
@@ -333,8 +340,8 @@ class WindowSum:
             line.global_constant, line.linkage = True, "internal"
         return self.builder.bitcast(line, FLOAT.as_pointer())
 
-    def _everywhere(self, value: Any) -> Any:
-        """A vector with the same value in all lanes."""
+    def _splat(self, value: Any) -> Any:
+        """Broadcasts a value to all lanes."""
         kind = ir.VectorType(value.type, self.form.lanes)
         nothing = ir.Constant(kind, ir.Undefined)
         first = self.builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
@@ -343,7 +350,8 @@ class WindowSum:
 
     @contextmanager
     def _counted(self, end: Any, step: int) -> Iterator[Any]:
-        """A loop from 0 to before an end; a last step that is not whole begins earlier."""
+        """Emits a loop from 0 to an end; a partial last step is moved back to overlap the previous
+        one."""
         builder = self.builder
         before = builder.block
         head, body, after = [builder.append_basic_block() for _ in range(3)]
@@ -362,8 +370,10 @@ class WindowSum:
 
 
 def block_rows(step: int, lanes: int) -> int:
-    """Returns the rows of a block of results, whose windows share lines of the image. There are 32
-    registers of 16 lanes, 16 of 8."""
+    """Returns the rows of a block of results, whose windows share image lines.
+
+    AVX-512 has 32 registers of 16 lanes, AVX2 16 of 8.
+    """
     if step > 1:
         return 2
     return 4 if lanes == 16 else 3
@@ -405,7 +415,7 @@ def sum_windows(
     combination: Any,
     few_rows: Any,
 ) -> Any:
-    """Writes the sums over all windows of a plane; the last ten arguments are literals."""
+    """Reduces all windows of a plane; the last ten arguments are literals, of `WindowForm`."""
     literals = [height, width, row_step, column_step, row_dilation, column_dilation, lanes, block]
     literals += [combination, few_rows]
     form = WindowForm(*[each.literal_value for each in literals])

@@ -15,7 +15,7 @@ from structir.backend.archive import (
     PREFIX,
     TARGET,
     Path,
-    offered,
+    offer_kernels,
     plans_in,
     put_plans,
     warn_of_compiling,
@@ -42,7 +42,7 @@ def save(executable: DeviceExecutable, path: Path) -> None:
                 raise StructIRError("kernels of the simulator are not saved: compile for a GPU")
             codes[key_of(code.text, code.architecture)] = code
     for key, code in codes.items():
-        arrays[PREFIX + key] = np.frombuffer(disk.packed(key, entry_of(code)), np.uint8)
+        arrays[PREFIX + key] = np.frombuffer(disk.pack_entry(key, entry_of(code)), np.uint8)
     facts |= {TARGET: "cuda", MACHINE: identity(), KERNELS: json.dumps(list(codes))}
     facts |= {ARCHITECTURE: executable.device.architecture}
     facts |= {TF32: str(executable.tf32)}
@@ -64,6 +64,6 @@ def loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> DeviceExe
     else:
         plans = plans_in(arrays, facts, partial(DeviceReading, device=device, tf32=tf32))
         offering = partial(offer, architecture=architecture)
-        if not offered(arrays, listed(facts, KERNELS), offering) or plans is None:
+        if not offer_kernels(arrays, listed(facts, KERNELS), offering) or plans is None:
             warn_of_compiling(f"machine code in {name} is damaged")
     return DeviceExecutable(module() if plans is None else module, device, tf32, plans)

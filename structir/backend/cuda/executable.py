@@ -22,9 +22,9 @@ from structir.backend.cuda.portable import device_routine
 from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
 from structir.backend.every_form import EveryForm, form_variables
 from structir.backend.loops.writer import KernelText, MissingCodeError
-from structir.backend.program import HostProgram, WholeRegion, numbered
+from structir.backend.program import HostProgram, WholeRegion, number_buffers
+from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
-from structir.backend.stored import StoredFunction
 from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.batching.combinators import expanded
 from structir.errors import StructIRError
@@ -167,7 +167,7 @@ class DeviceExecutable:
         whole = self._whole(name, program)
         if whole is not None:
             params, result = function.params, function.ret_struct_info
-            shape = numbered(whole.result)
+            shape = number_buffers(whole.result)
             self._add(StoredFunction(name, params, result, shape, whole.region))
             return function
         function = program.function(with_counts(self._without_calls[name]))

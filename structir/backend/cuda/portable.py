@@ -6,7 +6,7 @@ import dis
 from collections.abc import Callable
 from typing import Any
 
-from structir.backend.cpu.functions import called_functions
+from structir.backend.cpu.functions import transitive_callees
 
 # A thread cannot allocate, view arrays in another form, or raise.
 HOST_ATTRIBUTES = frozenset(
@@ -25,7 +25,7 @@ def device_routine(definition: Any) -> Callable[..., Any] | None:
 
 def is_portable(function: Callable[..., Any]) -> bool:
     """Whether a thread can run a function unchanged."""
-    return all(_is_plain(called) for called in called_functions(function))
+    return all(_is_plain(called) for called in transitive_callees(function))
 
 
 def _is_plain(function: Any) -> bool:

@@ -16,10 +16,10 @@ from structir.backend.cuda.device import Device
 from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
 from structir.backend.cuda.schedule import scheduled
 from structir.backend.plan import MAX_CACHED_PLANS
-from structir.backend.program import RegionCall, arranged
+from structir.backend.program import RegionCall, arrange
 from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of
 from structir.backend.region import LoweredRegion
-from structir.backend.stored import StoredFunction
+from structir.backend.serialise import StoredFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, applied
 from structir.interpret.scope import Activation
@@ -135,7 +135,7 @@ class DeviceFunction:
             results = owned(
                 tuple(results), tuple(given), bound.plan.constant_arrays.values(), stream
             )
-        return arranged(self.stored.shape, results)
+        return arrange(self.stored.shape, results)
 
 
 @attrs.frozen(eq=False)
@@ -154,7 +154,7 @@ class DeviceMachine(Interpreter):
         if type(expr) is RegionCall:
             pairs = [(v.struct_info, scope.value(v)) for v in expr.inputs]
             arrays = [on_device(self.device, info, value) for info, value in pairs]
-            return arranged(expr.results, expr.region(arrays, scope.sizes))
+            return arrange(expr.results, expr.region(arrays, scope.sizes))
         if type(expr) is Call and isinstance(expr.op, Op):  # a shape, which the host computes
             args = [self.value(arg, scope) for arg in expr.args]
             read = [np.asarray(a) if isinstance(a, DeviceArray) else a for a in args]

@@ -12,8 +12,8 @@ from structir.backend.cuda.device_text import DeviceText, OperandStrides, Produc
 from structir.backend.cuda.regions import DeviceRegion
 from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
-from structir.backend.stored import Json, TableReader, TableWriter
-from structir.backend.stored_checks import NotStoredError, require
+from structir.backend.serialise import Json, TableReader, TableWriter
+from structir.backend.serialise_checks import NotStoredError, require
 from structir.ir.dims import Poly
 
 SHARED = {f.name for f in attrs.fields(KernelText)}

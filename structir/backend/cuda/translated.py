@@ -16,7 +16,7 @@ from numba.core import fastmathpass
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu_options import FastMathOptions
 
-from structir.backend.cpu.inlined import Inlined, plain
+from structir.backend.cpu.inlined import Inlined, parse_function
 from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.routines import routine_helpers
@@ -149,7 +149,7 @@ def names_of_threads(older: bool = False) -> dict[str, Any]:
         call = _of_library(name, function.count)
         names |= {f"{name}_{dtype}": call for dtype in ("float32", "float64")}
     for dtype in ("float32", "float64"):
-        taken = plain(sigmoid)
+        taken = parse_function(sigmoid)
         assert taken is not None
         around = {**taken.names, "exponential": names[f"exp_{dtype}"]}
         names[f"sigmoid_{dtype}"] = attrs.evolve(taken, names=around)

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from structir.backend.cpu.inlined import Inlined, plain
+from structir.backend.cpu.inlined import Inlined, parse_function
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.translation import Translation
 from structir.backend.cpu.values import BINARY
@@ -138,15 +138,18 @@ class DeviceTranslation(Translation):
     def _side_by_side(self, body: Sequence[ast.stmt], lanes: int) -> None:
         """Executes each statement for all lanes before the next one, so that accesses of neighbours
         merge."""
-        everywhere, own = self.many, {n.id for s in body for n in ast.walk(s) if _is_target(n)}
-        self.many = everywhere - own
+        everywhere, own = (
+            self.reassigned,
+            {n.id for s in body for n in ast.walk(s) if _is_target(n)},
+        )
+        self.reassigned = everywhere - own
         scopes = [{"lane": self.operations.constant(lane)} for lane in range(lanes)]
         for statement in body:
             for scope in scopes:
                 self.scopes.append(scope)
                 self.statement(statement)
                 self.scopes.pop()
-        self.many = everywhere
+        self.reassigned = everywhere
 
     def store(self, to: ast.expr, given: Typed) -> None:
         """Assigns to a name, an element, or all elements of an array."""
@@ -176,12 +179,12 @@ class DeviceTranslation(Translation):
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
         """Inlines the statements of a called function."""
-        taken = function if isinstance(function, Inlined) else plain(function)
+        taken = function if isinstance(function, Inlined) else parse_function(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
         made = type(self)(self.operations, taken.names, taken.params, taken.body)
         with self.operations.contracted():
-            return made.taken_in(taken, args)
+            return made.inline(taken, args)
 
     # ---- memory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from structir.backend.cpu.features import has_halves
+from structir.backend.cpu.features import converts_float16
 from structir.backend.emit.assembly import Assembly
 from structir.backend.emit.types import STORED, TYPES, bits_of, constant, is_signed
 from structir.ir.dtype import is_float
@@ -80,13 +80,13 @@ def store(asm: Assembly, value: str, pointer: str, stored: str, mark: str = "") 
 
 
 def _half_value(asm: Assembly, bits: str) -> str:
-    if not has_halves():
+    if not converts_float16():
         return asm.call_prepared("half_value", "float", [("i16", bits)])
     return asm.value(f"fpext half {asm.value(f'bitcast i16 {bits} to half')} to float")
 
 
 def _half_bits(asm: Assembly, value: str) -> str:
-    if not has_halves():
+    if not converts_float16():
         return asm.call_prepared("half_bits", "i16", [("float", value)])
     return asm.value(f"bitcast half {asm.value(f'fptrunc float {value} to half')} to i16")
 

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.backend.cpu.features import has_fused
+from structir.backend.cpu.features import has_fma
 
 
 def declared(module: Any, shape: Any, name: str) -> Any:
@@ -31,7 +31,7 @@ def _bit_cast(source: Any, target: Any) -> Any:
 def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Appends a * b + c, with one rounding where the CPU has an instruction for it. Elsewhere
     float32 is computed in float64, and float64 has two roundings."""
-    if has_fused():
+    if has_fma():
         return builder.fma(a, b, c)
     wide = [builder.fpext(value, ir.DoubleType()) for value in (a, b, c)]
     return builder.fptrunc(builder.fadd(builder.fmul(*wide[:2]), wide[2]), a.type)

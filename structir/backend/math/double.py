@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.backend.cpu.features import has_fused
+from structir.backend.cpu.features import has_fma
 from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
 from structir.backend.math.options import Number, vectorisable
 
@@ -70,7 +70,7 @@ def fma_by_splitting(a: Number, b: Number, c: Number) -> Number:
     return (product + c) + lost
 
 
-fma_exact: Any = fma_double if has_fused() else fma_by_splitting
+fma_exact: Any = fma_double if has_fma() else fma_by_splitting
 
 
 @vectorisable

@@ -1,4 +1,4 @@
-"""Primitives by name: every file of this folder is one, and `add_primitive` adds more."""
+"""Primitives by name: each file of this package declares one; `add_primitive` adds others."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ find_primitive, primitive_names = PRIMITIVES.find, PRIMITIVES.names
 
 
 def add_primitive(primitive: Primitive) -> Primitive:
-    """Registers a primitive that has no file in this folder."""
+    """Registers a primitive that has no file in this package."""
     return PRIMITIVES.add(primitive.name, primitive)

@@ -1,4 +1,4 @@
-"""Joins two nested loops into one loop over all pairs of their iterations."""
+"""Collapses two nested loops into one loop over their product."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from structir.loops.sizes import size
 
 @primitive
 def collapse(kernel: Kernel, loop: str) -> Kernel:
-    """Joins a loop and the only loop in it, both counting from 0, into one over all iterations.
+    """Collapses a loop and the loop perfectly nested in it, both counting from 0, into one loop.
 
-    Elements in even steps of row-major order through both loops become elements of `x.flat`;
-    other uses of the two variables become a quotient and a remainder.
+    Accesses with a constant stride through both loops become accesses of `x.flat`; other uses of
+    the two variables become a quotient and a remainder.
     """
     tree = loop_tree(kernel)
     outer = tree.loop(loop)
@@ -46,7 +46,7 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
 
 
 def _count(tree: LoopTree, loop: For) -> Dim:
-    """Returns the number of iterations of a loop from 0 in steps of 1."""
+    """Returns the trip count of a loop from 0 in steps of 1; raises ScheduleError for others."""
     stop = tree.index(loop.stop)
     counts_up = tree.index(loop.start) == 0 and loop.step == 1
     if counts_up and stop is not None and tree.is_size(stop) and dims.at_least(stop, 0):
@@ -61,7 +61,7 @@ def _count(tree: LoopTree, loop: For) -> Dim:
 
 
 class _Change:
-    """The new expressions of elements and of the two variables."""
+    """Rewrites elements and the two loop variables in terms of the collapsed variable."""
 
     def __init__(
         self, tree: LoopTree, loops: tuple[For, For], counts: list[Dim], joined: LoopVariable
@@ -78,8 +78,8 @@ class _Change:
         return self.flat(part) if isinstance(part, Element) else None
 
     def flat(self, element: Element) -> Element | None:
-        """Returns an element whose position in row-major order steps evenly through both loops, as
-        one of `x.flat`; None for others."""
+        """Returns an access with constant stride through both loops as `x.flat[i]`; None for
+        others."""
         position = self.tree.flat_index(element)
         outer = None if position is None else dims.linear(position, self.symbols[0])
         inner = None if outer is None else dims.linear(outer[1], self.symbols[1])

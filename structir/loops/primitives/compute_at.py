@@ -1,4 +1,4 @@
-"""Moves the loops that fill a local array into a loop that reads it."""
+"""Moves the producer loops of a local array into a consumer loop."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from structir.loops.regions import AxisBounds, expression, extremum, region
 
 @primitive
 def compute_at(kernel: Kernel, memory: str, loop: str) -> Kernel:
-    """Moves the loops that fill a local array to the beginning of the body of a loop that reads it.
-    Each iteration fills only the elements that it reads.
+    """Moves the producer loops of a local array to the start of the body of a consumer loop.
 
-    The array is written by one assignment at the variables of its loops, and read only in `loop`,
-    which follows. Elements that several iterations read are computed several times. Refused if a
-    memory that the elements are computed from changes before they are read.
+    Each iteration computes only the elements that it reads. Elements that several iterations read
+    are recomputed. The array must have one store, indexed by its loop variables, and be read only
+    in `loop`, which follows. Refused if an operand of the elements changes before they are read.
     """
     tree = loop_tree(kernel)
     array, target = tree.array(memory).array, tree.loop(loop)
@@ -47,7 +46,7 @@ def compute_at(kernel: Kernel, memory: str, loop: str) -> Kernel:
 
 
 def _inside(access: Access, loop: For) -> tuple[For, ...]:
-    """The loops around an access, inside another loop around it."""
+    """Returns the enclosing loops of an access inside an outer loop."""
     return access.loops[access.loops.index(loop) + 1 :]
 
 
@@ -68,7 +67,7 @@ def _require_reads_inside(
 
 
 def _narrowed(tree: LoopTree, nest: Any, bounds: dict[Any, AxisBounds]) -> Any:
-    """Returns loops over the elements that are read; what bounds them otherwise is kept."""
+    """Returns the producer loops restricted to the elements that are read."""
     if not isinstance(nest, For):
         return nest
     body = tuple([_narrowed(tree, statement, bounds) for statement in nest.body])
@@ -87,7 +86,7 @@ def _is_least(one: Any, other: Any) -> bool:
 
 
 def _limits(tree: LoopTree, old: Scalar, ends: list[Any], implied: bool) -> list[Scalar]:
-    """The ends of a loop over what is read, and the old end unless one of them implies it."""
+    """Returns the ends of the restricted range, and the old end unless one of them implies it."""
     new = [e for e in (expression(tree, end) for end in ends) if e is not None]
     return new if implied else [*new, old]
 

@@ -1,4 +1,4 @@
-"""Gives each iteration of a loop memory of its own."""
+"""Scalar and array expansion: separate storage for each iteration of a loop."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
-    """Replaces a scalar or a local array by an array with an element or a part for each iteration
-    of a loop, which `fission` and `reorder` may then separate.
+    """Expands a scalar or a local array by an axis for the iterations of a loop, which enables
+    `fission` and `reorder`.
 
-    Refused if an iteration reads what another one wrote, or a statement after the loop reads it.
+    Refused if an iteration reads a value of another one, or if the value is live after the loop.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -96,7 +96,7 @@ def _require_private(tree: LoopTree, memory: Memory, loop: For) -> None:
 
 
 def _refuse_lanes(tree: LoopTree, memory: Memory, loop: For) -> None:
-    """Refuses a scalar of which each lane of a vector loop inside has its own value."""
+    """Refuses a scalar that is private to each lane of a nested vector loop."""
     for access in tree.accesses(loop.body) if isinstance(memory, Local) else ():
         lanes = next((outer for outer in access.loops if outer.kind == VECTOR), loop)
         if access.memory is memory and lanes is not loop and not access.mention.order:

@@ -1,4 +1,4 @@
-"""Divides a loop into two loops over the same range."""
+"""Splits a loop into two loops over the same range (loop distribution)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def fission(kernel: Kernel, loop: str, at: int = 1) -> Kernel:
-    """Divides a loop after its first `at` statements; the others get a loop of their own.
+    """Splits the body of a loop after its first `at` statements into two loops.
 
-    Refused if the first statements, in a later iteration, access what the others access in an
-    earlier one. A scalar that passes from the first to the others needs `expand` before.
+    Refused if the first statements depend on the others in an earlier iteration. A scalar that is
+    live between both parts must be expanded first (`expand`).
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)

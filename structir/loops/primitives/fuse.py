@@ -1,4 +1,4 @@
-"""Joins two loops over the same range."""
+"""Fuses two loops over the same range."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from structir.ir.node import replace
 from structir.loops.accesses import is_same
 from structir.loops.edits import exchange_all, with_values
 from structir.loops.legality import conflicts, reversed_pairs
-from structir.loops.loop_tree import LoopTree, derived, jumps, loop_tree
+from structir.loops.loop_tree import LoopTree, derive, jumps, loop_tree
 from structir.loops.nests import dependence, following, refuse_jumps, refuse_varying_bounds
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
@@ -18,11 +18,11 @@ from structir.loops.refusal import refusal
 
 @primitive
 def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
-    """Joins two loops over the same range into one, over the variable of the first.
+    """Fuses two loops over the same range into one, over the variable of the first.
 
     The second loop must follow in the same block. Statements between the loops move before both.
-    Refused if an iteration of the second loop reads or writes what a later iteration of the first
-    one accesses. The joined loop is no vector loop.
+    Refused if an iteration of the second loop depends on a later iteration of the first one. The
+    fused loop is not vectorised.
     """
     tree = loop_tree(kernel)
     one, other = tree.loop(first), tree.loop(second)
@@ -36,7 +36,7 @@ def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
     joined = replace(one, kind="", body=(*one.body, *moved))
     exchanges: dict[KernelStatement, Sequence[KernelStatement]] = {one: (*between, joined)}
     exchanges |= {statement: () for statement in (*between, other)}
-    new = derived(exchange_all(kernel, exchanges), kernel)
+    new = derive(exchange_all(kernel, exchanges), kernel)
     _refuse_dependences(loop_tree(new), joined, len(one.body))
     return new
 
@@ -83,8 +83,8 @@ def _is_equal(tree: LoopTree, one: Scalar, other: Scalar) -> bool:
 def _refuse_dependences_between(
     tree: LoopTree, between: Sequence[KernelStatement], loop: For
 ) -> None:
-    """Refuses to move statements before a loop that accesses the same memory, one of them writing;
-    and the second loop's bounds are evaluated after them."""
+    """Refuses statements between the loops that jump, or that conflict with the first loop, before
+    which they would move."""
     jump = jumps(between)
     if jump is not None:
         raise refusal(

@@ -1,4 +1,4 @@
-"""Moves an assignment whose value is the same in all iterations before the loop."""
+"""Loop-invariant code motion of a scalar assignment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def hoist(kernel: Kernel, memory: str, loop: str) -> Kernel:
-    """Moves the assignment of a scalar before a loop, if its value is the same in all iterations.
+    """Moves a loop-invariant assignment of a scalar before the loop.
 
-    Refused if the loop writes what the value reads. If the loop may have no iteration, the value
-    must not fail there: its elements are in range for all sizes.
+    Refused if the loop writes an operand of the value. If the loop may have no iteration, all
+    elements that the value reads must be in bounds for all sizes.
     """
     tree = loop_tree(kernel)
     target, old = tree.scalar(memory), tree.loop(loop)
@@ -34,7 +34,7 @@ def hoist(kernel: Kernel, memory: str, loop: str) -> Kernel:
 
 
 def _assignment(tree: LoopTree, target: Local, loop: For) -> Assign:
-    """Returns the only assignment of a scalar in a loop, which precedes its reads there."""
+    """Returns the only assignment of a scalar in a loop, which must precede its reads."""
     writes = [a.statement for a in tree.accesses(loop.body) if a.memory is target and a.is_write]
     first = next((w for w in writes if any(w is s for s in loop.body)), None)
     read = first_uninitialised_read(tree, target, loop.body)
@@ -74,7 +74,8 @@ def _require_invariant(tree: LoopTree, assign: Assign, loop: For) -> None:
 
 
 def _require_safe(tree: LoopTree, assign: Assign, loop: For) -> None:
-    """Refuses a value that may fail, or be read, where the loop has no iteration."""
+    """Refuses a value that may be out of bounds, or live after the loop, if the loop may have no
+    iteration."""
     if tree.runs(loop):
         return
     assert isinstance(assign.target, Local)

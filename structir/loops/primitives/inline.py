@@ -1,4 +1,4 @@
-"""Computes the elements of a local array where they are read."""
+"""Inlines a local array: recomputes its elements at each read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from structir.loops.producers import producer, refuse_changes, require_reads_aft
 
 @primitive
 def inline(kernel: Kernel, memory: str) -> Kernel:
-    """Removes a local array, and the loops that fill it: each read computes the element instead.
+    """Removes a local array and its producer loops: each read computes the element instead.
 
-    The array is written by one assignment at the variables of its loops. Refused if a memory that
-    the elements are computed from changes before they are read. A value that is read often is
-    computed often: do not inline the operands of products.
+    The array must have one store, indexed by its loop variables. Refused if an operand of the
+    elements changes before they are read. Each read recomputes the value: do not inline the
+    operands of matrix products.
     """
     tree = loop_tree(kernel)
     scratch = tree.array(memory)

@@ -1,4 +1,4 @@
-"""Runs the iterations of the outermost loop in parts, in several threads."""
+"""Parallelises the outermost loop over threads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 
 
-@primitive(changes_rounding=True)  # compiled kernels in parts may round a product and a sum once
+@primitive(changes_rounding=True)  # parallel kernels are compiled with fused multiply-add
 def parallel(kernel: Kernel, loop: str, partial: bool = False) -> Kernel:
-    """Divides the iterations of a loop into parts, `low, high = T.part(n)`, which threads run.
+    """Divides the iterations of a loop into parts, `low, high = T.part(n)`, which threads execute.
 
-    The loop counts from 0 and is all that the kernel does. Refused if two iterations access one
-    element and one of them writes. The results must be filled: a kernel in parts does not set
-    them to zero first. With `partial`, elements that the kernel does not write keep their values.
+    The loop must count from 0 and be the whole kernel. Refused if iterations depend on each other.
+    The loop must write all elements of the results, which a kernel with parts does not initialise.
+    With `partial`, elements that the kernel does not write keep their values.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -41,7 +41,7 @@ def parallel(kernel: Kernel, loop: str, partial: bool = False) -> Kernel:
 
 
 def _count(tree: LoopTree, loop: For) -> Dim:
-    """Returns the stop of a loop that counts from 0."""
+    """Returns the stop of a loop from 0; raises ScheduleError for other loops."""
     stop = tree.index(loop.stop)
     if loop.step < 1 or tree.index(loop.start) != 0 or stop is None:
         name = loop.variable.name

@@ -1,4 +1,4 @@
-"""Permits the terms of sums, products, maxima and minima to be taken in any order."""
+"""Permits reassociation of accumulated sums, products, maxima and minima."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ EXTREMA = {"max": "maximum", "min": "minimum"}
 
 @primitive(changes_rounding=True)
 def reassociate(kernel: Kernel, loop: str) -> Kernel:
-    """Marks the sums of floats that a loop accumulates as ones whose terms are added in any order:
-    `t = t + x[i]` becomes `t = T.add_to(t, x[i])`; products, maxima and minima alike.
+    """Marks the float accumulations of a loop as reassociable: `t = t + x[i]` becomes
+    `t = T.add_to(t, x[i])`; products, maxima and minima likewise.
 
-    Then `vectorise` and `reorder` accept the loop. Sums may be rounded in another way.
+    `vectorise` and `reorder` then accept the loop. Rounding may change.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -40,7 +40,7 @@ def reassociate(kernel: Kernel, loop: str) -> Kernel:
 
 
 def _any_order(assign: Assign) -> Scalar | None:
-    """Returns the value of an accumulation in any order; None for other assignments."""
+    """Returns the reassociable value of an accumulation; None for other assignments."""
     target, value = assign.target, assigned_value(assign)
     if not isinstance(value, Apply) or not is_float(value.dtype):
         return None

@@ -1,4 +1,4 @@
-"""Replaces divisions by a value that a loop leaves unchanged by products with its reciprocal."""
+"""Replaces divisions by a loop-invariant value by products with its reciprocal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ORDERED = frozenset({"abs", "cast", "max", "maximum", "min", "minimum", "neg", "
 
 @primitive(changes_rounding=True)
 def reciprocal(kernel: Kernel, loop: str) -> Kernel:
-    """Replaces the divisions of a loop by a scalar that it leaves unchanged by products: the
-    reciprocal is computed once, before the loop.
+    """Replaces divisions by a loop-invariant divisor by products: the reciprocal is computed once,
+    before the loop.
 
-    A divisor that reads an element is not replaced unless the element surely exists: the loop may
-    have no iteration. Assign it to a scalar before the loop. A quotient that is rounded to an
-    integer is not replaced: its last bit may decide which integer.
+    A divisor with an element is replaced only if the element is provably in bounds, because the
+    loop may have no iteration; otherwise assign it to a scalar before the loop. A quotient that is
+    rounded to an integer is not replaced: its last bit may change the integer.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -62,7 +62,8 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
 
 
 def _one(divisor: Scalar) -> Scalar:
-    """Returns 1.0 of the dtype of a divisor. Numbers alone would not state the dtype in source."""
+    """Returns 1.0 in the dtype of a divisor, with a cast if the source of the divisor has no
+    dtype."""
     one = Literal(1.0, divisor.dtype)
     has_dtype = any(
         [
@@ -74,7 +75,7 @@ def _one(divisor: Scalar) -> Scalar:
 
 
 def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
-    """Whether a loop leaves a float unchanged, and it can be computed before the loop."""
+    """Whether a float divisor is loop-invariant and can be evaluated before the loop."""
     inside = [loop.variable, *[s.variable for s in tree.within(loop.body) if isinstance(s, For)]]
     written = [a.memory for a in tree.accesses(loop.body) if a.is_write]
     parts = list(expressions(divisor))
@@ -88,7 +89,7 @@ def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
 
 
 def _rounded_divisions(tree: LoopTree) -> Iterator[Apply | Assign]:
-    """Yields the divisions whose quotients are rounded to integers, also those with a name."""
+    """Yields the divisions whose quotients are rounded to integers, also through assignments."""
     assigns: dict[int, list[Assign]] = {}
     todo: list[Scalar] = []
     for statement in tree.within(tree.kernel.body):
@@ -110,7 +111,7 @@ def _rounded_divisions(tree: LoopTree) -> Iterator[Apply | Assign]:
 
 
 def _memory(value: Scalar) -> int:
-    """Returns what identifies a scalar, or the array of an element."""
+    """Returns the identity of a scalar, or of the array of an element."""
     return id(value.array) if isinstance(value, Element) else id(value)
 
 

@@ -1,4 +1,4 @@
-"""Changes the order of loops that are nested directly in each other."""
+"""Reorders perfectly nested loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from structir.ir.node import replace
 from structir.loops.accesses import Access
 from structir.loops.edits import exchange
 from structir.loops.legality import accumulated, conflicts, is_private, meets_later
-from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.loop_tree import LoopTree, derive, loop_tree
 from structir.loops.nests import (
     dependence,
     only_loop_in,
@@ -21,22 +21,21 @@ from structir.loops.refusal import refusal
 
 @primitive
 def reorder(kernel: Kernel, *loops: str) -> Kernel:
-    """Nests loops in the given order, outermost first; each is the only statement of the next outer
-    one.
+    """Reorders perfectly nested loops; the names are given outermost first.
 
-    Refused if two accesses of one element, one of which writes, would change their order.
+    Refused if the new order would violate a dependence.
     """
     nest = [loop_tree(kernel).loop(name) for name in loops]
     if len(loops) < 2 or len(set(loops)) < len(loops):
         message = f"expected two or more different loops, found {len(set(loops))}"
         raise refusal("E1115", message, *nest[:1], help='write `reorder("j", "i")`')
-    for end in range(len(loops) - 1, 0, -1):  # sorts by exchanges of neighbours
+    for end in range(len(loops) - 1, 0, -1):  # bubble sort by loop interchange
         kernel = _bubble(kernel, loops, end)
     return kernel
 
 
 def _bubble(kernel: Kernel, loops: tuple[str, ...], end: int) -> Kernel:
-    """Moves the last of the first loops of the nest inside."""
+    """Moves the loop that comes last in the new order inward, by up to `end` interchanges."""
     tree = loop_tree(kernel)
     outer = min((tree.loop(name) for name in loops), key=lambda loop: len(tree.ancestors[loop]))
     for _ in range(end):
@@ -50,7 +49,7 @@ def _bubble(kernel: Kernel, loops: tuple[str, ...], end: int) -> Kernel:
                 help=f'name all loops of the nest, including "{name}"',
             )
         if loops.index(outer.variable.name) > loops.index(name):
-            kernel = derived(_interchanged(kernel, outer, inner), kernel)
+            kernel = derive(_interchanged(kernel, outer, inner), kernel)
             outer = loop_tree(kernel).loop(outer.variable.name)
         else:
             outer = inner
@@ -64,7 +63,7 @@ def _interchanged(kernel: Kernel, outer: For, inner: For) -> Kernel:
         refuse_jumps(loop)
         refuse_varying_bounds(tree, loop, outer)
     _refuse_dependences(tree, outer, inner)
-    # Lanes of a vector loop are independent in one iteration of the outer loop only.
+    # A vector loop is only proved independent within one iteration of the outer loop.
     new = replace(inner, kind="", body=(replace(outer, body=inner.body),))
     return exchange(kernel, outer, new)
 
@@ -74,7 +73,8 @@ def _refuse_dependences(tree: LoopTree, outer: For, inner: For) -> None:
     sums = accumulated(accesses)
 
     def changes_order(first: Access, second: Access) -> bool:
-        """Whether the second may follow the first by the outer loop and precede by the inner."""
+        """Whether interchange reverses a dependence: the second access is later in the outer loop
+        and earlier in the inner one."""
         return meets_later(tree, first, second, outer) and meets_later(
             tree, second, first, inner, free=(outer,)
         )

@@ -1,4 +1,4 @@
-"""Accumulates in parts: one for each iteration of a loop, which are combined after it."""
+"""Factors a reduction: partial results for each iteration of a loop, combined after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from structir.ir.kernel import (
 )
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.accesses import Access
-from structir.loops.edits import Names, calculate, exchange, integer, simplified, substitute
+from structir.loops.edits import Names, calculate, exchange, fold_apply, integer, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.nests import iterations_at_most, refuse_varying_bounds
 from structir.loops.primitive import primitive
@@ -39,12 +39,12 @@ MONOID_OF = {
 
 @primitive(changes_rounding=True)
 def rfactor(kernel: Kernel, memory: str, loop: str) -> Kernel:
-    """Accumulates a scalar in parts, one for each iteration of a loop: an array takes its place,
-    whose elements are combined after the loops.
+    """Replaces an accumulated scalar by an array of partial results, one for each iteration of a
+    loop, which are combined after the loops.
 
-    The loop, and the loops around it up to the first with other accesses, only accumulate to the
-    scalar, in any order (`add_to`, `maximum`, ..., or integers). Then `loop` may be vectorised, or
-    run outside of the other loops. Sums of floats may be rounded in another way.
+    The loop must only accumulate to the scalar, by a reassociable function (`add_to`, `maximum`,
+    ..., or integers); the outer loops for which this holds too are included. Afterwards `loop` may
+    be vectorised, or moved outward. The rounding of float sums may change.
     """
     tree = loop_tree(kernel)
     total, old = tree.scalar(memory), tree.loop(loop)
@@ -85,11 +85,11 @@ def _over_parts(names: Names, parts: Var, extent: Dim, statement: Any) -> For:
 def _identity(fn: str, total: Local) -> Scalar:
     value = MONOIDS[MONOID_OF[fn]].identity(total.dtype)
     dtype = total.dtype if is_float(total.dtype) else "int64"
-    return simplified(Apply("cast", (Literal(value, dtype),), total.dtype))
+    return fold_apply(Apply("cast", (Literal(value, dtype),), total.dtype))
 
 
 def _function(tree: LoopTree, total: Local, accesses: list[Access], loop: For) -> str:
-    """Returns the function by which a loop only accumulates to a scalar."""
+    """Returns the reassociable function by which a loop accumulates to a scalar."""
     orders = {access.mention.order for access in accesses}
     order = next(iter(orders), "")
     is_literal = total.dtype != "uint64" or order != "min"  # the identity is an int64

@@ -27,11 +27,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def shrink(kernel: Kernel, memory: str) -> Kernel:
-    """Replaces a local array by a scalar, if each iteration of a loop writes and reads only one
-    element, and no other iteration reads it.
+    """Replaces a local array by a scalar (array contraction).
 
-    After `fuse` joins the loop that writes an array with the one that reads it, the array is not
-    needed.
+    Each iteration of a loop must access only one element, which no other iteration reads. This is
+    typical after `fuse` of the producer and the consumer of the array.
     """
     tree = loop_tree(kernel)
     array = tree.array(memory).array
@@ -51,7 +50,7 @@ def shrink(kernel: Kernel, memory: str) -> Kernel:
 
 
 def _common_loop(tree: LoopTree, array: Var, uses: list[Access], dtype: str) -> For:
-    """Returns the innermost loop on whose variable the one element depends."""
+    """Returns the innermost loop on whose variable the element depends."""
     elements = [access.mention.element for access in uses]
     first = elements[0] if elements else None
     name = array.name
@@ -94,7 +93,7 @@ def _require_private(tree: LoopTree, array: Var, uses: list[Access], loop: For) 
     read = first_uninitialised_read(tree, array, loop.body) or read_after(tree, array, loop)
     is_direct = isinstance(first, Assign) and tree.ancestors[first][-1] is loop
     inside = (s for s in tree.within(loop.body) if isinstance(s, Scratch) and s.array is array)
-    read = read or next(inside, None)  # each iteration would begin with zeros
+    read = read or next(inside, None)  # an allocation in the loop would zero it in each iteration
     if read is not None or not is_direct or not uses[0].is_write:
         raise refusal(
             "E1119",

@@ -1,4 +1,4 @@
-"""Adds a version of a kernel for one value of a size."""
+"""Versions a kernel for one value of a size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.kernel import Apply, Branch, Extent, Kernel, Part, Scratch, Size
 from structir.ir.node import rebuild
-from structir.loops.edits import Names, fresh_copy, integer, simplified, substitute
+from structir.loops.edits import Names, fold_apply, fresh_copy, integer, substitute
 from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.primitive import positive, primitive
 from structir.loops.refusal import refusal
@@ -17,10 +17,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def specialise(kernel: Kernel, size: str, value: int) -> Kernel:
-    """Divides a kernel into a version for one value of a size, and one for all others.
+    """Versions a kernel: one copy for a constant value of a size, and one for all others.
 
-    In the first version the size is a number, so that `split(..., tail="exact")` and `unroll` apply
-    to loops over it. Its loops keep their names; those of the second version get new ones.
+    In the first copy the size is a constant, so that `split(..., tail="exact")` and `unroll` apply
+    to loops over it. Its loops keep their names; those of the second copy get new ones.
     """
     tree = loop_tree(kernel)
     positive(value, "value")
@@ -28,7 +28,7 @@ def specialise(kernel: Kernel, size: str, value: int) -> Kernel:
 
     def change(part: Any) -> Any:
         if isinstance(part, Apply):
-            return simplified(rebuild(part, lambda arg: substitute(arg, change)))
+            return fold_apply(rebuild(part, lambda arg: substitute(arg, change)))
         if not isinstance(part, Size | Extent):
             return None
         dim = dims.substitute(_dim_of(part), {symbol: value})

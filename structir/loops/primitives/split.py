@@ -1,4 +1,4 @@
-"""Splits a loop into a loop over blocks and a loop inside a block."""
+"""Strip mining: splits a loop into a loop over blocks and a loop in each block."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TAILS = ("guard", "exact", "peel")
 def split(kernel: Kernel, loop: str, factor: int, tail: str = "guard") -> Kernel:
     """Splits a loop into blocks of `factor` iterations: `for i_0 ...: for i ...`.
 
-    The inner loop keeps its variable, so that no index changes. `tail` selects how the last block
-    ends if it is not full: `guard` takes the minimum of both ends, `peel` adds a loop for the
-    remaining iterations, and `exact` requires that no iteration remains.
+    The inner loop keeps its variable, so that indices are unchanged. `tail` selects the handling of
+    a partial last block: `guard` bounds the inner loop by `min`, `peel` adds a remainder loop, and
+    `exact` requires a trip count that is a multiple of `factor`.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -61,7 +61,7 @@ def _require_multiple(tree: LoopTree, loop: For, factor: int) -> None:
 
 
 def _peel(kernel: Kernel, names: Names, old: For, block: For, step: int) -> Kernel:
-    """Returns the kernel with a loop over whole blocks, then one over the remaining iterations."""
+    """Returns the kernel with a loop over whole blocks, followed by a remainder loop."""
     count = calculate("sub", old.stop, old.start)
     if not loop_tree(kernel).is_positive(old):
         count = Apply("max" if step > 0 else "min", (count, integer(0)), "int64")

@@ -1,4 +1,4 @@
-"""Copies the elements that a loop accesses to a local array, and back."""
+"""Stages the elements that a loop accesses in a local array."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from structir.loops.accesses import Access
 from structir.loops.bounds import extremes
 from structir.loops.edits import Names, calculate, exchange, substitute
 from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.loop_tree import LoopTree, derived, loop_tree
+from structir.loops.loop_tree import LoopTree, derive, loop_tree
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
 from structir.loops.regions import AxisBounds, expression, extremum, region
@@ -38,12 +38,11 @@ SPACES = ("", REGISTERS)
 
 @primitive
 def stage(kernel: Kernel, memory: str, loop: str, space: str = "") -> Kernel:
-    """Copies the elements of an array that a loop accesses to a local array before the loop, and
-    those it may write back after it. The loop accesses the copy.
+    """Copies the block of an array that a loop accesses to a local array, which the loop uses
+    instead; copies it back after the loop if it is written.
 
-    The accessed elements are a block whose extents are bounded by sizes. They are in range for all
-    sizes, even where the loop does not access all of them. With `space="registers"`, the copy is
-    `T.registers`: its extents are constants.
+    The extents of the block must be bounded by sizes. The whole block must be in bounds for all
+    sizes. With `space="registers"`, the copy is `T.registers`, and its extents must be constants.
     """
     tree = loop_tree(kernel)
     array, target = _array(tree, memory), tree.loop(loop)
@@ -76,17 +75,17 @@ def stage(kernel: Kernel, memory: str, loop: str, space: str = "") -> Kernel:
     back = (_copying(names, array, copy, blocks, back=True),) if writes else ()
     scratch = Scratch(copy, zeros=False, space=space)
     new = _with_scratch(exchange(kernel, target, inner, *back), scratch)
-    tree_of_new = loop_tree(derived(new, kernel))
+    tree_of_new = loop_tree(derive(new, kernel))
     if writes and first_uninitialised_read(tree_of_new, copy, (inner, *back)) is None:
-        return new  # the loop writes all that is copied back
+        return new  # the loop writes the whole copy before it reads it
     first = _copying(names, array, copy, blocks)
     return _with_scratch(exchange(kernel, target, first, inner, *back), scratch)
 
 
 @attrs.frozen
 class _StagedAxis:
-    """The accessed positions along an axis: from `start` to the smallest of `stops`, of which there
-    are at most `extent`."""
+    """The accessed range along an axis: from `start` to the smallest of `stops`, at most `extent`
+    positions."""
 
     start: Scalar
     stops: Sequence[Scalar]
@@ -120,8 +119,8 @@ def _require_elements(array: Var, accesses: list[Access], loop: For) -> None:
 
 
 def _axis(tree: LoopTree, array: Var, axis: int, loop: For, bounds: AxisBounds) -> _StagedAxis:
-    """Returns the positions along an axis; raises ScheduleError unless they are bounded, and in
-    range for all sizes."""
+    """Returns the accessed range along an axis; raises ScheduleError unless it is bounded, and in
+    bounds for all sizes."""
     shape = array.struct_info.dims  # type: ignore[attr-defined]
     around = tree.loops_around(loop)
     for start in bounds.starts if shape is not None else ():
@@ -154,7 +153,7 @@ def _written(tree: LoopTree, dim: Dim) -> Scalar:
 
 
 def _over_copy(loop: For, array: Var, copy: Var, blocks: Sequence[_StagedAxis]) -> Any:
-    """Returns the loop with the copy in place of the array."""
+    """Returns the loop with accesses of the copy instead of the array."""
 
     def change(part: Any) -> Any:
         if not isinstance(part, Element) or part.array is not array:

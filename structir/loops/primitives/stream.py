@@ -15,9 +15,9 @@ def stream(kernel: Kernel, loop: str) -> Kernel:
     """Marks the stores of a loop as non-temporal: they bypass the caches where the loop fills whole
     cache lines.
 
-    The loop counts up in steps of 1 and only assigns; the last index of each element that it writes
-    is its variable, and it does not read the array. Faster for results that are larger than the
-    caches, slower for smaller ones.
+    The loop must have step 1 and only assign. Its variable must be the last index of each store,
+    and it must not read the stored arrays. Faster for results that exceed the caches, slower for
+    smaller ones.
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)

@@ -1,4 +1,4 @@
-"""Writes out the iterations of a loop of few iterations."""
+"""Fully unrolls a loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from structir.loops.refusal import refusal
 
 @primitive
 def unroll(kernel: Kernel, loop: str, limit: int = 16) -> Kernel:
-    """Replaces a loop by the statements of its iterations; their number must be a constant of at
-    most `limit`.
+    """Fully unrolls a loop whose trip count is a constant of at most `limit`.
 
-    Loops inside get variables of their own in each iteration: `j`, `j_1`, ...
+    Nested loops get new variables in each copy: `j`, `j_1`, ...
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -47,7 +46,8 @@ def unroll(kernel: Kernel, loop: str, limit: int = 16) -> Kernel:
 
 
 def _iterations(tree: LoopTree, loop: For) -> range | None:
-    """Returns the distances of the iterations from the first one; None if sizes decide them."""
+    """Returns the offsets of the iterations from the first; None if the trip count is not
+    constant."""
     start, stop = tree.index(loop.start), tree.index(loop.stop)
     if start is None or stop is None:
         return None

@@ -1,4 +1,4 @@
-"""Runs the iterations of a loop in lanes of vectors."""
+"""Vectorises a loop."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from structir.loops.refusal import refusal
 
 @primitive
 def vectorise(kernel: Kernel, loop: str) -> Kernel:
-    """Marks a loop whose iterations may run in lanes of vectors: `for i in T.vectorized(n)`.
+    """Marks a loop as vectorised: `for i in T.vectorized(n)`.
 
-    The last, incomplete vector is computed with masks if the CPU has them. Refused if two
-    iterations access one element and one of them writes. Sums are permitted if their terms may be
-    added in any order (`add_to`, or integers).
+    The remainder is computed with masks if the CPU has them. Refused if iterations depend on each
+    other, except through reassociable accumulations (`add_to`, or integers).
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
@@ -42,7 +41,7 @@ def _refuse_dependences(tree: LoopTree, loop: For) -> None:
     sums = accumulated(accesses)
 
     def is_independent(memory: Memory) -> bool:
-        # Lanes share the elements of arrays, but each has scalars of its own.
+        # Lanes share arrays, but each lane has its own scalars.
         scalar = isinstance(memory, Local)
         return memory in sums or (scalar and is_private(tree, memory, loop.body, loop))
 

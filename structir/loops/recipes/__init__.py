@@ -1,4 +1,4 @@
-"""Recipes by name: every file of this folder is one, and `@structir.recipe` adds more."""
+"""Recipes by name: each file of this package declares one; `@structir.recipe` adds others."""
 
 from __future__ import annotations
 

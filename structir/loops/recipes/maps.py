@@ -1,4 +1,4 @@
-"""The recipe of kernels that compute each element from elements."""
+"""The recipe of elementwise kernels."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from structir.loops.recipe import TargetInfo, recipe
 
 @recipe
 def maps(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0) -> None:
-    """Computes elements in one loop where memory order permits, in parts.
+    """Fuses and collapses all loops where accesses permit, and parallelises the result.
 
-    A value inside of the kernel that costs less than `recompute_below` additions is computed where
-    it is read.
+    Intermediate values that cost less than `recompute_below` additions are recomputed at each use.
     """
     inline_arrays(kernel, recompute_below)
     fuse_loops(kernel)

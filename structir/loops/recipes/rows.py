@@ -1,4 +1,4 @@
-"""The recipe of kernels that reduce along rows."""
+"""The recipe of row reductions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from structir.loops.recipe import TargetInfo, recipe
 
 @recipe
 def rows(kernel: KernelHandle, target: TargetInfo, recompute_below: float = 4.0) -> None:
-    """Computes one row after another, in parts: sums in any order, in as few loops as possible.
+    """Fuses the loops over each row and parallelises over rows; sums may be reordered.
 
-    A value inside of the kernel that costs less than `recompute_below` additions is computed where
-    it is read; others are kept in a row. Divisions by a number of the row become products.
+    Intermediate values that cost less than `recompute_below` additions are recomputed at each use;
+    others are stored per row. Divisions by a scalar of the row become products with its reciprocal.
     """
     reassociate_sums(kernel)
     inline_arrays(kernel, recompute_below)

@@ -114,5 +114,5 @@ def known_conditions(
 
 
 def implied(test: Scalar, values: Values, holds: bool = True) -> tuple[Condition, ...]:
-    """Returns the conditions that are known where a test holds, or where it does not."""
+    """Returns the conditions that a test implies, or those that its negation implies."""
     return tuple([c for c in known_conditions(test, values, holds) if c is not None])

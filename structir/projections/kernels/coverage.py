@@ -16,7 +16,7 @@ from structir.projections.kernels.index_bounds import Ranges, bounds
 def covering_stores(
     state: FlowState, loop: KernelLoop, depth: int, ranges: Ranges
 ) -> Iterator[Definition]:
-    """Yields the stores in a loop that write all elements of their array each time it is run."""
+    """Yields the stores that write all elements of their array in each execution of a loop."""
     for target, definitions in state.definitions.items():
         if isinstance(target, Local):
             continue

@@ -62,9 +62,10 @@ class TooComplex(Exception):
 
 @attrs.frozen(eq=False)
 class Place:
-    """The place of a statement: its loops, and the conditions and uses that decide its branches.
+    """The position of a statement: its loops, and the conditions and uses that control it.
 
-    It executes in each iteration of the loops from the depth `certain` on. `path` identifies it.
+    The statement executes in each iteration of the loops from depth `certain` on. `path` identifies
+    it.
     """
 
     loops: tuple[KernelLoop, ...] = ()
@@ -95,7 +96,8 @@ class Place:
 
 @attrs.define(eq=False)
 class LoopExits:
-    """The states at the `break` and `continue` statements of a loop, and what decides them."""
+    """The states at the `break` and `continue` statements of a loop, and the uses that control
+    them."""
 
     loop: KernelLoop
     depth: int
@@ -106,7 +108,7 @@ class LoopExits:
 
 
 def flow_of(kernel: Kernel) -> KernelFlow:
-    """Returns the data flow of a kernel. Raises TooComplex where it exceeds the limits."""
+    """Returns the data flow of a kernel; raises TooComplex if it exceeds the limits."""
     return DataFlow(kernel).run()
 
 
@@ -148,7 +150,8 @@ class DataFlow:
         return FlowState({}, values), place
 
     def _stores(self) -> dict[Target, frozenset[Reaching]]:
-        """Returns all stores of each array: the order of those of several threads is unknown."""
+        """Returns all stores of each array, since the order of stores of several threads is
+        unknown."""
         local = {s.array for s in nodes_of(self.kernel) if isinstance(s, Scratch)}
         stores: dict[Target, list[Reaching]] = {}
         for definition in self.definitions.values():
@@ -378,7 +381,7 @@ class DataFlow:
     def _lazy_uses(
         self, args: Sequence[Scalar], holds: bool, state: FlowState, place: Place
     ) -> list[Use]:
-        """Returns the uses of a conjunction or disjunction, whose later parts may not be run."""
+        """Returns the uses of a conjunction or disjunction, with short-circuit evaluation."""
         uses: list[Use] = []
         for arg in args:
             uses += self.uses(arg, state, place)
@@ -395,7 +398,7 @@ class DataFlow:
     def indices(
         self, element: Element, state: FlowState, place: Place, writes: bool = False
     ) -> Indices:
-        """Returns the index along each axis; None where it depends on data."""
+        """Returns the index along each axis; None for data-dependent indices."""
         indices: Indices = tuple([as_index(i, state.values) for i in element.indices])
         if element.flat:
             indices = flat_indices(element.array, indices[0], self.ranges())

@@ -21,12 +21,12 @@ Indices = tuple[Dim | None, ...]  # of an element; None for an index read from d
 class KernelLoop:
     """A loop around statements; its iterations are numbered from 0 by `index`.
 
-    The index is None if the number of iterations depends on data. `jump_uses` are the uses that
-    decide a `break`.
+    The index is None if the trip count depends on data. `jump_uses` are the uses that control a
+    `break`.
     """
 
     index: Sym | None
-    extent: Dim = 0  # a bound of the number of iterations
+    extent: Dim = 0  # an upper bound of the trip count
     conditions: tuple[Condition, ...] = ()  # that hold in each iteration
     jump_uses: list[Use] = attrs.Factory(list)
     covers: bool = False  # whether the loop runs for all of `range(extent)`
@@ -37,8 +37,8 @@ class KernelLoop:
 class Reaching:
     """A definition that reaches a use.
 
-    Both share the iterations of the first `shared` common loops (None: of all). If `ordered`, the
-    definition is of an earlier iteration of the next loop; if `previous`, of the previous one.
+    Both are in the same iterations of the first `shared` common loops (None: of all). If `ordered`,
+    the definition is from an earlier iteration of the next loop, else from any iteration.
     """
 
     definition: Definition

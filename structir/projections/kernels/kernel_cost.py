@@ -24,9 +24,9 @@ class NestCost:
 
 
 def nest_costs(kernel: Kernel) -> list[NestCost]:
-    """Returns the operations of the statements of a kernel, per nest of loops.
+    """Returns the operations of the statements of a kernel, per loop nest.
 
-    A loop whose iterations depend on data counts as one iteration.
+    A loop with a data-dependent trip count counts as one iteration.
     """
     projection = kernel_projection(kernel)
     return [n for n in _of_block(kernel.body, (), ((), (), ()), projection) if n.operations]

@@ -46,8 +46,8 @@ class TooManyPaths(Exception):
 class Path:
     """A read of an operand that a store depends on.
 
-    The indices of the store are over the index variables of its own loops, and those of the read
-    over these and `inner`, which occur in the conditions too. None is an index read from data.
+    The indices of the store are over the index variables of its loops. Those of the read, and the
+    conditions, may also contain the index variables `inner`. None is a data-dependent index.
     """
 
     store: Definition

@@ -10,7 +10,7 @@ import pytest
 
 import structir
 from structir.backend.cpu import integer_products
-from structir.backend.cpu.c_functions import assembled
+from structir.backend.cpu.c_functions import compile_ir
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.integer_products import packed_integers
 from structir.backend.cpu.integer_tiles import Grouping, IntegerTile
@@ -46,7 +46,7 @@ def test_tiles_of_every_processor(
     monkeypatch.setattr(integer_products, "integer_shapes", lambda: shapes)
     name = f"test_panel_{feature}"
     tile = partial(IntegerTile, group=group)
-    panel = assembled(tiles_text(name, shapes, tile), [name])
+    panel = compile_ir(tiles_text(name, shapes, tile), [name])
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 13)(panel.addresses[0])
     for rows, columns, terms in [(1, 1, 1), (5, lanes, 8), (7, 2 * lanes - 3, 13), (4, 3, 6)]:
         left, right = small(rows, terms), small(terms, columns)

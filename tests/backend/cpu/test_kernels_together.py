@@ -6,7 +6,7 @@ import pytest
 import structir
 from structir.backend.cpu import kernels_together as together
 from structir.backend.cpu.code_generation import pending_code
-from structir.backend.cpu.kernels import kernel_names, symbol_of, translated_library
+from structir.backend.cpu.kernels import kernel_names, symbol_of, translate_library
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.outline import outline
 from structir.ir.module import as_module
@@ -27,7 +27,7 @@ def texts():
 
 
 def compiled_alone(text, symbol):
-    library = translated_library(text, symbol, kernel_names())
+    library = translate_library(text, symbol, kernel_names())
     library.get_pointer_to_function(symbol)
     return library._get_compiled_object()
 
@@ -36,7 +36,7 @@ def test_machine_code_does_not_depend_on_the_thread():
     assert len(texts()) > 1
     for kernel in texts():
         symbol = symbol_of(kernel.text)
-        pending = pending_code(translated_library(kernel.text, symbol, kernel_names()), symbol)
+        pending = pending_code(translate_library(kernel.text, symbol, kernel_names()), symbol)
         code = pending.machine_code(pending.generate(), 0.0)
         assert code.data == compiled_alone(kernel.text, symbol)
         assert code.symbols == (symbol,)
@@ -66,7 +66,7 @@ def test_kernels_are_the_same_without_threads(monkeypatch, tmp_path, reason):
         monkeypatch.setattr(together, "physical_cores", lambda: 1)
     else:
         monkeypatch.setattr(together, "physical_cores", lambda: 4)
-        monkeypatch.setattr(together, "translated_library", untranslated)
+        monkeypatch.setattr(together, "translate_library", untranslated)
     assert_same(results(monkeypatch, tmp_path / "alone"), expected)
 
 

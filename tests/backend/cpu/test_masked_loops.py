@@ -9,10 +9,10 @@ import pytest
 
 import structir
 from structir.backend.cpu import independent_loops, masked_loops
-from structir.backend.cpu.c_functions import with_machine
+from structir.backend.cpu.c_functions import module_with_target
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.independent_loops import is_independent
-from structir.backend.cpu.kernels import kernel_names, translated_library
+from structir.backend.cpu.kernels import kernel_names, translate_library
 from structir.backend.cpu.masked_loops import gains_from_masks
 
 PROGRAM = """
@@ -101,7 +101,7 @@ def test_machine_code_of_short_loops(
         features = {"avx2", "avx512vl"} if is_wide else {"avx2"}
         monkeypatch.setattr(module, "cpu_features", lambda features=features: features)
     text = llvm_text(f"short_{count}_{name.replace('-', '_')}", SUM.replace("14", str(count)))
-    parsed, machine = with_machine(text, name, "")
+    parsed, machine = module_with_target(text, name, "")
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
@@ -114,5 +114,5 @@ def test_machine_code_of_short_loops(
 
 def llvm_text(symbol: str, kernel: str = SUM) -> str:
     """Returns LLVM's text of a sum of two arrays, of 14 elements if not stated otherwise."""
-    text: str = translated_library(kernel, symbol, kernel_names()).get_llvm_str()
+    text: str = translate_library(kernel, symbol, kernel_names()).get_llvm_str()
     return text

@@ -7,7 +7,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from structir.backend.cpu.code_generation import pending_code
-from structir.backend.cpu.kernels import kernel_names, translated_library
+from structir.backend.cpu.kernels import kernel_names, translate_library
 from structir.backend.cpu.modules import module_of_assembly
 from structir.backend.cpu.prepared import Assembled, pending_kernel, prepared
 
@@ -24,7 +24,7 @@ define void @kernel(ptr %a, i64 %lo, i64 %hi) {
 
 
 def of_text():
-    return pending_code(translated_library(TEXT, "kept", kernel_names()), "kept")
+    return pending_code(translate_library(TEXT, "kept", kernel_names()), "kept")
 
 
 def of_assembly():

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 import structir.backend.cpu.kernels  # noqa: F401  (sets the options of the code generator)
 from structir.backend.cpu import integer_tiles, tiles, window_sums
-from structir.backend.cpu.c_functions import with_machine
+from structir.backend.cpu.c_functions import module_with_target
 from structir.backend.cpu.integer_tiles import IntegerTile, grouping, integer_shapes
 from structir.backend.cpu.named_cpu import features_of
 from structir.backend.cpu.packed_products import tiles_text
@@ -72,7 +72,7 @@ def checks_tiles(
         monkeypatch.setattr(module, "cpu_features", lambda: features)
     for form, text in texts():
         text = text.replace(llvm.get_process_triple(), triple)
-        module, machine = with_machine(text, name, "")
+        module, machine = module_with_target(text, name, "")
         code = inner_loops(machine.emit_assembly(module))
         loops = [loop for loop in code if any(map(PRODUCT.match, loop))]
         assert loops, form
@@ -92,7 +92,7 @@ def test_sums_over_windows_stay_in_registers(
     lanes = 16 if is_wide else 8
     form = WindowForm(3, 3, step, step, 1, 1, lanes, block_rows(step, lanes))
     WindowSum(module, form).write().linkage = "external"
-    compiled, machine = with_machine(str(module), name, "")
+    compiled, machine = module_with_target(str(module), name, "")
     loops = list(inner_loops(machine.emit_assembly(compiled)))
     main = max(loops, key=lambda loop: sum(line.startswith("vfmadd") for line in loop))
     assert sum(line.startswith("vfmadd") for line in main) >= 8 * form.rows

@@ -11,9 +11,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from structir.backend.cpu import kernels, runner
-from structir.backend.cpu.inlined import inlined
+from structir.backend.cpu.inlined import inlinable
 from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.translated import translated_c
+from structir.backend.cpu.translated import translate_c_function
 
 HEAD = """def kernel(a, lo, hi):
     x = float32_pointer(a[0])
@@ -119,7 +119,7 @@ def names():
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_same_as_numba(body):
     text = HEAD + body
-    own = kernels.translated_library(text, "kernel_own", names())
+    own = kernels.translate_library(text, "kernel_own", names())
     whole, symbol = kernels.numba_library(text, "kernel_numba", names(), False)
     found, expected = run(address(own, "kernel_own")), run(address(whole, symbol))
     assert found.tobytes() == expected.tobytes()
@@ -138,7 +138,7 @@ def test_same_as_numba(body):
 )
 def test_what_is_not_understood_is_left_to_numba(body):
     with pytest.raises(UntranslatedError):
-        kernels.translated_library(HEAD + body, "kernel_left", names())
+        kernels.translate_library(HEAD + body, "kernel_left", names())
 
 
 def inner(x, n):
@@ -178,7 +178,7 @@ def sum_of(typing_context, fields):
 def test_functions_of_python_as_c_functions():
     pointer = types.CPointer(types.int64)
     signature = types.int64(pointer, types.int64, pointer)
-    library = translated_c(outer, "structir_test_outer", signature)
+    library = translate_c_function(outer, "structir_test_outer", signature)
     code = library.get_pointer_to_function("structir_test_outer")
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
         code
@@ -192,9 +192,9 @@ def test_functions_of_python_as_c_functions():
 
 def test_functions_of_the_library_are_all_translated():
     for function in (runner.enter, runner.run_space):
-        assert inlined(function) is not None
-    assert inlined(lambda x: x) is None
-    assert inlined(max) is None
+        assert inlinable(function) is not None
+    assert inlinable(lambda x: x) is None
+    assert inlinable(max) is None
 
 
 def test_numba_takes_what_is_left_to_it():

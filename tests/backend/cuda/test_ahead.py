@@ -14,7 +14,7 @@ from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.backend.region import RegionLowering
-from structir.backend.stored import read, written
+from structir.backend.serialise import read, serialise
 from structir.errors import DiagnosticError, StructIRError
 from structir.ops import load
 from structir.passes import Schedule
@@ -150,7 +150,7 @@ def test_plans_that_are_written_down_run_as_they_were():
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(s).astype("float32") for s in ((2, 7), (7, 70), (70,))]
     first = DeviceExecutable(module, device)
-    said = json.dumps(written([f.stored for f in first.direct.values()], DeviceWriting(id)))
+    said = json.dumps(serialise([f.stored for f in first.direct.values()], DeviceWriting(id)))
     found = read(json.loads(said), lambda: DeviceReading(json.loads(said), id, device, False))
     again = DeviceExecutable(module, device, store=SavedPlans(list(module.functions), found))
     assert list(again.direct) == list(first.direct)

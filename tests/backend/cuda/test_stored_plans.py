@@ -17,7 +17,7 @@ from structir.backend.cuda import archive, compiler
 from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.compiler import GpuCode
 from structir.backend.cuda.stored import DeviceReading, DeviceWriting
-from structir.backend.stored import NotStoredError, decoded, written
+from structir.backend.serialise import NotStoredError, decode, serialise
 
 TEXT = """
 @R.function
@@ -59,9 +59,9 @@ def no_array(_):
 def test_plans_are_read_as_they_were_written(made):
     executable, _ = made
     functions = [f.stored for f in executable.direct.values()]
-    said = written(functions, DeviceWriting(no_array))
+    said = serialise(functions, DeviceWriting(no_array))
     assert functions and len(said["functions"]) == len(functions)
-    again = decoded(json.dumps(said).encode(), reading, no_array)
+    again = decode(json.dumps(said).encode(), reading, no_array)
     for one, other in zip(functions, again, strict=True):
         for form in (False, True)[: 1 + bool(one.region.boundary.equal)]:
             a, b = one.region.recipe(form).kernels, other.region.recipe(form).kernels
@@ -72,14 +72,14 @@ def test_plans_are_read_as_they_were_written(made):
 def test_texts_of_files_are_not_compiled(made, monkeypatch):
     executable, texts = made
     functions = [f.stored for f in executable.direct.values()]
-    said = written(functions, DeviceWriting(no_array))
-    (function,) = decoded(json.dumps(said).encode(), reading, no_array)
+    said = serialise(functions, DeviceWriting(no_array))
+    (function,) = decode(json.dumps(said).encode(), reading, no_array)
     function.region.prepare()  # with the machine code of this process
     count = len(texts)
     monkeypatch.setattr(compiler, "_codes", {})
     for path in cache.store().root.glob("*/*.entry"):
         path.unlink()
-    (function,) = decoded(json.dumps(said).encode(), reading, no_array)
+    (function,) = decode(json.dumps(said).encode(), reading, no_array)
     with pytest.raises(MissingCodeError):
         function.region.prepare()
     assert len(texts) == count
@@ -88,7 +88,7 @@ def test_texts_of_files_are_not_compiled(made, monkeypatch):
 def test_mutated_plans_are_refused_or_read(made):
     executable, _ = made
     functions = [f.stored for f in executable.direct.values()]
-    whole = written(functions, DeviceWriting(no_array))
+    whole = serialise(functions, DeviceWriting(no_array))
     rng, refused = Random(3), 0
     for _ in range(300):
         said = copy.deepcopy(whole)
@@ -97,7 +97,7 @@ def test_mutated_plans_are_refused_or_read(made):
         key = rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
         at[key] = rng.choice(VALUES)
         try:
-            (function,) = decoded(json.dumps(said).encode(), reading, no_array)
+            (function,) = decode(json.dumps(said).encode(), reading, no_array)
             function.region.prepare().numbers([3])
         except NotStoredError:
             refused += 1

@@ -63,7 +63,7 @@ def mapped(name, *columns):
         y[i] = {name}_float64({args})
 """
     symbol, out = f"bounds_of_{name}", np.array(columns[-1])  # the last operand is overwritten
-    library = kernels.translated_library(text, symbol, kernels.NAMES | helpers())
+    library = kernels.translate_library(text, symbol, kernels.NAMES | helpers())
     address = library.get_pointer_to_function(symbol)
     table = np.array([columns[0].ctypes.data, out.ctypes.data], np.int64)
     words = [ctypes.c_int64() for _ in range(2)]  # a result and an error, which nobody reads

@@ -28,6 +28,6 @@ def test_becomes_vectors(name: str) -> None:
         y[i] = {name}_float32({args})
 """
     symbol = f"vectors_of_{name}"
-    library = kernels.translated_library(text, symbol, kernels.NAMES | helpers())
+    library = kernels.translate_library(text, symbol, kernels.NAMES | helpers())
     assert library.get_pointer_to_function(symbol)
     assert VECTOR.search(library.get_llvm_str())

@@ -46,14 +46,14 @@ def sample(random: Random) -> ChangedEntry:
     entry, key = _entry(), objects.key_of(KERNEL)
     how = random.randrange(4)
     if how == 0:
-        return ChangedEntry(changed_bytes(disk.packed(key, entry), random), False)
+        return ChangedEntry(changed_bytes(disk.pack_entry(key, entry), random), False)
     facts, data = dict(entry.facts), entry.data
     if how == 1:
         data = data[: random.randrange(len(data))]
     else:
         changed = mutated({"facts": facts}, random, [planted_code()]).get("facts")
         facts = changed if isinstance(changed, dict) else {}
-    return ChangedEntry(disk.packed(key, disk.CacheEntry(facts, data)), True)
+    return ChangedEntry(disk.pack_entry(key, disk.CacheEntry(facts, data)), True)
 
 
 def check(case: ChangedEntry) -> None:

@@ -58,7 +58,7 @@ def _with_plans(random: Random) -> ChangedExecutable:
     arrays, facts = _contents()
     name = next(n for n in arrays if n.startswith(PLANS))
     key = name.removeprefix(PLANS)
-    plans: Any = json.loads(disk.unpacked(key, arrays[name].tobytes()).data)  # type: ignore[union-attr]
+    plans: Any = json.loads(disk.parse_entry(key, arrays[name].tobytes()).data)  # type: ignore[union-attr]
     plans = mutated(plans, random, [planted_code()])
     arrays[name] = _packed(key, disk.CacheEntry({}, json.dumps(plans).encode()))
     return ChangedExecutable(_file_of(arrays, facts), False)
@@ -69,7 +69,7 @@ def _with_code(random: Random) -> ChangedExecutable:
     arrays, facts = _contents()
     name = random.choice([n for n in sorted(arrays) if n.startswith(CODE)])
     key = name.removeprefix(CODE)
-    entry: Any = disk.unpacked(key, arrays[name].tobytes())
+    entry: Any = disk.parse_entry(key, arrays[name].tobytes())
     described, data = dict(entry.facts), entry.data
     if random.random() < 0.5:
         data = data[: random.choice([0, 1, 4, 64, random.randrange(len(data))])]
@@ -101,7 +101,7 @@ def _contents() -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _packed(key: str, entry: disk.CacheEntry) -> Any:
-    return np.frombuffer(disk.packed(key, entry), np.uint8)
+    return np.frombuffer(disk.pack_entry(key, entry), np.uint8)
 
 
 def _file_of(arrays: dict[str, Any], facts: dict[str, str]) -> bytes:

@@ -17,10 +17,7 @@ import numpy as np
 from structir.backend.compiled_region import CompiledRegion, results_of
 from structir.backend.growing import ROWS, Growing, Grown, merge_growing
 from structir.backend.host_ops import ENDLESS_CALLS, host_reason, kernel_reason
-from structir.backend.leaves import flattened
-from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
-from structir.backend.program import RegionCall, arranged, rows_added
-from structir.backend.steps import (
+from structir.backend.instructions import (
     FALLBACK_ERRORS,
     Append,
     BranchInstruction,
@@ -35,6 +32,9 @@ from structir.backend.steps import (
     leaves,
     reason_of,
 )
+from structir.backend.leaves import flatten
+from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
+from structir.backend.program import RegionCall, arrange, rows_added
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
 from structir.interpret.scope import Activation, Closure, ScopeChain, Value
@@ -139,7 +139,7 @@ class PlanTracer(Interpreter):
         match expr:
             case RegionCall():
                 values = [scope.value(v) for v in expr.inputs]
-                return arranged(expr.results, self.region(expr.region, values, scope.sizes))
+                return arrange(expr.results, self.region(expr.region, values, scope.sizes))
             case If():
                 test = self.value(expr.cond, scope)
                 if isinstance(test, Slot):
@@ -253,8 +253,8 @@ class PlanTracer(Interpreter):
         scope = Activation({}, {})
         declared = [(p.struct_info, "") for p in function.params]
         self.match([(i, v, where) for (i, where), v in zip(declared, args, strict=True)], scope)
-        results = self.region(function.region, flattened(args), scope.sizes)
-        value = arranged(function.stored.shape, results)
+        results = self.region(function.region, flatten(args), scope.sizes)
+        value = arrange(function.stored.shape, results)
         self.match([(function.stored.result, value, "")], scope)
         return value
 

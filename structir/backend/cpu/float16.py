@@ -1,6 +1,6 @@
-"""Conversions of float16 by integer instructions, for CPUs that have none for it.
+"""Conversions of float16 by integer instructions, for CPUs without conversion instructions.
 
-LLVM would call functions of the C runtime, whose names a process need not have.
+LLVM would call functions of the C runtime, whose symbols a process may lack.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from llvmlite import ir
 WORD, REAL = ir.IntType(32), ir.FloatType()
 INFINITY = 0x7F800000
 QUIET_NAN = 0x7E00  # as a float16
-OVERFLOW = (127 + 16) << 23  # the bits of 65536: it and what is larger has no float16
+OVERFLOW = (127 + 16) << 23  # bits of 65536, the smallest number that overflows float16
 SMALLEST_NORMAL = 113 << 23
-ULP_OF_SUBNORMALS = ((127 - 15) + (23 - 10) + 1) << 23  # this float32 has the unit 2**-24
+# bits of a float32 whose unit in the last place is 2**-24
+ULP_OF_SUBNORMALS = ((127 - 15) + (23 - 10) + 1) << 23
 
 
 def word(value: int) -> Any:
@@ -22,9 +23,11 @@ def word(value: int) -> Any:
     return ir.Constant(WORD, value)
 
 
-def wide_value(builder: Any, bits: Any) -> Any:
-    """Emits the float32 of a float16: the exponent is corrected by a multiplication, which is exact
-    for subnormals too."""
+def float16_to_float32(builder: Any, bits: Any) -> Any:
+    """Emits the conversion of float16 bits to float32.
+
+    A multiplication corrects the exponent; it is exact for subnormals too.
+    """
     whole = builder.zext(bits, WORD)
     sign = builder.shl(builder.and_(whole, word(0x8000)), word(16))
     magnitude = builder.and_(whole, word(0x7FFF))
@@ -36,10 +39,10 @@ def wide_value(builder: Any, bits: Any) -> Any:
     return builder.bitcast(builder.or_(result, sign), REAL)
 
 
-def narrow_bits(builder: Any, value: Any) -> Any:
-    """Emits the float16 of a float32, rounded to nearest even; NaN stays one.
+def float32_to_float16(builder: Any, value: Any) -> Any:
+    """Emits the conversion of a float32 to float16 bits, rounded to nearest even; NaN stays NaN.
 
-    For subnormals an addition rounds: the unit of the sum is theirs.
+    Subnormals are rounded by an addition whose sum has their unit in the last place.
     """
     whole = builder.bitcast(value, WORD)
     magnitude = builder.and_(whole, word(0x7FFFFFFF))

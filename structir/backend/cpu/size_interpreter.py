@@ -1,6 +1,6 @@
-"""Evaluates sizes and lays out arenas in compiled code, since each new size of a call needs both.
+"""Compiled evaluation of sizes and layout of arenas, which every call with new sizes needs.
 
-The programs are tables of integers, so that no code is generated for the sizes of a plan.
+Size programs are tables of integers for an interpreter, so no code is generated per plan.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numba import types
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 
 Word = Any
 WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
-INSTRUCTION_WORDS: Final = 5  # an operation, the register of its value and of three operands
+INSTRUCTION_WORDS: Final = 5  # an operation, the registers of its result and of three operands
 HEAD_WORDS: Final = 4
 LIFETIME_WORDS: Final = 3  # first and last kernel, bytes of an element
 LARGEST: Final = 1 << 62  # larger values are evaluated exactly, by Python
@@ -26,7 +26,7 @@ FACTOR: Final = 1 << 31  # a product of two smaller numbers cannot overflow
 MOST_ELEMENTS: Final = 1 << 44  # of a buffer; larger arenas are laid out by Python
 LINE: Final = 64  # bytes; buffers are aligned to it
 
-further: Any = offset_by
+advance: Any = offset_by
 
 
 class SizeOperations(NamedTuple):
@@ -75,8 +75,8 @@ def overflows(lhs: Word, rhs: Word) -> Word:
     return left != 0 and right > LARGEST // left
 
 
-def applied(operation: Word, lhs: Word, rhs: Word, other: Word) -> Word:
-    """Returns the value of an operation without a failure."""
+def apply(operation: Word, lhs: Word, rhs: Word, other: Word) -> Word:
+    """Evaluates an operation; the caller has excluded overflow and division by zero."""
     if operation == OPERATION.add:
         return lhs + rhs
     if operation == OPERATION.multiply:
@@ -101,25 +101,25 @@ def applied(operation: Word, lhs: Word, rhs: Word, other: Word) -> Word:
 
 
 def evaluate_sizes(program: Word, registers: Word) -> Word:
-    """Evaluates a program, whose results follow the registers; returns 1 if Python must."""
+    """Evaluates a program; stores its results behind the registers. Returns 1 if Python must."""
     count = program[HEAD.instructions]
     for k in range(program[HEAD.inputs]):
         if is_too_large(registers[k]):
             return 1
     for k in range(count):
-        step = further(program, HEAD_WORDS + INSTRUCTION_WORDS * k)
-        operation, lhs, rhs = step[0], registers[step[2]], registers[step[3]]
+        instruction = advance(program, HEAD_WORDS + INSTRUCTION_WORDS * k)
+        operation, lhs, rhs = instruction[0], registers[instruction[2]], registers[instruction[3]]
         if operation == OPERATION.multiply and overflows(lhs, rhs):
             return 1
         is_division = operation == OPERATION.floordiv or operation == OPERATION.floormod
         if is_division and rhs == 0:
             return 1
-        value = applied(operation, lhs, rhs, registers[step[4]])
+        value = apply(operation, lhs, rhs, registers[instruction[4]])
         if is_too_large(value):
             return 1
-        registers[step[1]] = value
-    numbers = further(program, HEAD_WORDS + INSTRUCTION_WORDS * count)
-    results = further(registers, program[HEAD.registers])
+        registers[instruction[1]] = value
+    numbers = advance(program, HEAD_WORDS + INSTRUCTION_WORDS * count)
+    results = advance(registers, program[HEAD.registers])
     for k in range(program[HEAD.results]):
         results[k] = registers[numbers[k]]
     return 0
@@ -164,9 +164,9 @@ def assign_offsets(lifetimes: Word, count: Word, memory: Word) -> Word:
     The memory holds the elements of each buffer, then has room for the offsets, the size of the
     arena, and `3 * count + 2` words. Returns 1 if Python must lay it out.
     """
-    offsets = further(memory, count)
-    sizes = further(offsets, count + 1)
-    by_size, by_offset = further(sizes, count), further(sizes, 2 * count + 1)
+    offsets = advance(memory, count)
+    sizes = advance(offsets, count + 1)
+    by_size, by_offset = advance(sizes, count), advance(sizes, 2 * count + 1)
     by_size[0], by_offset[0], offsets[count] = 0, 0, 0
     for k in range(count):
         elements = memory[k]
@@ -194,7 +194,7 @@ def assign_offsets(lifetimes: Word, count: Word, memory: Word) -> Word:
 def size_evaluator() -> Callable[[int, int], int]:
     """Returns `evaluate_sizes` for the addresses of a program and its registers."""
     make = types.int64(WORDS, WORDS)
-    code = built("evaluate_sizes", lambda: c_function(make, evaluate_sizes))
+    code = load_or_build("evaluate_sizes", lambda: c_function(make, evaluate_sizes))
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.addresses[0])
 
 
@@ -202,6 +202,6 @@ def size_evaluator() -> Callable[[int, int], int]:
 def offset_assigner() -> Callable[[int, int, int], int]:
     """Returns `assign_offsets` for the address of lifetimes, their number, and that of memory."""
     make = types.int64(WORDS, types.int64, WORDS)
-    code = built("assign_offsets", lambda: c_function(make, assign_offsets))
+    code = load_or_build("assign_offsets", lambda: c_function(make, assign_offsets))
     address = ctypes.c_void_p
     return ctypes.PYFUNCTYPE(ctypes.c_int64, address, ctypes.c_int64, address)(code.addresses[0])

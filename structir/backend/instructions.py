@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.cpu.steps import KIND, STEP_WORDS
+from structir.backend.cpu.bytecode import INSTRUCTION_WORDS, OPCODE
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import BoundPlan
 from structir.errors import DiagnosticError, Span, StructIRError
@@ -37,10 +37,10 @@ def reason_of(error: Exception) -> str:
     message, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
         message, span = error.diagnostics[0].message, error.diagnostics[0].span
-    return located(message.partition("\n")[0], span)
+    return with_location(message.partition("\n")[0], span)
 
 
-def located(reason: str, span: Span | None) -> str:
+def with_location(reason: str, span: Span | None) -> str:
     """Returns a reason with its source location, if it is known."""
     return reason if span is None else f"{reason} (at {span})"
 
@@ -92,10 +92,10 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Maps the leaves of a value."""
     if isinstance(value, tuple):
-        return tuple([mapped(item, change) for item in value])
+        return tuple([map_leaves(item, change) for item in value])
     return change(value)
 
 
@@ -128,7 +128,7 @@ class Code:
 
     def step(self, kind: int, *numbers: int) -> list[int]:
         """Emits one instruction; returns its words, in which a jump target may be set later."""
-        words = [kind, *numbers, *[0] * (STEP_WORDS - 1 - len(numbers))]
+        words = [kind, *numbers, *[0] * (INSTRUCTION_WORDS - 1 - len(numbers))]
         self.words.append(words)
         return words
 
@@ -137,7 +137,7 @@ class Code:
         slots = [self.slot(cell) for cell in cells]
         self.plans.setdefault(plan, []).append(self.here)
         self.external_from[self.here] = len(self.external)
-        self.step(KIND.run, 0, 0, len(slots))
+        self.step(OPCODE.run, 0, 0, len(slots))
         self.external += slots
 
     def loop(self, start: int) -> None:
@@ -217,7 +217,7 @@ class CopyInstruction:
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
-        code.step(KIND.copy, code.slot(self.to), code.slot(self.source), self.to.bytes)
+        code.step(OPCODE.copy, code.slot(self.to), code.slot(self.source), self.to.bytes)
 
 
 @attrs.frozen(eq=False)
@@ -232,7 +232,7 @@ class Append:
     def write(self, code: Code) -> None:
         """Emits the instruction."""
         slots = [code.slot(c) for c in (self.to, self.source, self.filled)]
-        code.step(KIND.append, *slots, self.source.root.bytes, self.room)
+        code.step(OPCODE.append, *slots, self.source.root.bytes, self.room)
 
 
 @attrs.frozen(eq=False)
@@ -243,7 +243,7 @@ class Clear:
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
-        code.step(KIND.set, code.slot(self.cell), 0)
+        code.step(OPCODE.set, code.slot(self.cell), 0)
 
 
 @attrs.frozen(eq=False)
@@ -252,7 +252,7 @@ class Leave:
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
-        code.step(KIND.leave)
+        code.step(OPCODE.leave)
 
 
 @attrs.frozen(eq=False)
@@ -265,9 +265,9 @@ class BranchInstruction:
 
     def write(self, code: Code) -> None:
         """Emits a jump to the second block, and one past it."""
-        to_otherwise = code.step(KIND.unless, code.slot(self.test))
+        to_otherwise = code.step(OPCODE.unless, code.slot(self.test))
         self.then.write(code)
-        over = code.step(KIND.jump)
+        over = code.step(OPCODE.jump)
         to_otherwise[2] = code.here
         self.otherwise.write(code)
         over[1] = code.here
@@ -293,18 +293,20 @@ class LoopInstruction:
         for cell in self._loop_cells():
             code.slot(cell)
         if self.limit is not None:
-            out.append((3, code.step(KIND.reached, code.slot(self.counter), code.slot(self.limit))))
+            out.append(
+                (3, code.step(OPCODE.reached, code.slot(self.counter), code.slot(self.limit)))
+            )
         if self.going is not None:
-            out.append((2, code.step(KIND.unless, code.slot(self.going))))
+            out.append((2, code.step(OPCODE.unless, code.slot(self.going))))
         for row in self.rows:
             row.write(code)
         self.body.write(code)
         for pair in self.swapped:
-            code.step(KIND.swap, *map(code.slot, pair))
-        code.step(KIND.add, code.slot(self.counter))
+            code.step(OPCODE.swap, *map(code.slot, pair))
+        code.step(OPCODE.add, code.slot(self.counter))
         for cell in self._loop_cells():
             code.slot(cell)
-        code.step(KIND.jump, start)
+        code.step(OPCODE.jump, start)
         code.loop(start)
         code.pairs += self.swapped
         for index, words in out:
@@ -327,7 +329,7 @@ class RowInstruction:
     def write(self, code: Code) -> None:
         """Emits the instruction."""
         slots = [code.slot(c) for c in (self.cell, self.array, self.counter)]
-        code.step(KIND.part, *slots, self.cell.bytes)
+        code.step(OPCODE.part, *slots, self.cell.bytes)
 
 
 def constant(array: Any) -> MemoryCell:

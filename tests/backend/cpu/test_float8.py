@@ -6,7 +6,7 @@ import pytest
 from numba import njit
 
 import structir
-from structir.backend.cpu.eighths import FORMATS, eighth_helpers
+from structir.backend.cpu.float8 import FORMATS, float8_helpers
 
 
 def numbers(kind):
@@ -22,7 +22,7 @@ def numbers(kind):
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_rounded_as_ml_dtypes_does(dtype):
-    code, kind = eighth_helpers()[f"{dtype}_code"], getattr(ml_dtypes, dtype)
+    code, kind = float8_helpers()[f"{dtype}_code"], getattr(ml_dtypes, dtype)
 
     @njit
     def codes(x, out):

@@ -18,7 +18,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.region import SizeCheck
-from structir.backend.stored_checks import (
+from structir.backend.serialise_checks import (
     WITHOUT_DATA,
     NotStoredError,
     check_buffer,
@@ -60,7 +60,7 @@ class StoredFunction:
     donated: tuple[tuple[int, int], ...] = ()  # parameters that calls donate, and their results
 
 
-def written(functions: Iterable[StoredFunction], writer: TableWriter) -> Json:
+def serialise(functions: Iterable[StoredFunction], writer: TableWriter) -> Json:
     """Serializes functions; those without a JSON form are omitted."""
     serialized = []
     for function in functions:
@@ -185,7 +185,7 @@ def _number(numbered: tuple[int, Json]) -> int:
 
 
 def read(document: Json, make_reader: Callable[[], TableReader]) -> list[StoredFunction]:
-    """Loads the functions that `written` has serialized; raises NotStoredError for other data."""
+    """Loads the functions that `serialise` has serialized; raises NotStoredError for other data."""
     try:
         if document["format"] != FORMAT:
             raise NotStoredError("another format")
@@ -195,7 +195,7 @@ def read(document: Json, make_reader: Callable[[], TableReader]) -> list[StoredF
         raise NotStoredError(str(error)) from error
 
 
-def decoded(
+def decode(
     data: bytes, make_reader: Callable[..., TableReader], array: Callable[[Json], Any]
 ) -> list[StoredFunction]:
     """Loads the functions in the JSON of a file; raises NotStoredError for other data."""

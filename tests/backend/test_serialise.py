@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend import cache, executable, stored
+from structir.backend import cache, executable, serialise
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.executable import options_text
 from structir.errors import ShapeMismatchError
@@ -217,9 +217,9 @@ def test_plans_of_another_form_count_as_absent(field, value, empty_cache):
 
 
 def test_circles_in_tables_are_no_sizes():
-    said = {"format": stored.FORMAT, "symbols": [], "atoms": [["floordiv", [0, 0], [0, None]]]}
+    said = {"format": serialise.FORMAT, "symbols": [], "atoms": [["floordiv", [0, 0], [0, None]]]}
     said |= {"dims": [[0, [[1, [-1]]]]], "buffers": [], "texts": []}
     region = {"inputs": [], "results": [], "checks": [], "free": [], "doubtful": [0]}
     function = {"name": "main", "params": [], "result": [], "shape": [], "recipes": [], **region}
-    with pytest.raises(stored.NotStoredError):
-        stored.read(said | {"functions": [function]}, lambda _: None)
+    with pytest.raises(serialise.NotStoredError):
+        serialise.read(said | {"functions": [function]}, lambda _: None)

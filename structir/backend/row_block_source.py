@@ -1,4 +1,4 @@
-"""The text of a loop over blocks of rows."""
+"""Generates the source of loops over blocks of rows of ragged tensors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 
 UNITS = {"first": "values", "row": "row", None: ""}
-BLOCK = 2048  # values of a block: some buffers of so many fit into the cache next to a core
-ROWS = 64  # of a block, at most
-SHORT = 128  # elements of short rows, on average
+BLOCK = 2048  # values per block: several buffers of this size fit in L2
+ROWS = 64  # maximum per block
+SHORT = 128  # maximum mean length of short rows
 POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
 STORE = re.compile(r"^( *)(\w+)\[r\] = (\w+)$")
 COMBINE = {"sum": "add_to", "prod": "multiply_to", "max": "maximum", "min": "minimum"}
@@ -35,11 +35,11 @@ def _neutral(total: RowReduction) -> str:
 
 
 def stages_of_rows(call: RowCall) -> list[Stage]:
-    """Returns the stages that compute a program of one row for all rows."""
+    """Returns the stages that run a row program for all rows, in blocks if supported."""
     units = {buffer.root: UNITS[operand.unit] for buffer, operand in call.operands.items()}
     one, length = call.sizes
     program = in_blocks(call.program, one, length, units)
-    routine = RowLoop(call).routine()  # which raises NoKernelError where there is none
+    routine = RowLoop(call).routine()  # raises NoKernelError if unsupported
     if program is not None:
         with suppress(NoKernelError):
             routine = BlockLoop(call, program).routine()
@@ -47,13 +47,13 @@ def stages_of_rows(call: RowCall) -> list[Stage]:
 
 
 class BlockLoop(RowLoop):
-    """The text of a loop over blocks of rows."""
+    """Generates a loop over blocks of rows."""
 
     def __init__(self, call: RowCall, program: BlockProgram) -> None:
         super().__init__(call)
         self.program = program
-        self.flat: set[Buffer] = set()  # buffers whose rows follow each other without gaps
-        self.shift = ""  # what is added to the place of a row for its last values
+        self.flat: set[Buffer] = set()  # buffers whose rows are contiguous
+        self.shift = ""  # source of the offset of the remainder in a row
         own = {b.root: operand for b, operand in self.parts.items()}
         self.parts |= {flat: own[b] for b, flat in program.flat.items() if b in own}
 
@@ -81,13 +81,16 @@ class BlockLoop(RowLoop):
         return self.finished([self._has_long_rows(), *whole, "else:", *indented(blocks)])
 
     def _has_long_rows(self) -> str:
-        """Returns the beginning of a branch for long rows."""
+        """Returns the source of the test for long rows."""
         rows = self.size(self.call.starts.shape[0])
         return f"if {self.size(self.total)} > {rows} * {SHORT}:"
 
     def _phases(self) -> Iterator[str]:
-        """Yields the lines of the phases; a reduction of what is computed of each value and of a
-        number of the row is part of that phase."""
+        """Yields the lines of the phases.
+
+        A reduction of values that depend on a scalar of the row is fused into the loop that
+        computes them.
+        """
         phases = list(self.program.programs())
         for k, (phase, program) in enumerate(phases):
             if program is None:
@@ -106,21 +109,21 @@ class BlockLoop(RowLoop):
             yield from self._maps(phase, program, totals)
 
     def _row_by_row(self) -> list[str]:
-        """Returns the loop over long rows, which computes one after the other."""
+        """Returns the loop over long rows, one row at a time."""
         loop = RowLoop(self.call)
         loop.names, loop.sizes, loop.scratch = self.names, self.sizes, self.scratch
         loop.counter = self.counter
         return loop.loop()
 
     def row_size(self, dim: Dim) -> str:
-        """Returns a size of one row, or of one block of rows, as text."""
+        """Returns the source of a size of one row or of one block of rows."""
         names = {self.program.values: "extent", self.program.rows: "count"}
         if isinstance(dim, int) or not dims.syms(dim) & names.keys():
             return self.size(dim)
         return dims.python_text(dim, lambda s: names.get(s) or self.size(dims.as_dim(s)))
 
     def part(self, buffer: Buffer) -> RowOperand:
-        """Returns the buffer of all rows of one of a row or of a block."""
+        """Returns the buffer of all rows that holds a buffer of a row or of a block."""
         if buffer in self.program.numbers:
             part = self.part(self.program.numbers[buffer])
             return RowOperand(part.buffer, "row + k" if part.unit else "k")
@@ -145,9 +148,9 @@ class BlockLoop(RowLoop):
         return list(kernels)
 
     def _maps(self, phase: Phase, program: LoopProgram, totals: Totals = ()) -> list[str]:
-        """Returns the loops over the values of each row, or the one over rows.
+        """Returns the loops over the values of each row, or the loop over rows.
 
-        `totals` are combinations of values of the phase, which the same loops compute.
+        `totals` are reductions of values of the phase, which the same loops compute.
         """
         if phase.unit == ROW:
             return [line for kernel in self._kernels(program) for line in self.body(kernel)]
@@ -168,8 +171,8 @@ class BlockLoop(RowLoop):
         return ["width = 0", "for k in range(count):", *indented([*lines, "width = width + up"])]
 
     def _in_parts(self, program: LoopProgram, totals: Mapping[RowReduction, str]) -> list[str]:
-        """Returns the loop over whole vectors of a row and one over copies of its last values,
-        after which nothing may be read or written."""
+        """Returns a loop over the whole vectors of a row, and one over padded copies of its
+        remainder, so that no access is out of bounds."""
         copies = self._copies(program)
         self.shift = " + shift"
         inner = [
@@ -197,7 +200,8 @@ class BlockLoop(RowLoop):
         return self._with_totals(lines, totals) if totals else lines
 
     def _with_totals(self, lines: list[str], totals: Mapping[RowReduction, str]) -> list[str]:
-        """Returns loops over values that also combine those of them that are inside of the row."""
+        """Returns loops over values that also reduce them; values past the end of the row are
+        masked."""
         changed = [f"inside = int32(size{self.shift.replace('+', '-')})"]
         pointers = {m[1]: m[2] for m in map(POINTER.match, lines) if m is not None}
         for line in lines:
@@ -212,7 +216,7 @@ class BlockLoop(RowLoop):
         return changed
 
     def _number(self, buffer: Buffer) -> str:
-        """Returns the number of row k in a buffer, as text."""
+        """Returns the source of the scalar of row k in a buffer."""
         part = self.part(buffer)
         return f"{self.name(part.buffer)}[{'row + k' if part.unit else 'k'}]"
 
@@ -220,8 +224,8 @@ class BlockLoop(RowLoop):
         return self.part(buffer).unit == "first"
 
     def _copies(self, program: LoopProgram) -> dict[str, str]:
-        """Returns, by the names of operands and results, those of buffers for the last values of a
-        block, after which nothing may be read or written."""
+        """Returns the names of padded scratch buffers for the remainder, by the names of operands
+        and results."""
         copies: dict[str, str] = {}
         for buffer in (*program.inputs, *program.outputs):
             part = self.part(buffer)
@@ -231,7 +235,7 @@ class BlockLoop(RowLoop):
         return copies
 
     def _copied(self, buffer: Buffer, copies: dict[str, str], is_read: bool) -> list[str]:
-        """Returns a loop that copies the last values of a block."""
+        """Returns a loop that copies the remainder of a row to or from its padded buffer."""
         name = self.name(self.part(buffer).buffer)
         if name not in copies:
             return []
@@ -240,7 +244,7 @@ class BlockLoop(RowLoop):
         return ["for j in range(size - full):", f"{INDENT}{to} = {source}"]
 
     def _in_vectors(self, lines: list[str], copies: Mapping[str, str]) -> list[str]:
-        """Returns the lines of a kernel whose loop is over whole vectors."""
+        """Returns the lines of a kernel with its loop extended to whole vectors."""
         changed: list[str] = []
         for line in lines:
             loop, pointer = LOOP.match(line), POINTER.match(line)
@@ -255,8 +259,8 @@ class BlockLoop(RowLoop):
         return changed
 
     def _row(self, is_flat: bool = False) -> list[str]:
-        """Returns lines with the first value of row k, or of a block, and its size up to whole
-        vectors."""
+        """Returns lines that define the first value of row k or of a block, and its size rounded to
+        whole vectors."""
         start, limit = f"{self.starts}[row + k]", f"{self.limits}[row + k]"
         if is_flat:
             run = ["at = first", "size = last - first"]
@@ -270,9 +274,9 @@ class BlockLoop(RowLoop):
         ]
 
     def _reductions(self, phase: Phase) -> list[str]:
-        """Returns a loop over the rows of a block that reduces their values, for short rows and for
-        long ones."""
-        if self.program.has_values:  # which takes blocks of short rows only
+        """Returns loops over the rows of a block that reduce their values, for short and for long
+        rows."""
+        if self.program.has_values:  # blocks have only short rows
             return self._reduction_loop(phase, "")
         loops = [self._reduction_loop(phase, prefix) for prefix in (LONG_RUN, "")]
         return [self._has_long_rows(), *indented(loops[0]), "else:", *indented(loops[1])]

@@ -1,4 +1,4 @@
-"""Floating-point numbers of eight bits in kernels: stored as bytes, computed with as float32."""
+"""Conversions of float8 dtypes in kernels: stored as bytes, computed in float32."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from structir.backend.math.options import Number
 
 @attrs.frozen
 class Format:
-    """How eight bits hold a number: so many of the fraction, the exponent's bias, the greatest
-    code, and the codes of what is greater, of what is no number, and of -0."""
+    """A float8 format.
+
+    `fraction` is the number of fraction bits, `bias` the exponent bias. `greatest` encodes the
+    largest finite number, `beyond` larger ones, `nan` NaN and `negative_zero` -0. `signed_nan`
+    states whether NaN has a sign bit.
+    """
 
     fraction: int
     bias: int
@@ -49,9 +53,9 @@ def _value_of(dtype: str) -> Any:
 
 
 def _code_of(layout: Format) -> Any:
-    """A float32 rounded to the nearest code, to an even one between two."""
+    """Returns the function that rounds a float32 to a code, to nearest even."""
     drop = 23 - layout.fraction
-    lowest = 1 - layout.bias  # the exponent of the least normal number
+    lowest = 1 - layout.bias  # exponent of the smallest normal number
     greatest, beyond, nan = layout.greatest, layout.beyond, layout.nan
     rebias = (127 - layout.bias) << layout.fraction
     signed_nan, negative_zero = layout.signed_nan, layout.negative_zero
@@ -79,7 +83,7 @@ def _code_of(layout: Format) -> Any:
     return njit(**_options())(code)
 
 
-def eighth_helpers() -> dict[str, Any]:
-    """The functions that kernels call, `..._value` and `..._code`, by their names."""
+def float8_helpers() -> dict[str, Any]:
+    """Returns the conversions `<dtype>_value` and `<dtype>_code` that kernels call, by name."""
     values = {f"{dtype}_value": _value_of(dtype) for dtype in FORMATS}
     return values | {f"{dtype}_code": _code_of(layout) for dtype, layout in FORMATS.items()}

@@ -1,7 +1,7 @@
-"""Runs sized plans: instructions between kernels whose sizes are computed while they run.
+"""The bytecode interpreter of sized plans, whose sizes are computed at run time.
 
-An instruction is some words: its kind, and up to four numbers. Integers are in registers, and the
-addresses of values in a table of slots. The memory of a value grows at run time.
+An instruction has an opcode and up to four operands, one word each. Integers are in registers, and
+the addresses of values in a table of slots. The memory of a value grows at run time.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import ROW, SPACE
 from structir.backend.cpu.native import call_c, call_kernel
-from structir.backend.cpu.objects import built
+from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.runner import WORDS, Word, patch, words_at
-from structir.backend.cpu.size_machine import HEAD, assign_offsets, evaluate_sizes
+from structir.backend.cpu.size_interpreter import HEAD, assign_offsets, evaluate_sizes
 
 bytes_at: Any = POINTERS["uint8"]
-further: Any = offset_by
+advance: Any = offset_by
 SIZED_WORDS: Final = 5
-JUMPS: Final = 256  # between two pauses
+JUMPS: Final = 256  # between two returns to Python
 
 
-class SizedKinds(NamedTuple):
-    """The instructions and their numbers."""
+class SizedOpcodes(NamedTuple):
+    """The opcodes, with their operands."""
 
     end: int = 0
     leave: int = 1  # the host must compute the value
     jump: int = 2  # to an instruction
-    unless: int = 3  # a slot holds true, jump to an instruction
+    unless: int = 3  # a slot holds true: jump to an instruction
     reached: int = 4  # a register is at least the word in a slot: jump to an instruction
     evaluate: int = 5  # the address of an evaluation
     require: int = 6  # a register is not 0
@@ -47,7 +47,7 @@ class SizedKinds(NamedTuple):
     run: int = 14  # the address of a region
 
 
-class SizedStops(NamedTuple):
+class SizedStopReasons(NamedTuple):
     """The reasons why a run stops."""
 
     end: int = 0
@@ -103,13 +103,13 @@ class RegionWords(NamedTuple):
     is_bound: int = 16
 
 
-KIND, STOP, STATE = SizedKinds(), SizedStops(), SizedStateWords()
+OPCODE, STOP, STATE = SizedOpcodes(), SizedStopReasons(), SizedStateWords()
 EVALUATION, REGION = EvaluationWords(), RegionWords()
 CHANGED, SAME, FAILED = 0, 1, 2  # results of an evaluation
 
 
-def evaluated(evaluation: Word, registers: Word) -> Word:
-    """Evaluates sizes from registers."""
+def run_evaluation(evaluation: Word, registers: Word) -> Word:
+    """Evaluates sizes from registers; returns CHANGED, SAME (skipped) or FAILED."""
     program, memory = (
         words_at(evaluation[EVALUATION.program]),
         words_at(evaluation[EVALUATION.memory]),
@@ -130,24 +130,24 @@ def evaluated(evaluation: Word, registers: Word) -> Word:
     return CHANGED
 
 
-def assigned(evaluation: Word, registers: Word) -> Word:
+def evaluate_into_registers(evaluation: Word, registers: Word) -> Word:
     """Evaluates sizes and stores them in registers; returns 1 if Python must evaluate them."""
-    if evaluated(evaluation, registers) == FAILED:
+    if run_evaluation(evaluation, registers) == FAILED:
         return 1
     program, values = (
         words_at(evaluation[EVALUATION.program]),
         words_at(evaluation[EVALUATION.values]),
     )
-    results = further(words_at(evaluation[EVALUATION.memory]), program[HEAD.registers])
+    results = advance(words_at(evaluation[EVALUATION.memory]), program[HEAD.registers])
     for k in range(program[HEAD.results]):
         registers[values[k]] = results[k]
     return 0
 
 
-def laid_out(region: Word, numbers: Word) -> Word:
+def lay_out_arena(region: Word, numbers: Word) -> Word:
     """Lays out the arena of a region; returns its size, or -1 if it is too large."""
     count, memory = region[REGION.buffers], words_at(region[REGION.layout])
-    elements = further(numbers, region[REGION.elements])
+    elements = advance(numbers, region[REGION.elements])
     for k in range(count):
         memory[k] = elements[k]
     if assign_offsets(words_at(region[REGION.lifetimes]), count, memory) != 0:
@@ -157,38 +157,38 @@ def laid_out(region: Word, numbers: Word) -> Word:
 
 def has_results(region: Word, numbers: Word) -> Word:
     """Whether no size of a result is negative."""
-    sizes = further(numbers, region[REGION.shapes])
+    sizes = advance(numbers, region[REGION.shapes])
     for k in range(region[REGION.shape_count]):  # noqa: SIM110 (compiled: no generators)
         if sizes[k] < 0:
             return False
     return True
 
 
-def bound(state: Word, region: Word) -> Word:
+def bind_region(state: Word, region: Word) -> Word:
     """Binds a region to the sizes in the registers; returns a reason to stop, or -1."""
     evaluation = words_at(region[REGION.evaluation])
-    status = evaluated(evaluation, words_at(state[STATE.registers]))
+    status = run_evaluation(evaluation, words_at(state[STATE.registers]))
     if status == FAILED:
         return STOP.leave
     if status == SAME and region[REGION.is_bound] != 0:
         return -1
     region[REGION.is_bound] = 0
     program = words_at(evaluation[EVALUATION.program])
-    numbers = further(words_at(evaluation[EVALUATION.memory]), program[HEAD.registers])
+    numbers = advance(words_at(evaluation[EVALUATION.memory]), program[HEAD.registers])
     if not has_results(region, numbers):
         return STOP.leave
     space, sized = words_at(region[REGION.space]), words_at(region[REGION.sized])
     for k in range(region[REGION.sized_count]):
         space[sized[k]] = numbers[k]
     if region[REGION.buffers] > 0:
-        size = laid_out(region, numbers)
+        size = lay_out_arena(region, numbers)
         if size < 0:
             return STOP.leave
         if size > region[REGION.capacity]:
             state[STATE.bytes] = size
             return STOP.arena
         pointers, layout = words_at(region[REGION.pointers]), words_at(region[REGION.layout])
-        offsets = further(layout, region[REGION.buffers])
+        offsets = advance(layout, region[REGION.buffers])
         for k in range(region[REGION.pointer_count]):
             space[pointers[2 * k]] = region[REGION.arena] + offsets[pointers[2 * k + 1]]
     region[REGION.is_bound] = 1
@@ -211,7 +211,7 @@ def run_kernels(space: Word) -> Word:
 
 def run_region(state: Word, region: Word) -> Word:
     """Binds and runs a region; returns a reason to stop, or -1."""
-    stop = bound(state, region)
+    stop = bind_region(state, region)
     if stop >= 0:
         return stop
     space, chosen = words_at(region[REGION.space]), words_at(region[REGION.outside])
@@ -221,7 +221,7 @@ def run_region(state: Word, region: Word) -> Word:
     return STOP.leave if run_kernels(space) != 0 else -1
 
 
-def exchange(words: Word, first: Word, second: Word) -> Word:
+def swap_words(words: Word, first: Word, second: Word) -> Word:
     """Exchanges two words."""
     before = words[first]
     words[first] = words[second]
@@ -229,32 +229,32 @@ def exchange(words: Word, first: Word, second: Word) -> Word:
     return 0
 
 
-def follow(state: Word, step: Word, at: Word) -> Word:
+def execute(state: Word, instruction: Word, at: Word) -> Word:
     """Executes an instruction that cannot stop; returns the index of the next one."""
-    kind, first, second = step[0], step[1], step[2]
+    kind, first, second = instruction[0], instruction[1], instruction[2]
     slots, registers = words_at(state[STATE.slots]), words_at(state[STATE.registers])
-    if kind == KIND.jump:
+    if kind == OPCODE.jump:
         return first
-    if kind == KIND.unless:
+    if kind == OPCODE.unless:
         if bytes_at(slots[first])[0] == 0:
             return second
-    elif kind == KIND.reached:
+    elif kind == OPCODE.reached:
         if registers[first] >= words_at(slots[second])[0]:
-            return step[3]
-    elif kind == KIND.copy:
-        call_c(state[STATE.move], (slots[first], slots[second], registers[step[3]]))
-    elif kind == KIND.swap:
-        exchange(slots, first, second)
-        exchange(words_at(state[STATE.rooms]), first, second)
-    elif kind == KIND.part:
-        slots[first] = slots[second] + registers[step[3]] * registers[step[4]]
-    elif kind == KIND.append:
-        count = registers[step[4]]
-        call_c(state[STATE.move], (slots[first] + registers[step[3]], slots[second], count))
-        registers[step[3]] += count
-    elif kind == KIND.set:
+            return instruction[3]
+    elif kind == OPCODE.copy:
+        call_c(state[STATE.move], (slots[first], slots[second], registers[instruction[3]]))
+    elif kind == OPCODE.swap:
+        swap_words(slots, first, second)
+        swap_words(words_at(state[STATE.rooms]), first, second)
+    elif kind == OPCODE.part:
+        slots[first] = slots[second] + registers[instruction[3]] * registers[instruction[4]]
+    elif kind == OPCODE.append:
+        count = registers[instruction[4]]
+        call_c(state[STATE.move], (slots[first] + registers[instruction[3]], slots[second], count))
+        registers[instruction[3]] += count
+    elif kind == OPCODE.set:
         registers[first] = second
-    elif kind == KIND.add:
+    elif kind == OPCODE.add:
         registers[first] += 1
     return at + 1
 
@@ -272,36 +272,36 @@ def run_sized(state: Word) -> Word:
     code, registers = words_at(state[STATE.code]), words_at(state[STATE.registers])
     at, jumps, stop = state[STATE.at], 0, -1
     while stop < 0:
-        step = further(code, SIZED_WORDS * at)
-        kind = step[0]
-        if kind == KIND.run:
-            stop = run_region(state, words_at(step[1]))
+        instruction = advance(code, SIZED_WORDS * at)
+        kind = instruction[0]
+        if kind == OPCODE.run:
+            stop = run_region(state, words_at(instruction[1]))
             if stop < 0:
                 at += 1
-        elif kind == KIND.evaluate:
-            if assigned(words_at(step[1]), registers) != 0:
+        elif kind == OPCODE.evaluate:
+            if evaluate_into_registers(words_at(instruction[1]), registers) != 0:
                 stop = STOP.leave
             at += 1
-        elif kind == KIND.require:
-            if registers[step[1]] == 0:
+        elif kind == OPCODE.require:
+            if registers[instruction[1]] == 0:
                 stop = STOP.leave
             at += 1
-        elif kind == KIND.room:
-            if has_room(state, step[1], registers[step[2]]):
+        elif kind == OPCODE.room:
+            if has_room(state, instruction[1], registers[instruction[2]]):
                 at += 1
             else:
                 stop = STOP.room
-        elif kind == KIND.append and not has_room(
-            state, step[1], registers[step[3]] + registers[step[4]]
+        elif kind == OPCODE.append and not has_room(
+            state, instruction[1], registers[instruction[3]] + registers[instruction[4]]
         ):
             stop = STOP.room
-        elif kind == KIND.end:
+        elif kind == OPCODE.end:
             stop = STOP.end
-        elif kind == KIND.leave:
+        elif kind == OPCODE.leave:
             stop = STOP.leave
         else:
-            at = follow(state, step, at)
-            if kind == KIND.jump:
+            at = execute(state, instruction, at)
+            if kind == OPCODE.jump:
                 jumps += 1
                 if jumps == JUMPS:
                     stop = STOP.pause
@@ -312,5 +312,5 @@ def run_sized(state: Word) -> Word:
 @cache
 def sized_runner() -> Callable[[int], int]:
     """Returns `run_sized` for the address of a state; it releases the GIL."""
-    code = built("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
+    code = load_or_build("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])

@@ -1,0 +1,151 @@
+"""The bytecode interpreter of step plans: plans, branches and loops in one compiled call.
+
+An instruction has an opcode and up to five operands, one word each. Values are indices into a table
+of slots, which hold addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from numba import types
+
+from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.intrinsics import POINTERS, offset_by
+from structir.backend.cpu.layouts import SPACE, STATE
+from structir.backend.cpu.native import call_c
+from structir.backend.cpu.objects import load_or_build
+from structir.backend.cpu.runner import WORDS, Word, patch, run_rows, words_at
+from structir.backend.math.options import vectorisable
+
+bytes_at: Any = POINTERS["uint8"]
+advance: Any = offset_by
+INSTRUCTION_WORDS: Final = 6
+JUMPS: Final = 256  # between two returns to Python
+
+
+class Opcodes(NamedTuple):
+    """The opcodes, with their operands."""
+
+    end: int = 0
+    run: int = 1  # a workspace; the slots of its inputs and results, and their number
+    jump: int = 2  # to an instruction
+    unless: int = 3  # a slot holds true: jump to an instruction
+    reached: int = 4  # a slot holds at least the value in another: jump to an instruction
+    copy: int = 5  # to a slot from another: the number of bytes
+    swap: int = 6  # the addresses in two slots
+    part: int = 7  # a slot becomes an element of another: the slot of the index, bytes per element
+    append: int = 8  # to a slot from another: the slot of the used bytes, new bytes, capacity
+    set: int = 9  # the word in a slot to a number
+    add: int = 10  # one to the word in a slot
+    leave: int = 11  # the host must execute the next step
+
+
+class StopReasons(NamedTuple):
+    """The reasons why a run stops."""
+
+    end: int = 0
+    failure: int = 1
+    leave: int = 2
+    full: int = 3  # a growing value is at capacity
+    pause: int = 4  # Python handles its signals
+
+
+OPCODE, STOP = Opcodes(), StopReasons()
+
+
+@vectorisable
+def run_plan(instruction: Word, slots: Word) -> Word:
+    """Runs a plan on the addresses in some slots; nonzero on failure."""
+    space, chosen = words_at(instruction[1]), words_at(instruction[2])
+    outside = words_at(space[SPACE.outside])
+    for k in range(instruction[3]):
+        outside[k] = slots[chosen[k]]
+    patch(space)
+    return run_rows(space)
+
+
+@vectorisable
+def execute(instruction: Word, slots: Word, at: Word, move: Word) -> Word:
+    """Executes an instruction that cannot stop; returns the index of the next one."""
+    kind, first = instruction[0], instruction[1]
+    if kind == OPCODE.jump:
+        return first
+    if kind == OPCODE.unless:
+        if bytes_at(slots[first])[0] == 0:
+            return instruction[2]
+    elif kind == OPCODE.reached:
+        if words_at(slots[first])[0] >= words_at(slots[instruction[2]])[0]:
+            return instruction[3]
+    elif kind == OPCODE.copy:
+        call_c(move, (slots[first], slots[instruction[2]], instruction[3]))
+    elif kind == OPCODE.swap:
+        before = slots[first]
+        slots[first] = slots[instruction[2]]
+        slots[instruction[2]] = before
+    elif kind == OPCODE.part:
+        slots[first] = slots[instruction[2]] + words_at(slots[instruction[3]])[0] * instruction[4]
+    elif kind == OPCODE.append:
+        filled = words_at(slots[instruction[3]])
+        call_c(move, (slots[first] + filled[0], slots[instruction[2]], instruction[4]))
+        filled[0] += instruction[4]
+    elif kind == OPCODE.set:
+        words_at(slots[first])[0] = instruction[2]
+    elif kind == OPCODE.add:
+        words_at(slots[first])[0] += 1
+    return at + 1
+
+
+def run_bytecode(state: Word) -> Word:
+    """Runs instructions from the current one; returns the reason why it stopped."""
+    code, slots = words_at(state[STATE.code]), words_at(state[STATE.slots])
+    at, jumps = state[STATE.at], 0
+    stop = -1
+    while stop < 0:
+        instruction = advance(code, INSTRUCTION_WORDS * at)
+        kind = instruction[0]
+        if kind == OPCODE.run:
+            failed = run_plan(instruction, slots)
+            if failed != 0:
+                state[STATE.detail] = failed - 1
+                stop = STOP.failure
+            else:
+                at += 1
+        elif kind == OPCODE.end:
+            stop = STOP.end
+        elif kind == OPCODE.leave:
+            stop = STOP.leave
+        elif (
+            kind == OPCODE.append
+            and words_at(slots[instruction[3]])[0] + instruction[4] > instruction[5]
+        ):
+            stop = STOP.full
+        else:
+            at = execute(instruction, slots, at, state[STATE.move])
+            if kind == OPCODE.jump:
+                jumps += 1
+                if jumps == JUMPS:
+                    stop = STOP.pause
+    state[STATE.at] = at
+    return stop
+
+
+@cache
+def bytecode_address() -> int:
+    """Returns the address of `run_bytecode`."""
+    signature = types.int64(WORDS)
+    return load_or_build("run_bytecode", lambda: c_function(signature, run_bytecode)).addresses[0]
+
+
+@cache
+def bytecode_runner() -> Callable[[int], int]:
+    """Returns `run_bytecode` for the address of a state; it releases the GIL."""
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(bytecode_address())
+
+
+def move_address() -> int:
+    """Returns the address of `memmove`."""
+    return int(ctypes.cast(ctypes.memmove, ctypes.c_void_p).value or 0)

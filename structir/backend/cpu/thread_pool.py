@@ -1,0 +1,129 @@
+"""The thread pool in compiled code: threads claim chunks of a kernel's range dynamically.
+
+One call at a time owns the pool; concurrent calls run serially. Idle workers spin for tens of
+microseconds, then block.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from structir.backend.cpu.atomics import atomic_add, atomic_read, atomic_set, atomic_write, pause
+from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.intrinsics import POINTERS, offset_by
+from structir.backend.cpu.layouts import POOL, ROW
+from structir.backend.cpu.native import call_c, call_kernel
+from structir.backend.cpu.objects import load_or_build
+from structir.backend.math.options import vectorisable
+
+Word = Any
+LOOKS = 4000  # polls of an idle worker before it blocks: tens of microseconds
+LOOKS_BEFORE_YIELD = 1000  # polls for busy workers before `sched_yield`: they may be preempted
+
+words_at: Any = POINTERS["int64"]
+advance: Any = offset_by
+
+
+@vectorisable
+def work_on(pool: Word, worker: Word) -> Word:
+    """Claims and runs chunks of the current kernel until none is left."""
+    row = words_at(pool[POOL.row])
+    high, chunk = row[ROW.high], row[ROW.chunk]
+    table = row[ROW.table] + 8 * pool[POOL.stride] * worker
+    while True:
+        low = atomic_add(advance(pool, POOL.next), chunk)
+        if low >= high:
+            return 0
+        if call_kernel(row[ROW.code], table, low, min(low + chunk, high)) != 0:
+            atomic_write(advance(pool, POOL.failed), 1)
+
+
+@vectorisable
+def wake(pool: Word) -> Word:
+    """Wakes blocked workers."""
+    if atomic_read(advance(pool, POOL.sleepers)) > 0:
+        call_c(pool[POOL.lock], (pool[POOL.mutex],))
+        call_c(pool[POOL.broadcast], (pool[POOL.condition],))
+        call_c(pool[POOL.unlock], (pool[POOL.mutex],))
+    return 0
+
+
+@vectorisable
+def run_split(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
+    """Runs a kernel, given the address of its row, on the pool that the caller owns; nonzero on
+    failure.
+
+    A late worker sees no open kernel, or the next one. The fields it reads are written only while
+    no kernel is open and no worker is active.
+    """
+    pool[POOL.row], pool[POOL.stride], pool[POOL.threads] = row, stride, threads
+    atomic_write(advance(pool, POOL.next), words_at(row)[ROW.low])
+    atomic_write(advance(pool, POOL.open), 1)
+    atomic_add(advance(pool, POOL.generation), 1)
+    wake(pool)
+    work_on(pool, 0)
+    atomic_write(advance(pool, POOL.open), 0)
+    looks = 0
+    while atomic_read(advance(pool, POOL.active)) != 0:
+        pause()
+        looks += 1
+        if looks % LOOKS_BEFORE_YIELD == 0:
+            call_c(pool[POOL.yield_thread], ())
+    return atomic_set(advance(pool, POOL.failed), 0)
+
+
+@vectorisable
+def acquire(pool: Word) -> Word:
+    """Registers a call; returns whether it owns the pool, because no other call is running.
+
+    Each call must be followed by `release`.
+    """
+    return atomic_add(advance(pool, POOL.callers), 1) == 0
+
+
+@vectorisable
+def release(pool: Word) -> Word:
+    """Unregisters a call."""
+    atomic_add(advance(pool, POOL.callers), -1)
+    return 0
+
+
+@vectorisable
+def sleep_until_work(pool: Word, seen: Word) -> Word:
+    """Blocks until a generation after `seen` has started."""
+    call_c(pool[POOL.lock], (pool[POOL.mutex],))
+    atomic_add(advance(pool, POOL.sleepers), 1)
+    while atomic_read(advance(pool, POOL.generation)) == seen:
+        call_c(pool[POOL.wait], (pool[POOL.condition], pool[POOL.mutex]))
+    atomic_add(advance(pool, POOL.sleepers), -1)
+    call_c(pool[POOL.unlock], (pool[POOL.mutex],))
+    return 0
+
+
+def serve(address: Word, worker: Word) -> Word:
+    """Runs a worker thread: polls for kernels, and never returns."""
+    pool = words_at(address)
+    seen, looks = 0, 0
+    while True:
+        now = atomic_read(advance(pool, POOL.generation))
+        if now == seen:
+            pause()
+            looks += 1
+            if looks > LOOKS:
+                sleep_until_work(pool, seen)
+            continue
+        seen, looks = now, 0
+        atomic_add(advance(pool, POOL.active), 1)
+        if atomic_read(advance(pool, POOL.open)) != 0 and worker < pool[POOL.threads]:
+            work_on(pool, worker)
+        atomic_add(advance(pool, POOL.active), -1)
+
+
+@cache
+def worker_address() -> int:
+    """Returns the address of `serve`."""
+    word = types.int64
+    return load_or_build("serve", lambda: c_function(word(word, word), serve)).addresses[0]
