@@ -70,6 +70,17 @@ class Growing:
         return int(size // (prod(shape) * dtype.itemsize))
 
 
+def _unknown(*_: Any, **__: Any) -> Any:
+    raise NotPlannedError("a value known only at run time")
+
+
+class UnknownLength:
+    """The length of one value that grows: neither converted nor equal to another length."""
+
+    __int__ = __index__ = __eq__ = _unknown
+    __hash__ = object.__hash__
+
+
 class Grown(ForeignTensor, GrowingList):
     """One version of a value that grows."""
 
@@ -80,10 +91,7 @@ class Grown(ForeignTensor, GrowingList):
     ) -> None:
         self.growing, self.version, self.kind = growing, version, kind or growing.kind
         shape, self.dtype = growing.form or ((), None)
-        self.shape: Any = (
-            None,
-            *(shape if rest is None else rest),
-        )  # the length is known only at run time
+        self.shape: Any = (UnknownLength(), *(shape if rest is None else rest))
 
     def concatenate(self, axis: int, new: bool) -> Grown:
         """Returns the elements of a list as one tensor, stacked along its first axis."""
@@ -106,9 +114,6 @@ class Grown(ForeignTensor, GrowingList):
         for item in items:
             result = self.growing.append(result, item)
         return result
-
-    def _unknown(self, *_: Any, **__: Any) -> Any:
-        raise NotPlannedError("a value known only at run time")
 
     __array__ = __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = _unknown
     item = __getitem__ = _unknown

@@ -276,6 +276,20 @@ def test_what_has_grown_is_not_taken_back() -> None:
     agrees(dropped, *growing_calls())
 
 
+@pytest.mark.parametrize("info", ["(2, 3)", '("k", 3)'])
+def test_rows_appended_to_states_of_declared_sizes(info: str) -> None:
+    text = """
+    @R.function
+    def main(s: R.Tensor((2, 3), "float32"), x: R.Tensor(("t", 3), "float32")):
+        @R.function
+        def cell(state: R.Tensor(INFO, "float32"), step: R.Tensor((3,), "float32")):
+            unused = R.concat((state, state))
+            return (state, step)
+        return R.scan(cell, (s,), x)
+"""
+    agrees(text.replace("INFO", info), (f32(2, 3), f32(4, 3)))
+
+
 def test_a_list_of_nothing() -> None:
     executable = agrees(GROWING.replace("RESULT", "r"), *growing_calls()[:1])
     low = np.full((2, 5), -1, np.float32), np.asarray(2), np.zeros(0, np.int64)
