@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from structir.errors import StructIRError
+from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.module import IRModule
 from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.effects import EffectRecorder
@@ -94,6 +95,15 @@ def _flattened(values: Iterable[Any]) -> Iterator[Any]:
 
 def _nested(like: Any, flat: Iterator[Any]) -> Any:
     return tuple([_nested(each, flat) for each in like]) if isinstance(like, tuple) else next(flat)
+
+
+def is_finite(sample: InputSample) -> bool:
+    """Whether the arguments have no infinities and NaNs."""
+    return all(
+        bool(np.isfinite(leaf.astype(np.float64)).all())
+        for leaf in leaves(tuple(sample.arguments))
+        if isinstance(leaf, np.ndarray | np.generic) and dtype_of(np.asarray(leaf)) in FLOATS
+    )
 
 
 def finite_share(sample: InputSample) -> float:

@@ -89,7 +89,7 @@ class InputSearch:
         chosen = self.space.params if params is None else params
         among = values.rows or tuple(size for size in self.space.pool if size)
         loops = self.loops and not values.most_steps
-        values = attrs.evolve(self._at_sizes(values, sizes), loops=loops)
+        values = attrs.evolve(self.at_sizes(values, sizes), loops=loops)
         generator = ArrayGenerator(values, self.large)
         try:
             arguments = random_values(chosen, values.seed, sizes, among=among, draw=generator)
@@ -109,7 +109,7 @@ class InputSearch:
                 self.rejected.append(sample)
         return sample
 
-    def _at_sizes(self, values: InputValues, sizes: Sizes) -> InputValues:
+    def at_sizes(self, values: InputValues, sizes: Sizes) -> InputValues:
         """Returns values whose indices are those of the axes at these sizes, or beyond them."""
         ranges = dict(values.ranges)
         for param in values.ranges.keys() & self.indexed.keys():

@@ -114,15 +114,15 @@ class SizeSpace:
             yield [sizes_of[dim] for dim in shape], count
 
     def _is_large(self, sizes: Sizes) -> bool:
-        return self._computed(sizes) > MOST_VALUES + self._least_computed
+        return self.computed(sizes) > MOST_VALUES + self._least_computed
 
     @cached_property
     def _least_computed(self) -> int:
-        return self._computed(dict.fromkeys(self.names, 1))
+        return self.computed(dict.fromkeys(self.names, 1))
 
-    def _computed(self, sizes: Sizes) -> int:
+    def computed(self, sizes: Sizes) -> int:
         """Returns the number of elements of all values. Other sizes count as the largest one."""
-        shapes = self._shapes_at(self.values, sizes, max(sizes.values()))
+        shapes = self._shapes_at(self.values, sizes, max(sizes.values(), default=1))
         return sum(count * prod(shape) for shape, count in shapes)
 
     def _is_slow(self, sizes: Sizes) -> bool:

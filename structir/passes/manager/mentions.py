@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from structir.analysis.variables import walk_values
+from structir.errors import StructIRError
 from structir.ir.dims import Dim, Opaque, Poly
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Call, Constant, If, MatchCast, PrimValue, ShapeExpr, Tuple
@@ -32,6 +33,7 @@ DTYPE_LIMITS = {
     "float32": (1 << 24,),
 }
 
+WRAPPED_SUMS = {"int8": (129,), "uint8": (257,), "int16": (259,), "uint16": (258,)}
 WRAPS = (1 << 7, 1 << 8, 1 << 15, 1 << 16)  # numbers of elements whose count is not represented
 
 Place = tuple[str, Any]  # the op that a value belongs to, and the value
@@ -91,6 +93,8 @@ def _values(module: IRModule) -> Iterator[Place]:
             for arg in node.args:
                 for value in _operand(arg):
                     yield op, value
+            for value in _accumulated(node):
+                yield op, value
         elif isinstance(node, If) and isinstance(node.cond, PrimValue):
             for value in _parts(node.cond.value):
                 yield "", value
@@ -99,6 +103,21 @@ def _values(module: IRModule) -> Iterator[Place]:
             dims = getattr(node.struct_info, "dims", ()) if not conditions else ()
             for value in _parts((*conditions, *(dims if isinstance(dims, tuple) else ()))):
                 yield "", value
+
+
+def _accumulated(call: Call) -> Iterator[int]:
+    """Yields numbers of elements whose sum a narrow integer does not represent."""
+    dtype = getattr(call.struct_info, "dtype", None)
+    definition = call.op.definition if isinstance(call.op, Op) else None
+    index_spec = getattr(definition, "index_spec", None)
+    if dtype not in WRAPPED_SUMS or index_spec is None:
+        return
+    try:
+        spec = index_spec(call)
+    except StructIRError:
+        return
+    if spec is not None and any(each.reduce for each in spec.statements):
+        yield from WRAPPED_SUMS[dtype]
 
 
 def _operand(value: Any) -> Iterator[Any]:

@@ -11,13 +11,21 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.interpret.scope import Activation, Value
-from structir.ir.dtype import FLOATS, dtype_of
-from structir.ir.expr import Binding, Call, Constant, Expr
+from structir.ir.dtype import FLOATS, dtype_of, numpy_dtype
+from structir.ir.expr import Binding, Call, Constant, Expr, Var
 from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
 from structir.passes.manager.effects import EffectRecorder
-from structir.projections.scalar_expr import ScalarOp
+from structir.projections.scalar_expr import ScalarOp, walk
 
+EXACT_OPS = frozenset({"bucketize", "sort", "argsort", "topk"})
+EXACT_FUNCTIONS = frozenset(
+    {
+        *("lt", "le", "gt", "ge", "eq", "ne", "min", "max", "select", "neg", "abs", "sign"),
+        *("floor", "ceil", "trunc", "round", "and", "or", "xor", "not", "isnan", "cast"),
+    }
+)
+ORDERS = ("max", "min", "argmax", "argmin")
 INTEGERS = 1024  # below which an integral float may be exact on purpose
 ABSOLUTE = 1e-3  # the size of a number whose rounding error also perturbs smaller ones
 NARROW = FLOATS - {"float32", "float64"}
@@ -39,22 +47,53 @@ class PerturbedInterpreter(EffectRecorder):
     constants: Set[bytes] = attrs.field(kw_only=True, default=frozenset())  # only those, if any
     kept: list[int] = attrs.field(factory=list, kw_only=True)  # the ids of such constants
     selected: dict[int, list[Any]] = attrs.field(factory=dict, kw_only=True)  # numbers by call
+    # by the id of a perturbed array: that array, and the one without rounding errors
+    exact_arrays: dict[int, tuple[Any, Any]] = attrs.field(factory=dict, kw_only=True)
+    exact_calls: dict[int, bool] = attrs.field(factory=dict, kw_only=True)  # by call
+    exact_results: dict[int, Any] = attrs.field(factory=dict, kw_only=True)  # by id
+    reads_exact: list[bool] = attrs.field(factory=lambda: [False], kw_only=True)
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if self.constants:
             EffectRecorder._bind(self, binding, value, scope)
             return
+        is_exact = id(value) in self.exact_results
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
         for number in self._selected_numbers(binding.value):
             perturbed = np.where(value == number, value, perturbed).astype(value.dtype)
+        if is_exact:
+            self.exact_arrays[id(perturbed)] = perturbed, value
         EffectRecorder._bind(self, binding, perturbed, scope)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
         if type(expr) is Call:
             selects = not self.constants and self._selected_numbers(expr)
             self.kept[:] = [id(arg) for arg in expr.args] if selects else []
+            if self.exact_arrays and self._is_exact(expr, scope):
+                self.reads_exact[0] = True
+                try:
+                    value = EffectRecorder.evaluate(self, expr, scope)
+                finally:
+                    self.reads_exact[0] = False
+                self.exact_results[id(value)] = value
+                return value
         return EffectRecorder.evaluate(self, expr, scope)
+
+    def _is_exact(self, call: Call, scope: Activation) -> bool:
+        """Whether a call rounds no result, and its operands are inputs or exact results of these:
+        perturbed operands would hide what it decides at a tie."""
+        if id(call) not in self.exact_calls:
+            self.exact_calls[id(call)] = rounds_nothing(call)
+        return self.exact_calls[id(call)] and all(
+            type(arg) is Constant
+            or (isinstance(arg, Var) and self._has_exact_value(scope.value(arg)))
+            for arg in call.args
+        )
+
+    def _has_exact_value(self, value: Any) -> bool:
+        is_float = isinstance(value, np.ndarray | np.generic) and dtype_of(value) in FLOATS
+        return id(value) in self.exact_arrays if is_float else not isinstance(value, tuple)
 
     def _selected_numbers(self, value: Any) -> list[Any]:
         """Returns the numbers that a call selects, such as those of masked elements: they have no
@@ -69,6 +108,8 @@ class PerturbedInterpreter(EffectRecorder):
 
     def value(self, expr: Expr, scope: Activation) -> Value:
         value = EffectRecorder.value(self, expr, scope)
+        if self.reads_exact[0]:
+            return self.exact_arrays[id(value)][1] if id(value) in self.exact_arrays else value
         if type(expr) is not Constant or id(expr) in self.kept:
             return value
         if self.constants and expr.data.tobytes() not in self.constants:
@@ -86,6 +127,34 @@ def _selects(call: Call) -> bool:
     if spec is None or not spec.computes or any(each.reduce for each in spec.statements):
         return False
     return all(_is_selection(w.value) for each in spec.statements for w in each.writes)
+
+
+def rounds_nothing(call: Call) -> bool:
+    """Whether an op only moves, selects, compares and rounds to integers."""
+    index_spec = None
+    if type(call.op) is Op:
+        if call.op.name in EXACT_OPS:
+            return True
+        index_spec = getattr(call.op.definition, "index_spec", None)
+    try:
+        spec = None if index_spec is None else index_spec(call)
+    except StructIRError:
+        return False
+    if spec is None or not spec.computes:
+        return False
+    is_order = all(not each.reduce or each.monoid in ORDERS for each in spec.statements)
+    values = [write.value for each in spec.statements for write in each.writes]
+    fns = {e.fn for v in values for e in walk(v) if isinstance(e, ScalarOp)}
+    return is_order and fns <= EXACT_FUNCTIONS and not ("cast" in fns and _narrows(call))
+
+
+def _narrows(call: Call) -> bool:
+    dtypes = [getattr(each.struct_info, "dtype", None) for each in (call, *call.args)]
+    if dtypes[0] not in FLOATS:
+        return False
+    finfo: Any = ml_dtypes.finfo
+    bits = [int(finfo(numpy_dtype(each)).nmant) for each in dtypes if each in FLOATS]
+    return len(bits) < 2 or bits[0] < max(bits)
 
 
 def _is_selection(value: Any) -> bool:

@@ -29,6 +29,7 @@ FAR = 100
 MOST_SOLVED = 32  # comparisons for which sizes are searched
 MOST_SWEPT = 130
 MOST_BEYOND = 4
+NEAR = 24  # of the size at which a comparison changes
 MOST_VIOLATIONS = 3  # of one condition
 MOST_PAIRED = 24
 MOST_NAMES = 3
@@ -133,11 +134,29 @@ def _sweep(space: SizeSpace, start: Sizes, terms: Sequence[Any], two: bool) -> I
     low = {name: min(size, SMALL[2]) for name, size in start.items()}
     for others in (low, start):
         for names in alike.values():
-            for size in range(1, MOST_SWEPT):
+            for size in (*range(1, MOST_SWEPT), *_crossing(others, names, terms)):
                 yield {**others, **dict.fromkeys(names, size)}
     for first, second in combinations(alike, 2) if two and len(alike) <= MOST_NAMES else ():
         for a, b in product(range(2, MOST_PAIRED), repeat=2):
             yield {**low, **dict.fromkeys(alike[first], a), **dict.fromkeys(alike[second], b)}
+
+
+def _crossing(others: Sizes, names: Sequence[str], terms: Sequence[Any]) -> Iterator[int]:
+    """Yields the larger values of a dim near which one term exceeds the other, if that grows with
+    the dim."""
+
+    def is_below(size: int) -> bool:
+        first, second = (_value(each, {**others, **dict.fromkeys(names, size)}) for each in terms)
+        return bool(first < second)
+
+    low, high = MOST_SWEPT - 1, 2 * MOST_SWEPT
+    while is_below(low) == is_below(high) and high <= MOST_BOUND:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_below(middle) == is_below(low) else (low, middle)
+    if high <= MOST_BOUND:
+        yield from range(max(high - NEAR, MOST_SWEPT), high + NEAR)
 
 
 def _alike(space: SizeSpace, name: str) -> list[str]:

@@ -37,6 +37,12 @@ def value_numbers(module: IRModule, name: str) -> list[tuple[Call, int]]:
     return numbering.calls
 
 
+def calls_differ(before: IRModule, after: IRModule, name: str) -> bool:
+    """Whether one of two programs has a call that the other one has not."""
+    numbers = [{number for _, number in value_numbers(m, name)} for m in (before, after)]
+    return numbers[0] != numbers[1]
+
+
 class _Numbering:
     def __init__(self, module: IRModule) -> None:
         self.module = module

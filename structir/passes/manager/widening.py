@@ -18,7 +18,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, rebuild, replace
 from structir.ir.op import Op
 from structir.passes.manager.input_values import LARGE
-from structir.passes.manager.perturbation import leaves
+from structir.passes.manager.perturbation import leaves, rounds_nothing
 from structir.passes.manager.value_numbers import value_numbers
 
 WIDE = "float64"
@@ -165,11 +165,12 @@ def _added(before: IRModule, after: IRModule) -> Iterator[Any]:
 
 
 def _regrouped(before: IRModule, after: IRModule, name: str) -> Iterator[Any]:
-    """Yields the float constants among the operands of calls that only one program has."""
+    """Yields the float constants among the operands of calls that only one program has, and that
+    round: `x > 0.3` computes no other number from its constant."""
     programs = value_numbers(before, name), value_numbers(after, name)
     common = {number for _, number in programs[0]} & {number for _, number in programs[1]}
     for call, number in (*programs[0], *programs[1]):
-        for arg in call.args if number not in common else ():
+        for arg in call.args if number not in common and not rounds_nothing(call) else ():
             if type(arg) is Constant and dtype_of(arg.data) in FLOATS:
                 yield arg.data
 

@@ -11,8 +11,8 @@ from structir.ir import IRModule
 from structir.passes import Pass, PassContext, VerifyResults
 from structir.passes.manager.comparison import within_own_error
 from structir.passes.manager.further_inputs import far_scalars, many_elements
+from structir.passes.manager.row_batches import different_rows
 from structir.passes.manager.samples import Sampler
-from structir.passes.manager.scalar_batches import scalar_rows
 from structir.passes.manager.widening import folded_rounding
 
 LOOP = """
@@ -76,10 +76,10 @@ def main(a: R.Tensor((), "int32"), b: R.Tensor((), "int32")):
 
 def test_scalars_at_which_programs_differ_are_found_by_one_run_of_many() -> None:
     before, after = (structir.parse(SCALARS.format(number)) for number in (7, 8))
-    rows = list(scalar_rows(sampler_of(before), after, (100.0, 12.0, 1.0, 7.0, 8.0)))
+    rows = list(different_rows(sampler_of(before), after, (100.0, 12.0, 1.0, 7.0, 8.0), ()))
     pairs = [[int(each) for each in sample.arguments] for sample in rows]
     assert pairs and all(a % 100 in (7, 8) and b % 12 == 1 for a, b in pairs)
-    assert not list(scalar_rows(sampler_of(before), before, (100.0, 12.0)))
+    assert not list(different_rows(sampler_of(before), before, (100.0, 12.0), ()))
 
 
 def test_tensors_of_unknown_rank_often_have_shapes_that_combine() -> None:
