@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import LoopTree, loop_tree, prepare
+from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
 
@@ -39,7 +39,7 @@ class KernelHandle:
     """
 
     def __init__(self, kernel: Kernel, exact: bool = False, partial: bool = False) -> None:
-        self.node, self.exact, self.partial = prepare(kernel), exact, partial
+        self.node, self.exact, self.partial = prepared(kernel), exact, partial
         self.steps: list[Step] = []
 
     def __getattr__(self, name: str) -> Callable[..., KernelHandle]:

@@ -244,7 +244,7 @@ def loop_tree(kernel: Kernel) -> LoopTree:
     return tree
 
 
-def prepare(kernel: Kernel) -> Kernel:
+def prepared(kernel: Kernel) -> Kernel:
     """Returns a kernel with distinct loop variables and names, as primitives require."""
     if _KEPT in kernel.__dict__:
         return kernel

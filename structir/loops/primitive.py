@@ -10,7 +10,7 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import derive, prepare
+from structir.loops.loop_tree import derive, prepared
 from structir.loops.refusal import ScheduleError, refusal
 
 
@@ -63,7 +63,7 @@ class Primitive:
                     kernel,
                     help="schedule the kernel without `target`",
                 )
-            before = prepare(kernel)
+            before = prepared(kernel)
             return derive(self.transform(before, *args, **options), before)
         except ScheduleError as error:
             named = [attrs.evolve(d, op=d.op or self.name) for d in error.diagnostics]

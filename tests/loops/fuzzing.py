@@ -13,7 +13,7 @@ from structir.ir import dims
 from structir.ir.kernel import For, Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.loop_tree import LoopTree, loop_tree, prepare
+from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.refusal import ScheduleError
 from structir.passes import Lower, Schedule
@@ -233,7 +233,7 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.kernel = self.naive = prepare(random_kernel(self.rng))
+        self.kernel = self.naive = prepared(random_kernel(self.rng))
         infos: list[Any] = [param.struct_info for param in self.naive.params]
         symbols = sorted(
             {s for i in infos for d in getattr(i, "dims", ()) for s in dims.syms(d)}, key=str

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from structir.ir import dims, structural_equal
-from structir.loops.loop_tree import loop_tree, prepare
+from structir.loops.loop_tree import loop_tree, prepared
 from structir.loops.primitives import find_primitive
 from tests.loops.running import arguments, parsed, run
 
@@ -26,7 +26,7 @@ SPLIT = ("split", "i", 2, "peel")
 def test_copied_statements_have_local_arrays_of_their_own(
     steps: tuple[tuple[str, ...], ...],
 ) -> None:
-    naive = kernel = prepare(parsed(SOURCE))
+    naive = kernel = prepared(parsed(SOURCE))
     for name, *args in steps:
         kernel = find_primitive(name)(kernel, *args)
     assert len(loop_tree(kernel).arrays) == 1 + len(steps)
@@ -46,7 +46,7 @@ def f(x: R.Tensor((3,), "float32"), out: R.Tensor((3,), "float32")):
     for i in range(3):
         out[i] = x[i] + T.float32(i & 1) + T.float32(i % 2) * T.float32(max(i, 1))
 """
-    naive = prepare(parsed(source))
+    naive = prepared(parsed(source))
     kernel = find_primitive("unroll")(naive, "i")
     assert structural_equal(parsed(str(kernel)), kernel)
     arrays = arguments(naive, {}, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.loops.loop_tree import prepare
+from structir.loops.loop_tree import prepared
 from structir.loops.primitives import find_primitive
 from structir.loops.refusal import ScheduleError
 from tests.loops.running import arguments, parsed, run
@@ -23,7 +23,7 @@ def test_divisors_that_change_keep_their_division(
     body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = "\n".join(f"    {line}" for line in body.splitlines())
-    naive = prepare(parsed(HEAD + lines))
+    naive = prepared(parsed(HEAD + lines))
     reciprocal = find_primitive("reciprocal")
     with pytest.raises(ScheduleError) as caught:
         reciprocal(naive, "j")
@@ -45,7 +45,7 @@ def test_one_reciprocal_replaces_equal_divisors_and_augmented_divisions() -> Non
             out[i, j] = x[i, j] / d + 1.0 / d
             out[i, j] /= d
 """
-    naive = prepare(parsed(HEAD + source.strip("\n")))
+    naive = prepared(parsed(HEAD + source.strip("\n")))
     after = find_primitive("reciprocal")(naive, "j")
     assert str(after).count("/") == 1
     sizes = dict(zip(dims_of(naive), (3, 4), strict=True))
@@ -65,7 +65,7 @@ def halves(
     for i in range(3):
         out[i] = x[i] / {divisor}
 """
-    after = find_primitive("reciprocal")(prepare(parsed(source)), "i")
+    after = find_primitive("reciprocal")(prepared(parsed(source)), "i")
     assert structir.structural_equal(parsed(str(after)), after)
 
 
@@ -84,7 +84,7 @@ def test_quotients_that_are_rounded_to_integers_stay(
 ) -> None:
     lines = "\n".join(f"            {line}" for line in body.splitlines())
     loops = "    d = T.float32(41.0)\n    for i in range(n):\n        for j in range(m):\n"
-    naive = prepare(parsed(HEAD + loops + lines))
+    naive = prepared(parsed(HEAD + loops + lines))
     reciprocal = find_primitive("reciprocal")
     with pytest.raises(ScheduleError, match="E1116"):
         reciprocal(naive, "j")
@@ -112,7 +112,7 @@ def scale(
 
 @pytest.mark.parametrize("divisor", ["b[i]", "s[()]", "(b[i] * s[()])"])
 def test_elements_that_exist_in_all_iterations_are_divisors(divisor: str) -> None:
-    naive = prepare(parsed(ELEMENTS.replace("DIVISOR", divisor)))
+    naive = prepared(parsed(ELEMENTS.replace("DIVISOR", divisor)))
     after = find_primitive("reciprocal")(naive, "j")
     for sizes in ({"n": 3, "m": 4}, {"n": 3, "m": 0}):
         sizes = dict(zip(dims_of(naive), sizes.values(), strict=True))
@@ -123,7 +123,7 @@ def test_elements_that_exist_in_all_iterations_are_divisors(divisor: str) -> Non
 
 @pytest.mark.parametrize("divisor", ["x[i, 3]", "b[i + 1]", "out[i, 0]"])
 def test_other_elements_are_no_divisors(divisor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    naive = prepare(parsed(ELEMENTS.replace("DIVISOR", divisor)))
+    naive = prepared(parsed(ELEMENTS.replace("DIVISOR", divisor)))
     with pytest.raises(ScheduleError, match="E1117"):
         find_primitive("reciprocal")(naive, "j")
     monkeypatch.setattr("structir.loops.primitives.reciprocal._is_invariant", always)

@@ -11,7 +11,7 @@ import pytest
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import prepare
+from structir.loops.loop_tree import prepared
 from structir.loops.primitives import find_primitive
 from structir.loops.refusal import ScheduleError
 from tests.loops.running import arguments, parsed, run
@@ -636,7 +636,7 @@ for i in range(n):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.step[0]}: {case.name}")
 def test_refusal_prevents_a_wrong_result(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     body = "\n".join(f"    {line}" for line in case.body.strip().splitlines())
-    naive = kernel = prepare(parsed(HEAD + body))
+    naive = kernel = prepared(parsed(HEAD + body))
     for name, *args in case.before:
         kernel = find_primitive(name)(kernel, *args)
     name, *args = case.step

@@ -2,7 +2,7 @@
 
 import pytest
 
-from structir.loops.loop_tree import prepare
+from structir.loops.loop_tree import prepared
 from structir.loops.primitives import find_primitive
 from structir.loops.refusal import ScheduleError
 from tests.loops.running import arguments, parsed, run
@@ -18,7 +18,7 @@ SOURCE = """
 
 
 def test_a_size_is_a_number_in_its_version() -> None:
-    naive = prepare(parsed(HEAD + SOURCE.strip("\n")))
+    naive = prepared(parsed(HEAD + SOURCE.strip("\n")))
     with pytest.raises(ScheduleError):
         find_primitive("split")(naive, "j", 2, "exact")
     kernel = find_primitive("specialise")(naive, "m", 4)
