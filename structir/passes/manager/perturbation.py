@@ -92,7 +92,8 @@ class PerturbedInterpreter(EffectRecorder):
         )
 
     def _has_exact_value(self, value: Any) -> bool:
-        is_float = isinstance(value, np.ndarray | np.generic) and dtype_of(value) in FLOATS
+        is_array = isinstance(value, np.ndarray | np.generic)
+        is_float = is_array and dtype_of(np.asarray(value)) in FLOATS
         return id(value) in self.exact_arrays if is_float else not isinstance(value, tuple)
 
     def _selected_numbers(self, value: Any) -> list[Any]:
@@ -203,9 +204,11 @@ def perturb(
     if not distance:
         return value
     noise = numbers.uniform(-1, 1, value.shape) * distance
+    finfo: Any = ml_dtypes.finfo
     with np.errstate(all="ignore"):
         true = value.astype(np.float64)
-        perturbed = true * (1 + noise) + (0 if exact else noise * absolute)
+        least = float(finfo(value.dtype).smallest_subnormal) / distance
+        perturbed = true * (1 + noise) + noise * (least if exact else max(least, absolute))
         unchanged = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
         unchanged |= np.abs(true) == largest(value.dtype)  # which rounding does not make infinite
         return np.asarray(np.where(unchanged, true, perturbed)).astype(value.dtype)

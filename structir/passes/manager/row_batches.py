@@ -81,7 +81,7 @@ def different_rows(
             continue
         rows, batch = arguments
         results = [outcome(module, NAME, batch) for module in functions if module is not None]
-        for row in _differing(*results, rows):
+        for row in _differing(results[0], results[1], rows):
             sample = sampler.run(sizes, _row_of(batch, row))
             if sample is not None:
                 yield sample.widened(sampler.wide) if is_finite(sample) else sample
@@ -320,5 +320,6 @@ def _chosen(rng: Any, kinds: Array, shares: Sequence[float] | None) -> Array:
 
 
 def _finite(values: Array, dtype: str) -> Array:
-    limit = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
+    finfo: Any = ml_dtypes.finfo
+    limit = float(finfo(numpy_dtype(dtype)).max)
     return np.clip(values, -limit, limit).astype(numpy_dtype(dtype))
