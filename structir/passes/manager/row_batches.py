@@ -76,7 +76,7 @@ def different_rows(
     if functions[0] is None or functions[1] is None:
         return
     for sizes in islice(_sizes(sampler, bounds), MOST_SIZES):
-        arguments = _Rows(sampler, sizes, numbers, not_finite).arguments()
+        arguments = _RowBatch(sampler, sizes, numbers, not_finite).arguments()
         if arguments is None:
             continue
         rows, batch = arguments
@@ -128,7 +128,7 @@ def _proposals(sampler: Sampler, names: list[str], bounds: Sequence[int]) -> Ite
 
 
 @attrs.define(eq=False)
-class _Rows:
+class _RowBatch:
     """The rows of one run."""
 
     sampler: Sampler
