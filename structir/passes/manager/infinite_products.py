@@ -23,6 +23,7 @@ from structir.passes.decompose import decompose
 from structir.passes.manager.comparison import within_rounding
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sample import InputSample, outcome_of
+from structir.passes.manager.non_finite_tests import tests_non_finite
 from structir.passes.manager.perturbation import largest, leaves
 from structir.projections.scalar_expr import ScalarOp
 from structir.projections.spec import Statement
@@ -89,12 +90,13 @@ class NaNRecorder(EffectRecorder):
 
 def subtracts_infinities(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
     """Whether results agree but for NaNs of the second program, all of which arise in sums of
-    infinities: `x + a * (y - x)` has them where `(1 - a) * x + a * y` has none."""
+    infinities: `x + a * (y - x)` has them where `(1 - a) * x + a * y` has none. If the programs
+    test for no such numbers, NaNs may also arise in products of 0 and an infinity."""
     if len(leaves(sample.expected)) != len(leaves(actual)):
         return False
     assert step.after is not None
     sources = _nan_sources(step.after, name, sample.arguments)
-    if sources != {True}:
+    if not sources or (sources != {True} and tests_non_finite(step.before, step.after)):
         return False
     selects = not any(np.isnan(each).any() for each in _floats(sample.expected))
     if selects and _nan_sources(step.before, name, sample.arguments):

@@ -14,6 +14,7 @@ from structir.ir.module import IRModule
 from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.effects import EffectRecorder
 from structir.passes.manager.input_sizes import Sizes
+from structir.passes.manager.input_values import LARGE
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.widening import has_narrow_floats, widened_value
 
@@ -98,11 +99,13 @@ def _nested(like: Any, flat: Iterator[Any]) -> Any:
 
 
 def is_finite(sample: InputSample) -> bool:
-    """Whether the arguments have no infinities and NaNs."""
+    """Whether the arguments have no infinities and NaNs; large ones never have any."""
     return all(
         bool(np.isfinite(leaf.astype(np.float64)).all())
         for leaf in leaves(tuple(sample.arguments))
-        if isinstance(leaf, np.ndarray | np.generic) and dtype_of(np.asarray(leaf)) in FLOATS
+        if isinstance(leaf, np.ndarray | np.generic)
+        and leaf.size <= LARGE
+        and dtype_of(np.asarray(leaf)) in FLOATS
     )
 
 

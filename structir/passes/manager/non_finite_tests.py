@@ -1,4 +1,4 @@
-"""Decides whether a rewrite is compared for infinities and NaNs among the inputs.
+"""Finds whether a rewrite may change how a program treats infinities and NaNs.
 
 A rewrite that is correct for all finite inputs, such as one that folds a scale into a kernel, often
 differs for infinite ones. These matter where programs test for them: by `isnan` and the like, or

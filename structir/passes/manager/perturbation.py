@@ -11,14 +11,13 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.interpret.scope import Activation, Value
-from structir.ir.dtype import FLOATS, dtype_of, numpy_dtype
+from structir.ir.dtype import FLOATS, dtype_of, is_int, numpy_dtype
 from structir.ir.expr import Binding, Call, Constant, Expr, Var
 from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
 from structir.passes.manager.effects import EffectRecorder
 from structir.projections.scalar_expr import ScalarOp, walk
 
-EXACT_OPS = frozenset({"bucketize", "sort", "argsort", "topk"})
 EXACT_FUNCTIONS = frozenset(
     {
         *("lt", "le", "gt", "ge", "eq", "ne", "min", "max", "select", "neg", "abs", "sign"),
@@ -92,7 +91,8 @@ class PerturbedInterpreter(EffectRecorder):
         )
 
     def _has_exact_value(self, value: Any) -> bool:
-        is_float = isinstance(value, np.ndarray | np.generic) and dtype_of(value) in FLOATS
+        is_array = isinstance(value, np.ndarray | np.generic)
+        is_float = is_array and dtype_of(np.asarray(value)) in FLOATS
         return id(value) in self.exact_arrays if is_float else not isinstance(value, tuple)
 
     def _selected_numbers(self, value: Any) -> list[Any]:
@@ -131,17 +131,15 @@ def _selects(call: Call) -> bool:
 
 def rounds_nothing(call: Call) -> bool:
     """Whether an op only moves, selects, compares and rounds to integers."""
-    index_spec = None
-    if type(call.op) is Op:
-        if call.op.name in EXACT_OPS:
-            return True
-        index_spec = getattr(call.op.definition, "index_spec", None)
+    definition = call.op.definition if type(call.op) is Op else None
+    index_spec = getattr(definition, "index_spec", None)
     try:
         spec = None if index_spec is None else index_spec(call)
     except StructIRError:
         return False
-    if spec is None or not spec.computes:
-        return False
+    if spec is None or not spec.computes:  # such as a bucket, or an order
+        dtype = getattr(call.struct_info, "dtype", None)
+        return definition is not None and dtype is not None and is_int(dtype)
     is_order = all(not each.reduce or each.monoid in ORDERS for each in spec.statements)
     values = [write.value for each in spec.statements for write in each.writes]
     fns = {e.fn for v in values for e in walk(v) if isinstance(e, ScalarOp)}
@@ -203,9 +201,11 @@ def perturb(
     if not distance:
         return value
     noise = numbers.uniform(-1, 1, value.shape) * distance
+    finfo: Any = ml_dtypes.finfo
     with np.errstate(all="ignore"):
         true = value.astype(np.float64)
-        perturbed = true * (1 + noise) + (0 if exact else noise * absolute)
+        least = float(finfo(value.dtype).smallest_subnormal) / distance
+        perturbed = true * (1 + noise) + noise * (least if exact else max(least, absolute))
         unchanged = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
         unchanged |= np.abs(true) == largest(value.dtype)  # which rounding does not make infinite
         return np.asarray(np.where(unchanged, true, perturbed)).astype(value.dtype)

@@ -38,7 +38,7 @@ MOST_VALUES = 1 << 22  # elements of all values of a run
 MOST_SIZES = 4  # runs
 LARGEST_SIZE = 256  # beyond a number that a rewritten program mentions
 GROUPS = 64  # of rows
-MOST_DIFFERENT = 8  # rows that become samples
+MOST_DIFFERENT = 5  # rows of a run that become samples
 SEED = 7000
 MULTIPLES = 64  # of a number that a program mentions
 NEAR_ZERO = 20
@@ -76,12 +76,12 @@ def different_rows(
     if functions[0] is None or functions[1] is None:
         return
     for sizes in islice(_sizes(sampler, bounds), MOST_SIZES):
-        arguments = _Rows(sampler, sizes, numbers, not_finite).arguments()
+        arguments = _RowBatch(sampler, sizes, numbers, not_finite).arguments()
         if arguments is None:
             continue
         rows, batch = arguments
         results = [outcome(module, NAME, batch) for module in functions if module is not None]
-        for row in _differing(*results, rows):
+        for row in _differing(results[0], results[1], rows):
             sample = sampler.run(sizes, _row_of(batch, row))
             if sample is not None:
                 yield sample.widened(sampler.wide) if is_finite(sample) else sample
@@ -128,7 +128,7 @@ def _proposals(sampler: Sampler, names: list[str], bounds: Sequence[int]) -> Ite
 
 
 @attrs.define(eq=False)
-class _Rows:
+class _RowBatch:
     """The rows of one run."""
 
     sampler: Sampler
@@ -320,5 +320,6 @@ def _chosen(rng: Any, kinds: Array, shares: Sequence[float] | None) -> Array:
 
 
 def _finite(values: Array, dtype: str) -> Array:
-    limit = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
+    finfo: Any = ml_dtypes.finfo
+    limit = float(finfo(numpy_dtype(dtype)).max)
     return np.clip(values, -limit, limit).astype(numpy_dtype(dtype))

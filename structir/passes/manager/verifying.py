@@ -22,6 +22,7 @@ from structir.passes.manager.comparison import (
     difference,
     within_own_error,
     within_rounding,
+    within_rounding_of_both,
 )
 from structir.passes.manager.constant_results import (
     ConstantResults,
@@ -436,7 +437,11 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
     if isinstance(actual, StructIRError):
         return None
     error = difference(sample.expected, actual, step.applied.tolerance)
-    if error is None and _within_native_rounding(step, name, sample, actual):
+    assert step.after is not None
+    programs, tolerance = (step.before, step.after), step.applied.tolerance
+    if error is None and within_rounding_of_both(
+        programs, name, sample.arguments, sample.expected, actual, tolerance
+    ):
         return 1.0
     if error is None and (
         is_undetermined(step, name, sample, actual)
@@ -444,18 +449,6 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
     ):
         return 1.0
     return error
-
-
-def _within_native_rounding(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
-    """Whether results differ by the rounding of the first program. One that compares inputs is also
-    discontinuous at a tie if the second one compares results of operations that round."""
-    assert step.after is not None
-    args, tolerance = sample.arguments, step.applied.tolerance
-    if within_rounding(step.before, name, args, sample.expected, actual, tolerance):
-        return True
-    return within_rounding(
-        step.before, name, args, sample.expected, actual, tolerance, strict=False
-    ) and within_rounding(step.after, name, args, actual, sample.expected, tolerance)
 
 
 def _rejects(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:

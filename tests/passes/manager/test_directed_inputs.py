@@ -165,6 +165,21 @@ WRONG = {
         "return R.sum(p[0])",
         'return R.astype(R.sum(R.astype(p[0], "float64")), "int64")',
     ),
+    "a tie with a number": (
+        ONE,
+        "return R.where(R.greater(x, 0.3), x, R.negative(x))",
+        "return R.where(R.greater_equal(x, 0.3), x, R.negative(x))",
+    ),
+    "only negative elements": (
+        'x: R.Tensor(("n",), "float32"), a: R.Tensor(("n",), "bool")',
+        "return R.max(R.where(a, x, R.const(-1.0)))",
+        "return R.max(R.maximum(R.where(a, x, R.const(-1.0)), R.const(-1.0)))",
+    ),
+    "many elements of a narrow sum": (
+        'x: R.Tensor(("n", "m"), "uint8")',
+        'return R.sum(R.astype(x, "int32"), axis=[1])',
+        'return R.astype(R.sum(R.astype(x, "int16"), axis=[1]), "int32")',
+    ),
     "a cast of narrow floats": (
         'x: R.Tensor(("n",), "bfloat16"), k: R.Tensor(("n",), "float16")',
         'return R.astype(R.multiply(R.astype(x, "float32"), R.astype(k, "float32")), "float16")',
@@ -195,6 +210,14 @@ def test_a_rewrite_that_is_wrong_for_few_inputs_is_caught(name: str) -> None:
 def test_an_equal_program_is_accepted(name: str) -> None:
     params, before, _ = WRONG[name]
     verify(module(params, before), module(params, before))
+
+
+def test_nans_of_zero_times_infinity_are_accepted() -> None:
+    params = (
+        'x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32"), s: R.Tensor((), "float32")'
+    )
+    before = module(params, "return R.nn.relu(R.sum(x * w) * s)")
+    verify(before, module(params, "return R.nn.relu(R.sum(x * (w * s)))"))
 
 
 def test_mentions_are_sizes_and_numbers() -> None:
