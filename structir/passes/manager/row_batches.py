@@ -17,6 +17,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
+from structir.batching.combinators import expanded
 from structir.batching.functions import Batching
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_values
@@ -90,8 +91,9 @@ def different_rows(
 def _batched(module: IRModule, name: str) -> IRModule | None:
     """Returns a module with the function mapped over rows; None if it cannot be mapped, or only by
     a loop."""
-    batching = Batching(module)
     try:
+        module = expanded(module)
+        batching = Batching(module)
         batching.add(NAME, name, [True] * len(module.functions[name].params))  # type: ignore[attr-defined]
     except StructIRError:
         return None
