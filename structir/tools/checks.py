@@ -41,8 +41,8 @@ from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import same
 from structir.passes.manager.input_sample import InputSample, outcome
-from structir.passes.manager.samples import samples_of
-from structir.passes.manager.verifying import VerifyIR, answers
+from structir.passes.manager.samples import answers, samples_of
+from structir.passes.manager.verifying import VerifyIR
 from structir.printer.parser.parser import parse
 from structir.solver.program.inference import infer
 from structir.tools.coarsening import coarsened_module

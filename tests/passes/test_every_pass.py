@@ -12,7 +12,7 @@ from structir.interpret import interpret
 from structir.ir import Function, IRModule, structural_equal
 from structir.passes import Pass, PassContext, VerifyIR, all_passes
 from structir.passes.manager.comparison import same, within_rounding
-from structir.passes.manager.verifying import answers
+from structir.passes.manager.samples import answers
 from structir.tools.fuzzing import with_private_helpers
 from structir.tools.generate import random_module
 

@@ -435,6 +435,14 @@ def samples_of(
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
 
 
+def answers(
+    module: IRModule, name: str, function: Function, count: int, seed: int
+) -> Iterator[tuple[list[Any], Any]]:
+    """Yields inputs that a function accepts, with its results; fewer if it rejects too many."""
+    for sample in samples_of(module, name, function, count, seed):
+        yield sample.arguments, sample.expected
+
+
 def _may_reject(module: IRModule) -> bool:
     """Whether a module depends on sizes that must be checked at run time."""
     return any(

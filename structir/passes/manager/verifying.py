@@ -36,17 +36,12 @@ from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.infinite_products import is_undetermined, subtracts_infinities
-from structir.passes.manager.input_sample import (
-    InputSample,
-    is_moderate,
-    outcome,
-    outcome_of,
-)
+from structir.passes.manager.input_sample import InputSample, is_moderate, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
 from structir.passes.manager.narrowing_casts import cast_models
 from structir.passes.manager.row_batches import different_rows
-from structir.passes.manager.samples import Sampler, samples_of
+from structir.passes.manager.samples import Sampler
 from structir.passes.manager.size_guards import branches_by_size
 from structir.passes.manager.value_numbers import calls_differ
 from structir.passes.manager.widening import (
@@ -401,14 +396,6 @@ def _public(module: IRModule) -> list[str]:
         for name, function in module.functions.items()
         if isinstance(function, Function) and not function.attrs.get(PRIVATE)
     ]
-
-
-def answers(
-    module: IRModule, name: str, function: Function, count: int, seed: int
-) -> Iterator[tuple[list[Any], Any]]:
-    """Yields inputs that a function accepts, with its results; fewer if it rejects too many."""
-    for sample in samples_of(module, name, function, count, seed):
-        yield sample.arguments, sample.expected
 
 
 def _within_wide_rounding(
