@@ -18,7 +18,6 @@ from structir.ir.expr import Call, Expr
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
-from structir.passes.base import PassRun
 from structir.passes.decompose import decompose
 from structir.passes.manager.comparison import within_rounding
 from structir.passes.manager.effects import EffectRecorder
@@ -55,19 +54,60 @@ class ProductRecorder(EffectRecorder):
                 self.events.add(INVALID)
 
 
-def is_undetermined(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
-    """Whether results agree but for NaNs, where sums of products have infinities or overflow: those
-    of the first program, and others if sums of products of the second one have NaNs."""
-    if not _is_extreme(sample.arguments) or len(leaves(sample.expected)) != len(leaves(actual)):
+Programs = tuple[IRModule, IRModule]  # before and after a pass
+
+
+def differs_by_infinities(
+    programs: Programs, name: str, sample: InputSample, actual: Any, tolerance: float
+) -> bool:
+    """Whether results agree but for NaNs of infinities, or of products of 0 and NaN, that one of
+    two orders of operations has."""
+    if len(leaves(sample.expected)) != len(leaves(actual)):
         return False
-    assert step.after is not None
-    if INFINITE not in _events(step.before, name, sample.arguments):
-        return False
-    is_invalid = INVALID in _events(step.after, name, sample.arguments)
-    merged = _merged(sample.expected, actual, is_invalid)
-    return within_rounding(
-        step.before, name, sample.arguments, sample.expected, merged, step.applied.tolerance
+    if _spreads_nans(programs, name, sample, actual, tolerance):
+        return True
+    is_invalid = _invalid_products(programs, name, sample.arguments)
+    if is_invalid is not None and _agrees(programs, name, sample, actual, tolerance, is_invalid):
+        return True
+    return _subtracts_infinities(programs, name, sample) and _agrees(
+        programs, name, sample, actual, tolerance, True
     )
+
+
+def _spreads_nans(
+    programs: Programs, name: str, sample: InputSample, actual: Any, tolerance: float
+) -> bool:
+    """Whether inputs have NaNs, for which no program tests, and results agree but for further NaNs
+    of the second program: it multiplies padding where a convolution has none."""
+    if not any(np.isnan(each).any() for each in _floats(tuple(sample.arguments))):
+        return False
+    if tests_non_finite(*programs):
+        return False
+    with_nans = _merged(actual, sample.expected, False)
+    return within_rounding(programs[0], name, sample.arguments, with_nans, actual, tolerance)
+
+
+def _agrees(
+    programs: Programs,
+    name: str,
+    sample: InputSample,
+    actual: Any,
+    tolerance: float,
+    is_invalid: bool,
+) -> bool:
+    """Whether results agree but for the NaNs of the first, and of the second if `is_invalid`."""
+    merged = _merged(sample.expected, actual, is_invalid)
+    arguments, expected = sample.arguments, sample.expected
+    return within_rounding(programs[0], name, arguments, expected, merged, tolerance)
+
+
+def _invalid_products(programs: Programs, name: str, arguments: list[Any]) -> bool | None:
+    """Returns whether sums of products of the second program have NaNs; None if those of the first
+    one have no infinities."""
+    before, after = programs
+    if not _is_extreme(arguments) or INFINITE not in _events(before, name, arguments):
+        return None
+    return INVALID in _events(after, name, arguments)
 
 
 @attrs.frozen(eq=False)
@@ -88,23 +128,17 @@ class NaNRecorder(EffectRecorder):
         return value
 
 
-def subtracts_infinities(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
-    """Whether results agree but for NaNs of the second program, all of which arise in sums of
-    infinities: `x + a * (y - x)` has them where `(1 - a) * x + a * y` has none. If the programs
-    test for no such numbers, NaNs may also arise in products of 0 and an infinity."""
-    if len(leaves(sample.expected)) != len(leaves(actual)):
-        return False
-    assert step.after is not None
-    sources = _nan_sources(step.after, name, sample.arguments)
-    if not sources or (sources != {True} and tests_non_finite(step.before, step.after)):
+def _subtracts_infinities(programs: Programs, name: str, sample: InputSample) -> bool:
+    """Whether all NaNs of the second program arise in sums of infinities: `x + a * (y - x)` has
+    them where `(1 - a) * x + a * y` has none. If the programs test for no such numbers, NaNs may
+    also arise in products of 0 and an infinity."""
+    before, after = programs
+    sources = _nan_sources(after, name, sample.arguments)
+    if not sources or (sources != {True} and tests_non_finite(before, after)):
         return False
     selects = not any(np.isnan(each).any() for each in _floats(sample.expected))
-    if selects and _nan_sources(step.before, name, sample.arguments):
-        return False  # the first program selects other elements than its NaNs
-    merged = _merged(sample.expected, actual, True)
-    return within_rounding(
-        step.before, name, sample.arguments, sample.expected, merged, step.applied.tolerance
-    )
+    # otherwise the first program selects other elements than its NaNs
+    return not (selects and _nan_sources(before, name, sample.arguments))
 
 
 def _nan_sources(module: IRModule, name: str, arguments: list[Any]) -> set[bool]:

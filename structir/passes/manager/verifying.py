@@ -35,7 +35,7 @@ from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
-from structir.passes.manager.infinite_products import is_undetermined, subtracts_infinities
+from structir.passes.manager.infinite_products import differs_by_infinities
 from structir.passes.manager.input_sample import InputSample, is_moderate, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
@@ -358,7 +358,9 @@ class VerifyResults(Instrument):
             return 0.0, attrs.evolve(sample, wide=None)
         error = difference(wide.expected, actual, DOUBLE)
         if error is None:
-            if not _within_wide_rounding(step, (before, after), name, wide, actual):
+            if not _within_wide_rounding(
+                step, (before, after), name, wide, actual
+            ) and not differs_by_infinities((before, after), name, wide, actual, DOUBLE):
                 raise PassError(_changed_result(step.applied, name, step.before, wide, actual))
             error = 1.0
         return error, attrs.evolve(sample, wide=wide.after(actual))
@@ -430,10 +432,7 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
         programs, name, sample.arguments, sample.expected, actual, tolerance
     ):
         return 1.0
-    if error is None and (
-        is_undetermined(step, name, sample, actual)
-        or subtracts_infinities(step, name, sample, actual)
-    ):
+    if error is None and differs_by_infinities(programs, name, sample, actual, tolerance):
         return 1.0
     return error
 

@@ -220,6 +220,19 @@ def test_nans_of_zero_times_infinity_are_accepted() -> None:
     verify(before, module(params, "return R.nn.relu(R.sum(x * (w * s)))"))
 
 
+def test_nans_of_explicit_padding_are_accepted() -> None:
+    params = 'x: R.Tensor((1, 1, 3, 3), "float32"), f: R.Tensor((1, 1, 3, 3), "float32")'
+    before = module(params, "return R.nn.conv2d(x, f, padding=[1, 1, 1, 1])")
+    after = "return R.nn.conv2d(R.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1]), f)"
+    verify(before, module(params, after))
+
+
+def test_combinators_are_mapped_over_rows() -> None:
+    params = 'x: R.Tensor((3, 4), "float32")'
+    before = module(params, "return R.map(lambda row: R.sum(row), x)")
+    verify(before, module(params, "return R.sum(x, axis=[1])"))
+
+
 def test_mentions_are_sizes_and_numbers() -> None:
     body = (
         "y = R.reshape(x, (n * m,))\n    z = R.clip(y, -2.5, 7.0)\n"
