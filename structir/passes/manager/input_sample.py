@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
@@ -18,7 +19,7 @@ from structir.passes.manager.input_values import LARGE
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.widening import has_narrow_floats, widened_value
 
-MODERATE = 2.0**-16, 2.0**16
+MODERATE = 16  # bits of the magnitudes of moderate numbers
 
 
 @attrs.frozen(eq=False)
@@ -118,21 +119,21 @@ def finite_share(sample: InputSample) -> float:
 
 
 def is_moderate(sample: InputSample) -> bool:
-    """Returns whether the magnitudes of all floats are 0 or in the range of MODERATE, and the
-    result, if there is one, is finite."""
+    """Returns whether the magnitudes of all floats are 0 or from 2**-16 to 2**16, those of narrow
+    floats in a quarter of their exponents, and the result, if there is one, is finite."""
     is_finite = not sample.accepted or finite_share(sample) == 1
     return is_finite and all(map(_is_moderate, leaves(tuple(sample.arguments))))
 
 
 def _is_moderate(leaf: Any) -> bool:
-    if (
-        not isinstance(leaf, np.ndarray | np.generic | float)
-        or np.asarray(leaf).dtype.kind in "biuOSU"
-    ):
+    if not isinstance(leaf, np.ndarray | np.generic | float):
         return True
-    sizes = np.abs(np.asarray(leaf).astype("float64"))
-    low, high = MODERATE
-    return bool(np.all((sizes == 0) | ((sizes >= low) & (sizes <= high))))
+    values = np.asarray(leaf)
+    if values.dtype.kind in "biuOSU":
+        return True
+    bits = min(MODERATE, int(ml_dtypes.finfo(values.dtype).maxexp) // 4)  # type: ignore[no-untyped-call]
+    sizes = np.abs(values.astype("float64"))
+    return bool(np.all((sizes == 0) | ((sizes >= 2.0**-bits) & (sizes <= 2.0**bits))))
 
 
 def is_varied(result: Any) -> bool:

@@ -107,9 +107,9 @@ class VerifyResults(Instrument):
 
     Symbolic dims get pairwise different sizes, those of `sizes` by name. There are `inputs` samples
     of ordinary values. With `edges`, there are also samples with large and non-finite values, with
-    each dim set to 1 and to 0, and with sizes that the program may reject. `moderate` skips samples
-    with floats of magnitudes other than 0 and 2**-16 to 2**16, and those with results of the first
-    program that are not finite.
+    each dim set to 1 and to 0, and with sizes that the program may reject. `moderate` is for
+    programs that are equal over the reals: it directs no samples at decisions, and skips samples
+    with floats that are large or tiny (see `is_moderate`), or with results that are not finite.
     """
 
     inputs: int = 2
@@ -210,15 +210,16 @@ class VerifyResults(Instrument):
             return
         sampler = self._samplers[name].of(step.before)
         before, after = mentions(step.before), mentions(step.after)
-        if mentioned := after.without(before):
+        if (mentioned := after.without(before)) and not self.moderate:
             yield from _limited(sampler, sampler.directed(mentioned))
         changed = () if self._decisions is None else self._decisions.calls.keys()
-        if changed or branches_by_size(step.before) or branches_by_size(step.after):
+        by_size = branches_by_size(step.before) or branches_by_size(step.after)
+        if (changed or by_size) and not self.moderate:
             yield from _limited(sampler, sampler.guarded(step.after, changed, after))
         numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
         if calls_differ(step.before, step.after, name):
             yield from different_rows(sampler, step.after, tuple(numbers), mentioned.integers)
-        if self._decisions is not None:
+        if self._decisions is not None and not self.moderate:
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
             yield from _limited(sampler, search.samples(samples))
 
