@@ -130,11 +130,12 @@ class NaNRecorder(EffectRecorder):
 
 def _subtracts_infinities(programs: Programs, name: str, sample: InputSample) -> bool:
     """Whether all NaNs of the second program arise in sums of infinities: `x + a * (y - x)` has
-    them where `(1 - a) * x + a * y` has none. If the programs test for no such numbers, NaNs may
-    also arise in products of 0 and an infinity."""
+    them where `(1 - a) * x + a * y` has none. If an input is infinite, and the programs test for no
+    such numbers, NaNs may also arise in products of 0 and an infinity."""
     before, after = programs
     sources = _nan_sources(after, name, sample.arguments)
-    if not sources or (sources != {True} and tests_non_finite(before, after)):
+    is_infinite = any(np.isinf(each).any() for each in _floats(tuple(sample.arguments)))
+    if not sources or (sources != {True} and (not is_infinite or tests_non_finite(before, after))):
         return False
     selects = not any(np.isnan(each).any() for each in _floats(sample.expected))
     # otherwise the first program selects other elements than its NaNs

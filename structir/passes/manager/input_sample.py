@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
-import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
@@ -18,8 +17,6 @@ from structir.passes.manager.input_sizes import Sizes
 from structir.passes.manager.input_values import LARGE
 from structir.passes.manager.perturbation import leaves
 from structir.passes.manager.widening import has_narrow_floats, widened_value
-
-MODERATE = 16  # bits of the magnitudes of moderate numbers
 
 
 @attrs.frozen(eq=False)
@@ -116,24 +113,6 @@ def finite_share(sample: InputSample) -> float:
         return -1.0
     total = sum(np.size(leaf) for leaf in leaves(sample.expected))
     return sample.elements / total if total else 1.0
-
-
-def is_moderate(sample: InputSample) -> bool:
-    """Returns whether the magnitudes of all floats are 0 or from 2**-16 to 2**16, those of narrow
-    floats in a quarter of their exponents, and the result, if there is one, is finite."""
-    is_finite = not sample.accepted or finite_share(sample) == 1
-    return is_finite and all(map(_is_moderate, leaves(tuple(sample.arguments))))
-
-
-def _is_moderate(leaf: Any) -> bool:
-    if not isinstance(leaf, np.ndarray | np.generic | float):
-        return True
-    values = np.asarray(leaf)
-    if values.dtype.kind in "biuOSU":
-        return True
-    bits = min(MODERATE, int(ml_dtypes.finfo(values.dtype).maxexp) // 4)  # type: ignore[no-untyped-call]
-    sizes = np.abs(values.astype("float64"))
-    return bool(np.all((sizes == 0) | ((sizes >= 2.0**-bits) & (sizes <= 2.0**bits))))
 
 
 def is_varied(result: Any) -> bool:

@@ -36,9 +36,10 @@ from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.infinite_products import differs_by_infinities
-from structir.passes.manager.input_sample import InputSample, is_moderate, outcome, outcome_of
+from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
+from structir.passes.manager.moderate_samples import is_moderate, scaled_samples
 from structir.passes.manager.narrowing_casts import cast_models
 from structir.passes.manager.row_batches import different_rows
 from structir.passes.manager.samples import Sampler
@@ -210,16 +211,18 @@ class VerifyResults(Instrument):
             return
         sampler = self._samplers[name].of(step.before)
         before, after = mentions(step.before), mentions(step.after)
-        if (mentioned := after.without(before)) and not self.moderate:
+        if self.moderate:
+            yield from scaled_samples(sampler, samples)
+            return
+        if mentioned := after.without(before):
             yield from _limited(sampler, sampler.directed(mentioned))
         changed = () if self._decisions is None else self._decisions.calls.keys()
-        by_size = branches_by_size(step.before) or branches_by_size(step.after)
-        if (changed or by_size) and not self.moderate:
+        if changed or branches_by_size(step.before) or branches_by_size(step.after):
             yield from _limited(sampler, sampler.guarded(step.after, changed, after))
         numbers = dict.fromkeys((*numbers_of(after), *numbers_of(before)))
         if calls_differ(step.before, step.after, name):
             yield from different_rows(sampler, step.after, tuple(numbers), mentioned.integers)
-        if self._decisions is not None and not self.moderate:
+        if self._decisions is not None:
             search = DecisionSearch(sampler, self._decisions, tuple(numbers))
             yield from _limited(sampler, search.samples(samples))
 
