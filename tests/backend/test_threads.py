@@ -12,7 +12,7 @@ import structir
 from structir.backend import plan
 from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
-from structir.backend.threads import team_of
+from structir.backend.threads import pool_of
 from structir.backend.work import nanoseconds
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
@@ -119,7 +119,7 @@ def test_executables_and_callers_share_one_pool():
     for caller in callers:
         caller.join()
     workers = [t for t in threading.enumerate() if t.name.startswith("structir-")]
-    assert len(workers) == team_of(THREADS).workers
+    assert len(workers) == pool_of(THREADS).workers
     assert len(workers) < 8
 
 

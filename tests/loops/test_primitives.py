@@ -3,7 +3,7 @@
 import pytest
 
 from structir.errors import DiagnosticError
-from structir.loops.loop_tree import loop_tree, prepare
+from structir.loops.loop_tree import loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
 from tests.loops.fuzzing import Run
 from tests.loops.running import parsed
@@ -43,12 +43,12 @@ def softmax(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float
 """
     )
     steps = [("vectorise", "j4"), ("fuse", "j2", "j3"), ("split", "j1", 8), ("parallel", "i")]
-    kernel = prepare(softmax)
+    kernel = prepared(softmax)
     facts = loop_tree(kernel).facts
     for name, *args in steps:
         kernel = find_primitive(name)(kernel, *args)
         assert loop_tree(kernel).facts is facts
-        assert loop_tree(kernel) is loop_tree(prepare(kernel))
+        assert loop_tree(kernel) is loop_tree(prepared(kernel))
 
 
 INDEXED = """

@@ -14,6 +14,7 @@ from structir.errors import StructIRError
 from structir.ir.expr import Call
 from structir.ir.module import IRModule
 from structir.ir.op import Op
+from structir.passes.decompose import decompose
 from structir.projections.scalar_expr import ScalarOp, walk
 
 EXPLICIT = frozenset({"isnan", "isinf", "isfinite"})
@@ -23,7 +24,7 @@ MOVES = ("sum", None)  # combine all elements, or none
 
 def tests_non_finite(before: IRModule, after: IRModule) -> bool:
     """Whether one of two programs tests numbers explicitly, or tests others than the other one."""
-    tests = [_tests(module) for module in (before, after)]
+    tests = [_tests(decompose.transform(module)) for module in (before, after)]
     return tests[0] != tests[1] or any(name in EXPLICIT for name, _ in tests[0])
 
 
