@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.scope import Activation
 from structir.ir.dtype import FLOATS, dtype_of
@@ -64,7 +65,7 @@ def differs_by_infinities(
     two orders of operations has."""
     if len(leaves(sample.expected)) != len(leaves(actual)):
         return False
-    if _spreads_nans(programs, name, sample, actual, tolerance):
+    if spreads_nans(programs, name, sample, actual, tolerance):
         return True
     is_invalid = _invalid_products(programs, name, sample.arguments)
     if is_invalid is not None and _agrees(programs, name, sample, actual, tolerance, is_invalid):
@@ -74,14 +75,15 @@ def differs_by_infinities(
     )
 
 
-def _spreads_nans(
+def spreads_nans(
     programs: Programs, name: str, sample: InputSample, actual: Any, tolerance: float
 ) -> bool:
     """Whether inputs have NaNs, for which no program tests, and results agree but for further NaNs
     of the second program: it multiplies padding where a convolution has none."""
     if not any(np.isnan(each).any() for each in _floats(tuple(sample.arguments))):
         return False
-    if tests_non_finite(*programs):
+    calls = [n for n in walk_values(decompose.transform(programs[1])) if type(n) is Call]
+    if not any(map(_sums_products, calls)) or tests_non_finite(*programs):
         return False
     with_nans = _merged(actual, sample.expected, False)
     return within_rounding(programs[0], name, sample.arguments, with_nans, actual, tolerance)

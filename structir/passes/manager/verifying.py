@@ -35,7 +35,7 @@ from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
 from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
-from structir.passes.manager.infinite_products import differs_by_infinities
+from structir.passes.manager.infinite_products import differs_by_infinities, spreads_nans
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.mentions import mentions
@@ -364,7 +364,7 @@ class VerifyResults(Instrument):
         if error is None:
             if not _within_wide_rounding(
                 step, (before, after), name, wide, actual
-            ) and not differs_by_infinities((before, after), name, wide, actual, DOUBLE):
+            ) and not spreads_nans((before, after), name, wide, actual, DOUBLE):
                 raise PassError(_changed_result(step.applied, name, step.before, wide, actual))
             error = 1.0
         return error, attrs.evolve(sample, wide=wide.after(actual))
