@@ -103,10 +103,10 @@ def test_tiles_of_each_processor(shapes, block):
     """All heights and widths, against a sum over the terms."""
     lanes = shapes[0].lanes
     name = f"pixels_under_test_{lanes}_{block}"
-    made = compile_ir(pixel_tiles_text(shapes, name, block), [name])
+    code = compile_ir(pixel_tiles_text(shapes, name, block), [name])
     address, word = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(None, *[address] * 5, *[word] * 4)
-    run = kind(made.addresses[0])
+    run = kind(code.addresses[0])
     image, few = floats(3000), np.array([0, 3, 40, 41, 7], np.int64)
     for channels in (1, lanes - 1, lanes, lanes + 3, 2 * lanes):
         for terms, counts in ((few, range(16)), (np.arange(2 * TERMS + 7), (61, 2 * POINTS + 3))):
