@@ -64,13 +64,12 @@ class Facts:
             smaller = self._at_upper_bound(dim, variable)
             if smaller is not None and self._search(smaller, depth - 1, known):
                 return True
-        return any(
-            [
-                self._search(dim - fact, depth - 1, known[:k] + known[k + 1 :])
-                for k, fact in enumerate(known)
-                if isinstance(fact, Poly) and any([a in atoms for m in fact.terms for a in m])
-            ]
-        )
+        for k, fact in enumerate(known):
+            if not isinstance(fact, Poly) or not any([a in atoms for m in fact.terms for a in m]):
+                continue
+            if self._search(dim - fact, depth - 1, known[:k] + known[k + 1 :]):
+                return True
+        return False
 
     def _at_upper_bound(self, dim: Dim, variable: Sym) -> Dim | None:
         """Returns the dim at the greatest value of a variable in which it does not increase."""

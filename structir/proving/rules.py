@@ -116,12 +116,14 @@ def _refuted(
 ) -> Iterator[tuple[RuleInstance, Any]]:
     """Yields programs whose results differ for sampled inputs, among the first that are not proved;
     if all are proved over the reals, among the first of all."""
-    undecided = [i for i, a in attempts if is_proved or (a.proof is None and i.error is None)]
-    for instance in undecided[:FEW]:
-        modules = [IRModule({"main": f}) for f in (instance.before, instance.after)]
-        for verdict in proofs.prove(*modules):
-            if verdict.kind == "refuted":
-                yield instance, verdict
+    undecided = [
+        (i, a.proof) for i, a in attempts if is_proved or (a.proof is None and i.error is None)
+    ]
+    for instance, proof in undecided[:FEW]:
+        before, after = [IRModule({"main": f}) for f in (instance.before, instance.after)]
+        verdict = proofs.refutation("main", before, after, proof)
+        if verdict is not None:
+            yield instance, verdict
 
 
 def _given(rule: Rule, programs: Iterable[Any]) -> Iterator[RuleInstance]:

@@ -87,13 +87,23 @@ def _verdict(name: str, before: IRModule, after: IRModule, refute: bool) -> Verd
         exact = prove_functions(ours[name], theirs[name], modules, exact=True)
         if exact.proof is not None:
             return Verdict(name, "proved", exact.proof, bitwise=True)
-    is_real = attempt.proof is not None
-    error = _counterexample(name, before, after, is_real) if refute else None
-    if error is not None:
-        return Verdict(name, "refuted", attempt.proof, counterexample=error)
-    if is_real:
+    refuted = refutation(name, before, after, attempt.proof) if refute else None
+    if refuted is not None:
+        return refuted
+    if attempt.proof is not None:
         return Verdict(name, "proved", attempt.proof)
     return Verdict(name, "not decided", reason=attempt.reason, remaining=attempt.remaining)
+
+
+def refutation(
+    name: str, before: IRModule, after: IRModule, proof: Proof | None = None
+) -> Verdict | None:
+    """Returns the verdict with a sampled input for which two functions differ, if there is one.
+
+    `proof` is their proof over the reals.
+    """
+    error = _counterexample(name, before, after, moderate=proof is not None)
+    return None if error is None else Verdict(name, "refuted", proof, counterexample=error)
 
 
 def _counterexample(
