@@ -354,7 +354,7 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
     if isinstance(callee, Closure):
         return interpreter.entered(callee, args)
     if isinstance(callee, KernelValue):
-        return _call_kernel(call, callee, args, scope)
+        return call_kernel(call, callee, args, scope)
     if not callable(callee):
         name = _callee_name(call.op)
         raise StructIRError(f"`{name}` is not callable: it is {described(callee)}")
@@ -368,7 +368,7 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
     return value
 
 
-def _call_kernel(
+def call_kernel(
     call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Activation
 ) -> Value:
     """Runs a kernel on new arrays of the declared sizes; returns its results."""

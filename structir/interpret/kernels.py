@@ -11,7 +11,7 @@ import numpy as np
 
 from structir.analysis.arguments import check_call
 from structir.analysis.kernel_dtypes import kernel_at, kernel_dtype_vars
-from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
+from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError, Span
 from structir.interpret.argument_checks import match
 from structir.interpret.kernel_memory import ON_MEMORY, first_outside, strided_view
 from structir.interpret.scope import Activation, Value
@@ -122,6 +122,16 @@ def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> No
         run_blocks(kernel, scope.size(kernel.blocks.dim), run)
 
 
+@attrs.frozen(eq=False)
+class Observed(Scalar):
+    """A function application whose arguments are passed to a Python function at each evaluation."""
+
+    apply: Apply
+    see: Callable[..., None]
+    dtype: str
+    span: Span | None = None
+
+
 def index_error(
     kernel: Kernel, element: Element, axis: int, index: int, size: int
 ) -> DiagnosticError:
@@ -227,6 +237,17 @@ def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
         return lambda frame: kind(function(only(frame)))
     lhs, rhs = args
     return lambda frame: kind(function(lhs(frame), rhs(frame)))
+
+
+def _observed(kernel: Kernel, observed: Observed) -> Evaluate:
+    args = [evaluator(kernel, arg) for arg in observed.apply.args]
+    value = evaluator(kernel, observed.apply)
+
+    def evaluate(frame: KernelFrame) -> Any:
+        observed.see(*[arg(frame) for arg in args])
+        return value(frame)
+
+    return evaluate
 
 
 def _numpy_function(name: str) -> Callable[..., Any]:
@@ -337,6 +358,7 @@ _SCALARS: dict[type, Callable[[Kernel, Any], Evaluate]] = {
     Extent: _extent,
     Element: _element,
     Apply: _apply,
+    Observed: _observed,
 }
 
 

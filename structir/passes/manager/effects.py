@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -10,10 +11,13 @@ import numpy as np
 
 from structir.analysis.purity import is_pure_call
 from structir.errors import StructIRError
-from structir.interpret.interpreter import Interpreter
+from structir.interpret.interpreter import Interpreter, call_kernel
+from structir.interpret.kernels import KernelValue
 from structir.interpret.scope import Activation
 from structir.ir.expr import Call, Expr, ExternFunc, If
+from structir.ir.kernel import Kernel
 from structir.passes.manager.decisions import DecisionRecord
+from structir.passes.manager.kernel_margins import called_kernel, run_with_margins
 
 
 class TooManyStepsError(StructIRError):
@@ -52,8 +56,21 @@ class EffectRecorder(Interpreter):
         elif type(expr) is If:
             self.branches.add((id(expr), bool(np.any(self.value(expr.cond, scope)))))
         if self.decisions is not None and id(expr) in self.decisions.calls:
-            self.decisions.record(expr, [self.value(arg, scope) for arg in expr.args])  # type: ignore[arg-type, attr-defined]
+            return self._deciding(expr, scope, self.decisions)  # type: ignore[arg-type]
         return Interpreter.evaluate(self, expr, scope)
+
+    def _deciding(self, call: Call, scope: Activation, decisions: DecisionRecord) -> Any:
+        """Returns the value of a call whose decisions are recorded."""
+        kernel = called_kernel(self.module, call)
+        if kernel is None:
+            decisions.record(call, [self.value(arg, scope) for arg in call.args])
+            return Interpreter.evaluate(self, call, scope)
+
+        def run(kernel: Kernel, values: Sequence[Any], scope: Activation) -> None:
+            decisions.record_margins(call, run_with_margins(kernel, values, scope))
+
+        args = tuple([self.value(arg, scope) for arg in call.args])
+        return call_kernel(call, KernelValue(kernel, run), args, scope)
 
     def observed(self, result: Any) -> Any:
         """Returns a result together with the recorded calls, if there are any."""

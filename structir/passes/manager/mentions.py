@@ -17,6 +17,7 @@ from structir.errors import StructIRError
 from structir.ir.dims import Dim, Opaque, Poly
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Call, Constant, If, MatchCast, PrimValue, ShapeExpr, Tuple
+from structir.ir.kernel import Literal, Size
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
@@ -102,6 +103,11 @@ def _values(module: IRModule) -> Iterator[Place]:
             conditions = conditions_of(node)
             dims = getattr(node.struct_info, "dims", ()) if not conditions else ()
             for value in _parts((*conditions, *(dims if isinstance(dims, tuple) else ()))):
+                yield "", value
+        elif isinstance(node, Literal):
+            yield "", node.value
+        elif isinstance(node, Size):
+            for value in _parts(node.dim):
                 yield "", value
 
 

@@ -31,8 +31,8 @@ from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.polynomial import FUNCTIONS
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
-from structir.passes.manager.decisions import elementwise_value, evaluated_margins, margins_of
 from structir.passes.manager.input_sizes import Sizes, SizeSpace
+from structir.passes.manager.margins import elementwise_value, evaluated_margins, margins_of
 
 Array = Any  # a NumPy array: a value for each candidate
 Columns = Mapping[str, Array]  # the sizes of a dim by its name

@@ -20,6 +20,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 
@@ -27,7 +28,8 @@ MOST_HASHED = 1 << 10  # elements of a constant
 
 
 def value_numbers(module: IRModule, name: str) -> list[tuple[Call, int]]:
-    """Returns each call of an op that a function may run, with its number.
+    """Returns each call of an op or of a function of the module that a function may run, with its
+    number.
 
     A number is a hash of the op, its attributes and the numbers of its operands; a variable in a
     function is numbered by the position of the parameter and the name of the function.
@@ -57,6 +59,8 @@ class _Numbering:
             function = self.module.functions.get(name)
             if isinstance(function, Function):
                 self.functions[name] = hash((name, self.function(function, name)))
+            elif isinstance(function, Kernel):
+                self.functions[name] = hash(function.script())
         return self.functions[name]
 
     def function(self, function: Function, name: str) -> int:
@@ -98,7 +102,7 @@ class _Numbering:
         callee = call.op.name if is_op else self.value(call.op)
         attributes = str(sorted(call.attrs.items())) if call.attrs else ""
         number = hash((callee, attributes, operands))
-        if is_op:
+        if is_op or isinstance(call.op, GlobalVar):
             self.calls.append((call, number))
         return number
 
