@@ -43,10 +43,12 @@ class ConstantValues:
 
     def in_call(self, call: Call) -> Call:
         """Returns a call of an op that checks constant indices, with constants for variables."""
-        if not self.values:
-            return call
         definition = call.op.definition if isinstance(call.op, Op) else None
-        if not getattr(definition, "reads_indices", False):
+        return self.in_any_call(call) if getattr(definition, "reads_indices", False) else call
+
+    def in_any_call(self, call: Call) -> Call:
+        """Returns a call with constants for variables."""
+        if not self.values:
             return call
         args = tuple(map(self._constant, call.args))
         same = all(a is b for a, b in zip(args, call.args, strict=True))

@@ -154,9 +154,13 @@ class Interpreter:
 
     def with_constants(self, call: Call) -> Call:
         """Returns a call with the constants that its arguments are bound to."""
+        return self.constant_values().in_call(call)
+
+    def constant_values(self) -> ConstantValues:
+        """Returns the constants of the module."""
         if not self.bound_constants:
             self.bound_constants.append(ConstantValues.of(self.module))
-        return self.bound_constants[0].in_call(call)
+        return self.bound_constants[0]
 
     def run(self, frame: Frame) -> Value:
         """Runs a frame and everything that it calls; returns its result."""

@@ -17,6 +17,7 @@ from structir.ir.dims import Dim, evaluate, syms
 from structir.ir.dtype import is_int
 from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
+from structir.passes.manager.data_sizes import shape_params, with_shapes
 from structir.passes.manager.decisions import DecisionRecord
 from structir.passes.manager.edge_plan import dtypes_of, has_unknown_rank
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
@@ -70,6 +71,7 @@ class InputSearch:
     indexed: dict[str, Dim] = attrs.field(init=False)  # the axes of parameters of indices
     mentioned: Mentions = attrs.field(init=False)
     decisions: DecisionRecord | None = attrs.field(default=None, init=False)
+    shapes: list[int] = attrs.field(factory=list, init=False)  # positions of parameters of sizes
     loops: bool = attrs.field(init=False)  # whether a value may be the trip count of a loop
 
     def __attrs_post_init__(self) -> None:
@@ -96,7 +98,20 @@ class InputSearch:
         except StructIRError as error:
             self.reason = error
             return None
+        if self.shapes:
+            return self._with_shapes(sizes, arguments, values)
         return self.run(sizes, arguments, values.most_steps)
+
+    def _with_shapes(
+        self, sizes: Sizes, arguments: list[Any], values: InputValues
+    ) -> InputSample | None:
+        """Runs the function on arguments of which some are sizes, until it accepts these."""
+        sample = None
+        for changed in with_shapes(arguments, self.shapes, values.seed):
+            sample = self.run(sizes, changed, values.most_steps)
+            if sample is not None and sample.accepted and sample.elements:
+                break
+        return sample
 
     def run(self, sizes: Sizes, arguments: list[Any], most_steps: int = 0) -> InputSample | None:
         expected = self.outcome(arguments, most_steps)
@@ -153,12 +168,23 @@ class InputSearch:
         Returns a sample with empty tensors if there is no other.
         """
         sample = self._first() or self._in_other_domains() or self._in_other_ranges()
+        if sample is None or not sample[0].elements:
+            sample = self._of_shapes() or sample
         if sample is None and any(
             a is not b for a, b in zip(self.space.params, self.function.params, strict=True)
         ):
             # a cast in a branch that does not run may contradict another parameter
             self.space = attrs.evolve(self.space, params=self.function.params)
             sample = self._first()
+        return sample
+
+    def _of_shapes(self) -> tuple[InputSample, InputValues] | None:
+        """Returns a sample of a program that reads the sizes of a result from parameters."""
+        self.shapes = shape_params(self.space.params)
+        sample = self._first() if self.shapes else None
+        if sample is None or not sample[0].elements:
+            self.shapes = []
+            return None
         return sample
 
     def _first(self) -> tuple[InputSample, InputValues] | None:

@@ -51,6 +51,7 @@ class PerturbedInterpreter(EffectRecorder):
     exact_calls: dict[int, bool] = attrs.field(factory=dict, kw_only=True)  # by call
     exact_results: dict[int, Any] = attrs.field(factory=dict, kw_only=True)  # by id
     reads_exact: list[bool] = attrs.field(factory=lambda: [False], kw_only=True)
+    inlined: dict[int, tuple[Expr, Call]] = attrs.field(factory=dict, kw_only=True)  # by call
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if self.constants:
@@ -59,13 +60,14 @@ class PerturbedInterpreter(EffectRecorder):
         is_exact = id(value) in self.exact_results
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
-        for number in self._selected_numbers(binding.value):
+        for number in self._selected_numbers(self._with_constants(binding.value)):
             perturbed = np.where(value == number, value, perturbed).astype(value.dtype)
         if is_exact:
             self.exact_arrays[id(perturbed)] = perturbed, value
         EffectRecorder._bind(self, binding, perturbed, scope)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Any:
+        expr = self._with_constants(expr)
         if type(expr) is Call:
             selects = not self.constants and self._selected_numbers(expr)
             self.kept[:] = [id(arg) for arg in expr.args] if selects else []
@@ -78,6 +80,14 @@ class PerturbedInterpreter(EffectRecorder):
                 self.exact_results[id(value)] = value
                 return value
         return EffectRecorder.evaluate(self, expr, scope)
+
+    def _with_constants(self, expr: Expr) -> Expr:
+        """Returns a call with constants for the variables that are bound to them."""
+        if type(expr) is not Call:
+            return expr
+        if id(expr) not in self.inlined:
+            self.inlined[id(expr)] = expr, self.constant_values().in_any_call(expr)
+        return self.inlined[id(expr)][1]
 
     def _is_exact(self, call: Call, scope: Activation) -> bool:
         """Whether a call rounds no result, and its operands are inputs or exact results of these:

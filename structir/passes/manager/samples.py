@@ -13,6 +13,7 @@ from structir.analysis.variables import walk_values
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Call, Function, If, MatchCast
 from structir.ir.module import IRModule
+from structir.passes.manager.data_sizes import with_counts
 from structir.passes.manager.edge_plan import (
     NON_FINITE,
     WIDE_DOMAINS,
@@ -46,6 +47,7 @@ MOST_FACTORS = 3
 RANK_SAMPLES = 8  # of functions with parameters of unknown rank
 RANK_SEED = 2000
 OTHER_DTYPES = ("int32", "float64", "bool")
+MOST_COUNTED = 6  # sizes at which numbers of elements are sizes
 MOST_COVER = 6  # samples of sizes that compare otherwise than those before
 MOST_DIRECTED = 16  # the same, for what a rewritten program mentions
 MOST_VARIED = 8  # samples of sizes of several kinds, by dim, where a program mentions others
@@ -78,7 +80,7 @@ class Sampler(SampleKinds):
         function: Any = module.functions[self.name]
         other = attrs.evolve(self, module=module, function=function)
         other.start, other.tried, other.large = self.start, self.tried, self.large
-        other.roomy = self.roomy
+        other.roomy, other.shapes = self.roomy, self.shapes
         return other
 
     def samples(self, count: int, edges: bool) -> Iterator[InputSample]:
@@ -192,8 +194,23 @@ class Sampler(SampleKinds):
             for sizes in self._cover(exprs, bounds[:MOST_BOUNDS], MOST_COVER):
                 yield from self._tried(sizes, values)
             yield from self._rejected_inputs(values)
+            yield from self._counts(roomy, values)
             self._reject(sample)
         yield from self.rejected
+
+    def _counts(self, sample: InputSample, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples of programs with casts, in which a number of elements is a size."""
+        if not any(type(node) is MatchCast for node in walk_values(self.module)):
+            return
+        sizes = [sample.sizes, *self._small_sizes(sample.sizes, [*sample.sizes])]
+        for among in [each for each in sizes if self.space.allows(each)][:MOST_COUNTED]:
+            other = self.attempt(among, values)
+            if other is None:
+                continue
+            for flat in with_counts(other.flat, [*among.values()]):
+                counted = self.run(among, other.nested(flat))
+                if counted is not None and counted.accepted:
+                    yield counted.widened(self.wide)
 
     def _alike_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
         """Yields samples in which parameters of one shape and dtype have equal values."""
