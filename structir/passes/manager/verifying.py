@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
-import numpy as np
 
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.variables import walk_values
@@ -15,8 +14,9 @@ from structir.errors import Diagnostic, PassError, StructIRError
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.node import ShownAsText
-from structir.passes.base import Instrument, Pass, PassRun
+from structir.passes.base import Instrument, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
+from structir.passes.manager.changed_results import changed_exactly, changed_result
 from structir.passes.manager.comparison import (
     DOUBLE,
     difference,
@@ -34,7 +34,7 @@ from structir.passes.manager.decision_search import DecisionSearch
 from structir.passes.manager.decisions import DecisionRecord, changed_decisions
 from structir.passes.manager.edge_plan import is_float32, numbers_of
 from structir.passes.manager.effects import EffectRecorder, TooManyStepsError
-from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
+from structir.passes.manager.finite_field import compare_exactly, consists_of_ring_ops
 from structir.passes.manager.infinite_products import differs_by_infinities, spreads_nans
 from structir.passes.manager.input_sample import InputSample, outcome, outcome_of
 from structir.passes.manager.input_sizes import Sizes, has_kernels
@@ -52,7 +52,7 @@ from structir.passes.manager.widening import (
 )
 
 MOST_STEPS = 30_000  # expressions that the runs of directed samples evaluate
-SHOWN = 300  # characters of a value in a message
+SHOWN = 300  # characters of a reason in a message
 MOST_CASTS = 4  # samples on which the rounding of casts is compared
 MOST_EXACT = 1 << 13  # elements of the inputs that are also compared over finite fields
 OTHER_SIZES = "give other sizes: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
@@ -265,7 +265,7 @@ class VerifyResults(Instrument):
             if results is not None:
                 before, after = results
                 wide = attrs.evolve(sample.wide, expected=before)
-                raise PassError(_changed_result(step.applied, name, step.before, wide, after))
+                raise PassError(changed_result(step.applied, name, step.before, wide, after))
 
     def _compare_exactly(self, step: PassRun, name: str, samples: list[InputSample]) -> bool:
         """Returns whether a function was compared over finite fields; raises PassError if its
@@ -285,7 +285,7 @@ class VerifyResults(Instrument):
                 raise
             return False
         if not result.equal:
-            raise PassError(_changed_exactly(step.applied, name, before, sample))
+            raise PassError(changed_exactly(step.applied, name, before, sample))
         counts = self.functions[name]
         counts.exact_error = max(counts.exact_error or 0.0, result.error)
         return True
@@ -324,7 +324,7 @@ class VerifyResults(Instrument):
             ):
                 error = 1.0  # no discontinuity, as results in float64 are equal
         if error is None:
-            raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
+            raise PassError(changed_result(step.applied, name, step.before, sample, actual))
         result = actual if sample.accepted else sample.expected
         return max(error, wide_error), following.after(result)
 
@@ -365,7 +365,7 @@ class VerifyResults(Instrument):
             if not _within_wide_rounding(
                 step, (before, after), name, wide, actual
             ) and not spreads_nans((before, after), name, wide, actual, DOUBLE):
-                raise PassError(_changed_result(step.applied, name, step.before, wide, actual))
+                raise PassError(changed_result(step.applied, name, step.before, wide, actual))
             error = 1.0
         return error, attrs.evolve(sample, wide=wide.after(actual))
 
@@ -449,28 +449,6 @@ def _rejects(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool
     return not isinstance(outcome(without, name, sample.arguments), StructIRError)
 
 
-def _changed_result(
-    applied: Pass, name: str, module: IRModule, sample: InputSample, actual: Any
-) -> Diagnostic:
-    function: Any = module.functions[name]
-    change = f"changes the result of {name}" if sample.accepted else f"removes a check of {name}"
-    diagnostic = Diagnostic(f"{applied} {change}", function.span)
-    for param, argument in zip(function.params, sample.arguments, strict=True):
-        diagnostic = diagnostic.note(f"{param.name} = {_format_value(argument)}", param.span)
-    before, after = _format_value(sample.expected), _format_value(actual)
-    return diagnostic.note(f"before: {before}").note(f"after:  {after}")
-
-
-def _changed_exactly(applied: Pass, name: str, module: IRModule, sample: InputSample) -> Diagnostic:
-    function: Any = module.functions[name]
-    message = f"{applied} changes the result of {name}"
-    sizes = ", ".join(f"{size}={value}" for size, value in sample.sizes.items())
-    at = f" at {sizes}" if sizes else ""
-    return Diagnostic(message, function.span).note(
-        f"the results are different polynomials of the inputs: they differ modulo {PRIMES[0]}{at}"
-    )
-
-
 def _changes(step: PassRun, name: str) -> bool:
     """Whether a pass changed a function, or one that it refers to."""
     assert step.after is not None
@@ -487,14 +465,3 @@ def _changes(step: PassRun, name: str) -> bool:
 def _format_exact(error: float) -> str:
     bound = "0" if not error else f"{error:.1g}"
     return f"equal over finite fields, with an error probability of at most {bound}"
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, Exception):
-        return f"{type(value).__name__}: {value}"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_format_value, value))})"
-    if isinstance(value, np.ndarray):
-        text = np.array2string(value, precision=6, separator=", ", threshold=40)
-        return f"{' '.join(text.split())[:SHOWN]} {value.dtype} {value.shape}"
-    return str(value)

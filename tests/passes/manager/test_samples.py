@@ -207,3 +207,16 @@ def test_a_program_that_rejects_integers_near_0_has_samples() -> None:
     )
     samples = list(samples_of(module, "main", module["main"], 2))
     assert samples and all(sample.accepted and sample.elements for sample in samples)
+
+
+def test_the_element_that_differs_most_is_named() -> None:
+    before = program('x: R.Tensor((40, 50), "float32")', "return x, R.exp(x)")
+    after = program(
+        'x: R.Tensor((40, 50), "float32")',
+        "return x, R.where(R.equal(R.reshape(R.arange(0, 2000, 1), (40, 50)), R.const(1713, "
+        '"int64")), R.const(7.0), R.exp(x))',
+    )
+    with PassContext([VerifyResults()]), pytest.raises(PassError) as error:
+        passes.Pass("wrong", lambda _: after)(before)
+    assert "note: at result[1][34, 13]: " in str(error.value)
+    assert ", 7.0 after\n" in str(error.value) + "\n"
