@@ -22,24 +22,27 @@ from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInf
 def with_captured(
     function: Function, captured: Sequence[Var], sizes: Sequence[ShapeExpr]
 ) -> Function:
-    """Returns a function with more parameters, for captured variables and unbound dims."""
+    """Returns a function with more parameters, for captured variables and unbound dims.
+
+    It shares its variables and dims with the original: a second function needs a copy with new
+    ones, `Substitution(fresh=True)`.
+    """
     params = params_for(captured)
     changed = {
         v: p
         for v, p in params.items()
         if p.struct_info is not v.struct_info or type(v) is DataflowVar
     }
+    if changed:
+        function = Substitution(changed).function(function)
     shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
-    substituted = Substitution(changed).function(function) if changed else function
-    more = [changed.get(v, v) for v in captured]  # the copy below renames variables
-    params_of_all = (*substituted.params, *more, *shapes)
-    extended = replace(
-        substituted,
+    params_of_all = (*function.params, *[changed.get(v, v) for v in captured], *shapes)
+    return replace(
+        function,
         params=params_of_all,
-        ret_struct_info=_result_info(substituted, params_of_all),
+        ret_struct_info=_result_info(function, params_of_all),
         attrs={**function.attrs, PRIVATE: True},
     )
-    return Substitution(fresh=True).function(extended)
 
 
 def _result_info(function: Function, params: Sequence[Var]) -> StructInfo:

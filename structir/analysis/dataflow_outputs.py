@@ -20,6 +20,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import replace
 from structir.ir.requirements import conditions_of
+from structir.ir.struct_info import TensorStructInfo
 
 
 def with_local_values(seq: SeqExpr, candidates: Collection[BindingBlock]) -> SeqExpr:
@@ -76,18 +77,23 @@ def _local_vars(seq: SeqExpr, candidates: Collection[BindingBlock]) -> set[Var]:
         for block in candidates
         if isinstance(block, DataflowBlock)
         for b in block.bindings
-        if not isinstance(b.var, DataflowVar)
+        if type(b.var) is not DataflowVar
     }
-    local = set(home)
+    exporting = set(home.values())
+    infos = {b.var.struct_info for block in exporting for b in block.bindings if _has_vars(b.var)}
+    local = home.keys() - variables_in((seq.body, seq.struct_info, tuple(infos)))
     for block in seq.blocks:
-        local -= {v for v in variables_in(block) if v in home and home[v] is not block}
-    infos = {b.var.struct_info for block in set(home.values()) for b in block.bindings}
-    for info in infos:  # an exported variable's StructInfo may mention a shape variable
-        local -= variables_in(info).keys()
-    local -= variables_in((seq.body, seq.struct_info)).keys()
+        if any(home[var] is not block for var in local):  # else the uses in it are irrelevant
+            local -= {v for v in variables_in(block) if v in home and home[v] is not block}
     used = {block for var, block in home.items() if var not in local}
-    checks = {b.var for block in set(home.values()) for b in block.bindings if conditions_of(b)}
+    checks = {b.var for block in exporting for b in block.bindings if conditions_of(b)}
     return {var for var in local if home[var] in used or var in checks}
+
+
+def _has_vars(var: Var) -> bool:
+    """Returns whether the StructInfo of a variable may mention a shape variable."""
+    info = var.struct_info
+    return type(info) is not TensorStructInfo or type(info.dims) is not tuple
 
 
 def _rename(block: BindingBlock, names: Substitution) -> BindingBlock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import is_
 from typing import Any
 
 from structir.analysis.erasure import erase
@@ -12,9 +13,12 @@ from structir.ir.dims import Poly, as_sym, substitute, syms
 from structir.ir.expr import (
     Binding,
     BindingBlock,
+    Call,
     Constant,
+    DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     MatchCast,
     PrimValue,
     SeqExpr,
@@ -25,7 +29,12 @@ from structir.ir.expr import (
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
 from structir.ir.row_sizes import row_size_of, row_size_values
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+
+# Without variables: a function of the module binds the dims of its StructInfo.
+_CLOSED = frozenset({Op, Constant, GlobalVar})
+# A StructInfo never mentions variables of these.
+_UNMENTIONED = frozenset({TensorStructInfo, TupleStructInfo, FuncStructInfo})
 
 
 class Substitution:
@@ -80,8 +89,10 @@ class Substitution:
     def part(self, part: Any) -> Any:
         """Returns any part of a program with replacements."""
         kind = type(part)
-        if isinstance(part, Var):
+        if kind is Var or kind is DataflowVar:
             return self.variables.get(part, part)
+        if kind is Call:
+            return self.call(part)
         if kind is Poly:
             return self._size(part) if self.dims else part
         if isinstance(part, StructInfo):
@@ -92,9 +103,21 @@ class Substitution:
             return self.sequence(part)
         if kind is PrimValue or kind is ShapeExpr:
             return self.sizes(part)
-        if not isinstance(part, Expr) or kind is Op or kind is Constant:
+        if not isinstance(part, Expr) or kind in _CLOSED:
             return part
         return rebuild(part, self.part)
+
+    def call(self, call: Call) -> Call:
+        """Returns a call with its callee, operands and StructInfos replaced."""
+        variables = self.variables
+        args = [variables.get(a, a) if type(a) is Var else self.part(a) for a in call.args]
+        op = call.op if type(call.op) is Op else self.part(call.op)
+        sinfo_args = tuple(map(self.info, call.sinfo_args)) if call.sinfo_args else ()
+        info = call.struct_info and self.info(call.struct_info)
+        same = info is call.struct_info and op is call.op and all(map(is_, args, call.args))
+        if same and all(map(is_, sinfo_args, call.sinfo_args)):
+            return call
+        return Call(op, tuple(args), call.attrs, sinfo_args, info, call.span)
 
     def _size(self, size: Poly) -> Any:
         """Returns a size with its variables replaced, those of replaced row variables included."""
@@ -107,14 +130,14 @@ class Substitution:
             new = self.part(part.value)
             return part if new is part.value else part.with_value(new)
         dims = tuple([self.part(dim) for dim in part.dims])
-        same = all(a is b for a, b in zip(dims, part.dims, strict=True))
+        same = all(map(is_, dims, part.dims))
         return part if same else ShapeExpr(dims, span=part.span)
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """Returns a sequence with its bindings replaced in order."""
         blocks = [self.block(block) for block in seq.blocks]
         body, info = self.part(seq.body), seq.struct_info and self.info(seq.struct_info)
-        same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        same = all(map(is_, blocks, seq.blocks))
         if same and body is seq.body and info is seq.struct_info:
             return seq
         return SeqExpr(tuple(blocks), body, info, seq.span)
@@ -122,8 +145,8 @@ class Substitution:
     def block(self, block: BindingBlock) -> BindingBlock:
         """Returns a block with its bindings replaced in order."""
         bindings = tuple([self.binding(binding) for binding in block.bindings])
-        same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
-        return block if same else replace(block, bindings=bindings)
+        same = all(map(is_, bindings, block.bindings))
+        return block if same else type(block)(bindings, block.span)
 
     def binding(self, binding: Binding) -> Binding:
         """Returns a binding; its variable is new if its StructInfo changes or with `fresh`."""
@@ -156,7 +179,7 @@ class Substitution:
         if info is var.struct_info and not self.fresh:
             return var
         new = self.variables[var] = type(var)(var.name, info, var.span)
-        if type(var.struct_info) is not TensorStructInfo:  # a StructInfo may mention a shape
+        if type(var.struct_info) not in _UNMENTIONED:  # a StructInfo may mention a shape
             self.infos.clear()
         return new
 
@@ -172,7 +195,7 @@ class Substitution:
         self.new_dims([param.struct_info for param in function.params])
         params = tuple([self.bound(param) for param in function.params])
         body, result = self.sequence(function.body), self.info(function.ret_struct_info)
-        same = all(a is b for a, b in zip(params, function.params, strict=True))
+        same = all(map(is_, params, function.params))
         if same and body is function.body and result is function.ret_struct_info:
             return function
         return replace(function, params=params, body=body, ret_struct_info=result)

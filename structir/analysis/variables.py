@@ -5,15 +5,23 @@ Occurrences in StructInfo are uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structir.analysis.declaration import analysis
 from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import own_dims, standing_alone
-from structir.ir.dims import Poly, Sym, as_dim, syms
+from structir.ir.dims import Poly, Sym, as_dim, as_sym, syms
 from structir.ir.dtype import DtypeVar
-from structir.ir.expr import Function, GlobalVar, MatchCast, Var, VarBinding
+from structir.ir.expr import (
+    Call,
+    DataflowVar,
+    Function,
+    GlobalVar,
+    MatchCast,
+    Var,
+    VarBinding,
+)
 from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
@@ -74,13 +82,17 @@ def variables_in(program: Any) -> dict[Var, None]:
     todo = [program]
     while todo:
         item = todo.pop()
-        if isinstance(item, Var):
+        kind = type(item)
+        if kind is Var or kind is DataflowVar:
             variables[item] = None
             item = item.struct_info
-        if type(item) is tuple:
-            todo += item[::-1]
-        elif type(item) is TensorStructInfo and type(item.dims) is tuple:
+            kind = type(item)
+        if (kind is TensorStructInfo and type(item.dims) is tuple) or kind is Op:
             continue  # the common case: sizes contain no variables
+        if kind is tuple:
+            todo += item[::-1]
+        elif kind is Call:
+            _push_call(item, todo)
         elif isinstance(item, IRModule):
             todo += list(item.functions.values())[::-1]
         elif isinstance(item, Node) and item not in seen:
@@ -88,6 +100,16 @@ def variables_in(program: Any) -> dict[Var, None]:
                 seen.add(item)
             todo += parts(item)[::-1]
     return variables
+
+
+def _push_call(call: Call, todo: list[Any]) -> None:
+    """Pushes the parts of a call, the first last."""
+    todo.append(call.struct_info)
+    if call.sinfo_args:
+        todo += call.sinfo_args[::-1]
+    todo += call.args[::-1]
+    if type(call.op) is not Op:
+        todo.append(call.op)
 
 
 def symbols_in(program: Any) -> dict[Sym, None]:
@@ -113,8 +135,14 @@ class ProgramNames(NamedTuple):
         return [var for var in self.variables if var not in self.defined]
 
 
-def names_in(program: Any) -> ProgramNames:
-    """Returns the names of a program, in one traversal; functions that it refers to are closed."""
+NO_NAMES: Mapping[Any, ProgramNames] = {}
+
+
+def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> ProgramNames:
+    """Returns the names of a program, in one traversal; functions that it refers to are closed.
+
+    Local functions with `known` names are not traversed.
+    """
     variables: dict[Var, None] = {}
     symbols: dict[Any, None] = {}
     defined: set[Var] = set()
@@ -123,25 +151,39 @@ def names_in(program: Any) -> ProgramNames:
     while todo:
         item = todo.pop()
         kind = type(item)
-        if isinstance(item, Var):
-            if item not in variables:
-                variables[item] = None
-                todo.append(item.struct_info)
+        if kind is Var or kind is DataflowVar:
+            if item in variables:
+                continue
+            variables[item] = None
+            item = item.struct_info
+            kind = type(item)
+        if kind is TensorStructInfo and not item.axes and not item.dtype_var:  # the common case
+            if item not in seen:
+                seen.add(item)
+                todo.append(item.dims)
+        elif kind is Call:
+            _push_call(item, todo)
+        elif kind is VarBinding:
+            defined.add(item.var)
+            todo += (item.value, item.var)
+        elif kind is Function and item in known:
+            names = known[item]
+            variables |= names.variables
+            symbols |= names.symbols
+            defined |= names.defined
         elif kind is tuple:
             todo += item[::-1]
         elif kind is Poly:
-            symbols |= dict.fromkeys(sorted(syms(item), key=_order))
+            symbol = as_sym(item)
+            symbols |= dict.fromkeys([symbol] if symbol else sorted(syms(item), key=_order))
         elif kind is RowVar or kind is DtypeVar:
             symbols[item] = None
         elif isinstance(item, StructInfo):
             if item not in seen:
                 seen.add(item)
-                if type(item) is TensorStructInfo and not item.axes and not item.dtype_var:
-                    todo.append(item.dims)  # the common case
-                else:
-                    todo += parts(item)[::-1]
+                todo += parts(item)[::-1]
         elif issubclass(kind, Node) and kind is not Op and kind is not GlobalVar:
-            if kind is VarBinding or kind is MatchCast:
+            if kind is MatchCast:
                 defined.add(item.var)
             elif kind is Function or kind is Kernel:
                 defined.update(item.params)

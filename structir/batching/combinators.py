@@ -422,7 +422,7 @@ def typed_body(
     bound |= bound_dims([v.struct_info for v in (*step.params, *captured)])
     sizes = [s for s in used if type(s) is Sym and s not in bound]
     shapes = [ShapeExpr(tuple(map(as_dim, sizes)))] if sizes else []
-    function = with_captured(step, captured, shapes)
+    function = Substitution(fresh=True).function(with_captured(step, captured, shapes))
     name = f"{getattr(view.body, 'name', 'fold')}_step"
     return expansion.batching.define(name, function), [*captured, *shapes]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from structir.ir.expr import (
@@ -14,6 +14,7 @@ from structir.ir.expr import (
     GlobalVar,
     If,
     SeqExpr,
+    Var,
     VarBinding,
 )
 from structir.ir.module import IRModule
@@ -23,47 +24,56 @@ EachBlock = Callable[[BindingBlock], Iterable[BindingBlock]]
 EachBinding = Callable[[Binding], Iterable[Binding]]
 
 
-def with_blocks(function: Function, each: EachBlock) -> Function:
-    """Replaces every block of a function, inner ones first; `each` returns the replacement."""
-    body = sequence_with_blocks(function.body, each)
+def with_blocks(function: Function, each: EachBlock, opaque: Container[Var] = ()) -> Function:
+    """Replaces every block of a function, inner ones first; `each` returns the replacement.
+
+    Blocks in the values of `opaque` variables are not visited.
+    """
+    body = sequence_with_blocks(function.body, each, opaque)
     return function if body is function.body else replace(function, body=body)
 
 
-def sequence_with_blocks(seq: SeqExpr, each: EachBlock) -> SeqExpr:
+def sequence_with_blocks(seq: SeqExpr, each: EachBlock, opaque: Container[Var] = ()) -> SeqExpr:
     """Replaces every block of a sequence, inner ones first; `each` returns the replacement."""
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
-        bindings = tuple([_inside(binding, each) for binding in block.bindings])
+        bindings = tuple([_inside(binding, each, opaque) for binding in block.bindings])
         same = all(map(_is, bindings, block.bindings))
         blocks += each(block if same else replace(block, bindings=bindings))
     same = len(blocks) == len(seq.blocks) and all(map(_is, blocks, seq.blocks))
     return seq if same else replace(seq, blocks=tuple(blocks))
 
 
-def with_bindings(function: Function, each: EachBinding) -> Function:
-    """Replaces every binding of a function in its block, inner ones first."""
+def with_bindings(function: Function, each: EachBinding, opaque: Container[Var] = ()) -> Function:
+    """Replaces every binding of a function in its block, inner ones first.
+
+    Bindings in the values of `opaque` variables are not visited.
+    """
 
     def in_block(block: BindingBlock) -> list[BindingBlock]:
         bindings = [new for binding in block.bindings for new in each(binding)]
         same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
         if same:
             return [block]
-        return [replace(block, bindings=tuple(bindings))] if bindings else []
+        return [type(block)(tuple(bindings), block.span)] if bindings else []
 
-    return with_blocks(function, in_block)
+    return with_blocks(function, in_block, opaque)
 
 
-def _inside(binding: Binding, each: EachBlock) -> Binding:
+def _inside(binding: Binding, each: EachBlock, opaque: Container[Var]) -> Binding:
     value = binding.value
     kind = type(value)
-    if kind is not Function and kind is not If:
+    if (kind is not Function and kind is not If) or binding.var in opaque:
         return binding
     rewritten: Expr
     if isinstance(value, Function):
-        rewritten = with_blocks(value, each)
+        rewritten = with_blocks(value, each, opaque)
     else:
         assert isinstance(value, If)
-        branches = [sequence_with_blocks(s, each) for s in (value.true_branch, value.false_branch)]
+        branches = [
+            sequence_with_blocks(seq, each, opaque)
+            for seq in (value.true_branch, value.false_branch)
+        ]
         same = branches[0] is value.true_branch and branches[1] is value.false_branch
         rewritten = (
             value if same else replace(value, true_branch=branches[0], false_branch=branches[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 import attrs
 
@@ -49,7 +49,15 @@ def node(cls: type[T]) -> type[T]:
 
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {}
 _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}  # read all fields of a class
-_INIT_NAMES: dict[type, tuple[tuple[str, str], ...]] = {}
+_INIT: dict[type, Init] = {}
+
+
+class Init(NamedTuple):
+    """How a node class is constructed: the fields, their argument names, and how to read all."""
+
+    names: tuple[str, ...]
+    aliases: tuple[str, ...]
+    values_of: Callable[[Any], tuple[Any, ...]]
 
 
 def field_names(cls: Any) -> tuple[str, ...]:
@@ -61,12 +69,14 @@ def field_names(cls: Any) -> tuple[str, ...]:
     return names
 
 
-def _init_names(cls: Any) -> tuple[tuple[str, str], ...]:
-    names = _INIT_NAMES.get(cls)
-    if names is None:
-        names = tuple((f.name, f.alias or f.name) for f in attrs.fields(cls) if f.init)
-        _INIT_NAMES[cls] = names
-    return names
+def _init_of(cls: Any) -> Init:
+    init = _INIT.get(cls)
+    if init is None:
+        fields = [f for f in attrs.fields(cls) if f.init]
+        names = tuple([f.name for f in fields])
+        aliases = tuple([f.alias or f.name for f in fields])
+        init = _INIT[cls] = Init(names, aliases, _fields_getter(names))
+    return init
 
 
 def parts(node: Any) -> list[Any]:
@@ -96,9 +106,10 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
     Tuples are visited element by element.
     """
     changed = False
-    fields: dict[str, Any] = {}
-    for name, alias in _init_names(type(old)):
-        new = value = getattr(old, name)
+    names, aliases, values_of = _init_of(type(old))
+    values: list[Any] = []
+    for name, value in zip(names, values_of(old), strict=True):
+        new = value
         if type(value) is tuple:
             items = [visit(item) for item in value]
             if not all(map(is_, items, value)):
@@ -106,17 +117,21 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
         elif value is not None and name != "span":
             new = visit(value)
             changed = changed or new is not value
-        fields[alias] = new
-    return type(old)(**fields) if changed else old
+        values.append(new)
+    return type(old)(**dict(zip(aliases, values, strict=True))) if changed else old
 
 
 def replace(old: T, **fields: Any) -> T:
     """Returns the node with some fields replaced."""
-    arguments = {
-        alias: fields.pop(name) if name in fields else getattr(old, name)
-        for name, alias in _init_names(type(old))
-    }
-    return type(old)(**arguments, **fields)
+    cls = type(old)
+    names, aliases, values_of = _init_of(cls)
+    arguments = dict(zip(names, values_of(old), strict=True))
+    arguments.update(fields)
+    if names != aliases:
+        arguments = {
+            dict(zip(names, aliases, strict=True)).get(n, n): v for n, v in arguments.items()
+        }
+    return cls(**arguments)
 
 
 class ShownAsText:

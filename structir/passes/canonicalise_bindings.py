@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from structir.analysis.dataflow_outputs import without_surplus_outputs
+from structir.ir.bodies import bindings_of
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -41,7 +42,8 @@ def canonicalise_bindings(function: Function) -> Function:
     """
     for _ in range(MAX_ROUNDS):  # a local value may be an alias, and without it others are local
         function, before = without_surplus_outputs(function), function
-        body = _AtomTable(function.params).sequence(function.body)
+        has_casts = any([type(binding) is MatchCast for binding in bindings_of(function)])
+        body = _AtomTable(function.params, has_casts).sequence(function.body)
         function = function if body is function.body else replace(function, body=body)
         if function is before:
             break
@@ -51,7 +53,8 @@ def canonicalise_bindings(function: Function) -> Function:
 class _AtomTable:
     """The replacement of each alias, and the known tuples."""
 
-    def __init__(self, params: Iterable[Var]) -> None:
+    def __init__(self, params: Iterable[Var], has_casts: bool) -> None:
+        self.has_casts = has_casts  # only these depend on which variables are proved
         self.proved: set[Var] = set(params)  # their StructInfo holds: a call or an op checks it
         self.replacement: dict[Var, Expr] = {}
         self.tuples: dict[Var, Tuple] = {}
@@ -97,7 +100,7 @@ class _AtomTable:
         """Returns the binding with aliases replaced; None if it is itself an alias."""
         value = self.value(binding.value)
         var = self.promoted.get(binding.var, binding.var)
-        if self.holds(binding):
+        if self.has_casts and self.holds(binding):
             self.proved |= {binding.var, var}
         if isinstance(binding, MatchCast) and not self.is_proved(binding, value):
             same = value is binding.value and var is binding.var
@@ -174,10 +177,8 @@ class _AtomTable:
         if isinstance(value, Var):
             return self.replacement.get(value, value)
         if type(value) is Call and type(value.op) is Op:
-            for argument in value.args:
-                if argument in self.replacement or type(argument) is Tuple:
-                    break
-            else:
+            replaced = self.replacement
+            if not any([arg in replaced or type(arg) is Tuple for arg in value.args]):
                 return value
         if isinstance(value, Call | Tuple | TupleGetItem):
             return rebuild(value, self.expr)

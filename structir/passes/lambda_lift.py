@@ -14,7 +14,7 @@ from structir.analysis.closures import Scope, scopes_of, with_captured
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.loop_view import LoopView
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_symbols_in, free_vars, names_in
+from structir.analysis.variables import ProgramNames, free_symbols_in, free_vars, names_in
 from structir.batching.expansion_values import leaf_infos
 from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims
@@ -40,6 +40,8 @@ from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
 
+Names = dict[Function, ProgramNames]  # of closures, which remain the same object if moved
+
 
 @module_pass
 def lambda_lift(module: IRModule) -> IRModule:
@@ -53,17 +55,20 @@ def lambda_lift(module: IRModule) -> IRModule:
     cannot pass the checks of the function: it fails at run time, if it is reached.
     """
     functions: dict[str, Node] = dict(module.functions)
+    names: Names = {}
     worklist = list(functions)
     for name in worklist:  # which grows: a lifted function may contain functions
         function, count = functions[name], len(functions)
         if isinstance(function, Function):
-            functions[name] = _lift(function, name, functions)
+            lifted = _lift(function, name, functions, names)
+            is_new = name not in module.functions  # shares its names with the closure it was
+            functions[name] = Substitution(fresh=True).function(lifted) if is_new else lifted
             worklist += list(functions)[count:] if len(functions) > count else ()
     return module.with_functions(functions)
 
 
-def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function:
-    """Returns a function without the closures that become functions of the module.
+def _lift(function: Function, name: str, functions: dict[str, Node], names: Names) -> Function:
+    """Returns a function without the closures that become functions of the module, by `name`.
 
     An outer closure moves together with the closures in it. Closures that do not capture each other
     move at once.
@@ -75,9 +80,9 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
     known, function = bindings if without is function else None, without
     more = True
     while more:  # moves may end the other uses of a closure
-        uses = _ClosureUses.of(function, (), known)
+        uses = _ClosureUses.of(function, known)
         known = None
-        moves, more = _next_moves(uses)
+        moves, more = _next_moves(uses, names)
         callees: dict[Var, _Callee] = {}
         exports: dict[Var, Var] = {}  # dataflow variables that calls outside of their block pass
         for var, closure, captured, sizes, is_recursive in moves:
@@ -85,7 +90,7 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
             moved = with_captured(closure, captured, sizes)
             callee = _Callee(GlobalVar(global_name, moved.struct_info), (*captured, *sizes))
             if is_recursive:
-                moved = with_captured(_called_in(closure, {var: callee}), captured, sizes)
+                moved = with_captured(_called_in(closure, {var: callee}, uses), captured, sizes)
             functions[global_name] = moved
             callees[var] = callee
             local = captured if type(var) is Var else ()
@@ -113,34 +118,36 @@ class _Move(NamedTuple):
     is_recursive: bool
 
 
-def _next_moves(uses: _ClosureUses) -> tuple[list[_Move], bool]:
+def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
     """Returns closures that may move now, and whether others remain.
 
     Outer ones precede inner ones, which move later, as do those that capture closures of the list.
     """
     moves: dict[Var, _Move] = {}
     inside: set[Var] = set()  # variables of the closures that move
+    for closure in reversed(uses.closures.values()):  # inner ones before those around them
+        if closure not in names:
+            names[closure] = names_in(closure, names)
     for var, closure in uses.closures.items():
         if var in inside:
             continue
-        names = names_in(closure)
-        free = names.free
+        free = names[closure].free
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
         is_recursive = len(captured) < len(free)
-        dims = uses.open_variables(var, closure, captured, names.symbols)
+        dims = uses.open_variables(var, closure, captured, names[closure].symbols)
         binders = uses.binders_for(var, dims)
         if binders is None:
             continue
         if binders:
             captured += binders
-            dims = uses.open_variables(var, closure, captured, names.symbols)
+            dims = uses.open_variables(var, closure, captured, names[closure].symbols)
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
                 moves[var] = _Move(var, closure, captured, sizes, is_recursive)
-                inside.update([binding.var for binding in bindings_of(closure)])
+                inside |= names[closure].defined
     remaining = uses.closures.keys() - moves.keys() - inside
     return list(moves.values()), bool(moves and remaining)
 
@@ -152,12 +159,9 @@ class _Callee(NamedTuple):
     more: tuple[Expr, ...]
 
 
-def _called_in(
-    caller: Function, callees: Mapping[Var, _Callee], uses: _ClosureUses | None = None
-) -> Function:
+def _called_in(caller: Function, callees: Mapping[Var, _Callee], uses: _ClosureUses) -> Function:
     """Returns a function that uses functions of the module in place of closures, whose bindings it
-    does not contain. `uses` are those of the caller, if they are known."""
-    uses = uses or _ClosureUses.of(caller, callees)
+    does not contain. `uses` are those of the caller or of a function around it."""
     substitution = Substitution({var: callee.function for var, callee in callees.items()})
 
     def called(binding: Binding) -> Iterable[Binding]:
@@ -165,13 +169,14 @@ def _called_in(
             return ()
         if binding.var not in uses.users:
             return (binding,)
-        value = binding.value
+        old = value = binding.value
         callee = callees.get(value.op) if isinstance(value, Call) else None  # type: ignore[call-overload]
         if callee is not None:
             value = replace(value, args=(*value.args, *callee.more))  # type: ignore[attr-defined]
-        return (replace(binding, value=substitution.part(value)),)
+        value = substitution.part(value)
+        return (binding if value is old else replace(binding, value=value),)
 
-    caller = with_bindings(caller, called)
+    caller = with_bindings(caller, called, opaque=callees)
     return caller if uses.results.isdisjoint(callees) else substitution.function(caller)
 
 
@@ -206,18 +211,12 @@ class _ClosureUses:
     bound: dict[StructInfo, frozenset[Any]] = attrs.Factory(dict)  # memoized by `_bound_dims`
 
     @classmethod
-    def of(
-        cls,
-        function: Function,
-        among: Collection[Var] = (),
-        bindings: Sequence[Binding] | None = None,
-    ) -> _ClosureUses:
-        """Returns those of all closures in a function, whose bindings may be known, or of `among`
-        as well."""
+    def of(cls, function: Function, bindings: Sequence[Binding] | None = None) -> _ClosureUses:
+        """Returns those of all closures in a function, whose bindings may be known."""
         bindings = list(bindings_of(function)) if bindings is None else bindings
         uses = cls(function, {b.var: b.value for b in bindings if type(b.value) is Function})
         uses.binders = uses._binders(function, bindings)
-        names = {*uses.closures, *among}
+        names = uses.closures
         results: list[Expr] = [function.body.body]
         for binding in bindings:
             value = binding.value
