@@ -43,8 +43,8 @@ from structir.printer.parser.parser import parse as parse
 from structir.printer.parser.parser import parse_struct_info as parse_struct_info
 from structir.projections.scalar_expr import ScalarExpr as ScalarExpr
 from structir.rewriting.rule import rewrite as rewrite
-from structir.scheduling import recipe as recipe
-from structir.scheduling import schedule as schedule
+from structir.scheduling.schedule import recipe as recipe
+from structir.scheduling.schedule import schedule as schedule
 from structir.solver.program.inference import infer as infer
 from structir.tracing.array import Array as Array
 from structir.tracing.array import TracedArray as TracedArray

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from structir.analysis.variables import variables_in
+from structir.backend.fusion_log import FusionLog
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.as_scheduled import scheduled_kernel
@@ -53,19 +54,20 @@ RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
 Shown = Callable[[Sequence[Group], str], ShownKernel]
 
 
-def lowered(module: IRModule) -> IRModule:
-    """Returns the module with runs of ops as calls of kernels in plain loops."""
-    return _lowered(module, shown_kernel)
+def lowered(module: IRModule, log: FusionLog | None = None) -> IRModule:
+    """Returns the module with runs of ops as calls of kernels in plain loops; adds the fusion
+    decisions to `log`."""
+    return _lowered(module, shown_kernel, log or FusionLog())
 
 
 def scheduled(module: IRModule) -> IRModule:
     """Returns the module with runs of ops as calls of scheduled CPU kernels."""
-    return _lowered(module, scheduled_kernel)
+    return _lowered(module, scheduled_kernel, FusionLog())
 
 
-def _lowered(module: IRModule, shown: Shown) -> IRModule:
+def _lowered(module: IRModule, shown: Shown, log: FusionLog) -> IRModule:
     module = expanded(module)
-    lowering = _Lowering(module, shown)
+    lowering = _Lowering(module, shown, log)
     for name, function in module.functions.items():
         if isinstance(function, Function):
             lowering.functions[name] = lowering.function(function)
@@ -75,8 +77,8 @@ def _lowered(module: IRModule, shown: Shown) -> IRModule:
 
 
 class _Lowering:
-    def __init__(self, module: IRModule, shown: Shown) -> None:
-        self.module, self.shown = module, shown
+    def __init__(self, module: IRModule, shown: Shown, log: FusionLog) -> None:
+        self.module, self.shown, self.log = module, shown, log
         self.functions: dict[str, Node] = dict(module.functions)
         self.kernels: dict[str, Kernel] = {}
         self.numbers: Counter[str] = Counter()  # how often each name was requested
@@ -139,19 +141,21 @@ class _Block:
                 continue
             self._close(index)
             if not self._try_add(binding):
-                self._keep(binding)
+                self._keep(binding, self.run.refused)
         self._close(self.place + len(self.block.bindings))
         return replace(self.block, bindings=tuple(self.new)) if self.changed else self.block
 
     def _try_add(self, binding: Binding) -> bool:
         is_call = isinstance(binding.value, Call) and not isinstance(binding.value.op, GlobalVar)
+        self.run.refused = "not a call of an op"
         if not isinstance(binding, VarBinding) or not (is_call or self.run.bindings):
             return False
         if not is_call and not isinstance(binding.value, TupleGetItem | Tuple | Var):
             return False
         return self.run.try_add(binding)
 
-    def _keep(self, binding: Binding) -> None:
+    def _keep(self, binding: Binding, reason: str) -> None:
+        self.lowering.log.remaining.append((binding, reason))
         value = self.lowering.value(binding.value)
         if value is not binding.value:
             binding, self.changed = replace(binding, value=value), True
@@ -166,16 +170,17 @@ class _Block:
             try:
                 self.new += self._as_calls(run)
             except (NotShown, NoKernelError) as refused:
-                buffers = refused.buffers if isinstance(refused, NotShown) else ()
-                pending += reversed(
-                    list(run.split({run.producers.get(b.root, -1) for b in buffers}))
-                )
+                reasons = refused.reasons if isinstance(refused, NotShown) else {}
+                staying = {run.producers.get(b.root, -1): why for b, why in reasons.items()}
+                pending += reversed(list(run.split(staying, str(refused))))
 
     def _as_calls(self, run: _BindingRun) -> Sequence[Binding]:
         """Returns the bindings of a run as calls of kernels."""
         end = run.start + len(run.bindings)
         results = [b.var for b in run.bindings if self._is_read(b.var, end)]
         if run.stays or not run.stages:
+            reason = run.stays or "a view, which computes nothing"
+            self.lowering.log.remaining += [(b, reason) for b in run.bindings]
             return run.bindings
         calls = _KernelCalls(self, run, results or [b.var for b in run.bindings]).bindings()
         self.changed = True
@@ -188,10 +193,11 @@ class _Block:
 class _BindingRun(RegionLowering):
     """Bindings that are lowered together, and the binding that computes each buffer."""
 
-    def __init__(self, start: int, stays: Sequence[VarBinding] = ()) -> None:
+    def __init__(self, start: int, staying: Sequence[VarBinding] = (), reason: str = "") -> None:
         super().__init__()
-        self.start, self.stays = start, bool(stays)  # index of the first binding
-        self.bindings = list(stays)
+        self.start, self.stays = start, reason  # index of the first binding; why it remains
+        self.refused = ""  # why the last binding was not added
+        self.bindings = list(staying)
         self.producers: dict[Buffer, int] = {}
 
     def try_add(self, binding: VarBinding) -> bool:
@@ -199,7 +205,8 @@ class _BindingRun(RegionLowering):
         before = len(self.stages)
         try:
             self.add(binding)
-        except NoKernelError:
+        except NoKernelError as error:
+            self.refused = error.message
             return False
         for stage in self.stages[before:]:
             self.producers[stage.out.root] = len(self.bindings)
@@ -214,10 +221,13 @@ class _BindingRun(RegionLowering):
             if getattr(var.struct_info, "dims", None) != self.inputs[var].shape:
                 raise NoKernelError("a size known only at run time")
 
-    def split(self, staying: set[int]) -> Iterator[_BindingRun]:
-        """Splits the run around bindings that remain; in halves if these are unknown."""
+    def split(self, staying: Mapping[int, str], reason: str) -> Iterator[_BindingRun]:
+        """Splits the run around bindings that remain, with reasons; in halves if these are
+        unknown."""
         indices = range(len(self.bindings))
-        stay = (staying & {*indices}) or ({0} if len(indices) == 1 else set())
+        stay = {k: why for k, why in staying.items() if k in indices}
+        if not stay and len(indices) == 1:
+            stay = {0: reason}
         cut = -1 if stay else len(indices) // 2
         run = _BindingRun(self.start)
         for k, binding in enumerate(self.bindings):
@@ -226,7 +236,7 @@ class _BindingRun(RegionLowering):
             yield run
             run = _BindingRun(self.start + k)
             if k in stay or not run.try_add(binding):
-                yield _BindingRun(self.start + k, [binding])
+                yield _BindingRun(self.start + k, [binding], stay.get(k) or run.refused)
                 run = _BindingRun(self.start + k + 1)
         yield run
 
@@ -245,8 +255,10 @@ class _KernelCalls:
         """Returns the calls in a valid order, and the results under their original names."""
         self._require_sizes()
         program = composed(self.region.program)
-        for shown in _all_shown(grouped(program)[0], self.block.lowering.shown):
-            self._call(shown)
+        groups, decisions = grouped(program)
+        kernels = _all_shown(groups, self.block.lowering.shown)
+        names = {self._call(shown): tuple(together) for together, shown in kernels}
+        self.block.lowering.log.add(self.region.program, program, decisions, names)
         values = [(v, self._value(self.lowering.values[v])) for v in self.results]
         return [*self.new, *[VarBinding(v, value) for v, value in values if v is not value]]
 
@@ -259,7 +271,8 @@ class _KernelCalls:
             shape, ones = cast_of(tuple([condition(">=", size, 0) for size in sizes]), None)
             self.new.append(MatchCast(self.block.kind("_", ones), shape, ones))
 
-    def _call(self, shown: ShownKernel) -> None:
+    def _call(self, shown: ShownKernel) -> str:
+        """Binds a call of a kernel; returns the name of the kernel."""
         operands: list[Expr] = [self._operand(buffer) for buffer in shown.reads]
         operands += [PrimValue(as_dim(symbol)) for symbol in shown.numbers]
         infos = tuple([TensorStructInfo(b.shape, b.dtype) for b in shown.fills])
@@ -268,11 +281,12 @@ class _KernelCalls:
         call = Call(callee, tuple(operands), sinfo_args=infos, struct_info=result)
         if len(infos) == 1:
             self._bind(shown.fills[0], call, result)
-            return
+            return callee.name
         outputs = self.block.kind("lowered", result)
         self.new.append(VarBinding(outputs, call))
         for index, (buffer, info) in enumerate(zip(shown.fills, infos, strict=True)):
             self._bind(buffer, TupleGetItem(outputs, index, info), info)
+        return callee.name
 
     def _bind(self, buffer: Buffer, value: Expr, info: Any) -> Expr:
         """Binds the value of a buffer to the name of its result, or to a new one."""
@@ -307,15 +321,15 @@ class _KernelCalls:
         return self._operand(lowered)
 
 
-def _all_shown(groups: Sequence[Group], shown: Shown) -> list[ShownKernel]:
+def _all_shown(groups: Sequence[Group], shown: Shown) -> list[tuple[list[Group], ShownKernel]]:
     """Returns the kernels of all groups; raises once for all stages that have no kernel form."""
-    kernels: list[ShownKernel] = []
-    refused: list[Buffer] = []
+    kernels: list[tuple[list[Group], ShownKernel]] = []
+    refused: dict[Buffer, str] = {}
     for together in _by_results(groups):
         try:
-            kernels.append(shown(together, _name(together)))
+            kernels.append((together, shown(together, _name(together))))
         except NotShown as error:
-            refused += error.buffers
+            refused |= error.reasons
     if refused:
         raise NotShown("some stages have no kernel form", refused)
     return kernels

@@ -69,12 +69,13 @@ def shown_kernel(
     them."""
     refused = [s.out for group in groups for s in group.stages if s.routine is not None]
     if refused:
-        raise NotShown("a function over whole arrays", refused)
+        reason = "a function over whole arrays"
+        raise NotShown(reason, dict.fromkeys(refused, reason))
     writer = _KernelNodeWriter(groups, name, parameters)
     try:
         return writer.kernel()
     except NotShown as error:
-        raise NotShown(str(error), [writer.stage.out]) from error
+        raise NotShown(str(error), {writer.stage.out: str(error)}) from error
 
 
 class _KernelNodeWriter:

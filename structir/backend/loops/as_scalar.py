@@ -98,11 +98,11 @@ NO_PARAMETERS = KernelParameters()
 
 
 class NotShown(Exception):
-    """A value that kernels cannot express, and the reason."""
+    """A value that kernels cannot express, and the reason for each buffer."""
 
-    def __init__(self, reason: str, buffers: Sequence[Buffer] = ()) -> None:
+    def __init__(self, reason: str, reasons: Mapping[Buffer, str] | None = None) -> None:
         super().__init__(reason)
-        self.buffers = tuple(buffers)
+        self.reasons = reasons or {}
 
 
 class Scalars:

@@ -39,11 +39,13 @@ def scheduled_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
     if isinstance(made, KernelText) and made.assembled is not None:
         return kernel_by_recipe(group, name)
     if not isinstance(made, KernelText) or made.function is not None or made.sites:
-        raise NotShown("no loops", [stage.out for group in groups for stage in group.stages])
+        stages = [stage for group in groups for stage in group.stages]
+        raise NotShown("no loops", {stage.out: "no loops" for stage in stages})
     try:
         return _Told(made, group).shown(name)
     except (NotShown, StructIRError) as error:
-        raise NotShown(str(error), [stage.out for stage in group.stages]) from error
+        reasons = {stage.out: str(error) for stage in group.stages}
+        raise NotShown(str(error), reasons) from error
 
 
 class _Told:

@@ -17,19 +17,19 @@ def not_following(
     several writers."""
     makers = {stage.out: stage for stage in stages}
     if any(read.buffer in makers for read in first.loads):
-        return "what goes into a product is made before"
+        return "an operand of a matrix product is computed before it"
     following = {first}
     for stage in [s for s in stages if s is not first]:
         made = [read for read in stage.loads if read.buffer in makers]
         after = [read for read in made if makers[read.buffer] in following]
         if not stage.direct or stage.reduce or any(r.entries != stage.write for r in after):
-            return "what follows a product is no map of its result"
+            return "not elementwise in the result of a matrix product"
         if any(read.buffer.root in several or not _is_known(read) for read in made):
             return "an index is read from data, or there are several writers"
         if after:
             following.add(stage)
         elif stage.out in kept:
-            return "what follows a product reads what is needed elsewhere"
+            return "the epilogue of a matrix product depends on a value that is read elsewhere"
     return None
 
 

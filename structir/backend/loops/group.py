@@ -9,6 +9,7 @@ import attrs
 
 from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.access import Address, address_of
+from structir.backend.loops.apart import writes_apart
 from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
@@ -21,6 +22,7 @@ from structir.ir.dims import Sym
 MOST_BUFFERS = 20
 ALONE = frozenset({"nest", "padding", "routine", "windows"})  # kinds that are not fused
 MOST_STAGES = 48
+FUSED = "joined"  # the reason of a decision to fuse
 
 
 @attrs.frozen
@@ -178,7 +180,7 @@ class FusionState:
             for producer in self._producers(reader):
                 if self.members[producer] is not self.members[reader]:
                     reason = self.join(producer, reader)
-                    self.decisions.append(Decision(producer, reader, reason or "joined"))
+                    self.decisions.append(Decision(producer, reader, reason or FUSED))
 
     def _producers(self, reader: Stage) -> list[Stage]:
         """Returns the producers of a stage; first those whose products take epilogues."""
@@ -192,11 +194,11 @@ class FusionState:
         first, second = self.members[producer], self.members[reader]
         together = sorted([*first, *second], key=self.place.__getitem__)
         if any(s in self.settled for s in together):
-            return "what has a kernel of its own kind stays as it is"
+            return "one of them is part of a kernel of its own kind"
         if any(self.kinds[s] in ALONE for s in together):
-            return "a nest stays by itself"
+            return "a routine, a padded copy, a window sum or a guarded loop is not fused"
         if len(together) > MOST_STAGES:
-            return "too many stages"
+            return f"more than {MOST_STAGES} stages"
         known = len(self.classes.parents)
         if self.followed is not None and any(s in self.leading for s in together):
             reason = self._illegal_maps(together) or self._cycle(together)
@@ -221,9 +223,9 @@ class FusionState:
                 if maker not in inside:
                     continue
                 if read.buffer.base is not None or len(self.writers[read.buffer]) > 1:
-                    return "the memory is seen under another shape, or has several writers"
+                    return "the value is read under another shape, or has several writers"
                 if not maker.direct:
-                    return "the producer writes elsewhere than at its own point"
+                    return "the producer writes at computed indices"
                 if any(isinstance(entry, Expression) for entry in read.entries):
                     return "an index is read from data"
                 for own, met in zip(self.units(maker), self.units(read), strict=True):
@@ -234,7 +236,7 @@ class FusionState:
     def _cycle(self, together: list[Stage]) -> str | None:
         """Whether a path leaves the stages and returns, or one overwrites what another reads."""
         if any(s in together for r in together for s in self.overwriters.get(r, ())):
-            return "a stage overwrites what another one reads"
+            return "one op overwrites what another one reads"
         inside, last = set(together), max(self.place[s] for s in together)
         todo = [s for t in together for s in self.after(t) if s not in inside]
         seen: set[Stage] = set()
@@ -246,7 +248,7 @@ class FusionState:
                 seen.add(member)
                 for follower in self.after(member):
                     if follower in inside:
-                        return "a path leaves the group and comes back"
+                        return "an op outside of the kernel is computed between them"
                     todo.append(follower)
         return None
 
@@ -254,11 +256,11 @@ class FusionState:
         for stage in stages:
             found = self.classes.of_all(stage.axes)
             if len(set(found)) < len(found):
-                return "two axes of one stage would be one"
+                return "two axes of one op would become one loop"
         columns = [s for s in stages if s in self.outside]
         products = [s for s in stages if s in self.products]
         if columns and products:
-            return "a reduction along slow axes stays without products"
+            return "a reduction along outer axes is not fused with a matrix product"
         if columns:
             return self._illegal_columns(stages, columns)
         return self._illegal_products(stages, products) or self._illegal_rows(stages)
@@ -272,14 +274,14 @@ class FusionState:
         for stage in products:
             found = self.products[stage]
             if not self.joins_products(stage.out.dtype):
-                return "a product by a library stays by itself"
+                return "a library computes products of this dtype"
             if found.right.buffer in made:
-                return "the right operand of a product is made before"
+                return "the right operand of a matrix product is computed before it"
             if self.own_rows(stage) != rows or not rows:
-                return "a product has other rows"
+                return "the rows of a matrix product are not common to all"
             depends = set(self.classes.of_all(found.right_address.coefficients)) & set(rows)
             if not depends and found.left.buffer in made:
-                return "what goes into a product with one right operand is made before"
+                return "the left operand of a matrix product is computed before it"
             if not depends and len(products) > 1:
                 return "each block of rows would read two right operands"
         return self._without_block(rows, products)
@@ -290,13 +292,17 @@ class FusionState:
         kept = [s.out for s in stages if self._read_outside(s, stages)]
         several = frozenset(b for b, writers in self.writers.items() if len(writers) > 1)
         reason = (
-            "a product follows another one" if more else not_following(first, stages, kept, several)
+            "a matrix product follows another one"
+            if more
+            else not_following(first, stages, kept, several)
         )
         if reason is None and self.followed is not None and not self.followed(first, stages, kept):
-            return "a library makes the product"
+            return "a library computes the product"
         made = {s.out for s in stages}
         buffers = {read.buffer for s in stages for read in s.loads} - made
-        return reason or ("too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None)
+        return reason or (
+            f"more than {MOST_BUFFERS} arrays" if len(buffers) + len(kept) > MOST_BUFFERS else None
+        )
 
     def _without_block(self, rows: list[Sym], products: list[Stage]) -> str | None:
         """Checks that all products have rows along the last row axis."""
@@ -304,7 +310,7 @@ class FusionState:
             found = self.products[stage]
             in_right = set(self.classes.of_all(found.right_address.coefficients))
             if rows[-1] in in_right or rows[-1] not in self.classes.of_all(found.m):
-                return "the rows of a product are not the last ones"
+                return "the rows of a matrix product are not the last axis"
         return None
 
     def own_rows(self, stage: Stage) -> list[Sym]:
@@ -329,38 +335,40 @@ class FusionState:
         kept = self.classes.of_all(center.parallel)
         everything = set(self.classes.of_all(center.axes))
         if len(columns) > 1 or any(s.reduce for s in stages if s is not center):
-            return "a reduction along slow axes takes maps only"
+            return "a reduction along outer axes is fused with elementwise ops only"
         for stage in stages:
             own = self.classes.of_all(stage.parallel)
             if not all(self._same_point(r, m) for r, m in self.makers(stage) if m in stages):
-                return "another point is read"
+                return "another element is read than the one computed"
             if stage is center or (own == kept and self.place[stage] > self.place[center]):
                 continue
             if set(own) != everything:
-                return "a reduction along slow axes takes maps over its own axes only"
+                return "a reduction along outer axes takes elementwise ops over its axes only"
             if self._read_outside(stage, stages):
-                return "what goes into a reduction along slow axes is read elsewhere"
+                return "the operand of a reduction along outer axes is read elsewhere"
         return None
 
     def _illegal_rows(self, stages: list[Stage]) -> str | None:
         rows = self.rows_of(stages)
         if not rows and any(s.parallel for s in stages) and not self._one_row(stages):
-            return "no axis is common to all"
+            return "no axis is common to all ops"
         for stage in stages:
             own = self.classes.of_all(stage.parallel)
             if own[: len(rows)] != rows:
-                return "the common axes do not lead"
+                return "the common axes are not the outer ones of each op"
             if stage.reduce and len(own) > len(rows) and stage not in self.products:
-                return "a reduction is over inner axes of its own"
+                return "a reduction keeps an axis that is not common to all ops"
         inside = {s.out: s for s in stages}
         for stage in stages:
             for read in stage.loads:
                 maker = inside.get(read.buffer)
                 if maker is not None and not self._same_row(read, maker, rows):
-                    return "another row is read"
+                    return "another row is read than the one computed"
         buffers = {read.buffer for s in stages for read in s.loads} - inside.keys()
         kept = [s for s in stages if self._read_outside(s, stages)]
-        return "too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None
+        return (
+            f"more than {MOST_BUFFERS} arrays" if len(buffers) + len(kept) > MOST_BUFFERS else None
+        )
 
     def _same_row(self, read: Load, maker: Stage, rows: list[Sym]) -> bool:
         for own, met in zip(self.units(maker), self.units(read), strict=True):
@@ -398,7 +406,7 @@ class FusionState:
     def _join_piece(self, first: Stage, piece: Stage) -> None:
         together = sorted([*self.members[first], *self.members[piece]], key=self.place.__getitem__)
         plain = all(self.kinds[s] == "loop" and not s.reduce for s in together)
-        if not plain or not _apart(first, piece) or len(together) > MOST_STAGES:
+        if not plain or not writes_apart(first, piece) or len(together) > MOST_STAGES:
             return
         known = len(self.classes.parents)
         for own, other in zip(first.write, piece.write, strict=True):
@@ -481,20 +489,3 @@ def _reduces_outside(stage: Stage) -> bool:
 
 def _fast_axes(address: Address) -> set[Sym]:
     return {axis for axis, step in address.coefficients.items() if step == 1}
-
-
-def _apart(first: Stage, second: Stage) -> bool:
-    """Whether two stages are proved to write different elements: along one axis, one ends before
-    the other begins."""
-    for one, other in zip(first.write, second.write, strict=True):
-        if isinstance(one, Expression) or isinstance(other, Expression):
-            return False
-        if _ends_before(first, one, second, other) or _ends_before(second, other, first, one):
-            return True
-    return False
-
-
-def _ends_before(first: Stage, one: dims.Dim, second: Stage, other: dims.Dim) -> bool:
-    last = dims.substitute(one, {a: e - 1 for a, e in first.extents.items()})
-    start = dims.substitute(other, dict.fromkeys(second.extents, 0))
-    return dims.at_least(start, last + 1) is True

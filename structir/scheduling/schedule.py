@@ -6,17 +6,21 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from structir.analysis.variables import walk
 from structir.errors import Diagnostic
-from structir.ir.expr import Function, GlobalVar, VarBinding
+from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module
+from structir.lazy import lazy_module
 from structir.loops.handle import KernelHandle
 from structir.loops.recipe import Recipe, TargetInfo
 from structir.loops.recipe import recipe as as_recipe
 from structir.loops.recipes import RECIPES, find_recipe
 from structir.loops.refusal import ScheduleError, UnknownPrimitiveError
-from structir.passes import find_pass
+from structir.scheduling.dataflow import explain, kernel_values
+from structir.scheduling.explanation import FusionExplanation
+
+lowering = lazy_module("structir.backend.lower")
+fusion_log = lazy_module("structir.backend.fusion_log")
 
 
 def schedule(
@@ -38,6 +42,7 @@ class Schedule:
     ) -> None:
         self.exact = exact
         self._lone = isinstance(program, Kernel)
+        self._log: Any = None  # of lowering
         if isinstance(program, Kernel):
             self._module = IRModule({program.name: program})
             self._functions: list[Any] = []
@@ -46,7 +51,8 @@ class Schedule:
             self._functions = [f for f in whole.functions.values() if isinstance(f, Function)]
             if self._functions and not isinstance(whole.functions.get(function), Function):
                 raise _unknown("function", function, _names(whole, Function))
-            self._module = find_pass("lower")(whole) if self._functions else whole
+            self._log = fusion_log.FusionLog()
+            self._module = lowering.lowered(whole, self._log) if self._functions else whole
             self._functions = [self._module.functions[function]] if self._functions else []
         kernels = {n: f for n, f in self._module.functions.items() if isinstance(f, Kernel)}
         self._handles = {name: ScheduledKernel(k, self.exact) for name, k in kernels.items()}
@@ -72,14 +78,13 @@ class Schedule:
 
     def _kernel_names(self) -> dict[str, str]:
         """Returns the names of the kernels that compute values, by the names of the values."""
-        names: dict[str, str] = {}
-        for function in self._functions:
-            for binding in walk(function):
-                if isinstance(binding, VarBinding):
-                    called = [p for p in walk(binding.value) if isinstance(p, GlobalVar)]
-                    kernels = [p.name for p in called if p.name in self._handles]
-                    names |= dict.fromkeys([binding.var.name], kernels[0]) if kernels else {}
-        return names
+        values = kernel_values(self._functions, self._handles)
+        return {value: name for name, each in values.items() for value in each}
+
+    def explain(self) -> FusionExplanation:
+        """Returns why the ops of each kernel were fused, and why kernels that read one another were
+        not."""
+        return explain(self._functions, self._handles, self._log or fusion_log.FusionLog())
 
     def apply(self) -> Any:
         """Returns the scheduled program: a kernel for a kernel, else a module."""
@@ -89,9 +94,7 @@ class Schedule:
         return self._module.with_functions({**self._module.functions, **kernels})
 
     def __str__(self) -> str:
-        values: dict[str, list[str]] = {name: [] for name in self._handles}
-        for value, name in self._kernel_names().items():
-            values[name].append(value)
+        values = kernel_values(self._functions, self._handles)
         lines = [f"{name}: {', '.join(each)}" if each else name for name, each in values.items()]
         return "\n".join(["Schedule", *[f"  {line}" for line in lines]])
 

@@ -1,0 +1,1 @@
+"""Schedules of programs and kernels: handles, fusion, explanation, measurement, and text."""

@@ -1,0 +1,95 @@
+"""Explains the kernels of a schedule: why ops were fused, and why kernels were not."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from structir.ir.node import ShownAsText
+from structir.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from structir.backend.fusion_log import FusionBoundary
+
+rich_table = lazy_module("rich.table")
+rich_console = lazy_module("rich.console")
+rich_text = lazy_module("rich.text")
+WIDTH = 160  # columns of the text form
+
+
+@attrs.frozen
+class KernelReason:
+    """A kernel, the values and ops that it computes, and why they were fused."""
+
+    kernel: str
+    values: tuple[str, ...]
+    ops: tuple[str, ...]  # with source locations
+    reason: str
+
+
+@attrs.frozen(repr=False)
+class FusionExplanation(ShownAsText):
+    """Why ops were fused into kernels, why kernels were not fused, and which ops remain.
+
+    `inlined` are the ops that have no kernel, because their users read their operands instead.
+    """
+
+    kernels: tuple[KernelReason, ...]
+    boundaries: tuple[FusionBoundary, ...]
+    inlined: tuple[str, ...] = ()
+    remaining: tuple[tuple[str, str], ...] = ()  # ops without a kernel, and why
+
+    def tables(self) -> list[Any]:
+        """Returns the tables for a terminal; those without rows are omitted."""
+        kernels = [
+            (k.kernel, ", ".join(k.values), "\n".join(k.ops), k.reason) for k in self.kernels
+        ]
+        boundaries = [
+            (f"{b.producer} -> {b.reader}", f"{b.producer_op}\n{b.reader_op}", b.reason)
+            for b in self.boundaries
+        ]
+        inlined = [(op,) for op in self.inlined]
+        tables = [
+            table(("kernel", "values", "ops", "fused because"), kernels),
+            table(("boundary", "ops", "not fused because"), boundaries),
+            table(("inlined into the ops that read them",), inlined),
+            table(("remaining op", "no kernel because"), self.remaining),
+        ]
+        return [each for each in tables if each.row_count]
+
+    def __str__(self) -> str:
+        return text_of(self.tables())
+
+    def _repr_html_(self) -> str:
+        """Returns the HTML that a notebook displays."""
+        return html_of(self.tables())
+
+
+def table(columns: tuple[str, ...], rows: Any, right: tuple[str, ...] = ()) -> Any:
+    """Returns a table for a terminal; the columns in `right` hold numbers."""
+    made = rich_table.Table(box=None, header_style="bold")
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left")
+    for row in rows:
+        made.add_row(*[rich_text.Text(cell) for cell in row])
+    return made
+
+
+def text_of(tables: list[Any]) -> str:
+    """Returns tables as text, without spaces at the ends of lines."""
+    out = io.StringIO()
+    console = rich_console.Console(file=out, width=WIDTH)
+    for number, each in enumerate(tables):
+        console.print(*[""] * min(number, 1), each, sep="\n")
+    return "\n".join([line.rstrip() for line in out.getvalue().splitlines()])
+
+
+def html_of(tables: list[Any]) -> str:
+    """Returns tables as HTML."""
+    console = rich_console.Console(file=io.StringIO(), record=True, width=WIDTH)
+    for each in tables:
+        console.print(each)
+    exported: str = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    return exported
