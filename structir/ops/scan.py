@@ -13,8 +13,12 @@ from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.opdef.index_vars import access_text, index_vars
+from structir.ops.broadcast import add, multiply
 from structir.ops.create import zeros_like
+from structir.ops.elementwise import astype
+from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
+from structir.ops.shapes import shape_of
 from structir.projections.conversion import convert_dtype
 from structir.projections.scalar_expr import ScalarExpr, cast
 from structir.projections.values import computing_dtype
@@ -88,6 +92,67 @@ def _(x: Array, axis: Any = None, dtype: Any = None, exclusive: bool = False) ->
     return _accumulated(np.multiply, x, axis, dtype, exclusive)
 
 
+RECURRENCE = "a[*p, [i], *t] @ F, x[*p, [i], *t] @ F -> out[*p, [i], *t] @ F"
+
+
+@op(RECURRENCE, at={"i": "axis"})
+def linear_recurrence(a: Array, x: Array, axis: Axis = -1, reverse: bool = False) -> Array:
+    """Computes the state before each element: 0 first, then `a * state + x` of the element.
+
+    With `reverse`, elements are read from the last to the first.
+    """
+    order = range(x.shape[-1])
+    state, result = np.zeros(x.shape[:-1]), np.empty_like(x)
+    for k in reversed(order) if reverse else order:
+        result[..., k] = state
+        state = a[..., k] * state + x[..., k]
+    return result
+
+
+@linear_recurrence.kernel("cpu")
+def _(a: Array, x: Array, out: Array, reverse: bool) -> None:
+    first, step = 0, 1
+    if reverse:
+        first, step = x.shape[0] - 1, -1
+    state = 0.0
+    for count in range(x.shape[0]):
+        k = first + step * count
+        out[k] = state
+        state = a[k] * state + x[k]
+
+
+@linear_recurrence.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoints: the recurrence over cotangents in the opposite direction."""
+    reverse = not call.attrs.get("reverse", False)
+    axis = call.attrs.get("axis", -1)
+    gradient = emit(linear_recurrence(call.args[0], cotangent, axis=axis, reverse=reverse))
+    return [multiply(gradient, result), gradient]
+
+
+@cumprod.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Multiplies the product of the elements before each one by the sum, over the results that it
+    is part of, of the cotangent times the product of the elements between.
+
+    The sum is a linear recurrence, so that no element is a divisor and zeros need no case.
+    """
+    (x,), info = call.args, cotangent.struct_info
+    axis, exclusive = call.attrs.get("axis"), call.attrs.get("exclusive", False)
+    wide = computing_dtype(info.dtype)
+    elements, along = emit(astype(astype(x, info.dtype), wide)), -1 if axis is None else axis
+    if axis is None:
+        elements = emit(reshape(elements, (-1,)))
+    cotangent = emit(astype(cotangent, wide))
+    before = emit(cumprod(elements, axis=along, exclusive=True))
+    later = cotangent if exclusive else emit(multiply(elements, cotangent))
+    total = emit(linear_recurrence(elements, later, axis=along, reverse=True))
+    if not exclusive:
+        total = emit(add(cotangent, total))
+    gradient = emit(astype(multiply(before, total), x.struct_info.dtype))
+    return [gradient if axis is not None else reshape(gradient, emit(shape_of(x)))]
+
+
 RUNNING = "x[*p, [i], *t] -> values[*p, [i], *t], positions[*p, [i], *t] @ int64"
 
 
@@ -153,5 +218,6 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 cumsum.example(f32[3, 4], axis=1)
 cumprod.example(f32[3, 4], exclusive=True)
+linear_recurrence.example(f32[3, 4], f32[3, 4], reverse=True)
 cummax.example(f32[3, 5], axis=1)
 cummin.example(f32[3, 5], axis=0)

@@ -43,7 +43,8 @@ HEADER = "from tvm.script import ir as I, relax as R, tirx as T"
 MAX_ELEMENTS = 1 << 16  # of a constant in the text
 LACKING = frozenset(  # ops that TVM 0.27 lacks
     {
-        *("cummax", "cummin", "grad.adjoint", "grouped_matmul", "linalg.cholesky", "roll", "scan"),
+        *("cummax", "cummin", "grad.adjoint", "grouped_matmul", "linalg.cholesky"),
+        *("linear_recurrence", "roll", "scan"),
         *("linalg.slogdet", "linalg.solve", "memory.call_into", "memory.fill", "nn.class_indices"),
     }
 )

@@ -163,6 +163,9 @@ for corners in (False, True):
 for exclusive in (False, True):
     case("cumprod", [reals(3, 4)], axis=0, exclusive=exclusive)
 case("cumprod", [reals(2, 3)])
+case("cumprod", [np.array([[0.5, 0, 2], [0, -1, 0]])], axis=1)
+for reverse in (False, True):
+    case("linear_recurrence", [reals(3, 4), reals(3, 4)], axis=0, reverse=reverse)
 for mode in ("clip", "wrap", "nan"):
     case("take", [reals(4, 5), np.array([[0, 3], [1, 3]])], axis=0, mode=mode)
 case("einsum", [[reals(2, 3, 4), reals(4, 5), reals(5)], "...k,kl,l->...l"])

@@ -1,5 +1,7 @@
 """Windows, normalizations, images, sorting and losses against ONNX Runtime and NumPy."""
 
+import itertools
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -378,6 +380,13 @@ def test_windows_and_scans():
     x = floats(3, 4)
     close(evaluated("cumprod", x, axis=1), np.cumprod(x, 1))
     close(evaluated("cumsum", x, axis=0, exclusive=True), np.cumsum(x, 0) - x)
+    a = floats(3, 4)
+    for sign in (1, -1):
+        wanted = np.zeros((3, 4))
+        for i, j in itertools.combinations(range(3, -1, -1), 2):
+            wanted[:, i] += x[:, ::sign][:, j] * np.prod(a[:, ::sign][:, j + 1 : i], axis=1)
+        recurrence = evaluated("linear_recurrence", a, x, axis=1, reverse=sign < 0)
+        close(recurrence, wanted[:, ::sign])
     close(evaluated("log_add_exp", x, x[::-1]), np.logaddexp(x, x[::-1]))
 
 
