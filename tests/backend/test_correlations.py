@@ -40,4 +40,4 @@ def test_gradients_by_weights(name):
     for reference, compiled in zip(*(run[1] for run in runs), strict=True):
         np.testing.assert_allclose(compiled, reference, rtol=1e-9, atol=1e-9)
     source = exe.source("main_adjoint").rpartition("# kernel ")[2]
-    assert "multiply_tiled" in source or "multiply_packed" in source
+    assert "tiled_product" in source or "multiply_packed" in source

@@ -78,7 +78,9 @@ def _product(
     emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
 ) -> None:
     """A matrix product: by packed panels of a constant, by tiles, or by BLAS."""
-    dtype, form = dtype_of(call.written.array), packable_form(call, emitter.constants)
+    left_operand = call.args[0]
+    assert isinstance(left_operand, Element)
+    dtype, form = dtype_of(left_operand.array), packable_form(call, emitter.constants)
     if form is not None:
         rows, columns, terms, left_row, left_term, _, _, out_row = integers
         left, _, out = places
@@ -148,7 +150,8 @@ def packable_form(call: LibraryCall, constants: frozenset[Var]) -> MatrixForm | 
     asked = [right.indices[0], *[named[name] for name in names]]
     known = [int(number.value) for number in asked if isinstance(number, Literal)]
     known += [size for size in info.dims if isinstance(size, int)]
-    if len(known) < len(asked) + len(info.dims) or not has_own_products(str(info.dtype)):
+    is_supported = info.dtype == "int8" or has_own_products(str(info.dtype))
+    if len(known) < len(asked) + len(info.dims) or not is_supported:
         return None
     start, terms, columns, down, across, *sizes = known
     last = start + (terms - 1) * down + (columns - 1) * across

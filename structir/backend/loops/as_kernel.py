@@ -19,7 +19,7 @@ from structir.backend.loops.as_scalar import (
     stated,
 )
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Expression, Load, axis_dim
+from structir.backend.loops.expression import Entry, Expression, Load, axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import are_skipped, rounded, stored
 from structir.backend.loops.simplify import simplified
@@ -71,14 +71,12 @@ def shown_kernel(
     if refused:
         reason = "a function over whole arrays"
         raise NotShown(reason, dict.fromkeys(refused, reason))
-    writer = _KernelNodeWriter(groups, name, parameters)
-    try:
-        return writer.kernel()
-    except NotShown as error:
-        raise NotShown(str(error), {writer.stage.out: str(error)}) from error
+    return KernelNodeWriter(groups, name, parameters).kernel()
 
 
-class _KernelNodeWriter:
+class KernelNodeWriter:
+    """Writes the kernel of groups; subclasses write other loops around their stages."""
+
     def __init__(self, groups: Sequence[Group], name: str, parameters: KernelParameters) -> None:
         self.groups, self.name, self.parameters = groups, name, parameters
         self.group = groups[0]  # the group being written,
@@ -91,7 +89,13 @@ class _KernelNodeWriter:
         self.done: set[Buffer] = set()
 
     def kernel(self) -> ShownKernel:
-        """Returns the kernel, with the parameters that were used."""
+        """Returns the kernel; raises NotShown, with a stage that has no kernel form."""
+        try:
+            return self._kernel()
+        except NotShown as error:
+            raise NotShown(str(error), {self.stage.out: str(error)}) from error
+
+    def _kernel(self) -> ShownKernel:
         for group in self.groups:
             for stage in group.stages:
                 if stage.out in group.kept and stage.out not in self.fills:
@@ -99,7 +103,7 @@ class _KernelNodeWriter:
         body: list[KernelStatement] = []
         for group in self.groups:
             self.group = group
-            self._loops(group.stages[0], self._rows(), body, self._row)
+            self.write_group(body)
         infos = [v.struct_info for v in (*self.params.values(), *self.fills.values())]
         mentioned = dict(self.scalars.symbols)
         for info in (
@@ -118,6 +122,10 @@ class _KernelNodeWriter:
         )
         kernel = Kernel(params, (*self.scratch, *body), self.name)
         return ShownKernel(kernel, tuple(self.params), numbers, tuple(self.fills))
+
+    def write_group(self, into: list[KernelStatement]) -> None:
+        """Writes the current group."""
+        self._loops(self.group.stages[0], self._rows(), into, self.row)
 
     def _rows(self) -> tuple[Sym, ...]:
         """Returns the axes that all stages of the group share; a scan has none."""
@@ -160,11 +168,11 @@ class _KernelNodeWriter:
         else:
             into.append(For(variable, zero, stop, 1, tuple(body)))
 
-    def _row(self, into: list[KernelStatement]) -> None:
+    def row(self, into: list[KernelStatement]) -> None:
         for stage in self.group.stages:
             self.stage = stage
             inner = [axis for axis in stage.parallel if axis not in self._rows()]
-            if stage.out not in self.fills:
+            if self.array_of(stage.out) is None:
                 self._make_room(stage, inner)
             if stage.running is not None:
                 inner.remove(stage.running.target)
@@ -208,7 +216,7 @@ class _KernelNodeWriter:
     def _stored(self, stage: Stage, body: Expression) -> Expression:
         """Returns the value of a stage as it is stored: a store to memory rounds, other values are
         rounded to the dtype of the op."""
-        adapt = stored if stage.out in self.fills else rounded
+        adapt = rounded if self.array_of(stage.out) is None else stored
         return adapt(simplified(body), stage.out.dtype)
 
     def _where(
@@ -339,9 +347,9 @@ class _KernelNodeWriter:
         dtype = computed_in(stage.out.dtype)
         if value.dtype != dtype:
             value = applied("cast", [value], dtype)
-        if stage.out in self.fills:
-            indices = tuple([self.scalars.place(e, into) for e in stage.write])
-            element = Element(self.fills[stage.out], indices, dtype)
+        array = self.array_of(stage.out)
+        if array is not None:
+            element = self.element_at(array, stage.out, stage.write, into)
             if stage.monoid and not stage.unique:
                 value = self._combined(stage, element, value)
             into.append(Assign(element, value))
@@ -360,15 +368,29 @@ class _KernelNodeWriter:
         made = self.inside.get(load.buffer)
         if made is not None:
             return self._read_inside(load, *made, into)
-        array = self.fills.get(load.buffer)
+        array = self.array_of(load.buffer)
         if array is not None and load.buffer not in self.done:
             raise NotShown("a value is read before it is made")
         if array is None:
-            array = self.params.get(load.buffer)
-        if array is None:
-            array = self.params[load.buffer] = self._array(f"x{len(self.params)}", load.buffer)
-        indices = tuple([self.scalars.place(e, into) for e in load.entries])
-        return Element(array, indices, computed_in(load.buffer.dtype))
+            array = self.parameter(load.buffer)
+        return self.element_at(array, load.buffer, load.entries, into)
+
+    def array_of(self, buffer: Buffer) -> Var | None:
+        """Returns the memory of a value that the kernel stores."""
+        return self.fills.get(buffer)
+
+    def parameter(self, buffer: Buffer) -> Var:
+        """Returns the parameter of an operand."""
+        if buffer not in self.params:
+            self.params[buffer] = self._array(f"x{len(self.params)}", buffer)
+        return self.params[buffer]
+
+    def element_at(
+        self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: list[KernelStatement]
+    ) -> Element:
+        """Returns an element of the memory of a buffer."""
+        indices = tuple([self.scalars.place(e, into) for e in entries])
+        return Element(array, indices, computed_in(buffer.dtype))
 
     def _read_inside(
         self, load: Load, stage: Stage, room: Var | Local, into: list[KernelStatement]

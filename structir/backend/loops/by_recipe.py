@@ -56,10 +56,11 @@ def recipe_kernel(
 def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
     """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
     inlined = with_inlined_values(group)
-    return _scheduled(shown_kernel([inlined], name), inlined)
+    return scheduled_by_recipe(shown_kernel([inlined], name), inlined)
 
 
-def _scheduled(naive: ShownKernel, group: Group) -> ShownKernel:
+def scheduled_by_recipe(naive: ShownKernel, group: Group) -> ShownKernel:
+    """Returns the kernel of a group with its recipe applied."""
     bodies = [node for stage in group.stages for node in walk(stage.body)]
     is_exact = any(isinstance(node, Operation) and node.exact for node in bodies)
     handle = KernelHandle(naive.kernel, is_exact, partial=True)
@@ -133,7 +134,7 @@ def _template(
         naive = shown_kernel([group], "kernel", parameters)
     except NotShown:
         return None
-    code, params = _compiled(_scheduled(naive, group))
+    code, params = _compiled(scheduled_by_recipe(naive, group))
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}

@@ -1,76 +1,79 @@
-"""The schedule of a single matrix product: one call for each point of the batch axes."""
+"""The kernel of a single matrix product: one call for each point of the batch axes."""
 
 from __future__ import annotations
 
-from math import prod
-
-from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
-from structir.backend.loops.access import Address, joined_axes
-from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.access import joined_axes
+from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.group import Group
+from structir.backend.loops.library_nodes import Axes, LibraryNodeWriter, text_of
 from structir.backend.loops.nest import nest_kernel
-from structir.backend.loops.packing import packed_constant
-from structir.backend.loops.writer import KernelText, Writer, indented
-from structir.ir.dims import Dim, Sym
+from structir.backend.loops.writer import KernelText
+from structir.ir.dims import Dim
+from structir.ir.kernel import Apply, KernelStatement, LoopVariable, Scalar
 
 
 def matrix_kernel(group: Group) -> KernelText:
-    """Returns the source of a matrix product."""
-    stage = group.stages[0]
-    found = contraction_of(stage)
-    if found is None:
-        raise TypeError(f"{stage} is no matrix product")
+    """Returns the kernel of a matrix product."""
+    found = _product_of(group)
     if found.windows:
         return nest_kernel(group)
-    writer = Writer(stage.axes)
-    extents = stage.extents
-
-    def extent(axes: tuple[Sym, ...]) -> Dim:
-        return prod(extents[a] for a in axes)
-
-    addresses = [found.left_address, found.right_address, found.out_address]
-    batch = joined_axes(found.batch, extents, addresses)
-    names = ["g"] if len(batch) == 1 else [f"g{i}" for i in range(len(batch))]
-    names = names if batch else []
-    writer.name_axes(batch, names)
-    panels = packed_constant(stage, found)
-    right = panels or found.right.buffer
-    pointers = [writer.pointer(b) for b in (found.left.buffer, right, stage.out)]
-    m, n, k = (writer.size(extent(g)) for g in (found.m, found.n, found.k))
-    rows = found.m[-1] if found.m and not batch else None
-    places = [
-        _place(writer, pointer, address, batch, rows)
-        for pointer, address in zip(pointers, addresses, strict=True)
-    ]
-    strides = [writer.size(s) for s in _strides(found)]
-    args = [*places, m if batch else "hi - lo", n, k, *strides]
-    call = _packed_call(pointers[1], args) if panels else _call(writer, stage.out.dtype, args)
-    origins = (stage.origin,) if stage.origin else ()
-    if not batch:
-        return writer.finish([call], extent(found.m), origins)
-    sizes = [writer.size(extent(g)) for g in batch[1:]]
-    lines = [*writer.decoded(batch, ["", *sizes], "g"), call]
-    whole = prod(extent(g) for g in batch)
-    return writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, origins)
+    return text_of(product_kernel(group, "kernel"), group)
 
 
-def _call(writer: Writer, dtype: str, args: list[str]) -> str:
-    """Returns the call of the library's own tiles where the CPU supports them, else of BLAS."""
-    if not has_own_products(dtype):
-        return f"multiply_matrices({', '.join(args)})"
-    panel = Buffer((WIDEST_PANEL,), dtype, "scratch")
-    writer.scratch.append(panel)
-    return f"multiply_tiled(({', '.join([*args, writer.pointer(panel)])}))"
+def product_kernel(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of a matrix product without windows."""
+    return _ProductWriter(group, _product_of(group), name).kernel()
 
 
-def _packed_call(panels: str, args: list[str]) -> str:
-    """Returns the product with a packed right operand."""
-    left, _, out, *sizes, a_row, a_column, _, _, c_row = args
-    return f"multiply_packed(({', '.join([left, panels, out, *sizes, a_row, a_column, c_row])}))"
+def _product_of(group: Group) -> Contraction:
+    found = contraction_of(group.stages[0])
+    if found is None:
+        raise TypeError(f"{group.stages[0]} is no matrix product")
+    return found
 
 
-def _strides(found: Contraction) -> list[Dim]:
+class _ProductWriter(LibraryNodeWriter):
+    def __init__(self, group: Group, product: Contraction, name: str) -> None:
+        super().__init__(group, name)
+        self.product = product
+        addresses = [product.left_address, product.right_address, product.out_address]
+        self.batch = joined_axes(product.batch, self.extents, addresses)
+
+    def write_group(self, into: list[KernelStatement]) -> None:
+        found, batch = self.product, self.batch
+        if not batch:
+            low, high = self.part(self.extent(found.m), into)
+            if found.m:
+                self.scalars.axes[found.m[-1]] = low
+            count = Apply("sub", (high, low), "int64")
+            into.append(self._call([found.m] if found.m else [], count))
+            return
+        low, high = self.part(self.extent(tuple([a for axes in batch for a in axes])), into)
+        index = LoopVariable("g", "int64")
+        body: list[KernelStatement] = []
+        self.decode(index, batch, body)
+        (rows,) = self.integers(self.extent(found.m))
+        body.append(self._call(batch, rows))
+        into.append(self.loop_over(index, low, high, body))
+
+    def _call(self, groups: list[Axes], rows: Scalar) -> KernelStatement:
+        found = self.product
+        pairs = [
+            (found.left.buffer, found.left_address),
+            (found.right.buffer, found.right_address),
+            (self.stage.out, found.out_address),
+        ]
+        places = [
+            self.flat_element(buffer, self.first_index(address, groups))
+            for buffer, address in pairs
+        ]
+        sizes = self.extent(found.n), self.extent(found.k), *strides(found)
+        return self.call("tiled_product", places, [rows, *self.integers(*sizes)])
+
+
+def strides(found: Contraction) -> list[Dim]:
+    """Returns the strides of the operands and of the rows of the result."""
     n, k = found.n[-1], found.k[-1]
     left, right, out = found.left_address, found.right_address, found.out_address
     return [
@@ -80,24 +83,3 @@ def _strides(found: Contraction) -> list[Dim]:
         right.coefficient(n),
         out.coefficient(found.m[-1]) if found.m else 0,
     ]
-
-
-def _place(
-    writer: Writer,
-    pointer: str,
-    address: Address,
-    batch: list[tuple[Sym, ...]],
-    rows: Sym | None,
-) -> str:
-    """Returns the address of an operand's matrix at this point of the batch, or from this row
-    on."""
-    terms = []
-    for group in batch:
-        step = address.coefficient(group[-1])
-        if step != 0:
-            terms.append(f"{writer.names[group[-1]]} * {writer.size(step)}")
-    if rows is not None and address.coefficient(rows) != 0:
-        terms.append(f"lo * {writer.size(address.coefficient(rows))}")
-    if address.rest != 0:
-        terms.append(writer.size(address.rest))
-    return f"offset_by({pointer}, {' + '.join(terms)})" if terms else pointer

@@ -48,8 +48,7 @@ def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
         return None
     buffer = found.right.buffer.root
     form = constant_matrix(stage, buffer, found.right_address, found.k, found.n)
-    packing = "integers" if stage.out.dtype == "int32" else "wide"
-    return None if form is None else packed_buffer(buffer, form, packing)
+    return None if form is None else constant_panels(buffer, form)
 
 
 def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
@@ -84,7 +83,7 @@ def packed_buffer(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
 
 def constant_panels(buffer: Buffer, form: MatrixForm) -> Buffer:
     """Returns a part of a constant in the packed layout of products."""
-    return packed_buffer(buffer.root, form, "wide")
+    return packed_buffer(buffer.root, form, "integers" if buffer.dtype == "int8" else "wide")
 
 
 def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:

@@ -16,6 +16,7 @@ from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
+from structir.backend.loops.library_nodes import text_of
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.picks import pick_kernel
@@ -28,7 +29,7 @@ from structir.backend.loops.shared import shared
 from structir.backend.loops.shared_numbers import SharedNumbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
-from structir.backend.loops.turns import turned_kernel
+from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_sums import is_faster_than_product, window_sums_kernel
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.wrapped import with_runs
@@ -69,8 +70,11 @@ def _routine_text(routine: Routine) -> str:
 def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> KernelText:
     """Returns the kernel of a row group: vectors across short rows, in-register transposes, and
     others by their recipe."""
-    kernel = turned_kernel(group)
-    if kernel is None and not has_short_rows(group):
+    transpose = transpose_of(group)
+    if transpose is not None:
+        return text_of(transpose_kernel(group, transpose, "kernel"), group)
+    kernel = None
+    if not has_short_rows(group):
         kernel = (numbers or SharedNumbers()).kernel(group)
     return kernel or row_text(group)
 
@@ -79,7 +83,7 @@ def row_text(group: Group) -> KernelText:
     """Returns the source of a row group, for enclosing loops."""
     if has_short_rows(group):
         return short_row_kernel(group)
-    return turned_kernel(group) or row_kernel(group)
+    return row_kernel(group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]

@@ -1,22 +1,35 @@
-"""The schedule of an in-register transpose: elements are read along one axis and written along
+"""The kernel of an in-register transpose: elements are read along one axis and written along
 another, in tiles of equal sides."""
 
 from __future__ import annotations
 
-from math import prod
+import attrs
 
 from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.access import Address, address_of, joined_axes
+from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.expression import Load
 from structir.backend.loops.group import Group
-from structir.backend.loops.writer import KernelText, Writer, indented
-from structir.ir.dims import Dim, Sym
+from structir.backend.loops.library_nodes import Axes, LibraryNodeWriter
+from structir.ir.kernel import Apply, Assign, KernelStatement, Local, While
 
 TURNED = frozenset({"float32", "float64"})
 
 
-def turned_kernel(group: Group) -> KernelText | None:
-    """Returns the source of a group that is a transpose; None for any other group."""
+@attrs.frozen
+class Transpose:
+    """A copy that reads along `turned` and writes along `last`; `others` are further axes."""
+
+    copy: Load
+    read: Address
+    written: Address
+    others: list[Axes]
+    turned: Axes
+    last: Axes
+
+
+def transpose_of(group: Group) -> Transpose | None:
+    """Returns the transpose that a group is; None for any other group."""
     stage = group.stages[0]
     copy = stage.body
     if len(group.stages) > 1 or not stage.direct or stage.reduce or not isinstance(copy, Load):
@@ -33,45 +46,38 @@ def turned_kernel(group: Group) -> KernelText | None:
     if not turned or steps[1] != 1 or steps[0] in (0, 1) or not has_own_products(stage.out.dtype):
         return None
     others = [g for g in outer if g is not turned[0]]
-    return _text(group, copy, (read, written), others, turned[0], last)
+    return Transpose(copy, read, written, others, turned[0], last)
 
 
-def _text(
-    group: Group,
-    copy: Load,
-    addresses: tuple[Address, Address],
-    others: list[tuple[Sym, ...]],
-    turned: tuple[Sym, ...],
-    last: tuple[Sym, ...],
-) -> KernelText:
-    """Returns the source, with as many neighbours along the transposed axis as the range has."""
-    stage, writer = group.stages[0], Writer(group.stages[0].axes)
-    read, written = addresses
-    rows = [*others, turned]
-    names = [*(f"g{k}" for k in range(len(others))), "i"]
-    writer.name_axes(rows, names)
-
-    def extent(axes: tuple[Sym, ...]) -> Dim:
-        return prod(stage.extents[a] for a in axes)
-
-    sizes = [writer.size(extent(g)) for g in rows[1:]]
-    source, to = writer.pointer(copy.buffer), writer.pointer(stage.out)
-    places = [
-        f"offset_by({pointer}, {_start(writer, address, rows)})"
-        for pointer, address in ((to, written), (source, read))
-    ]
-    lines = [writer.size(written.coefficient(turned[-1])), writer.size(read.coefficient(last[-1]))]
-    count = f"min({writer.size(extent(turned))} - i, hi - r)"
-    call = f"turn_over(({', '.join([*places, 'count', writer.size(extent(last)), *lines])}))"
-    body = [*writer.decoded(rows, ["", *sizes], "r"), f"count = {count}", call, "r += count"]
-    origins = (stage.origin,) if stage.origin else ()
-    whole = prod(extent(g) for g in rows)
-    return writer.finish(["r = lo", "while r < hi:", *indented(body)], whole, origins)
+def transpose_kernel(group: Group, transpose: Transpose, name: str) -> ShownKernel:
+    """Returns the kernel of a transpose: with each call, as many neighbours along the transposed
+    axis as the range has."""
+    return _TransposeWriter(group, transpose, name).kernel()
 
 
-def _start(writer: Writer, address: Address, rows: list[tuple[Sym, ...]]) -> str:
-    steps = [(writer.names[g[-1]], address.coefficient(g[-1])) for g in rows]
-    terms = [f"{name} * {writer.size(step)}" for name, step in steps if step != 0]
-    if address.rest != 0:
-        terms.append(writer.size(address.rest))
-    return " + ".join(terms) or "0"
+class _TransposeWriter(LibraryNodeWriter):
+    def __init__(self, group: Group, transpose: Transpose, name: str) -> None:
+        super().__init__(group, name)
+        self.transpose = transpose
+
+    def write_group(self, into: list[KernelStatement]) -> None:
+        found, out = self.transpose, self.stage.out
+        rows = [*found.others, found.turned]
+        extent = self.extent(tuple([axis for axes in rows for axis in axes]))
+        low, high = self.part(extent, into)
+        row, count = Local("r", "int64"), Local("count", "int64")
+        body: list[KernelStatement] = []
+        self.decode(row, rows, body)
+        here = self.scalars.axes[found.turned[-1]]
+        (length,) = self.integers(self.extent(found.turned))
+        ends = [Apply("sub", pair, "int64") for pair in ((length, here), (high, row))]
+        body.append(Assign(count, Apply("min", tuple(ends), "int64")))
+        places = [
+            self.flat_element(buffer, self.first_index(address, rows))
+            for buffer, address in ((out, found.written), (found.copy.buffer, found.read))
+        ]
+        steps = found.written.coefficient(found.turned[-1]), found.read.coefficient(found.last[-1])
+        integers = [count, *self.integers(self.extent(found.last), *steps)]
+        body.append(self.call("transpose", places, integers))
+        body.append(Assign(row, Apply("add", (row, count), "int64")))
+        into += [Assign(row, low), While(Apply("lt", (row, high), "bool"), tuple(body))]

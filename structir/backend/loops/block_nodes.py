@@ -1,0 +1,139 @@
+"""The nodes of products with fused maps and reductions, as users schedule and edit them: blocks of
+rows, with right operands as they are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from structir.backend.loops.access import Address, address_of
+from structir.backend.loops.as_kernel import ShownKernel
+from structir.backend.loops.as_scalar import NotShown
+from structir.backend.loops.blocks import BlockSchedule
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Entry, axis_dim
+from structir.backend.loops.group import Group
+from structir.backend.loops.library_nodes import LibraryNodeWriter
+from structir.backend.loops.stage import Stage
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    Element,
+    KernelStatement,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+    Scratch,
+    computed_in,
+)
+from structir.ir.struct_info import TensorStructInfo
+
+
+def product_rows_kernel(group: Group, name: str) -> ShownKernel:
+    """Returns the kernel of a group with products of floats; NotShown for others."""
+    return _BlockWriter(group, name).kernel()
+
+
+class _BlockWriter(LibraryNodeWriter):
+    def __init__(self, group: Group, name: str) -> None:
+        super().__init__(group, name)
+        self.blocks = BlockSchedule(group)
+        self.axes = (*self.blocks.axes, self.blocks.start)
+        self.inner: dict[Buffer, Var] = {}  # memory of one block of rows
+        collapsed = [*self.blocks.batch, self.blocks.block]
+        self.collapsed = {axis for axes in collapsed for axis in axes[:-1]}
+
+    def write_group(self, into: list[KernelStatement]) -> None:
+        blocks = self.blocks
+        for stage, found in blocks.products.items():
+            if found.windows or not stage.out.dtype.startswith("float"):
+                self.stage = stage
+                raise NotShown("a product of windows or of integers")
+        for buffer, moved in blocks.writer.moved.items():
+            info = TensorStructInfo(moved.place.shape, moved.place.dtype)
+            self.inner[buffer] = Var(f"row{len(self.inner)}", info)
+            self.scratch.append(Scratch(self.inner[buffer], zeros=False))
+        if not blocks.batch:
+            low, high = self.part(self.extent(blocks.block), into)
+            self._blocks(low, high, into)
+            return
+        axes = tuple([axis for group in blocks.batch for axis in group])
+        low, high = self.part(self.extent(axes), into)
+        point, body = LoopVariable("g", "int64"), list[KernelStatement]()
+        self.decode(point, blocks.batch, body)
+        (rows,) = self.integers(self.extent(blocks.block))
+        self._blocks(Literal(0, "int64"), rows, body)
+        into.append(self.loop_over(point, low, high, body))
+
+    def _blocks(self, low: Scalar, high: Scalar, into: list[KernelStatement]) -> None:
+        blocks, whole = self.blocks, self.group
+        start, stop = LoopVariable("i0", "int64"), Local("i1", "int64")
+        self.scalars.axes[blocks.start] = start
+        after = Apply("add", (start, Literal(blocks.height, "int64")), "int64")
+        body: list[KernelStatement] = [Assign(stop, Apply("min", (after, high), "int64"))]
+        count = Apply("sub", (stop, start), "int64")
+        row = LoopVariable("r", "int64")
+        for part in blocks.segments.parts:
+            if isinstance(part, Stage):
+                self.stage = part
+                body.append(self._product(part, count))
+                self.done.add(part.out)
+            elif part:
+                self.group = attrs.evolve(whole, stages=part)
+                self.scalars.axes[blocks.block[-1]] = row
+                inner: list[KernelStatement] = []
+                self.row(inner)
+                body.append(self.loop_over(row, start, stop, inner))
+        into.append(self.loop_over(start, low, high, body, blocks.height))
+
+    def _product(self, stage: Stage, count: Scalar) -> KernelStatement:
+        found, block = self.blocks.products[stage], self.blocks.block[-1]
+        operands = [
+            (found.left.buffer, found.left.entries),
+            (found.right.buffer, found.right.entries),
+            (stage.out, stage.write),
+        ]
+        addresses = [self._address(*operand) for operand in operands]
+        first = {block: axis_dim(self.blocks.start)}
+        starts = [dims.substitute(self._at(a, (*found.n, *found.k)), first) for a in addresses]
+        places = [
+            self.flat_element(buffer, self.scalars.index(start))
+            for (buffer, _), start in zip(operands, starts, strict=True)
+        ]
+        left, right, out = addresses
+        n, k = found.n[-1], found.k[-1]
+        steps = [left.coefficient(block), left.coefficient(k)]
+        steps += [right.coefficient(k), right.coefficient(n), out.coefficient(block)]
+        sizes = self.integers(self.extent(found.n), self.extent(found.k), *steps)
+        return self.call("tiled_product", places, [count, *sizes])
+
+    def _address(self, buffer: Buffer, entries: Sequence[Entry]) -> Address:
+        return address_of(*self.blocks.writer.located(buffer, tuple(entries)), self.axes)
+
+    def _at(self, address: Address, without: Sequence[object] = ()) -> Dim:
+        """Returns the part of a flat index that the loops determine."""
+        index = address.rest
+        for axis, step in address.coefficients.items():
+            if axis not in self.collapsed and axis not in without:
+                index = index + axis_dim(axis) * step
+        return index
+
+    # ---- elements
+
+    def array_of(self, buffer: Buffer) -> Var | None:
+        return self.inner[buffer] if buffer in self.inner else super().array_of(buffer)
+
+    def element_at(
+        self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: list[KernelStatement]
+    ) -> Element:
+        address = self._address(buffer, entries)
+        index = self.scalars.index(self._at(address))
+        for stride, entry in address.data:
+            term = Apply("mul", (self.scalars.place(entry, into), *self.integers(stride)), "int64")
+            index = Apply("add", (index, term), "int64")
+        return Element(array, (index,), computed_in(buffer.dtype), flat=True)

@@ -1,0 +1,122 @@
+"""Kernels of groups around calls of library functions: over collapsed axes, with flat indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from structir.backend.emit.code import code_of
+from structir.backend.loops.access import Address
+from structir.backend.loops.as_kernel import KernelNodeWriter, ShownKernel
+from structir.backend.loops.as_scalar import NO_PARAMETERS
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import axis_dim
+from structir.backend.loops.group import Group
+from structir.backend.loops.packing import constant_panels
+from structir.backend.loops.writer import KernelText
+from structir.ir.dims import Dim, Sym
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    Element,
+    For,
+    KernelStatement,
+    LibraryCall,
+    Local,
+    Part,
+    Scalar,
+    computed_in,
+)
+
+Axes = tuple[Sym, ...]  # that are collapsed: the last one represents them
+
+
+class LibraryNodeWriter(KernelNodeWriter):
+    """Writes a kernel whose range is a linear index over some axes."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        super().__init__([group], name, NO_PARAMETERS)
+        self.extents = {a: e for s in group.stages for a, e in s.extents.items()}
+
+    def extent(self, axes: Axes) -> Dim:
+        """Returns the number of points along collapsed axes."""
+        return prod(self.extents[axis] for axis in axes)
+
+    def part(self, extent: Dim, into: list[KernelStatement]) -> tuple[Local, Local]:
+        """Writes the range of the kernel; returns its bounds."""
+        low, high = Local("low", "int64"), Local("high", "int64")
+        into.append(Part(low, high, extent))
+        return low, high
+
+    @staticmethod
+    def loop_over(
+        variable: Local, low: Scalar, high: Scalar, body: Sequence[KernelStatement], step: int = 1
+    ) -> For:
+        """Returns a loop."""
+        return For(variable, low, high, step, tuple(body))
+
+    def decode(self, row: Local, groups: Sequence[Axes], into: list[KernelStatement]) -> None:
+        """Splits a linear index into positions along collapsed axes."""
+        rest: Scalar = row
+        for group in groups[:0:-1]:
+            extent = self.scalars.index(self.extent(group))
+            place, after = (self.scalars.local(stem, "int64") for stem in ("g", "rest"))
+            into.append(Assign(place, Apply("mod", (rest, extent), "int64")))
+            into.append(Assign(after, Apply("floordiv", (rest, extent), "int64")))
+            self.scalars.axes[group[-1]], rest = place, after
+        if groups:
+            self.scalars.axes[groups[0][-1]] = rest
+
+    def flat_element(self, buffer: Buffer, index: Scalar) -> Element:
+        """Returns an element by its flat index."""
+        array = self.array_of(buffer)
+        array = self.parameter(buffer) if array is None else array
+        return Element(array, (index,), computed_in(buffer.dtype), flat=True)
+
+    def first_index(self, address: Address, groups: Sequence[Axes]) -> Scalar:
+        """Returns the flat index of the first element at a point of collapsed axes."""
+        index = address.rest
+        for axes in groups:
+            index = index + axis_dim(axes[-1]) * address.coefficient(axes[-1])
+        return self.scalars.index(index)
+
+    def integers(self, *sizes: Dim) -> list[Scalar]:
+        """Returns sizes and strides as operands of a library function."""
+        return [self.scalars.index(size) for size in sizes]
+
+    @staticmethod
+    def call(name: str, places: Sequence[Scalar], integers: Sequence[Scalar]) -> LibraryCall:
+        return LibraryCall(name, (*places, *integers))
+
+
+def text_of(shown: ShownKernel, group: Group) -> KernelText:
+    """Returns the kernel of a group as machine code in the making; constants are packed."""
+    kernel, reads, fills = shown.kernel, shown.reads, shown.fills
+    buffers: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
+    constants = frozenset([p for p, b in buffers.items() if b.root.data is not None])
+    buffers |= dict(zip(kernel.results, fills, strict=True))
+    roots = {buffer.root for buffer in fills}
+    is_apart = len(roots) == len(fills) and not {b.root for b in reads} & roots
+    code = code_of(kernel, constants, is_generated=True, is_apart=is_apart)
+    pointers, scratch = list[Buffer](), list[Buffer]()
+    for array in code.arrays:
+        if array in code.panels:
+            source, form = code.panels[array]
+            pointers.append(constant_panels(buffers[source], form).root)
+        elif array in buffers:
+            pointers.append(buffers[array].root)
+        else:
+            scratch.append(Buffer(code.shapes[array], array.struct_info.dtype, "scratch"))  # type: ignore[attr-defined]
+            pointers.append(scratch[-1])
+    part = kernel.part
+    return KernelText(
+        code.source,
+        tuple(pointers),
+        code.sizes,
+        1 if part is None else part.extent,
+        tuple(scratch),
+        group.origins,
+        names=code.names,
+        assembled=code.assembled,
+    )
