@@ -61,6 +61,18 @@ def undecided_params(function: FuncStructInfo, args: Sequence[StructInfo]) -> di
     return expected
 
 
+def accepts_arguments(function: FuncStructInfo, args: Sequence[StructInfo]) -> bool:
+    """Returns whether some values of these StructInfos are arguments of a function."""
+    if function.params is None or len(args) != len(function.params):
+        return function.params is None
+    binder = Binder(function)
+    for param, info in zip(function.params, args, strict=True):
+        binder.bind(param, info)
+        if are_disjoint(binder.resolve(param, AllVars()), info):
+            return False
+    return True
+
+
 def _is_checkable(param: StructInfo, info: StructInfo) -> bool:
     """Returns whether a run checks that a value of `info` is one of `param`.
 

@@ -448,3 +448,28 @@ def main(x: R.Tensor(("*s", 3, 9, 7), "float32"), w: R.Tensor((4, 3, 3, 2), "flo
 """)
     assert infos["x"] == 'R.Tensor((n, 3, 9, 7), dtype="float32")'
     assert infos["y"] == 'R.Tensor((n, 4, 7, 6), dtype="float32")'
+
+
+def test_a_helper_stays_as_wide_as_calls_that_do_not_run() -> None:
+    module = structir.parse(
+        """
+from structir.script import I, R, T
+
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def helper(x: R.Tensor((1, "n"), "int32")):
+        return R.match_cast(x, R.Tensor((1, 2), "int32"))
+
+    @R.function
+    def main(z: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        @R.function
+        def closure(y: R.Tensor((1, 1), "int32")):
+            return Module.helper(y)
+        return z
+"""
+    )
+    completed = structir.infer(module)
+    assert structir.parse(completed.script()).script() == completed.script()
+    assert str(completed["helper"].params[0].struct_info) == 'R.Tensor((1, n), dtype="int32")'

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from structir.analysis.axes import axes_of
+from structir.analysis.calls import accepts_arguments
 from structir.analysis.variables import free_symbols_in, walk, walk_values
 from structir.analysis.well_formed import check_well_formed, well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
@@ -80,15 +81,31 @@ def _mentions_unbound_dim(function: Function) -> bool:
 def _infer(module: IRModule, refine: str | None, close: Close) -> IRModule:
     """Returns the module with completed dtypes and shapes."""
     completed = _complete_module(module, refine, close)
-    if not any(map(_has_inner_scopes, _functions(module))) or well_formed(completed):
+    if _is_consistent(completed):
         return completed
     # facts of dead code may contradict the rest of the function: keep the signatures, then dtypes
     for dtypes in (True, False):
         completed = _complete_module(module, "checks", close, dtypes)
-        if well_formed(completed):
+        if _is_consistent(completed):
             again = _complete_module(completed, refine, close)  # from what is known then
-            return again if well_formed(again) else completed
+            return again if _is_consistent(again) else completed
     return module  # a branch that fails in every run may contradict the results of callees
+
+
+def _is_consistent(module: IRModule) -> bool:
+    """Returns whether a completed module is well formed, and its functions accept all calls.
+
+    Others cannot result where all code runs.
+    """
+    functions = _functions(module)
+    has_inner_scopes = any(map(_has_inner_scopes, functions))
+    return (not has_inner_scopes or well_formed(module)) and all(
+        accepts_arguments(info, [arg.struct_info for arg in call.args])
+        for call in (walk_values(module) if len(functions) > 1 else ())
+        if isinstance(call, Call) and isinstance(call.op, GlobalVar)
+        for info in [module[call.op.name].struct_info]
+        if isinstance(info, FuncStructInfo)
+    )
 
 
 def _functions(module: IRModule) -> list[Function]:
