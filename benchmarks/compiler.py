@@ -4,6 +4,7 @@
     BENCH_VENVS=folder python benchmarks/compiler.py  beside Apache TVM and xDSL, in turn
 
 The folder holds virtual environments: `va` with apache-tvm==0.27.0.post1, `vx` with xdsl==0.74.0.
+`closures` is LambdaLift of programs with one closure, many, nested ones and recursive ones.
 Programs have 1,000 and 10,000 bindings; the slope is the growth of the time by that of the size.
 `--kinds transformer layers dag` measures chains of layers and random graphs, too.
 """
@@ -38,10 +39,11 @@ PASSES = (
 )
 FIGURES = ("parse", "parse_bare", "print", "build", "struct_equal", "struct_hash")
 FIGURES += tuple(f"pass:{name}" for name in (*PASSES, "Gradient"))
-SECTIONS = ("parse", "parse_bare", "print", "build", "equal", "passes")
+FIGURES += tuple(f"closures:{kind}" for kind in ("one", "many", "nested", "recursive"))
+SECTIONS = ("parse", "parse_bare", "print", "build", "equal", "passes", "closures")
 SECONDS_ALLOWED = 600
 # What a peer has no counterpart for, or takes too long over to be worth the wait.
-NOT_ASKED = {("xdsl", "parse_bare"), ("tvm", "parse_bare")}
+NOT_ASKED = {("xdsl", "parse_bare"), ("tvm", "parse_bare"), ("xdsl", "closures")}
 
 
 class Side(NamedTuple):

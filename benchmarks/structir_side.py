@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import closures
 import common
 import progen
 import structir
@@ -24,7 +25,7 @@ NEURAL = {"relu", "silu", "gelu", "softmax"}
 OPS: dict[str, Callable[..., Any]] = {
     name: getattr(R.nn if name in NEURAL else R, name) for name in progen.OPS
 }
-SECTIONS = ["parse", "parse_bare", "print", "build", "equal", "passes"]
+SECTIONS = ["parse", "parse_bare", "print", "build", "equal", "passes", "closures"]
 PASSES = {  # by the names of Relax
     "Normalize": "normalise",
     "CanonicalizeBindings": "canonicalise_bindings",
@@ -131,6 +132,13 @@ def pass_figures(subject: Subject) -> Figures:
     yield "pass:Gradient", (partial(find_pass("gradient"), summed), None)
 
 
+def closure_figures(subject: Subject) -> Figures:
+    """LambdaLift of programs with closures, of the size of the subject."""
+    for kind in closures.KINDS:
+        module = structir.parse(closures.gen(kind, subject.program.n))
+        yield f"closures:{kind}", (partial(find_pass("lambda_lift"), module), None)
+
+
 FIGURES: dict[str, Callable[[Subject], Figures]] = {
     "parse": parse_figures,
     "parse_bare": parse_bare_figures,
@@ -138,6 +146,7 @@ FIGURES: dict[str, Callable[[Subject], Figures]] = {
     "build": build_figures,
     "equal": equal_figures,
     "passes": pass_figures,
+    "closures": closure_figures,
 }
 
 

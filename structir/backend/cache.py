@@ -106,7 +106,7 @@ class CacheStore:
 
     def __init__(self, root: Path, max_bytes: int) -> None:
         self.root, self.max_bytes = root, max_bytes
-        self._writes = 0
+        self._writes_before_sweep = 0
         self._private: bool | None = None  # unknown until the directory exists
 
     def path(self, key: str) -> Path:
@@ -151,9 +151,9 @@ class CacheStore:
             return
         with contextlib.suppress(OSError):
             self._write(self.path(key), data)
-        if self._writes % WRITES_BETWEEN_SWEEPS == 0:
+        if self._writes_before_sweep == 0:
             self.sweep()
-        self._writes += 1
+        self._writes_before_sweep -= 1
 
     def _write(self, path: Path, data: bytes) -> None:
         make_folder(path.parent)
@@ -167,25 +167,27 @@ class CacheStore:
 
     def files(self) -> Iterator[Stored]:
         """Yields every entry, except those removed meanwhile."""
-        for path in self._paths(SUFFIX):
+        for file in self._scan(SUFFIX):
             with contextlib.suppress(OSError):
-                status = path.lstat()
+                status = file.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
-                    yield Stored(path, status.st_size, status.st_mtime)
+                    yield Stored(Path(file.path), status.st_size, status.st_mtime)
 
-    def _paths(self, suffix: str) -> list[Path]:
-        """Returns the files with a suffix in directories that are not symbolic links."""
-        with contextlib.suppress(OSError):
-            paths = list(self.root.glob(f"??/*{suffix}"))
-            return [path for path in paths if not path.parent.is_symlink()]
-        return []
+    def _scan(self, suffix: str) -> Iterator[os.DirEntry[str]]:
+        """Yields the files with a suffix in directories that are not symbolic links."""
+        for folder in _entries(self.root):
+            if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):
+                yield from [file for file in _entries(folder) if file.name.endswith(suffix)]
 
     def sweep(self) -> int:
         """Evicts least recently used entries until the rest fits; returns how many."""
-        entries = sorted(self.files(), key=lambda s: s.used)
-        size = sum(s.size for s in entries)
+        entries = list(self.files())
+        # The interval grows with the cache, so that the time of all sweeps is linear in its size.
+        self._writes_before_sweep = max(WRITES_BETWEEN_SWEEPS, len(entries) // 8)
+        size = sum([stored.size for stored in entries])
         if size <= self.max_bytes:
             return 0
+        entries.sort(key=lambda stored: stored.used)
         removed = 0
         for stored in entries:
             if size <= SHARE_AFTER_EVICTION * self.max_bytes:
@@ -196,8 +198,8 @@ class CacheStore:
 
     def clear(self) -> int:
         """Removes every entry; returns how many there were."""
-        for path in self._paths(".part"):
-            self._removed(path)
+        for file in list(self._scan(".part")):
+            self._removed(Path(file.path))
         return sum(self._removed(s.path) for s in list(self.files()))
 
     @staticmethod
@@ -206,6 +208,13 @@ class CacheStore:
             path.unlink()
             return True
         return False
+
+
+def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    """Returns what a directory holds; nothing if it cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
 
 
 _stores: dict[tuple[Path, int], CacheStore] = {}
