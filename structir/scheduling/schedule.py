@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from structir.analysis.variables import walk
 from structir.errors import Diagnostic
@@ -20,6 +20,10 @@ from structir.loops.refusal import ScheduleError, UnknownPrimitiveError
 from structir.scheduling.dataflow import call_values, called_kernel, explain, kernel_values, ops_of
 from structir.scheduling.explanation import FusionExplanation
 from structir.scheduling.fusing import fuse_calls, fuse_loops, located
+from structir.scheduling.timing import measure
+
+if TYPE_CHECKING:
+    from structir.backend.profile import Profile
 
 lowering = lazy_module("structir.backend.lower")
 fusion_log = lazy_module("structir.backend.fusion_log")
@@ -142,6 +146,20 @@ class Schedule:
         """Returns why the ops of each kernel were fused, and why kernels that read one another were
         not."""
         return explain(self._functions, self._handles, self._log or fusion_log.FusionLog())
+
+    def time(self, *args: Any, sizes: Mapping[str, int] | None = None, repeat: int = 20) -> Profile:
+        """Returns the CPU time of each kernel in one thread, and its share: the median of `repeat`
+        calls on these arguments.
+
+        Without arguments, random ones are sampled. `sizes` are those of symbolic dims, 64 if
+        omitted. A kernel alone also takes its results as arguments.
+        """
+        program = self.apply()
+        if self._lone:
+            module = IRModule({program.name: program})
+            return measure(module, program.name, program.params, args, sizes or {}, repeat)
+        (function,) = self._functions
+        return measure(program, self._function, function.params, args, sizes or {}, repeat)
 
     def apply(self) -> Any:
         """Returns the scheduled program: a kernel for a kernel, else a module."""
