@@ -41,6 +41,13 @@ class FusionLog:
     inlined: list[str] = attrs.Factory(list)  # ops whose readers read their operands instead
     remaining: list[tuple[Binding, str]] = attrs.Factory(list)
 
+    requested: set[str] = attrs.Factory(set)  # kernels that the user fused
+
+    def request(self, kernel: str, fused: Sequence[str]) -> None:
+        """Notes a kernel that the user fused from others."""
+        self.groups[kernel] = tuple([g for name in fused for g in self.groups.get(name, ())])
+        self.requested.add(kernel)
+
     def add(
         self,
         before: LoopProgram,
@@ -61,6 +68,8 @@ class FusionLog:
 
     def reason(self, kernel: str) -> str:
         """Returns why the ops of a kernel were fused."""
+        if kernel in self.requested:
+            return "fused on request"
         groups = self.groups[kernel]
         reasons = [_reason(group) for group in groups if len(group.stages) > 1]
         if len(groups) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable
 from statistics import median
@@ -14,13 +13,13 @@ from structir.backend.cpu.layouts import ROW, SPACE
 from structir.backend.loops.writer import KernelText
 from structir.backend.plan import BoundPlan, recording, run_space
 from structir.backend.source import origins
+from structir.backend.tables import html_of, text_of
 from structir.backend.workspace import Workspace
 from structir.ir import dims
 from structir.ir.node import ShownAsText
 from structir.lazy import lazy_module
 
 rich_table = lazy_module("rich.table")
-rich_console = lazy_module("rich.console")
 
 
 @attrs.frozen
@@ -86,9 +85,11 @@ class Profile(ShownAsText):
         return table
 
     def __str__(self) -> str:
-        out = io.StringIO()
-        rich_console.Console(file=out, width=140).print(self.table())
-        return out.getvalue()
+        return text_of([self.table()], 140) + "\n"
+
+    def _repr_html_(self) -> str:
+        """Returns the HTML that a notebook displays."""
+        return html_of([self.table()])
 
 
 def escape_markup(text: str) -> str:
@@ -104,7 +105,8 @@ def microseconds(seconds: float) -> str:
 class ProfileRecorder:
     """Runs plans kernel by kernel, and measures each kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
         self.seconds: dict[tuple[BoundPlan, int], list[float]] = {}
         self.rounds: list[dict[tuple[BoundPlan, int], list[float]]] = []
 
@@ -118,9 +120,9 @@ class ProfileRecorder:
         run, words = run_space(), space.words.copy()
         words[SPACE.row_count] = 1
         for row, index in enumerate(space.running):
-            start = time.perf_counter()
+            start = self.clock()
             failed = run(words.ctypes.data)
-            elapsed = time.perf_counter() - start
+            elapsed = self.clock() - start
             if failed:
                 return row + 1
             self.seconds.setdefault((bound, index), []).append(elapsed)
@@ -145,15 +147,17 @@ class ProfileRecorder:
         )
 
 
-def profile_calls(call: Callable[[], Any], repeat: int) -> Profile:
+def profile_calls(
+    call: Callable[[], Any], repeat: int, clock: Callable[[], float] = time.perf_counter
+) -> Profile:
     """Profiles calls: first without instrumentation, then kernel by kernel."""
     call()
     times = []
     for _ in range(repeat):
-        start = time.perf_counter()
+        start = clock()
         call()
-        times.append(time.perf_counter() - start)
-    recorder = ProfileRecorder()
+        times.append(clock() - start)
+    recorder = ProfileRecorder(clock)
     token = recording.set(recorder.run)
     try:
         for _ in range(repeat):

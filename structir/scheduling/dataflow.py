@@ -31,6 +31,17 @@ def called_kernel(value: Any, kernels: Collection[str]) -> str | None:
     return value.op.name if is_call and value.op.name in kernels else None
 
 
+def call_values(functions: Sequence[Function], call: Binding) -> list[str]:
+    """Returns the names of the values that a call computes."""
+    fields = [
+        each.var.name
+        for block in _blocks(functions)
+        for each in block
+        if isinstance(each.value, TupleGetItem) and each.value.tuple_value is call.var
+    ]
+    return [call.var.name, *fields]
+
+
 def kernel_values(functions: Sequence[Function], kernels: Collection[str]) -> dict[str, list[str]]:
     """Returns the names of the values that each kernel computes."""
     values: dict[str, list[str]] = {name: [] for name in kernels}
@@ -51,7 +62,7 @@ def explain(functions: Sequence[Function], kernels: Collection[str], log: Any) -
     values = kernel_values(functions, kernels)
     used = [name for name in values if values[name] or not functions]
     reasons = [
-        KernelReason(name, tuple(values[name]), _ops(log, name), _reason(log, name))
+        KernelReason(name, tuple(values[name]), ops_of(log, name), _reason(log, name))
         for name in used
     ]
     boundaries = dict.fromkeys(
@@ -70,7 +81,8 @@ def explain(functions: Sequence[Function], kernels: Collection[str], log: Any) -
     return FusionExplanation(tuple(reasons), tuple(boundaries), inlined, remaining)
 
 
-def _ops(log: Any, name: str) -> tuple[str, ...]:
+def ops_of(log: Any, name: str) -> tuple[str, ...]:
+    """Returns the ops of a kernel, with locations."""
     return tuple(source.origins(log.origins(name)))
 
 
@@ -95,6 +107,10 @@ class _Unfused:
     def of_block(self, block: Sequence[Binding]) -> Iterator[FusionBoundary]:
         """Yields the pairs whose reader is in a block."""
         for index, binding in enumerate(block):
+            field = binding.value
+            if isinstance(field, TupleGetItem) and field.tuple_value in self.makers:
+                self.makers[binding.var] = self.makers[field.tuple_value]
+                continue
             for var in dict.fromkeys(variables_in(binding.value)):
                 if var in self.makers:
                     home, place = self.makers[var]
@@ -102,9 +118,6 @@ class _Unfused:
                         between = block[place : index + 1] if home is block else ()
                         yield self._boundary(home[place], binding, between)
             self.makers[binding.var] = block, index
-            if isinstance(binding.value, TupleGetItem):
-                maker = self.makers.get(binding.value.tuple_value)
-                self.makers[binding.var] = maker or self.makers[binding.var]
 
     def _kernel(self, binding: Binding) -> str | None:
         return called_kernel(binding.value, self.kernels)
@@ -114,7 +127,9 @@ class _Unfused:
     ) -> FusionBoundary:
         ends = maker, reader
         names = [self._kernel(each) or origin(each) for each in ends]
-        ops = ["\n".join(_ops(self.log, self._kernel(each) or "")) or origin(each) for each in ends]
+        ops = [
+            "\n".join(ops_of(self.log, self._kernel(each) or "")) or origin(each) for each in ends
+        ]
         boundary: FusionBoundary = fusion_log.FusionBoundary(*names, *ops, self._reason(between))
         return boundary
 
@@ -122,7 +137,9 @@ class _Unfused:
         if not between:
             return "they are in different blocks of the program"
         last = next((each for each in between if each.var in self.why), None)
-        if last is None or self._kernel(last):
+        if last is None:
+            return "an op without a kernel was between them"
+        if self._kernel(last):
             return "a kernel that the program calls stays as it is written"
         return f"{origin(last)} is not part of a kernel: {self.why[last.var]}"
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from structir.backend.tables import html_of, table, text_of
 from structir.ir.node import ShownAsText
-from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     from structir.backend.fusion_log import FusionBoundary
-
-rich_table = lazy_module("rich.table")
-rich_console = lazy_module("rich.console")
-rich_text = lazy_module("rich.text")
-WIDTH = 160  # columns of the text form
 
 
 @attrs.frozen
@@ -65,31 +59,3 @@ class FusionExplanation(ShownAsText):
     def _repr_html_(self) -> str:
         """Returns the HTML that a notebook displays."""
         return html_of(self.tables())
-
-
-def table(columns: tuple[str, ...], rows: Any, right: tuple[str, ...] = ()) -> Any:
-    """Returns a table for a terminal; the columns in `right` hold numbers."""
-    made = rich_table.Table(box=None, header_style="bold")
-    for name in columns:
-        made.add_column(name, justify="right" if name in right else "left")
-    for row in rows:
-        made.add_row(*[rich_text.Text(cell) for cell in row])
-    return made
-
-
-def text_of(tables: list[Any]) -> str:
-    """Returns tables as text, without spaces at the ends of lines."""
-    out = io.StringIO()
-    console = rich_console.Console(file=out, width=WIDTH)
-    for number, each in enumerate(tables):
-        console.print(*[""] * min(number, 1), each, sep="\n")
-    return "\n".join([line.rstrip() for line in out.getvalue().splitlines()])
-
-
-def html_of(tables: list[Any]) -> str:
-    """Returns tables as HTML."""
-    console = rich_console.Console(file=io.StringIO(), record=True, width=WIDTH)
-    for each in tables:
-        console.print(each)
-    exported: str = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-    return exported

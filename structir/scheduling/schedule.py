@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from structir.analysis.variables import walk
 from structir.errors import Diagnostic
-from structir.ir.expr import Function
+from structir.ir.expr import Binding, Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module
 from structir.lazy import lazy_module
@@ -16,8 +17,13 @@ from structir.loops.recipe import Recipe, TargetInfo
 from structir.loops.recipe import recipe as as_recipe
 from structir.loops.recipes import RECIPES, find_recipe
 from structir.loops.refusal import ScheduleError, UnknownPrimitiveError
-from structir.scheduling.dataflow import explain, kernel_values
+from structir.scheduling.dataflow import call_values, called_kernel, explain, kernel_values, ops_of
 from structir.scheduling.explanation import FusionExplanation
+from structir.scheduling.fusing import fuse_calls, fuse_loops, located
+from structir.scheduling.timing import measure
+
+if TYPE_CHECKING:
+    from structir.backend.profile import Profile
 
 lowering = lazy_module("structir.backend.lower")
 fusion_log = lazy_module("structir.backend.fusion_log")
@@ -54,6 +60,7 @@ class Schedule:
             self._log = fusion_log.FusionLog()
             self._module = lowering.lowered(whole, self._log) if self._functions else whole
             self._functions = [self._module.functions[function]] if self._functions else []
+            self._function = function
         kernels = {n: f for n, f in self._module.functions.items() if isinstance(f, Kernel)}
         self._handles = {name: ScheduledKernel(k, self.exact) for name, k in kernels.items()}
 
@@ -81,10 +88,78 @@ class Schedule:
         values = kernel_values(self._functions, self._handles)
         return {value: name for name, each in values.items() for value in each}
 
+    def fuse(self, first: str, second: str, *, loops: int = 1) -> ScheduledKernel:
+        """Fuses two kernels, by their names or those of values, and returns the new kernel.
+
+        Values of the first kernel that only the second one reads become local arrays. `loops` is
+        the number of nested loops to fuse; with 0, the loops of both kernels remain. Refused if
+        another op between them needs the first kernel, or if their loops cannot be fused.
+        """
+        ends = [self._call(name) for name in (first, second)]
+        (function,) = self._functions
+        name = self._unused(f"{ends[0][1].name}_{ends[1][1].name}")
+        fused = fuse_calls(function, ends, name)
+        handle = ScheduledKernel(fused.kernel, self.exact)
+        try:
+            fuse_loops(handle, fused.first, loops)
+        except ScheduleError as error:
+            raise located(error, ends) from None
+        self._functions = [fused.function]
+        self._log.request(name, [kernel.name for _, kernel, _ in ends])
+        called = kernel_values(self._functions, [*self._handles, name])
+        gone = {kernel.name for _, kernel, _ in ends if not called[kernel.name]}
+        self._handles = {n: h for n, h in self._handles.items() if n not in gone} | {name: handle}
+        functions = {n: f for n, f in self._module.functions.items() if n not in gone}
+        functions |= {name: fused.kernel, self._function: fused.function}
+        self._module = self._module.with_functions(functions)
+        return handle
+
+    def _call(self, name: str) -> tuple[Binding, Kernel, str]:
+        """Returns the only call of a kernel, or the call that computes a value: its binding, its
+        kernel, and its ops."""
+        handle = self.kernel(name)
+        kernel = handle.node.name
+        calls = [
+            each
+            for function in self._functions
+            for each in walk(function)
+            if isinstance(each, Binding) and called_kernel(each.value, [kernel])
+        ]
+        if len(calls) > 1 and name not in self._handles:
+            calls = [each for each in calls if name in call_values(self._functions, each)]
+        if len(calls) != 1:
+            message = f"expected one call of `{name}`, found {len(calls)}"
+            hint = "name a value that the kernel computes; a lone kernel has no call"
+            raise ScheduleError(Diagnostic(message, None, "fuse", hint=hint, code="E1123"))
+        ops = "; ".join(ops_of(self._log, kernel)) or f"`{kernel}`"
+        return calls[0], handle.node, ops
+
+    def _unused(self, name: str) -> str:
+        names, number = {*self._module.functions, *self._handles}, 0
+        unused = name
+        while unused in names:
+            number += 1
+            unused = f"{name}_{number}"
+        return unused
+
     def explain(self) -> FusionExplanation:
         """Returns why the ops of each kernel were fused, and why kernels that read one another were
         not."""
         return explain(self._functions, self._handles, self._log or fusion_log.FusionLog())
+
+    def time(self, *args: Any, sizes: Mapping[str, int] | None = None, repeat: int = 20) -> Profile:
+        """Returns the CPU time of each kernel in one thread, and its share: the median of `repeat`
+        calls on these arguments.
+
+        Without arguments, random ones are sampled. `sizes` are those of symbolic dims, 64 if
+        omitted. A kernel alone also takes its results as arguments.
+        """
+        program = self.apply()
+        if self._lone:
+            module = IRModule({program.name: program})
+            return measure(module, program.name, program.params, args, sizes or {}, repeat)
+        (function,) = self._functions
+        return measure(program, self._function, function.params, args, sizes or {}, repeat)
 
     def apply(self) -> Any:
         """Returns the scheduled program: a kernel for a kernel, else a module."""
