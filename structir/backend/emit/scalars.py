@@ -110,7 +110,15 @@ def _apply(emitter: Emitter, apply: Apply) -> str:
     operand = apply.args[-1].dtype
     if apply.fn == "cast":
         return converted(emitter.asm, args[0], operand, apply.dtype)
+    if apply.fn in OF_POSITIVES and apply.dtype == "int64" and _are_positive(emitter, apply):
+        return emitter.asm.integer(OF_POSITIVES[apply.fn], *args)
     return applied(emitter.asm, apply.fn, operand, args)
+
+
+def _are_positive(emitter: Emitter, division: Apply) -> bool:
+    """Whether a division is proved to have a dividend of at least 0 and a positive divisor."""
+    over, under = division.args
+    return emitter.ranges.at_least(under, 1) and emitter.ranges.at_least(over, 0)
 
 
 def _select(emitter: Emitter, apply: Apply) -> str:
@@ -158,6 +166,8 @@ def _may_precede(emitter: Emitter, scalar: Scalar) -> bool:
     return True
 
 
+# Divisions of integers that need no correction for signs, and none for divisors of 0.
+OF_POSITIVES = {"floordiv": "udiv", "mod": "urem"}
 LAZY: dict[str, Callable[[Emitter, Apply], str]] = {
     "and": _decided("false"),
     "or": _decided("true"),

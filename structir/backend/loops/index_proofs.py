@@ -202,6 +202,16 @@ class IndexRanges:
         count = len(self.counted)
         return self._least(value, 0, count) and self._least(size - 1 - value, 0, count)
 
+    def at_least(self, scalar: Scalar, least: int) -> bool:
+        """Whether an integer is proved to be at least this."""
+        if isinstance(scalar, Apply) and scalar.fn == "max":
+            return any(self.at_least(arg, least) for arg in scalar.args)
+        if isinstance(scalar, Apply) and scalar.fn == "floordiv" and least <= 0:
+            over, under = scalar.args
+            return self.at_least(over, 0) and self.at_least(under, 1)
+        value = self.exact(scalar)
+        return value is not None and self._least(value, least, len(self.counted))
+
     def region_inside(
         self, start: Scalar, axes: Sequence[tuple[Scalar, Scalar]], size: Dim
     ) -> bool:

@@ -14,6 +14,7 @@ from structir.backend.loops.expression import axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.packing import constant_panels
 from structir.backend.loops.writer import KernelText
+from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import (
@@ -23,6 +24,7 @@ from structir.ir.kernel import (
     For,
     KernelStatement,
     LibraryCall,
+    Literal,
     Local,
     Part,
     Scalar,
@@ -60,13 +62,20 @@ class LibraryNodeWriter(KernelNodeWriter):
         """Splits a linear index into positions along collapsed axes."""
         rest: Scalar = row
         for group in groups[:0:-1]:
-            extent = self.scalars.index(self.extent(group))
-            place, after = (self.scalars.local(stem, "int64") for stem in ("g", "rest"))
+            extent = self.divisor(self.extent(group))
+            place = self.scalars.local("g", "int64")
             into.append(Assign(place, Apply("mod", (rest, extent), "int64")))
-            into.append(Assign(after, Apply("floordiv", (rest, extent), "int64")))
-            self.scalars.axes[group[-1]], rest = place, after
+            self.scalars.axes[group[-1]] = place
+            rest = Apply("floordiv", (rest, extent), "int64")
         if groups:
             self.scalars.axes[groups[0][-1]] = rest
+
+    def divisor(self, size: Dim) -> Scalar:
+        """Returns a size as a divisor, at least 1: plain divisions are faster to compile."""
+        (scalar,) = self.integers(size)
+        if dims.at_least(size, 1) is True:
+            return scalar
+        return Apply("max", (scalar, Literal(1, "int64")), "int64")
 
     def flat_element(self, buffer: Buffer, index: Scalar) -> Element:
         """Returns an element by its flat index."""

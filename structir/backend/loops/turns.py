@@ -3,6 +3,8 @@ another, in tiles of equal sides."""
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 
 from structir.backend.cpu.products import has_own_products
@@ -11,8 +13,9 @@ from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.expression import Load
 from structir.backend.loops.group import Group
 from structir.backend.loops.library_nodes import Axes, LibraryNodeWriter
-from structir.ir.kernel import Apply, Assign, KernelStatement, Local, While
+from structir.ir.kernel import Apply, Assign, KernelStatement, Literal, LoopVariable, Scalar
 
+ZERO = Literal(0, "int64")
 TURNED = frozenset({"float32", "float64"})
 
 
@@ -61,23 +64,43 @@ class _TransposeWriter(LibraryNodeWriter):
         self.transpose = transpose
 
     def write_group(self, into: list[KernelStatement]) -> None:
-        found, out = self.transpose, self.stage.out
-        rows = [*found.others, found.turned]
-        extent = self.extent(tuple([axis for axes in rows for axis in axes]))
-        low, high = self.part(extent, into)
-        row, count = Local("r", "int64"), Local("count", "int64")
+        found = self.transpose
+        lines = prod(self.extent(axes) for axes in found.others)
+        length = self.extent(found.turned)
+        low, high = self.part(lines * length, into)
+        if not found.others:
+            into.append(self._call(low, Apply("sub", (high, low), "int64")))
+            return
+        divisor, line = self.divisor(length), LoopVariable("g", "int64")
+        ends = [Apply("floordiv", (end, divisor), "int64") for end in (low, high)]
+        start = Apply("max", (ends[0], ZERO), "int64")
+        after = Apply("add", (ends[1], Literal(1, "int64")), "int64")
+        stop = Apply("min", (after, *self.integers(lines)), "int64")
         body: list[KernelStatement] = []
-        self.decode(row, rows, body)
-        here = self.scalars.axes[found.turned[-1]]
-        (length,) = self.integers(self.extent(found.turned))
-        ends = [Apply("sub", pair, "int64") for pair in ((length, here), (high, row))]
-        body.append(Assign(count, Apply("min", tuple(ends), "int64")))
+        self.decode(line, found.others, body)
+        (size,) = self.integers(length)
+        before = Apply("mul", (line, size), "int64")
+        first, count = self.scalars.local("first", "int64"), self.scalars.local("count", "int64")
+        begin, end = [Apply("sub", (bound, before), "int64") for bound in (low, high)]
+        body.append(Assign(first, Apply("max", (begin, ZERO), "int64")))
+        cut = Apply("min", (end, size), "int64")
+        body.append(Assign(count, Apply("sub", (cut, first), "int64")))
+        body.append(self._call(first, count))
+        into.append(self.loop_over(line, start, stop, body))
+
+    def _call(self, first: Scalar, count: Scalar) -> KernelStatement:
+        """Returns the call for some neighbours along the transposed axis."""
+        found = self.transpose
+        self.scalars.axes[found.turned[-1]] = first
+        groups = [*found.others, found.turned]
         places = [
-            self.flat_element(buffer, self.first_index(address, rows))
-            for buffer, address in ((out, found.written), (found.copy.buffer, found.read))
+            self.flat_element(buffer, self.first_index(address, groups))
+            for buffer, address in (
+                (self.stage.out, found.written),
+                (found.copy.buffer, found.read),
+            )
         ]
         steps = found.written.coefficient(found.turned[-1]), found.read.coefficient(found.last[-1])
-        integers = [count, *self.integers(self.extent(found.last), *steps)]
-        body.append(self.call("transpose", places, integers))
-        body.append(Assign(row, Apply("add", (row, count), "int64")))
-        into += [Assign(row, low), While(Apply("lt", (row, high), "bool"), tuple(body))]
+        return self.call(
+            "transpose", places, [count, *self.integers(self.extent(found.last), *steps)]
+        )
