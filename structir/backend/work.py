@@ -25,8 +25,8 @@ MOVED = 0.15  # ns per element that a library function packs or transposes
 CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
-PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels|matrices)|tiled_product)$")
-MOVES = frozenset({"pack_panels", "turn_over", "transpose"})
+PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
+MOVES = frozenset({"pack_panels", "transpose"})
 LIBRARY = MOVES | {"copy_run", "sum_windows"}
 OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.Add: operator.add,

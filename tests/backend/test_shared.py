@@ -8,6 +8,7 @@ import pytest
 import structir
 from structir.backend.loops.shared import HEAD, shared
 from structir.backend.loops.writer import KernelText
+from structir.backend.outline import outline
 from structir.ir.module import IRModule
 from structir.passes import bind_params
 from structir.script import R
@@ -147,3 +148,25 @@ def test_convolutions_of_other_sizes_are_one_kernel() -> None:
         exe["main"](*args), structir.interpret(module, "main", *args), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_products_and_transposes_of_other_sizes_have_the_same_code() -> None:
+    @R.function
+    def main(
+        x: R.Tensor((40, 64), "float32"),
+        y: R.Tensor((64, 72), "float32"),
+        z: R.Tensor((72, 30), "float32"),
+    ):
+        first = R.matmul(x, y)
+        second = R.matmul(first, z)
+        return second, R.permute_dims(first), R.permute_dims(second)
+
+    module = IRModule({"main": main})
+    executable = structir.compile(module)
+    codes = [k.text.text.partition("\n")[0] for k in outline(module, "main").kernels]
+    assert len(codes) == 4
+    assert len(set(codes)) == 2
+    x, y, z = [np.ones(shape, "float32") for shape in ((40, 64), (64, 72), (72, 30))]
+    second, *transposed = executable["main"](x, y, z)
+    np.testing.assert_array_equal(second, x @ y @ z)
+    np.testing.assert_array_equal(transposed[1], second.T)

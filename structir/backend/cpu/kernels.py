@@ -14,7 +14,6 @@ import numpy as np
 from numba import njit, types
 
 from structir.backend.cache import digest
-from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.functions import compiled_function, ready_for_arrays
 from structir.backend.cpu.intrinsics import (
     POINTERS,
@@ -57,7 +56,6 @@ from structir.backend.cpu.products import (
     multiply_tiled,
     multiply_windows,
     pack_panels,
-    turn_over,
 )
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
@@ -103,14 +101,12 @@ NAMES: dict[str, Any] = {
     "offset_by": offset_by,
     "copy_run": copy_run,
     "wide_vectors": wide_vectors,
-    "multiply_matrices": multiply_matrices,
     "multiply_tiled": multiply_tiled,
     "array_at": numba.carray,  # type: ignore[attr-defined]
     "multiply_packed": multiply_packed,
     "multiply_windows": multiply_windows,
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
-    "turn_over": turn_over,
     "sum_windows": sum_windows,
     "single_of_bits": single_of_bits,
     **ROW_FUNCTIONS,

@@ -67,25 +67,30 @@ def code_of(
     constants: frozenset[Var] = frozenset(),
     is_generated: bool = False,
     is_apart: bool = True,
+    shares_numbers: bool = False,
 ) -> KernelCode:
     """Returns the code of a kernel, of whose operands some are constants; it is memoized.
 
     A kernel that is generated from ops has all indices in range, and its products and sums may be
     rounded once; elements of its results that it does not write keep their values. Without
-    `is_apart`, a result may share the memory of an operand, element by
-    element.
+    `is_apart`, a result may share the memory of an operand, element by element. With
+    `shares_numbers`, kernels that differ in large integers have the same code.
     """
     memo: dict[Any, KernelCode] = kernel.__dict__.setdefault("_codes", {})
-    key = constants, is_generated, is_apart
+    key = constants, is_generated, is_apart, shares_numbers
     if key not in memo:
-        memo[key] = _emitted(kernel, constants, is_generated, is_apart)
+        memo[key] = _emitted(kernel, *key)
     return memo[key]
 
 
 def _emitted(
-    kernel: Kernel, constants: frozenset[Var], is_generated: bool, is_apart: bool
+    kernel: Kernel,
+    constants: frozenset[Var],
+    is_generated: bool,
+    is_apart: bool,
+    shares_numbers: bool,
 ) -> KernelCode:
-    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated)
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, shares_numbers)
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
     for result in () if is_generated or kernel.part is not None else kernel.results:
         if not surely_filled(kernel, result, emitter.ranges):
@@ -125,7 +130,8 @@ def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...], is_
     If arrays are apart, no two share memory, unless both are only read. Parameters tell LLVM so.
     """
     asm = emitter.asm
-    pointers, integers = [emitter.array(a) for a in arrays], [emitter.size(d) for d in sizes]
+    pointers, words = [emitter.array(a) for a in arrays], emitter.words()[1]
+    integers = [words[size] for size in sizes]
     mark = "noalias " if is_apart else ""
     params = [f"ptr {mark}{p}" for p in pointers] + [f"i64 {n}" for n in integers]
     params += [f"ptr noalias {REPORT}", "i64 %lo", "i64 %hi"]

@@ -10,6 +10,7 @@ from typing import Any
 from structir.backend.emit.assembly import Assembly
 from structir.backend.emit.checks import Checks
 from structir.backend.emit.types import STORED, TYPES
+from structir.backend.loops.as_scalar import LEAST
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.index_proofs import IndexRanges
 from structir.backend.loops.kernel_table import dtype_of, table_of
@@ -54,8 +55,10 @@ class Emitter:
         scalars: Mapping[type, Callable[[Emitter, Any], str]],
         constants: frozenset[Var],
         is_generated: bool = False,
+        shares_numbers: bool = False,
     ) -> None:
         self.kernel, self.constants, self.is_generated = kernel, constants, is_generated
+        self.shares_numbers = shares_numbers
         self._statements, self._scalars = statements, scalars
         # Without parts, users see the rounding of every operation.
         is_exact = kernel.part is None and not is_generated
@@ -125,6 +128,12 @@ class Emitter:
         if isinstance(dim, int):
             return str(dim)
         return self._sizes.setdefault(dim, f"%n{len(self._sizes)}")
+
+    def integer(self, number: int) -> str:
+        """Returns an integer: where kernels share their code, a large one is in the table."""
+        if not self.shares_numbers or abs(number) < LEAST:
+            return str(number)
+        return self._sizes.setdefault(number, f"%n{len(self._sizes)}")
 
     def single(self, number: Var) -> str:
         """Returns a float32 whose bits are a word of the table."""

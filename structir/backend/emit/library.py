@@ -36,7 +36,7 @@ def emit_library_call(emitter: Emitter, call: LibraryCall) -> None:
         if number == function.written:
             written = is_filled
         axes = [(n, ONE if step == 1 else step) for n, step in function.steps(name, scalars)]
-        if not _is_inside(emitter, element, axes):
+        if not emitter.is_generated and not _is_inside(emitter, element, axes):
             with asm.when(is_filled):
                 _check_ends(emitter, element, starts[-1], steps)
     with asm.when(written):

@@ -103,6 +103,12 @@ def outer_offset(emitter: Emitter, element: Element, indices: Sequence[str]) -> 
     return offset
 
 
+def _literal(emitter: Emitter, literal: Literal) -> str:
+    if literal.dtype == "int64":
+        return emitter.integer(int(literal.value))
+    return constant(literal.value, literal.dtype)
+
+
 def _apply(emitter: Emitter, apply: Apply) -> str:
     if apply.fn in LAZY:
         return LAZY[apply.fn](emitter, apply)
@@ -174,7 +180,7 @@ LAZY: dict[str, Callable[[Emitter, Apply], str]] = {
     "select": _select,
 }
 SCALARS: dict[type, Callable[[Emitter, Any], str]] = {
-    Literal: lambda emitter, literal: constant(literal.value, literal.dtype),
+    Literal: _literal,
     Local: lambda emitter, local: emitter.local(local),
     LoopVariable: lambda emitter, local: emitter.local(local),
     Size: lambda emitter, size: emitter.size(size.dim),

@@ -107,7 +107,7 @@ def text_of(shown: ShownKernel, group: Group) -> KernelText:
     buffers |= dict(zip(kernel.results, fills, strict=True))
     roots = {buffer.root for buffer in fills}
     is_apart = len(roots) == len(fills) and not {b.root for b in reads} & roots
-    code = code_of(kernel, constants, is_generated=True, is_apart=is_apart)
+    code = code_of(kernel, constants, is_generated=True, is_apart=is_apart, shares_numbers=True)
     pointers, scratch = list[Buffer](), list[Buffer]()
     for array in code.arrays:
         if array in code.panels:

@@ -24,7 +24,7 @@ AROUND = re.compile(r"\):\n +for ")  # follows the last number of a loop around 
 # LLVM makes nothing of knowing the numbers in tables of offsets, which are filled once for a call,
 # and those that functions of the library are called with.
 PLAIN = re.compile(
-    r"^ *at = 0\n(?: .*\n)*? *at \+= 1\n|^.*\b(?:multiply_\w+|pack_panels|turn_over)\(\(.*\n",
+    r"^ *at = 0\n(?: .*\n)*? *at \+= 1\n|^.*\b(?:multiply_\w+|pack_panels)\(\(.*\n",
     re.MULTILINE,
 )
 # The sizes of a window and of its block of results, of which the code is made.
