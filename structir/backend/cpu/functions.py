@@ -14,6 +14,7 @@ from numba import njit
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 
+from structir.backend.cpu.pipeline import RoutineCompiler
 from structir.backend.locks import new_rlock
 from structir.lazy import lazy_module
 
@@ -23,6 +24,7 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": RoutineCompiler,
 }
 _lock = new_rlock()
 

@@ -48,7 +48,7 @@ from structir.backend.cpu.objects import (
     load_or_build,
 )
 from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.pipeline import KernelCompiler
+from structir.backend.cpu.pipeline import KernelCompiler, RoutineCompiler
 from structir.backend.cpu.prepared import Assembled, pending_kernel
 from structir.backend.cpu.products import (
     multiply_packed,
@@ -204,9 +204,8 @@ def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -
     """
     exec(compile(text, "<kernel>", "exec"), names)
     names["kernel"].__qualname__ = symbol
-    options = {**OPTIONS, "_nrt": arrays}
-    if not arrays:
-        options["pipeline_class"] = KernelCompiler
+    compiler = RoutineCompiler if arrays else KernelCompiler
+    options = {**OPTIONS, "_nrt": arrays, "pipeline_class": compiler}
     read_all()  # numba reads registries in parts, and an interrupt would lose one
     function = njit(SIGNATURE, fastmath=CONTRACTED, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())

@@ -60,8 +60,17 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     def _optimize_final_module(self) -> None:
         if self._is_only_linked:
             return
+        if self._emitted:
+            self._optimize_whole()
+        else:
+            self._run_passes(PART)
+
+    def _optimize_whole(self) -> None:
+        self._run_passes(WHOLE)
+
+    def _run_passes(self, options: dict[str, Any]) -> None:
         codegen: Any = self._codegen
-        passes, builder = codegen._module_pass_manager(**(WHOLE if self._emitted else PART))
+        passes, builder = codegen._module_pass_manager(**options)
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
@@ -90,3 +99,13 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
                 whole._finalize_final_module()
         address: int = whole.get_pointer_to_function(name)
         return address
+
+
+class RoutineLibrary(KernelLibrary):
+    """A function over arrays linked with all callees.
+
+    numba's full optimization runs once, where reference counts can be removed and loops unrolled.
+    """
+
+    def _optimize_whole(self) -> None:
+        JITCodeLibrary._optimize_final_module(self)
