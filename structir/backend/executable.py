@@ -19,6 +19,7 @@ from structir.backend.cached_plans import CachedPlans, FunctionStore
 from structir.backend.compiled_function import CompiledFunction
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
+from structir.backend.counted import with_counts
 from structir.backend.cpu.features import check_host
 from structir.backend.every_form import EveryForm, form_variables
 from structir.backend.host_ops import host_calls
@@ -192,7 +193,7 @@ class Executable:
             donated = tuple(donated_of(function).items())
             self._add(StoredFunction(name, params, result, shape, compiled.region, donated))
             return
-        self._on_host[name] = program.function(function)
+        self._on_host[name] = program.function(with_counts(function))
         self._regions[name] = program.regions
         for region in program.regions:
             region.prepare()
@@ -297,7 +298,7 @@ class Executable:
         program = self._host_program()
         if program.whole_with_calls(function, lambda: inline_calls(module)[name]) is not None:
             return []
-        return host_calls({name: program.function(function)}, module)
+        return host_calls({name: program.function(with_counts(function))}, module)
 
     def save(self, path: archive.Path) -> None:
         """Writes the program and its machine code; `structir.load` returns the executable."""

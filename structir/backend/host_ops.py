@@ -28,6 +28,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
+from structir.ops.shapes import tensor_to_shape
 
 ENDLESS_CALLS = "too many nested calls"  # of a recursive function whose end depends on values
 
@@ -145,6 +146,8 @@ class _HostCallSearch:
                 return kernel_reason(name)
             case GlobalVar(name) if name in self.recursive and not self.is_decided:
                 return ENDLESS_CALLS
+        if call.op is tensor_to_shape.definition.op:
+            return None  # plans for all sizes read sizes from memory
         return host_reason(call.op, all(self._is_constant(a) for a in call.args))
 
     def _is_constant(self, value: Expr) -> bool:

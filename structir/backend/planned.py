@@ -144,11 +144,17 @@ class SizedRecord:
     plan: SizedPlan | None
     reasons: tuple[str, ...] = ()  # why it runs on the host, or branches of it
     fallbacks: int = 0
+    is_only: bool = False  # whether a plan of known sizes would need the host
 
     @property
     def is_usable(self) -> bool:
         """Whether there is a plan, and it does not fall back to the host repeatedly."""
         return self.plan is not None and self.fallbacks <= MAX_FALLBACKS
+
+    def is_slower(self, arrays: Sequence[Any]) -> bool:
+        """Whether threads, which the plan lacks, could share the work of a call."""
+        assert self.plan is not None
+        return self.plan.threads > 1 and sum([a.size for a in arrays]) > MAX_ELEMENTS_ALONE
 
 
 @attrs.define(eq=False)
@@ -235,6 +241,28 @@ class StepPlans:
             self.plans[_trace_call, closure.function], _trace_call, False, closure, *args
         )
 
+    def only_plan(self, function: Function, args: Sequence[Value]) -> SizedRecord | None:
+        """Returns the plan for all sizes if it is the only plan of a call, its arguments are dense
+        arrays, and its results are new arrays."""
+        if not recording.get():
+            for record in self.plans[_trace_call, function].sized.values():
+                plan = record.plan if record.is_only and record.is_usable else None
+                if plan is not None and plan.has_new_results and plan.accepts(args):
+                    return None if record.is_slower(args) else record
+        return None
+
+    def run_sized(
+        self, record: SizedRecord, called: Any, arrays: Sequence[Any], sizes: Sequence[int]
+    ) -> Value:
+        """Runs a plan for all sizes; LEFT if the host must compute the value."""
+        assert record.plan is not None
+        value = record.plan.run(arrays, sizes)
+        record.fallbacks = record.fallbacks + 1 if value is LEFT else 0
+        if value is LEFT:
+            for reason in [*record.plan.reasons]:
+                self._record_fallback(called, reason)
+        return value
+
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """Runs a loop by its plan; None if the host must run it. A long loop is planned at once."""
         trips = steps.trips
@@ -286,17 +314,13 @@ class StepPlans:
         record, arguments = self._sized_record(plans, traced, values)
         if record is None or record.plan is None or not record.is_usable:
             return LEFT
-        plan, arrays = record.plan, arguments.arrays
+        arrays = arguments.arrays
         if not is_new and record.reasons:
             return LEFT
-        if is_new and plan.threads > 1 and sum([a.size for a in arrays]) > MAX_ELEMENTS_ALONE:
+        if (is_new or record.is_only) and record.is_slower(arrays):
             return LEFT
-        value = plan.run([dense(a, a.dtype) for a in arrays], arguments.sizes)
-        record.fallbacks = record.fallbacks + 1 if value is LEFT else 0
-        if value is LEFT:
-            for reason in [*plan.reasons]:
-                self._record_fallback(values[0], reason)
-        return value
+        dense_arrays = [dense(a, a.dtype) for a in arrays]
+        return self.run_sized(record, values[0], dense_arrays, arguments.sizes)
 
     def _sized_record(
         self, plans: Plans, traced: Traced, values: tuple[Any, ...]
@@ -342,6 +366,7 @@ class StepPlans:
         if tracer.fallbacks and plans.failures < MAX_FAILURES:
             sized, _ = self._sized_record(plans, traced, values)
             if sized is not None and sized.is_usable and not sized.reasons:
+                sized.is_only = True
                 return None
             plans.failures += plan is None
             if plan is None and sized is not None:

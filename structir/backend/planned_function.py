@@ -4,13 +4,14 @@ natively."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.cpu.layouts import TABLE
 from structir.backend.native_call import native_call
 from structir.backend.results import RESULTS
-from structir.backend.step_plan import NativeSpace
+from structir.backend.step_plan import LEFT, NativeSpace
 from structir.interpret.ownership import owned
 from structir.interpret.scope import Value
 from structir.ir.dtype import numpy_dtype
@@ -22,6 +23,7 @@ class PlannedFunction:
     to `__call__`."""
 
     def __init__(self, name: str, interpreter: CompiledInterpreter) -> None:
+        self.interpreter = interpreter
         self.closure, self.plans = interpreter.global_function(name), interpreter.plans
         self.function = self.closure.function
         self.entry: Callable[..., Value] = self.__call__
@@ -38,7 +40,16 @@ class PlannedFunction:
             self.entry = self.native.function
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        value = owned(self.closure(*args, **names), (*args, *names.values()), RESULTS.copy)
+        record = None if names else self.plans.only_plan(self.function, args)
+        if record is not None:
+            sizes = [*chain.from_iterable([a.shape for a in args])]
+            value = self.plans.run_sized(record, self.closure, args, sizes)
+            if value is not LEFT:
+                return value
+            value = self.interpreter.run(self.interpreter.entered(self.closure, args))
+        else:
+            value = self.closure(*args, **names)
+        value = owned(value, (*args, *names.values()), RESULTS.copy)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
         native_spaces = [space for space in spaces if space is not None]
         if self.native is not None and native_spaces != self.spaces:

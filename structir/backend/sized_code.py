@@ -56,6 +56,14 @@ class AssignSizes:
 
 
 @attrs.frozen(eq=False)
+class LoadSizes:
+    """An instruction that assigns the int64 elements of a value to symbols."""
+
+    symbols: tuple[Sym, ...]
+    source: MemoryCell
+
+
+@attrs.frozen(eq=False)
 class SizedAppend:
     """An instruction that appends a value to a cell, behind the bytes in a register."""
 
@@ -191,6 +199,11 @@ class SizedCode:
     def _assign(self, step: AssignSizes) -> None:
         self._evaluate(step.values, [self.register(dims.as_dim(s)) for s in step.symbols])
 
+    def _load(self, step: LoadSizes) -> None:
+        for index, symbol in enumerate(step.symbols):
+            register = self.register(dims.as_dim(symbol))
+            self.emit(OPCODE.load, register, self.slot(step.source), index)
+
     def _append(self, step: SizedAppend) -> None:
         filled, size = self.register(dims.as_dim(step.filled)), self.register(step.bytes)
         self.emit(OPCODE.append, self.slot(step.to), self.slot(step.source), filled, size)
@@ -234,6 +247,7 @@ class SizedCode:
         CopyInstruction: _copy,
         Require: _require,
         AssignSizes: _assign,
+        LoadSizes: _load,
         SizedAppend: _append,
         Leave: _leave,
         BranchInstruction: _branch,
@@ -242,7 +256,7 @@ class SizedCode:
     }
 
 
-CHANGING = (AssignSizes, BranchInstruction, SizedLoop)  # they may change symbols
+CHANGING = (AssignSizes, LoadSizes, BranchInstruction, SizedLoop)  # they may change symbols
 
 
 def needed_dims(step: Any) -> list[Dim]:

@@ -28,6 +28,7 @@ from structir.backend.instructions import (
     MemoryCell,
     NotPlannedError,
     Slot,
+    leaves,
     map_leaves,
 )
 from structir.backend.memory import ALIGNMENT
@@ -67,6 +68,8 @@ class SizedPlan:
             [code.register(d) for r in self.results for d in r.shape], np.intp
         )
         self.result_slots = np.array([code.slot(r.cell) for r in self.results], np.intp)
+        self.forms = [(len(s.shape), s.dtype) for s in inputs]
+        self.has_new_results = all([isinstance(leaf, Result) for leaf in leaves(self.value)])
         self.free: list[SizedSpace] = []
         self.threads = max([region.threads for region in code.regions], default=1)
         self.reasons: dict[str, None] = {}  # why runs have ended early
@@ -78,6 +81,18 @@ class SizedPlan:
             return leaf
         self.results.append(leaf)
         return Result(len(self.results) - 1)
+
+    def accepts(self, args: Sequence[Any]) -> bool:
+        """Whether arguments are dense arrays of the traced dtypes and ranks."""
+        return len(args) == self.input_count and all(
+            [
+                type(a) is np.ndarray
+                and (a.ndim, a.dtype) == form
+                and a.flags.c_contiguous
+                and a.flags.aligned
+                for a, form in zip(args, self.forms, strict=True)
+            ]
+        )
 
     def run(self, arrays: Sequence[Array], sizes: Sequence[int]) -> Any:
         """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""

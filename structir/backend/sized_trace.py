@@ -25,7 +25,7 @@ from structir.backend.instructions import (
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan
 from structir.backend.program import rows_added
-from structir.backend.sized_code import AssignSizes, Require, SizedAppend, SizedRun
+from structir.backend.sized_code import AssignSizes, LoadSizes, Require, SizedAppend, SizedRun
 from structir.backend.sized_loop import SizedLoopTrace, nbytes
 from structir.backend.sized_plan import size_register
 from structir.backend.trace import PlanTracer
@@ -40,6 +40,7 @@ from structir.ir.expr import Binding, Call, Expr, MatchCast, PrimValue
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import StructInfo
 from structir.ops.loop import LoopSpec
+from structir.ops.shapes import tensor_to_shape
 from structir.planning import layout
 
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
@@ -154,7 +155,21 @@ class SizedTracer(PlanTracer):
                 size = scope.size(value)
                 if isinstance(size, Poly):
                     return self.number(size, BOOL if dims.is_condition(value) else INT64)
+            case Call(op, (vector,)) if op is tensor_to_shape.definition.op:
+                value = self.value(vector, scope)
+                if isinstance(value, Slot):
+                    return self._sizes_in(value)
         return super()._evaluate(expr, scope)
+
+    def _sizes_in(self, vector: Slot) -> tuple[Dim, ...]:
+        """Returns the elements of a vector as sizes, which are new symbols."""
+        (count,) = self.simplified_shape(vector.shape)
+        if not isinstance(count, int):
+            raise NotPlannedError("a shape of unknown rank")
+        sizes = tuple([dims.sym("read") for _ in range(count)])
+        symbols = tuple([s for size in sizes for s in dims.syms(size)])
+        self.step(LoadSizes(symbols, vector.cell))
+        return sizes
 
     def _append_rows(self, call: Call, scope: Activation) -> Value:
         """Returns a tensor of unknown sizes with the rows that a call appends; None for other

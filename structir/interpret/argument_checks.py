@@ -203,9 +203,11 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
 
 
 def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
-    if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
+    numbers = value if isinstance(value, tuple) else (None,)
+    numbers = tuple([v for v in numbers if type(v) is not dims.Poly])  # dims while a plan is made
+    if not all(_is_integer(v) for v in numbers):
         raise _mismatch(where, "a shape", described(value))
-    if any(v > MAX_SIZE for v in value):
+    if any(v > MAX_SIZE for v in numbers):
         raise _mismatch(where, "sizes that fit into 64 bits", str(value))
     if info.ndim is not None and len(value) != info.ndim:
         raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import attrs
+
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr, PrimValue
+from structir.ir.expr import Expr, PrimValue, Tuple
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Emit
 from structir.opdef.attributes import Axis
@@ -35,7 +37,7 @@ from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
 from structir.ops.scatter import scatter_elements
 from structir.ops.slices import strided_slice
-from structir.ops.sort import sort
+from structir.ops.sort import argsort, sort
 
 np = lazy_module("numpy")
 Array = Any
@@ -113,7 +115,7 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
     sizes = sizes or (1,)
     total = prod(sizes)
     mask = emit(reshape(not_equal(x, zeros_like(x)), (total,)))
-    positions = emit(_compact(arange(total, dtype="int64"), mask, emit, count))
+    positions = emit(_Selection.of(mask, emit, count).compact(arange(total, dtype="int64")))
     rows = [
         expand_dims(
             floor_mod(floor_divide(positions, step), full_like(positions, PrimValue(size))), 0
@@ -124,14 +126,27 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
 
 
 @unique.counted
-def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **options: Any) -> Expr | None:
+def _(
+    x: Expr,
+    emit: Emit,
+    count: Count,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Axis | None = None,
+) -> Expr | None:
     """Selects the elements that differ from their predecessor in sorted order."""
     sizes = x.struct_info.dims
-    is_plain = all(value is None or value is False for value in options.values())  # not axis 0
-    if not (isinstance(sizes, tuple) and sorted and is_plain):
+    if not (isinstance(sizes, tuple) and sorted and axis is None):
         return None
     total = prod(sizes)
-    elements = emit(sort(reshape(x, (total,))))
+    elements = emit(reshape(x, (total,)))
+    if return_index or return_inverse:
+        order = emit(argsort(elements, dtype="int64"))
+        elements = emit(take(elements, order, 0))
+    else:
+        elements = emit(sort(elements))
     positions = emit(arange(total, dtype="int64"))
     is_first = equal(positions, zeros_like(positions))
     predecessors = emit(
@@ -139,17 +154,42 @@ def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **options: Any) ->
     )
     not_both_nan = logical_or(equal(elements, elements), equal(predecessors, predecessors))
     mask = emit(logical_or(is_first, logical_and(not_equal(elements, predecessors), not_both_nan)))
-    return _compact(elements, mask, emit, count)
+    selection = _Selection.of(mask, emit, count)
+    results = [emit(selection.compact(elements))]
+    if return_index:
+        results.append(emit(selection.compact(order)))
+    if return_inverse:
+        results.append(emit(scatter_elements(zeros_like(order), order, selection.ranks, axis=0)))
+    if return_counts:
+        ones = ones_like(selection.ranks)
+        counts = zeros((selection.count,), "int64")
+        counts = scatter_elements(counts, selection.ranks, ones, axis=0, reduction="add")
+        results.append(emit(counts))
+    return Tuple(tuple(results)) if len(results) > 1 else results[0]
 
 
-def _compact(values: Expr, mask: Expr, emit: Emit, count: Count) -> Expr:
-    """Compacts the selected elements of a vector: each is written at its rank among them."""
-    ones = emit(astype(mask, "int64"))
-    ranks = emit(cumsum(ones, axis=0))
-    k = count(emit(reshape(sum_(ones), (1,))))
-    targets = where(mask, subtract(ranks, ones_like(ranks)), full_like(ranks, PrimValue(k)))
-    buffer = zeros((k + 1,), values.struct_info.dtype)
-    return strided_slice(scatter_elements(buffer, targets, values, axis=0), (0,), (0,), (k,))
+@attrs.frozen
+class _Selection:
+    """The selected elements of a vector: a mask, their number, and for each element the number of
+    selected ones up to it, less 1."""
+
+    mask: Expr
+    ranks: Expr
+    count: Dim
+
+    @staticmethod
+    def of(mask: Expr, emit: Emit, count: Count) -> _Selection:
+        """Counts the elements that a mask selects."""
+        ones = emit(astype(mask, "int64"))
+        ranks = emit(subtract(cumsum(ones, axis=0), ones_like(ones)))
+        return _Selection(mask, ranks, count(emit(reshape(sum_(ones), (1,)))))
+
+    def compact(self, values: Expr) -> Expr:
+        """Returns the selected elements: each is written at its rank among them."""
+        k = self.count
+        targets = where(self.mask, self.ranks, full_like(self.ranks, PrimValue(k)))
+        buffer = zeros((k + 1,), values.struct_info.dtype)
+        return strided_slice(scatter_elements(buffer, targets, values, axis=0), (0,), (0,), (k,))
 
 
 def _row_major_strides(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
@@ -160,4 +200,5 @@ def _row_major_strides(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
 
 nonzero.example(i64[2, 3].below(2))
 unique.example(i64[2, 5])
+unique.example(i64[2, 5].below(3), return_index=True, return_inverse=True, return_counts=True)
 unique.example(i64[2, 5].below(2), return_index=True, return_counts=True, axis=1)

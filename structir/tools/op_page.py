@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from structir.backend.cuda.counted import counted
+from structir.backend.counted import counted
 from structir.backend.cuda.portable import device_routine
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
@@ -99,26 +99,24 @@ def _dtypes(accesses: Iterable[OperandAccess]) -> str:
 
 def backend(definition: SignatureOpDefinition, call: Call) -> str:
     """Returns whether the CPU backend compiles a call or runs it on the host."""
-    try:
-        RegionLowering().add(VarBinding(Var("y", call.struct_info or OBJECT), call))
-    except NoKernelError:
-        return "host"
-    return "kernel"
+    return "kernel" if _has_kernel(RegionLowering(), call) else "host"
 
 
 def device_backend(definition: SignatureOpDefinition, call: Call) -> str:
     """Returns whether the CUDA backend has a kernel for a call."""
-    lowering, binding = (
-        RegionLowering(routine_of=device_routine),
-        VarBinding(Var("y", call.struct_info or OBJECT), call),
-    )
+    return "kernel" if _has_kernel(RegionLowering(routine_of=device_routine), call) else "none"
+
+
+def _has_kernel(lowering: RegionLowering, call: Call) -> bool:
+    """Returns whether kernels compute a call, perhaps after a count of its elements."""
+    binding = VarBinding(Var("y", call.struct_info or OBJECT), call)
     if counted(binding) != (binding,):
-        return "kernel"
+        return True
     try:
         lowering.add(binding)
     except NoKernelError:
-        return "none"
-    return "kernel"
+        return False
+    return True
 
 
 def example_call(definition: SignatureOpDefinition) -> Call:

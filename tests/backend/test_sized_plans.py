@@ -433,3 +433,33 @@ def main(size: {declared}, x: R.Tensor(("n",), "float32")):
             continue
         with pytest.raises(ShapeMismatchError, match="found -"):
             main(argument, x)
+
+
+OF_ELEMENTS = """
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32")):
+        return CALL
+"""
+ARRAYS = [RNG.integers(0, 3, (n, 3)).astype(np.float32) for n in (4, 4, 4, 0, 6)]
+ARRAYS[2][1:] = np.nan
+
+
+def test_sizes_that_depend_on_elements_need_no_host(runs: list[bool]) -> None:
+    executable = agrees(OF_ELEMENTS.replace("CALL", "R.nonzero(x)"), *[(x,) for x in ARRAYS])
+    assert runs and all(runs) and executable.fallbacks == ()
+
+
+def test_sizes_in_tensors_are_checked(runs: list[bool]) -> None:
+    text = """
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Tensor((2,), "int64")):
+        k = T.int64()
+        m = T.int64()
+        shape = R.match_cast(R.tensor_to_shape(s), R.Shape((k, m)))
+        return R.broadcast_to(R.sum(x), (k, m))
+"""
+    calls = [(f32(4), np.array(s)) for s in ([2, 3], [1, 0], [4, 5], [2, 3])]
+    executable = agrees(text, *calls)
+    assert runs and all(runs) and executable.fallbacks == ()
+    with pytest.raises(ShapeMismatchError, match="-1"):
+        executable["main"](f32(4), np.array([2, -1]))

@@ -45,6 +45,7 @@ class SizedOpcodes(NamedTuple):
     set: int = 12  # a register to a number
     add: int = 13  # one to a register
     run: int = 14  # the address of a region
+    load: int = 15  # a register from a slot: the index of a word
 
 
 class SizedStopReasons(NamedTuple):
@@ -254,6 +255,8 @@ def execute(state: Word, instruction: Word, at: Word) -> Word:
         registers[instruction[3]] += count
     elif kind == OPCODE.set:
         registers[first] = second
+    elif kind == OPCODE.load:
+        registers[first] = words_at(slots[second])[instruction[3]]
     elif kind == OPCODE.add:
         registers[first] += 1
     return at + 1

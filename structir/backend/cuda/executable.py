@@ -13,8 +13,8 @@ from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_d
 from structir.backend import progress
 from structir.backend.cached_plans import FunctionStore
 from structir.backend.compiled_region import CompiledRegion
+from structir.backend.counted import with_counts
 from structir.backend.cuda.arrays import on_device, owned
-from structir.backend.cuda.counted import with_counts
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.host_part import refuse_host_ops
 from structir.backend.cuda.plan import DevicePlan

@@ -49,25 +49,17 @@ def nonzero_of_size(node: FxNode) -> Expr:
 def unique(node: FxNode) -> list[Expr]:
     """Returns the sorted unique elements, the inverse indices and the counts."""
     axis = node.plain("dim") if "dim" in node.spec.args else None
-    result = node.emit(
-        R.unique(
-            node["self"],
-            sorted=True,
-            return_index=False,
-            return_inverse=True,
-            return_counts=True,
-            axis=axis,
-        )
-    )
+    is_requested = axis is not None or node.flag("return_inverse")
+    flags = {"return_inverse": is_requested, "return_counts": node.flag("return_counts")}
+    result = node.emit(R.unique(node["self"], **flags, axis=axis))
+    vectors = iter(range(1, 3))
     empty = R.full(ShapeExpr((0,)), number(0, "int64"))
-    inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
-    if axis is None:
-        inverse = R.reshape(inverse, ShapeExpr(node.dims()))
-    return [
-        result[0],
-        inverse if axis is not None or node.flag("return_inverse") else empty,
-        counts if node.flag("return_counts") else empty,
+    inverse, counts = [
+        cast(result[next(vectors)], "int64") if flag else empty for flag in flags.values()
     ]
+    if axis is None and flags["return_inverse"]:
+        inverse = R.reshape(inverse, ShapeExpr(node.dims()))
+    return [result[0] if any(flags.values()) else result, inverse, counts]
 
 
 @torch_op("unique_consecutive")
