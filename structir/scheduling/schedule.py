@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from structir.analysis.variables import walk
@@ -49,6 +49,8 @@ class Schedule:
         self.exact = exact
         self._lone = isinstance(program, Kernel)
         self._log: Any = None  # of lowering
+        self._fusions: list[str] = []  # as text, with the steps of kernels before them
+        self._given: dict[str, int] = {}  # how many steps of each kernel that text covers
         if isinstance(program, Kernel):
             self._module = IRModule({program.name: program})
             self._functions: list[Any] = []
@@ -96,6 +98,7 @@ class Schedule:
         another op between them needs the first kernel, or if their loops cannot be fused.
         """
         ends = [self._call(name) for name in (first, second)]
+        before = self._steps_of([kernel.name for _, kernel, _ in ends])
         (function,) = self._functions
         name = self._unused(f"{ends[0][1].name}_{ends[1][1].name}")
         fused = fuse_calls(function, ends, name)
@@ -106,6 +109,9 @@ class Schedule:
             raise located(error, ends) from None
         self._functions = [fused.function]
         self._log.request(name, [kernel.name for _, kernel, _ in ends])
+        option = f", loops={loops}" if loops != 1 else ""
+        self._fusions += [*before, f"fuse({first}, {second}{option})"]
+        self._given[name] = len(handle.steps)
         called = kernel_values(self._functions, [*self._handles, name])
         gone = {kernel.name for _, kernel, _ in ends if not called[kernel.name]}
         self._handles = {n: h for n, h in self._handles.items() if n not in gone} | {name: handle}
@@ -160,6 +166,18 @@ class Schedule:
             return measure(module, program.name, program.params, args, sizes or {}, repeat)
         (function,) = self._functions
         return measure(program, self._function, function.params, args, sizes or {}, repeat)
+
+    def text(self) -> str:
+        """Returns the steps of the schedule as text, for the pass `schedule{steps=...}`."""
+        return "\n".join([*self._fusions, *self._steps_of(list(self._handles))])
+
+    def _steps_of(self, names: Sequence[str]) -> list[str]:
+        """Returns a line for each kernel with new steps."""
+        lines = []
+        for name in dict.fromkeys(names):
+            steps = self._handles[name].steps[self._given.get(name, 0) :]
+            lines += [f"{name}.{'.'.join(map(str, steps))}"] if steps else []
+        return lines
 
     def apply(self) -> Any:
         """Returns the scheduled program: a kernel for a kernel, else a module."""
