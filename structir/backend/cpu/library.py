@@ -108,4 +108,4 @@ class RoutineLibrary(KernelLibrary):
     """
 
     def _optimize_whole(self) -> None:
-        JITCodeLibrary._optimize_final_module(self)
+        JITCodeLibrary._optimize_final_module(self)  # type: ignore[no-untyped-call,unused-ignore]
