@@ -108,4 +108,5 @@ class RoutineLibrary(KernelLibrary):
     """
 
     def _optimize_whole(self) -> None:
-        JITCodeLibrary._optimize_final_module(self)  # type: ignore[no-untyped-call,unused-ignore]
+        numba_library: Any = JITCodeLibrary
+        numba_library._optimize_final_module(self)
