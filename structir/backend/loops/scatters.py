@@ -8,7 +8,7 @@ for each position within a step, with the matching taps; their results are inter
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import permutations, product
 from math import gcd
 
 import attrs
@@ -80,6 +80,8 @@ def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
         axis = next(iter(steps), None)
         own, places = (0, 1) if axis is None else (axis_dim(axis), stage.extents[axis])
         return (entry == own and dims.equal(size, places) is True) or None
+    if start == 0 and any(_is_whole(stage, size, steps, pair) for pair in permutations(steps, 2)):
+        return True
     counts = {a: e for a in steps if isinstance(e := stage.extents[a], int)}
     known = all(isinstance(c, int) and c > 0 for c in steps.values()) and isinstance(start, int)
     if len(steps) != 2 or not counts or not known:
@@ -90,9 +92,16 @@ def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
     if gcd(step, apart) > 1 or (step > 1 and apart > 1) or counts[tap] < step:
         return None
     places = stage.extents[other]
-    if step == counts[tap] and start == 0 and dims.equal(size, step * places) is True:
-        return True  # contiguous: no two points coincide, and no element of the result is left out
     return Spread(other, tap, step, apart, int(start), counts[tap], places, size)  # type: ignore[arg-type]
+
+
+def _is_whole(stage: Stage, size: Dim, steps: dict[Sym, Dim], pair: tuple[Sym, ...]) -> bool:
+    """Whether an index counts all elements in blocks, as channels in groups: no two points
+    coincide, and no element is left out."""
+    inner, outer = pair
+    length, blocks = stage.extents[inner], stage.extents[outer]
+    is_dense = steps[inner] == 1 and dims.equal(steps[outer], length) is True
+    return len(steps) == 2 and is_dense and dims.equal(size, length * blocks) is True
 
 
 def _only_bounded(stage: Stage, spread: dict[int, Spread]) -> bool:
