@@ -55,7 +55,7 @@ def tensorise(kernel: Kernel, loop: str) -> Kernel:
 
 
 @attrs.frozen(eq=False)
-class _Nest:
+class _TensorisedNest:
     """Perfectly nested loops, and the statements in the innermost one."""
 
     tree: LoopTree
@@ -105,14 +105,14 @@ class _Nest:
         return (slow[0] if slow else None), fast[0]
 
 
-def _nest(tree: LoopTree, outer: For) -> _Nest:
+def _nest(tree: LoopTree, outer: For) -> _TensorisedNest:
     loops = [outer]
     while len(loops[-1].body) == 1 and isinstance(loops[-1].body[0], For):
         loops.append(loops[-1].body[0])
-    return _Nest(tree, tuple(loops), loops[-1].body)
+    return _TensorisedNest(tree, tuple(loops), loops[-1].body)
 
 
-def _ends(nest: _Nest, loop: For) -> tuple[Dim, list[Dim]]:
+def _ends(nest: _TensorisedNest, loop: For) -> tuple[Dim, list[Dim]]:
     """Returns the start and the stops of a loop, which must not depend on other loops of the
     nest."""
     ends = nest.tree.exact_ends(loop)
@@ -123,14 +123,14 @@ def _ends(nest: _Nest, loop: For) -> tuple[Dim, list[Dim]]:
     return ends[0], ends[1]
 
 
-def _count(nest: _Nest, loop: For | None) -> Scalar:
+def _count(nest: _TensorisedNest, loop: For | None) -> Scalar:
     if loop is None:
         return integer(1)
     _ends(nest, loop)
     return calculate("sub", loop.stop, loop.start)
 
 
-def _transpose(nest: _Nest) -> LibraryCall | None:
+def _transpose(nest: _TensorisedNest) -> LibraryCall | None:
     match nest.body:
         case (Assign(Element() as out, Element() as source, ""),):
             pass
@@ -149,7 +149,7 @@ def _transpose(nest: _Nest) -> LibraryCall | None:
     return LibraryCall("transpose", (*elements, *counts, *steps))
 
 
-def _product(nest: _Nest) -> LibraryCall | None:
+def _product(nest: _TensorisedNest) -> LibraryCall | None:
     found = _sum_of_products(nest)
     if found is None:
         return None
@@ -176,11 +176,11 @@ def _product(nest: _Nest) -> LibraryCall | None:
     return None
 
 
-MATCHES: tuple[Callable[[_Nest], LibraryCall | None], ...] = (_transpose, _product)
+MATCHES: tuple[Callable[[_TensorisedNest], LibraryCall | None], ...] = (_transpose, _product)
 
 
 def _sum_of_products(
-    nest: _Nest,
+    nest: _TensorisedNest,
 ) -> tuple[For, tuple[Element, Element], Element, Local | Element] | None:
     """Returns the loop over terms, the factors, the result, and where the sum is accumulated."""
     match nest.body:
@@ -195,18 +195,18 @@ def _sum_of_products(
         return None
     step = terms.body[0]
     value = assigned_value(step)
-    if not is_same_place(step.target, total) or not isinstance(value, Apply):
+    if not _is_same_place(step.target, total) or not isinstance(value, Apply):
         return None
     if value.fn not in ("add", "add_to") or len(value.args) != 2:
         return None
-    others = [arg for arg in value.args if not is_same_place(arg, total)]
+    others = [arg for arg in value.args if not _is_same_place(arg, total)]
     match others:
         case [Apply("mul", (Element() as one, Element() as other))]:
             return terms, (one, other), out, total
     return None
 
 
-def is_same_place(first: Any, second: Any) -> bool:
+def _is_same_place(first: Any, second: Any) -> bool:
     """Whether two expressions are the same scalar or the same element."""
     return first is second or (isinstance(first, Element) and is_same(first, second))
 
@@ -217,7 +217,7 @@ def _is_zero(value: Scalar) -> bool:
     return isinstance(value, Literal) and value.value == 0
 
 
-def _are_arrays(nest: _Nest, out: Element, *reads: Element) -> bool:
+def _are_arrays(nest: _TensorisedNest, out: Element, *reads: Element) -> bool:
     """Whether the elements are of arrays of one float dtype in main memory, and the result is not
     read."""
     arrays = [each.array for each in (out, *reads)]
@@ -229,7 +229,7 @@ def _are_arrays(nest: _Nest, out: Element, *reads: Element) -> bool:
     return len(dtypes) == 1 and dtypes <= {*DTYPES} and is_plain and is_apart and in_memory
 
 
-def _refuse_live(nest: _Nest, total: Local) -> None:
+def _refuse_live(nest: _TensorisedNest, total: Local) -> None:
     read = read_after(nest.tree, total, nest.loops[0])
     if read is not None:
         raise refusal(
@@ -241,7 +241,7 @@ def _refuse_live(nest: _Nest, total: Local) -> None:
         )
 
 
-def _unmatched(nest: _Nest, node: Node, expected: str = "") -> Exception:
+def _unmatched(nest: _TensorisedNest, node: Node, expected: str = "") -> Exception:
     what = expected or "a matrix product or a transposed copy"
     return refusal(
         "E1116",
