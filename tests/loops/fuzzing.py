@@ -192,6 +192,9 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         array = rng.choice(arrays)
         return name, (array, rng.choice(_reading(tree, array) or loops))
     at = rng.randrange(len(loops))
+    if name == "pack":
+        axes = rng.choice([(0,), (1, 0), (1, 0), (0, 1)])
+        return name, (rng.choice(arrays + params or ["none"]), loops[at], *axes)
     if name == "reorder":
         inside = [s.variable.name for s in tree.within([tree.loops[loops[at]]]) if type(s) is For]
         return name, tuple(inside[: rng.choice([2, 2, 3])][::-1])

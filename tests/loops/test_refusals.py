@@ -630,6 +630,54 @@ for i in range(n):
         ("rfactor", "t", "i"),
         {"primitives.rfactor._function": lambda *args: "add_to"},
     ),
+    Case(
+        "a sum that is read after the loops",
+        """
+total = T.float32(0.0)
+for i in range(n):
+    for j in range(m):
+        total = T.float32(0.0)
+        for k in range(n):
+            total = total + x[i, k] * x[k, j]
+        out[i, j] = total
+out[0, 0] = total
+""",
+        ("tensorise", "i"),
+        {"primitives.tensorise._refuse_live": nothing},
+        code="E1119",
+    ),
+    Case(
+        "a product of its own result",
+        """
+for i in range(n):
+    for j in range(m):
+        total = T.float32(1.0)
+        out[i, j] = x[i, j] + total
+for i in range(n):
+    for j in range(m):
+        total = T.float32(0.0)
+        for k in range(n):
+            total = total + out[i, k] * x[k, j]
+        out[i, j] = total
+""",
+        ("tensorise", "i_1"),
+        {"primitives.tensorise._are_arrays": always},
+        code="E1116",
+    ),
+    Case(
+        "a sum that does not start at 0",
+        """
+for i in range(n):
+    for j in range(m):
+        total = T.float32(1.0)
+        for k in range(n):
+            total = total + x[i, k] * x[k, j]
+        out[i, j] = total
+""",
+        ("tensorise", "i"),
+        {"primitives.tensorise._is_zero": always},
+        code="E1116",
+    ),
 ]
 
 

@@ -111,6 +111,7 @@ def test_a_primitive_of_ones_own_is_a_method() -> None:
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i", 0), "positive integer"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().split("i", 2, "x"), '"guard"'),
         (lambda: structir.schedule(parsed(SCALE)).kernel().reorder("i"), "two or more"),
+        (lambda: structir.schedule(parsed(SCALE)).kernel().pack("x", "i", 0, 0), "permutation"),
         (lambda: structir.schedule(parsed(SCALE)).kernel().fission("i", 1), "below 1"),
         (lambda: structir.schedule(parsed(SCALE), exact=True)["scale"].parallel("i"), "E1118"),
     ],
