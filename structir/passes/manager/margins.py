@@ -1,4 +1,4 @@
-"""Margins of decisions: numbers whose signs tell the outcomes, of elementwise ops.
+"""Margins of decisions of elementwise ops: numbers whose signs are the outcomes.
 
 A decision is a function of the scalar body of an op that is discontinuous, or has a kink, where its
 margin is 0: a comparison of two values, a rounding, a condition.
