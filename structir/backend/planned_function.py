@@ -12,6 +12,7 @@ from structir.backend.cpu.layouts import TABLE
 from structir.backend.native_call import native_call
 from structir.backend.results import RESULTS
 from structir.backend.step_plan import LEFT, NativeSpace
+from structir.interpret.out_of_memory import within_memory
 from structir.interpret.ownership import owned
 from structir.interpret.scope import Value
 from structir.ir.dtype import numpy_dtype
@@ -43,10 +44,11 @@ class PlannedFunction:
         record = None if names else self.plans.only_plan(self.function, args)
         if record is not None:
             sizes = [*chain.from_iterable([a.shape for a in args])]
-            value = self.plans.run_sized(record, self.closure, args, sizes)
-            if value is not LEFT:
-                return value
-            value = self.interpreter.run(self.interpreter.entered(self.closure, args))
+            with within_memory(self.closure.name):
+                value = self.plans.run_sized(record, self.closure, args, sizes)
+                if value is not LEFT:
+                    return value
+                value = self.interpreter.run(self.interpreter.entered(self.closure, args))
         else:
             value = self.closure(*args, **names)
         value = owned(value, (*args, *names.values()), RESULTS.copy)

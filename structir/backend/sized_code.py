@@ -57,7 +57,8 @@ class AssignSizes:
 
 @attrs.frozen(eq=False)
 class LoadSizes:
-    """An instruction that assigns the int64 elements of a value to symbols."""
+    """An instruction that assigns the int64 elements of a value to symbols, and ends the run if one
+    is negative: the host computes the value."""
 
     symbols: tuple[Sym, ...]
     source: MemoryCell
@@ -202,6 +203,7 @@ class SizedCode:
     def _load(self, step: LoadSizes) -> None:
         for index, symbol in enumerate(step.symbols):
             register = self.register(dims.as_dim(symbol))
+            self.reasons[len(self.words) + 1] = "a negative size"
             self.emit(OPCODE.load, register, self.slot(step.source), index)
 
     def _append(self, step: SizedAppend) -> None:

@@ -15,7 +15,7 @@ from structir.backend import planned
 from structir.backend.sized_plan import SizedPlan
 from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
-from structir.errors import ShapeMismatchError
+from structir.errors import OutOfMemoryError, ShapeMismatchError
 from structir.frontend.onnx import from_onnx
 from tests.frontend.models import BOOL, INT64, made, node, value
 
@@ -463,3 +463,23 @@ def test_sizes_in_tensors_are_checked(runs: list[bool]) -> None:
     assert runs and all(runs) and executable.fallbacks == ()
     with pytest.raises(ShapeMismatchError, match="-1"):
         executable["main"](f32(4), np.array([2, -1]))
+
+
+def test_sizes_in_tensors_are_neither_negative_nor_too_large(runs: list[bool]) -> None:
+    text = """
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Tensor((2,), "int64")):
+        k = T.int64()
+        m = T.int64()
+        shape = R.match_cast(R.tensor_to_shape(s), R.Shape((k, m)))
+        part = R.strided_slice(x, axes=[0], begin=[k], end=[m])
+        return part, R.full((k, m), R.sum(part))
+"""
+    executable = agrees(text, *[(f32(4), np.array(s)) for s in ([1, 3], [0, 4], [2, 9], [1, 3])])
+    assert runs and all(runs)
+    for sizes in ([-1, 3], [1, -3]):
+        with pytest.raises(ShapeMismatchError, match="match_cast"):
+            executable["main"](f32(4), np.array(sizes))
+    for sizes in ([1 << 40, 1 << 40], [1 << 62, 4]):
+        with pytest.raises(OutOfMemoryError):
+            executable["main"](f32(4), np.array(sizes))

@@ -45,7 +45,7 @@ class SizedOpcodes(NamedTuple):
     set: int = 12  # a register to a number
     add: int = 13  # one to a register
     run: int = 14  # the address of a region
-    load: int = 15  # a register from a slot: the index of a word
+    load: int = 15  # a register from a slot: the index of a word, which stops the run if negative
 
 
 class SizedStopReasons(NamedTuple):
@@ -255,8 +255,6 @@ def execute(state: Word, instruction: Word, at: Word) -> Word:
         registers[instruction[3]] += count
     elif kind == OPCODE.set:
         registers[first] = second
-    elif kind == OPCODE.load:
-        registers[first] = words_at(slots[second])[instruction[3]]
     elif kind == OPCODE.add:
         registers[first] += 1
     return at + 1
@@ -287,6 +285,12 @@ def run_sized(state: Word) -> Word:
             at += 1
         elif kind == OPCODE.require:
             if registers[instruction[1]] == 0:
+                stop = STOP.leave
+            at += 1
+        elif kind == OPCODE.load:
+            size = words_at(words_at(state[STATE.slots])[instruction[2]])[instruction[3]]
+            registers[instruction[1]] = size
+            if size < 0:
                 stop = STOP.leave
             at += 1
         elif kind == OPCODE.room:
