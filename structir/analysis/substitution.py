@@ -18,7 +18,6 @@ from structir.ir.expr import (
     DataflowVar,
     Expr,
     Function,
-    GlobalVar,
     MatchCast,
     PrimValue,
     SeqExpr,
@@ -31,8 +30,6 @@ from structir.ir.op import Op
 from structir.ir.row_sizes import row_size_of, row_size_values
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
-# Without variables: a function of the module binds the dims of its StructInfo.
-_CLOSED = frozenset({Op, Constant, GlobalVar})
 # A StructInfo never mentions variables of these.
 _UNMENTIONED = frozenset({TensorStructInfo, TupleStructInfo, FuncStructInfo})
 
@@ -103,7 +100,7 @@ class Substitution:
             return self.sequence(part)
         if kind is PrimValue or kind is ShapeExpr:
             return self.sizes(part)
-        if not isinstance(part, Expr) or kind in _CLOSED:
+        if not isinstance(part, Expr) or kind is Op or kind is Constant:
             return part
         return rebuild(part, self.part)
 

@@ -100,6 +100,7 @@ WITHOUT_GRID = set(
         "grad.max_pool2d_backward",
         "grad.nll_loss_backward",
         "grad.take_backward",
+        "linear_recurrence",
         "memory.view",
         "multinomial_from_uniform",
         "nn.attention_var_len",

@@ -17,7 +17,7 @@ from structir.errors import StructIRError
 from structir.ir.dims import Dim, Opaque, Poly
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Call, Constant, If, MatchCast, PrimValue, ShapeExpr, Tuple
-from structir.ir.kernel import Literal, Size
+from structir.ir.kernel import Kernel, Literal, Size
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
@@ -65,9 +65,12 @@ class Mentions:
         return bool(self.sizes or self.integers or self.floats or self.non_finite)
 
 
-def mentions(module: IRModule) -> Mentions:
-    """Returns the mentions of all functions: in shapes, attributes, casts and small constants."""
-    values = [(op, _text_of_non_finite(value)) for op, value in _values(module)]
+def mentions(module: IRModule, kernels: bool = True) -> Mentions:
+    """Returns the mentions of all functions: in shapes, attributes, casts and small constants; with
+    `kernels` also those of kernels."""
+    members = tuple(module.functions.values())
+    members = members if kernels else tuple([m for m in members if not isinstance(m, Kernel)])
+    values = [(op, _text_of_non_finite(value)) for op, value in _values(members)]
     sizes = {str(value): value for _, value in values if type(value) is Poly}
     numbers = [value for _, value in values if type(value) is int]
     floats = [value for _, value in values if type(value) is float and value]
@@ -85,8 +88,8 @@ def _text_of_non_finite(value: Any) -> Any:
     return str(value) if type(value) is float and not np.isfinite(value) else value
 
 
-def _values(module: IRModule) -> Iterator[Place]:
-    for node in walk_values(module):
+def _values(members: tuple[Any, ...]) -> Iterator[Place]:
+    for node in walk_values(members):
         if isinstance(node, Call):
             op = node.op.name if isinstance(node.op, Op) else ""
             for value in _parts(tuple(node.attrs.values())):

@@ -100,11 +100,11 @@ def _is_consistent(module: IRModule) -> bool:
     functions = _functions(module)
     has_inner_scopes = any(map(_has_inner_scopes, functions))
     return (not has_inner_scopes or well_formed(module)) and all(
-        accepts_arguments(info, [arg.struct_info for arg in call.args])
+        accepts_arguments(callee.struct_info, [arg.struct_info for arg in call.args])
         for call in (walk_values(module) if len(functions) > 1 else ())
         if isinstance(call, Call) and isinstance(call.op, GlobalVar)
-        for info in [module[call.op.name].struct_info]
-        if isinstance(info, FuncStructInfo)
+        for callee in [module[call.op.name]]
+        if isinstance(callee, Function)
     )
 
 
