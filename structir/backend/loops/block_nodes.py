@@ -50,8 +50,8 @@ class _BlockWriter(LibraryNodeWriter):
 
     def write_group(self, into: list[KernelStatement]) -> None:
         blocks = self.blocks
-        for stage, found in blocks.products.items():
-            if found.windows or not stage.out.dtype.startswith("float"):
+        for stage, contraction in blocks.products.items():
+            if contraction.windows or not stage.out.dtype.startswith("float"):
                 self.stage = stage
                 raise NotShown("a product of windows or of integers")
         for buffer, moved in blocks.writer.moved.items():
@@ -92,24 +92,26 @@ class _BlockWriter(LibraryNodeWriter):
         into.append(self.loop_over(start, low, high, body, blocks.height))
 
     def _product(self, stage: Stage, count: Scalar) -> KernelStatement:
-        found, block = self.blocks.products[stage], self.blocks.block[-1]
+        contraction, block = self.blocks.products[stage], self.blocks.block[-1]
         operands = [
-            (found.left.buffer, found.left.entries),
-            (found.right.buffer, found.right.entries),
+            (contraction.left.buffer, contraction.left.entries),
+            (contraction.right.buffer, contraction.right.entries),
             (stage.out, stage.write),
         ]
         addresses = [self._address(*operand) for operand in operands]
         first = {block: axis_dim(self.blocks.start)}
-        starts = [dims.substitute(self._at(a, (*found.n, *found.k)), first) for a in addresses]
+        starts = [
+            dims.substitute(self._at(a, (*contraction.n, *contraction.k)), first) for a in addresses
+        ]
         places = [
             self.flat_element(buffer, self.scalars.index(start))
             for (buffer, _), start in zip(operands, starts, strict=True)
         ]
         left, right, out = addresses
-        n, k = found.n[-1], found.k[-1]
+        n, k = contraction.n[-1], contraction.k[-1]
         steps = [left.coefficient(block), left.coefficient(k)]
         steps += [right.coefficient(k), right.coefficient(n), out.coefficient(block)]
-        sizes = self.integers(self.extent(found.n), self.extent(found.k), *steps)
+        sizes = self.integers(self.extent(contraction.n), self.extent(contraction.k), *steps)
         return self.call("tiled_product", places, [count, *sizes])
 
     def _address(self, buffer: Buffer, entries: Sequence[Entry]) -> Address:

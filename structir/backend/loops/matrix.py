@@ -15,8 +15,8 @@ from structir.ir.kernel import Apply, KernelStatement, LoopVariable, Scalar
 
 def matrix_kernel(group: Group) -> KernelText:
     """Returns the kernel of a matrix product."""
-    found = _product_of(group)
-    if found.windows:
+    contraction = _product_of(group)
+    if contraction.windows:
         return nest_kernel(group)
     return text_of(product_kernel(group, "kernel"), group)
 
@@ -27,10 +27,10 @@ def product_kernel(group: Group, name: str) -> ShownKernel:
 
 
 def _product_of(group: Group) -> Contraction:
-    found = contraction_of(group.stages[0])
-    if found is None:
+    contraction = contraction_of(group.stages[0])
+    if contraction is None:
         raise TypeError(f"{group.stages[0]} is no matrix product")
-    return found
+    return contraction
 
 
 class _ProductWriter(LibraryNodeWriter):
@@ -41,45 +41,45 @@ class _ProductWriter(LibraryNodeWriter):
         self.batch = joined_axes(product.batch, self.extents, addresses)
 
     def write_group(self, into: list[KernelStatement]) -> None:
-        found, batch = self.product, self.batch
+        contraction, batch = self.product, self.batch
         if not batch:
-            low, high = self.part(self.extent(found.m), into)
-            if found.m:
-                self.scalars.axes[found.m[-1]] = low
+            low, high = self.part(self.extent(contraction.m), into)
+            if contraction.m:
+                self.scalars.axes[contraction.m[-1]] = low
             count = Apply("sub", (high, low), "int64")
-            into.append(self._call([found.m] if found.m else [], count))
+            into.append(self._call([contraction.m] if contraction.m else [], count))
             return
         low, high = self.part(self.extent(tuple([a for axes in batch for a in axes])), into)
         index = LoopVariable("g", "int64")
         body: list[KernelStatement] = []
         self.decode(index, batch, body)
-        (rows,) = self.integers(self.extent(found.m))
+        (rows,) = self.integers(self.extent(contraction.m))
         body.append(self._call(batch, rows))
         into.append(self.loop_over(index, low, high, body))
 
     def _call(self, groups: list[Axes], rows: Scalar) -> KernelStatement:
-        found = self.product
+        contraction = self.product
         pairs = [
-            (found.left.buffer, found.left_address),
-            (found.right.buffer, found.right_address),
-            (self.stage.out, found.out_address),
+            (contraction.left.buffer, contraction.left_address),
+            (contraction.right.buffer, contraction.right_address),
+            (self.stage.out, contraction.out_address),
         ]
         places = [
             self.flat_element(buffer, self.first_index(address, groups))
             for buffer, address in pairs
         ]
-        sizes = self.extent(found.n), self.extent(found.k), *strides(found)
+        sizes = self.extent(contraction.n), self.extent(contraction.k), *strides(contraction)
         return self.call("tiled_product", places, [rows, *self.integers(*sizes)])
 
 
-def strides(found: Contraction) -> list[Dim]:
+def strides(contraction: Contraction) -> list[Dim]:
     """Returns the strides of the operands and of the rows of the result."""
-    n, k = found.n[-1], found.k[-1]
-    left, right, out = found.left_address, found.right_address, found.out_address
+    n, k = contraction.n[-1], contraction.k[-1]
+    left, right, out = contraction.left_address, contraction.right_address, contraction.out_address
     return [
-        left.coefficient(found.m[-1]) if found.m else 0,
+        left.coefficient(contraction.m[-1]) if contraction.m else 0,
         left.coefficient(k),
         right.coefficient(k),
         right.coefficient(n),
-        out.coefficient(found.m[-1]) if found.m else 0,
+        out.coefficient(contraction.m[-1]) if contraction.m else 0,
     ]

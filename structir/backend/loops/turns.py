@@ -64,11 +64,11 @@ class _TransposeWriter(LibraryNodeWriter):
         self.transpose = transpose
 
     def write_group(self, into: list[KernelStatement]) -> None:
-        found = self.transpose
-        lines = prod(self.extent(axes) for axes in found.others)
-        length = self.extent(found.turned)
+        transposition = self.transpose
+        lines = prod(self.extent(axes) for axes in transposition.others)
+        length = self.extent(transposition.turned)
         low, high = self.part(lines * length, into)
-        if not found.others:
+        if not transposition.others:
             into.append(self._call(low, Apply("sub", (high, low), "int64")))
             return
         divisor, line = self.divisor(length), LoopVariable("g", "int64")
@@ -77,7 +77,7 @@ class _TransposeWriter(LibraryNodeWriter):
         after = Apply("add", (ends[1], Literal(1, "int64")), "int64")
         stop = Apply("min", (after, *self.integers(lines)), "int64")
         body: list[KernelStatement] = []
-        self.decode(line, found.others, body)
+        self.decode(line, transposition.others, body)
         (size,) = self.integers(length)
         before = Apply("mul", (line, size), "int64")
         first, count = self.scalars.local("first", "int64"), self.scalars.local("count", "int64")
@@ -90,17 +90,20 @@ class _TransposeWriter(LibraryNodeWriter):
 
     def _call(self, first: Scalar, count: Scalar) -> KernelStatement:
         """Returns the call for some neighbours along the transposed axis."""
-        found = self.transpose
-        self.scalars.axes[found.turned[-1]] = first
-        groups = [*found.others, found.turned]
+        transposition = self.transpose
+        self.scalars.axes[transposition.turned[-1]] = first
+        groups = [*transposition.others, transposition.turned]
         places = [
             self.flat_element(buffer, self.first_index(address, groups))
             for buffer, address in (
-                (self.stage.out, found.written),
-                (found.copy.buffer, found.read),
+                (self.stage.out, transposition.written),
+                (transposition.copy.buffer, transposition.read),
             )
         ]
-        steps = found.written.coefficient(found.turned[-1]), found.read.coefficient(found.last[-1])
+        steps = (
+            transposition.written.coefficient(transposition.turned[-1]),
+            transposition.read.coefficient(transposition.last[-1]),
+        )
         return self.call(
-            "transpose", places, [count, *self.integers(self.extent(found.last), *steps)]
+            "transpose", places, [count, *self.integers(self.extent(transposition.last), *steps)]
         )

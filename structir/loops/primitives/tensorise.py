@@ -150,10 +150,10 @@ def _transpose(nest: _TensorisedNest) -> LibraryCall | None:
 
 
 def _product(nest: _TensorisedNest) -> LibraryCall | None:
-    found = _sum_of_products(nest)
-    if found is None:
+    product = _sum_of_products(nest)
+    if product is None:
         return None
-    terms, factors, out, total = found
+    terms, factors, out, total = product
     order = nest.order(out, 2)
     if order is None or not _are_arrays(nest, out, *factors):
         return None

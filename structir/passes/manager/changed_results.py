@@ -47,8 +47,8 @@ def _differing_element(before: Any, after: Any, path: str = "") -> str | None:
     elements that differs."""
     if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
         fields = enumerate(zip(before, after, strict=True))
-        found = (_differing_element(*pair, f"{path}[{k}]") for k, pair in fields)
-        return next(filter(None, found), None)
+        elements = (_differing_element(*pair, f"{path}[{k}]") for k, pair in fields)
+        return next(filter(None, elements), None)
     if not isinstance(before, np.ndarray) or not isinstance(after, np.ndarray):
         return None
     if before.shape != after.shape or before.dtype != after.dtype or before.size <= ELEMENTS:

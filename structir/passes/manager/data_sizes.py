@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from structir.ir.struct_info import TensorStructInfo
 
 MOST_SIZES = 4  # integers of all parameters that are sizes
 MOST_FACTORIZATIONS = 16
+MOST_ELEMENTS = 1 << 12  # whose factorizations are tried
 MULTIPLES = (1, 2, 3)  # of a number of elements: broadcasts have more
 MOST_COUNTED = 3  # arrays
 MOST_COUNTS = 4
@@ -40,28 +42,32 @@ def with_shapes(arguments: list[Any], positions: Sequence[int], turn: int) -> It
     elements as another argument, or a multiple; `turn` selects the first factorization."""
     others = [argument for k, argument in enumerate(arguments) if k not in positions]
     arrays = [argument for argument in others if isinstance(argument, np.ndarray)]
-    counts = dict.fromkeys(m * array.size for m in MULTIPLES for array in arrays if array.size)
+    counts = dict.fromkeys(m * array.size for m in MULTIPLES for array in arrays)
     chosen = [arguments[k] for k in positions]
     ends = np.cumsum([array.size for array in chosen])[:-1]
-    for count in counts:
-        found = list(_factorizations(count, sum(array.size for array in chosen)))
-        start = turn % len(found)
-        for sizes in (found[start:] + found[:start])[:MOST_FACTORIZATIONS]:
+    for count in [count for count in counts if 0 < count <= MOST_ELEMENTS]:
+        shapes = _factorizations(count, sum(array.size for array in chosen))
+        start = turn % len(shapes)
+        for sizes in (shapes[start:] + shapes[:start])[:MOST_FACTORIZATIONS]:
             changed = list(arguments)
             for k, array, part in zip(positions, chosen, np.split(sizes, ends), strict=True):
                 changed[k] = part.reshape(array.shape).astype(array.dtype)
             yield changed
 
 
-def _factorizations(number: int, count: int) -> Iterator[list[int]]:
-    """Yields all lists of `count` positive integers with a product."""
+@lru_cache(maxsize=1024)
+def _factorizations(number: int, count: int) -> tuple[tuple[int, ...], ...]:
+    """Returns all sequences of `count` positive integers with a product."""
     if count == 1:
-        yield [number]
-        return
-    for factor in range(1, number + 1):
-        if number % factor == 0:
-            for rest in _factorizations(number // factor, count - 1):
-                yield [factor, *rest]
+        return ((number,),)
+    divisors = [factor for factor in range(1, number + 1) if number % factor == 0]
+    return tuple(
+        [
+            (factor, *rest)
+            for factor in divisors
+            for rest in _factorizations(number // factor, count - 1)
+        ]
+    )
 
 
 def with_counts(flat: list[Any], sizes: Sequence[int]) -> Iterator[list[Any]]:
