@@ -59,14 +59,15 @@ class Substitution:
             return info
         replaced = self.infos.get(info, info)
         if replaced is info:
-            replaced = self._plain_tensor(info) or erase(
-                info, lambda s: self.dims.get(s, s), _Shapes(self.variables)
-            )
-            replaced = self.infos[info] = None if replaced == info else replaced
+            replaced = self._plain_tensor(info)
+            if replaced is None:
+                replaced = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
+                replaced = info if replaced == info else replaced
+            replaced = self.infos[info] = None if replaced is info else replaced
         return replaced or info  # preserves the identity of equal ones
 
     def _plain_tensor(self, info: StructInfo) -> StructInfo | None:
-        """Returns a tensor with its sizes replaced, where all are numbers or single dims."""
+        """Returns a tensor with its sizes replaced; None if one is not a number or a single dim."""
         if type(info) is not TensorStructInfo or type(info.dims) is not tuple:
             return None
         if info.axes is not None or info.dtype_var is not None:
@@ -81,7 +82,8 @@ class Substitution:
                 if type(dim) is not Poly and type(dim) is not int:
                     return None
             dims.append(dim)
-        return TensorStructInfo(tuple(dims), info.dtype, vdevice=info.vdevice)
+        same = all(map(is_, dims, info.dims))
+        return info if same else TensorStructInfo(tuple(dims), info.dtype, vdevice=info.vdevice)
 
     def part(self, part: Any) -> Any:
         """Returns any part of a program with replacements."""
@@ -108,13 +110,17 @@ class Substitution:
         """Returns a call with its callee, operands and StructInfos replaced."""
         variables = self.variables
         args = [variables.get(a, a) if type(a) is Var else self.part(a) for a in call.args]
-        op = call.op if type(call.op) is Op else self.part(call.op)
+        op = call.op if type(call.op) is Op else self.callee(call.op)
         sinfo_args = tuple(map(self.info, call.sinfo_args)) if call.sinfo_args else ()
         info = call.struct_info and self.info(call.struct_info)
         same = info is call.struct_info and op is call.op and all(map(is_, args, call.args))
         if same and all(map(is_, sinfo_args, call.sinfo_args)):
             return call
         return Call(op, tuple(args), call.attrs, sinfo_args, info, call.span)
+
+    def callee(self, callee: Expr) -> Any:
+        """Returns a callee that is not an op."""
+        return self.part(callee)
 
     def _size(self, size: Poly) -> Any:
         """Returns a size with its variables replaced, those of replaced row variables included."""

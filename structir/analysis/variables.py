@@ -14,11 +14,14 @@ from structir.ir.binding_dims import own_dims, standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, as_sym, syms
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import (
+    BindingBlock,
     Call,
+    DataflowBlock,
     DataflowVar,
     Function,
     GlobalVar,
     MatchCast,
+    SeqExpr,
     Var,
     VarBinding,
 )
@@ -123,11 +126,13 @@ def symbols_in(program: Any) -> dict[Sym, None]:
 
 class ProgramNames(NamedTuple):
     """The variables that occur in a program, its symbolic, row and dtype variables, both in order
-    of occurrence, and the variables that it defines."""
+    of occurrence, the variables that it defines, and the StructInfos of parameters and casts, which
+    bind dims."""
 
     variables: dict[Var, None]
     symbols: dict[Any, None]
     defined: set[Var]
+    binders: list[StructInfo]
 
     @property
     def free(self) -> list[Var]:
@@ -146,6 +151,7 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
     variables: dict[Var, None] = {}
     symbols: dict[Any, None] = {}
     defined: set[Var] = set()
+    binders: list[StructInfo] = []
     seen: set[StructInfo] = set()
     todo = [program]
     while todo:
@@ -171,6 +177,15 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
             variables |= names.variables
             symbols |= names.symbols
             defined |= names.defined
+            binders += names.binders
+        elif kind is Function:
+            defined.update(item.params)
+            binders += [param.struct_info for param in item.params]
+            todo += (item.ret_struct_info, item.body, *item.params[::-1])
+        elif kind is SeqExpr:
+            todo += (item.struct_info, item.body, *item.blocks[::-1])
+        elif kind is BindingBlock or kind is DataflowBlock:
+            todo += item.bindings[::-1]
         elif kind is tuple:
             todo += item[::-1]
         elif kind is Poly:
@@ -185,7 +200,8 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
         elif issubclass(kind, Node) and kind is not Op and kind is not GlobalVar:
             if kind is MatchCast:
                 defined.add(item.var)
-            elif kind is Function or kind is Kernel:
+                binders.append(item.struct_info)
+            elif kind is Kernel:
                 defined.update(item.params)
             elif kind is Scratch:
                 defined.add(item.array)
@@ -193,7 +209,7 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
                 todo += list(item.functions.values())[::-1]
                 continue
             todo += parts(item)[::-1]
-    return ProgramNames(variables, symbols, defined)
+    return ProgramNames(variables, symbols, defined, binders)
 
 
 def _order(symbol: Sym) -> int:

@@ -53,10 +53,9 @@ _INIT: dict[type, Init] = {}
 
 
 class Init(NamedTuple):
-    """How a node class is constructed: the fields, their argument names, and how to read all."""
+    """How a node class is constructed: the fields in order of its arguments, and how to read all."""
 
     names: tuple[str, ...]
-    aliases: tuple[str, ...]
     values_of: Callable[[Any], tuple[Any, ...]]
 
 
@@ -74,8 +73,7 @@ def _init_of(cls: Any) -> Init:
     if init is None:
         fields = [f for f in attrs.fields(cls) if f.init]
         names = tuple([f.name for f in fields])
-        aliases = tuple([f.alias or f.name for f in fields])
-        init = _INIT[cls] = Init(names, aliases, _fields_getter(names))
+        init = _INIT[cls] = Init(names, _fields_getter(names))
     return init
 
 
@@ -106,7 +104,7 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
     Tuples are visited element by element.
     """
     changed = False
-    names, aliases, values_of = _init_of(type(old))
+    names, values_of = _init_of(type(old))
     values: list[Any] = []
     for name, value in zip(names, values_of(old), strict=True):
         new = value
@@ -118,20 +116,17 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
             new = visit(value)
             changed = changed or new is not value
         values.append(new)
-    return type(old)(**dict(zip(aliases, values, strict=True))) if changed else old
+    return type(old)(*values) if changed else old
 
 
 def replace(old: T, **fields: Any) -> T:
     """Returns the node with some fields replaced."""
     cls = type(old)
-    names, aliases, values_of = _init_of(cls)
-    arguments = dict(zip(names, values_of(old), strict=True))
-    arguments.update(fields)
-    if names != aliases:
-        arguments = {
-            dict(zip(names, aliases, strict=True)).get(n, n): v for n, v in arguments.items()
-        }
-    return cls(**arguments)
+    names, values_of = _init_of(cls)
+    values = list(values_of(old))
+    for name, value in fields.items():
+        values[names.index(name)] = value
+    return cls(*values)
 
 
 class ShownAsText:

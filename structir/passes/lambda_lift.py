@@ -22,6 +22,7 @@ from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     Call,
     Constant,
     Expr,
@@ -29,6 +30,7 @@ from structir.ir.expr import (
     GlobalVar,
     If,
     MatchCast,
+    SeqExpr,
     ShapeExpr,
     Var,
     VarBinding,
@@ -54,50 +56,78 @@ def lambda_lift(module: IRModule) -> IRModule:
     mention a row or a dtype variable that no value in scope binds, and those with a call that
     cannot pass the checks of the function: it fails at run time, if it is reached.
     """
-    functions: dict[str, Node] = dict(module.functions)
-    names: Names = {}
-    worklist = list(functions)
-    for name in worklist:  # which grows: a lifted function may contain functions
-        function, count = functions[name], len(functions)
-        if isinstance(function, Function):
-            lifted = _lift(function, name, functions, names)
-            is_new = name not in module.functions  # shares its names with the closure it was
-            functions[name] = Substitution(fresh=True).function(lifted) if is_new else lifted
-            worklist += list(functions)[count:] if len(functions) > count else ()
-    return module.with_functions(functions)
+    lifting = _Lifting(dict(module.functions))
+    for name in lifting.worklist:  # which grows: a lifted function may contain functions
+        lifting.lift(name)
+    return module.with_functions(lifting.functions)
 
 
-def _lift(function: Function, name: str, functions: dict[str, Node], names: Names) -> Function:
-    """Returns a function without the closures that become functions of the module, by `name`.
+class _Callee(NamedTuple):
+    """The module function of a lifted closure, with the additional arguments of its calls."""
 
-    An outer closure moves together with the closures in it. Closures that do not capture each other
-    move at once.
-    """
-    bindings = list(bindings_of(function))
-    if not any([type(binding.value) is Function for binding in bindings]):
-        return function
-    without = _without_aliases(function, bindings)
-    known, function = bindings if without is function else None, without
-    more = True
-    while more:  # moves may end the other uses of a closure
-        uses = _ClosureUses.of(function, known)
-        known = None
-        moves, more = _next_moves(uses, names)
-        callees: dict[Var, _Callee] = {}
-        exports: dict[Var, Var] = {}  # dataflow variables that calls outside of their block pass
-        for var, closure, captured, sizes, is_recursive in moves:
-            global_name = _fresh(f"{name}_{var.name}", functions)
-            moved = with_captured(closure, captured, sizes)
-            callee = _Callee(GlobalVar(global_name, moved.struct_info), (*captured, *sizes))
-            if is_recursive:
-                moved = with_captured(_called_in(closure, {var: callee}, uses), captured, sizes)
-            functions[global_name] = moved
-            callees[var] = callee
-            local = captured if type(var) is Var else ()
-            exports |= {v: Var(v.name, v.struct_info, v.span) for v in local if type(v) is not Var}
-        function = _called_in(function, callees, uses) if moves else function
-        function = _export_dataflow_vars(function, exports) if exports else function
-    return function
+    function: GlobalVar
+    more: tuple[Expr, ...]
+
+
+Callees = Mapping[Var, _Callee]
+
+
+@attrs.define(eq=False)
+class _Lifting:
+    """The functions of a module while closures become functions of the module."""
+
+    functions: dict[str, Node]
+    names: Names = attrs.Factory(dict)
+    recursion: dict[str, Callees] = attrs.Factory(dict)  # of functions that were closures
+    worklist: list[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.worklist = list(self.functions)
+
+    def lift(self, name: str) -> None:
+        """Lifts the closures of a function.
+
+        An outer closure moves together with the closures in it. Closures that do not capture each
+        other move at once. A function that was a closure becomes a copy: it shares its names with
+        the function around it.
+        """
+        function = self.functions[name]
+        if not isinstance(function, Function):
+            return
+        is_copied = name in self.recursion
+        callees = self.recursion.get(name, {})
+        bindings: list[Binding] | None = list(bindings_of(function))
+        more = any([type(binding.value) is Function for binding in bindings])
+        if more:
+            without = _Copy(callees).function(function) if callees else function
+            without = _without_aliases(without, bindings_of(without))
+            function, bindings = without, bindings if without is function else None
+        while more:  # moves may end the other uses of a closure
+            uses = _ClosureUses.of(function, bindings)
+            moves, more = _next_moves(uses, self.names)
+            callees, bindings = {move.var: self._moved(move, name) for move in moves}, None
+            exports = {
+                value: Var(value.name, value.struct_info, value.span)
+                for move in moves
+                if type(move.var) is Var
+                for value in move.captured
+                if type(value) is not Var
+            }  # dataflow variables that calls outside of their block pass
+            if callees and (more or exports or not is_copied):
+                function, callees = _called_in(function, callees, uses), {}
+            function = _export_dataflow_vars(function, exports) if exports else function
+        self.functions[name] = _Copy(callees, fresh=True).function(function) if is_copied else function
+
+    def _moved(self, move: _Move, name: str) -> _Callee:
+        """Adds the function of a closure of the function of this name to the module."""
+        global_name = _fresh(f"{name}_{move.var.name}", self.functions)
+        moved = with_captured(move.closure, move.captured, move.sizes)
+        function = GlobalVar(global_name, moved.struct_info)
+        more = moved.params[len(move.closure.params) :]
+        self.functions[global_name] = moved
+        self.recursion[global_name] = {move.var: _Callee(function, more)} if move.is_recursive else {}
+        self.worklist.append(global_name)
+        return _Callee(function, (*move.captured, *move.sizes))
 
 
 def _export_dataflow_vars(function: Function, names: Mapping[Var, Var]) -> Function:
@@ -136,13 +166,13 @@ def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
         if not moves.keys().isdisjoint(captured):
             continue
         is_recursive = len(captured) < len(free)
-        dims = uses.open_variables(var, closure, captured, names[closure].symbols)
+        dims = uses.open_variables(var, closure, captured, names[closure])
         binders = uses.binders_for(var, dims)
         if binders is None:
             continue
         if binders:
             captured += binders
-            dims = uses.open_variables(var, closure, captured, names[closure].symbols)
+            dims = uses.open_variables(var, closure, captured, names[closure])
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
@@ -152,29 +182,50 @@ def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
     return list(moves.values()), bool(moves and remaining)
 
 
-class _Callee(NamedTuple):
-    """The module function of a lifted closure, with the additional arguments of its calls."""
+class _Copy(Substitution):
+    """Rebuilds functions with functions of the module in place of closures."""
 
-    function: GlobalVar
-    more: tuple[Expr, ...]
+    def __init__(self, callees: Callees, fresh: bool = False) -> None:
+        super().__init__({var: callee.function for var, callee in callees.items()}, fresh=fresh)
+        self.callees = callees
+
+    def call(self, call: Call) -> Call:
+        """Returns a call, also of a closure, which passes what the closure captures."""
+        callee = self.callees.get(call.op)  # type: ignore[call-overload]
+        if callee is not None:
+            call = replace(call, op=callee.function, args=(*call.args, *callee.more))
+        return super().call(call)
+
+    def callee(self, callee: Expr) -> Any:
+        """Returns a callee; a function of the module has dims of its own."""
+        return callee if type(callee) is GlobalVar else super().callee(callee)
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """Returns a sequence without the bindings of closures."""
+        new = super().sequence(seq)
+        if not self.callees or all([block.bindings for block in new.blocks]):
+            return new
+        return replace(new, blocks=tuple([block for block in new.blocks if block.bindings]))
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """Returns a block without the bindings of closures."""
+        bindings = [b for b in block.bindings if b.var not in self.callees]
+        same = len(bindings) == len(block.bindings)
+        return super().block(block if same else type(block)(tuple(bindings), block.span))
 
 
-def _called_in(caller: Function, callees: Mapping[Var, _Callee], uses: _ClosureUses) -> Function:
+def _called_in(caller: Function, callees: Callees, uses: _ClosureUses) -> Function:
     """Returns a function that uses functions of the module in place of closures, whose bindings it
-    does not contain. `uses` are those of the caller or of a function around it."""
-    substitution = Substitution({var: callee.function for var, callee in callees.items()})
+    does not contain."""
+    substitution = _Copy(callees)
 
     def called(binding: Binding) -> Iterable[Binding]:
         if binding.var in callees:
             return ()
         if binding.var not in uses.users:
             return (binding,)
-        old = value = binding.value
-        callee = callees.get(value.op) if isinstance(value, Call) else None  # type: ignore[call-overload]
-        if callee is not None:
-            value = replace(value, args=(*value.args, *callee.more))  # type: ignore[attr-defined]
-        value = substitution.part(value)
-        return (binding if value is old else replace(binding, value=value),)
+        value = substitution.part(binding.value)
+        return (binding if value is binding.value else replace(binding, value=value),)
 
     caller = with_bindings(caller, called, opaque=callees)
     return caller if uses.results.isdisjoint(callees) else substitution.function(caller)
@@ -215,15 +266,18 @@ class _ClosureUses:
         """Returns those of all closures in a function, whose bindings may be known."""
         bindings = list(bindings_of(function)) if bindings is None else bindings
         uses = cls(function, {b.var: b.value for b in bindings if type(b.value) is Function})
-        uses.binders = uses._binders(function, bindings)
         names = uses.closures
+        binders = [param.struct_info for param in function.params]
         results: list[Expr] = [function.body.body]
         for binding in bindings:
             value = binding.value
             kind = type(value)
             if kind is Function:
                 results.append(value.body.body)  # type: ignore[attr-defined]
+                binders += [param.struct_info for param in value.params]  # type: ignore[attr-defined]
                 continue
+            if type(binding) is MatchCast:
+                binders.append(binding.struct_info)
             operands: tuple[Expr, ...] = (value,)
             if isinstance(value, Call):
                 operands = value.args
@@ -238,6 +292,7 @@ class _ClosureUses:
                 uses.values |= used
                 for closure in used:
                     uses.operands.setdefault(closure, []).append(value)
+        uses.binders = uses.counts(binders)
         uses.results = _closures_in(results, names)
         uses.values |= uses.results
         return uses
@@ -263,13 +318,14 @@ class _ClosureUses:
         return binders
 
     def open_variables(
-        self, var: Var, closure: Function, captured: list[Var], used: Collection[Any]
+        self, var: Var, closure: Function, captured: list[Var], names: ProgramNames
     ) -> list[Any]:
         """Returns the symbolic, row and dtype variables of the enclosing functions that the
         captured variables do not determine, nor the parameters if every call proves theirs."""
+        used = names.symbols
         if not used:
             return []
-        inner = self._binders(closure, bindings_of(closure))
+        inner = self.counts(names.binders)
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
         if not enclosing:
             return []
@@ -280,16 +336,9 @@ class _ClosureUses:
         )
         return [sym for sym in used if sym in enclosing and sym not in determined]
 
-    def _binders(self, function: Function, bindings: Iterable[Binding]) -> Counter[Any]:
-        """Returns how often parameters and casts of a function, and of those in it, bind
-        variables."""
-        infos = [param.struct_info for param in function.params]
-        for binding in bindings:
-            if type(binding) is MatchCast:
-                infos.append(binding.struct_info)
-            elif type(binding.value) is Function:
-                infos += [param.struct_info for param in binding.value.params]
-        return Counter([sym for info in infos for sym in self._bound_dims(info)])
+    def counts(self, binders: Iterable[StructInfo]) -> Counter[Any]:
+        """Returns how many of these StructInfos of parameters and casts bind each variable."""
+        return Counter([variable for info in binders for variable in self._bound_dims(info)])
 
     def _bound_dims(self, info: StructInfo) -> frozenset[Any]:
         dims = self.bound.get(info)
