@@ -120,11 +120,16 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
 
 
 def replace(old: T, **fields: Any) -> T:
-    """Returns the node with some fields replaced."""
+    """Returns the node with some fields replaced.
+
+    Raises TypeError for a name that is not a field of the node.
+    """
     cls = type(old)
     names, values_of = _init_of(cls)
     values = list(values_of(old))
     for name, value in fields.items():
+        if name not in names:
+            raise TypeError(f"{cls.__name__} has no field `{name}`: it has {', '.join(names)}")
         values[names.index(name)] = value
     return cls(*values)
 

@@ -78,7 +78,7 @@ class _Lifting:
 
     functions: dict[str, Node]
     names: Names = attrs.Factory(dict)
-    recursion: dict[str, Callees] = attrs.Factory(dict)  # of functions that were closures
+    callees: dict[str, dict[Var, _Callee]] = attrs.Factory(dict)  # of functions that were closures
     worklist: list[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,17 +87,16 @@ class _Lifting:
     def lift(self, name: str) -> None:
         """Lifts the closures of a function.
 
-        An outer closure moves together with the closures in it. Closures that do not capture each
-        other move at once. A function that was a closure becomes a copy: it shares its names with
-        the function around it.
+        Closures that do not capture each other move at once. A function that was a closure becomes
+        a copy: it shares its names with the function around it.
         """
         function = self.functions[name]
         if not isinstance(function, Function):
             return
-        is_copied = name in self.recursion
-        callees = self.recursion.get(name, {})
+        is_copied = name in self.callees
+        callees: Callees = self.callees.get(name, {})
         bindings: list[Binding] | None = list(bindings_of(function))
-        more = any([type(binding.value) is Function for binding in bindings])
+        more = any([type(b.value) is Function and b.var not in callees for b in bindings])
         if more:
             without = _Copy(callees).function(function) if callees else function
             without = _without_aliases(without, bindings_of(without))
@@ -105,7 +104,7 @@ class _Lifting:
         while more:  # moves may end the other uses of a closure
             uses = _ClosureUses.of(function, bindings)
             moves, more = _next_moves(uses, self.names)
-            callees, bindings = {move.var: self._moved(move, name) for move in moves}, None
+            callees, bindings = self._moved(moves, name), None
             exports = {
                 value: Var(value.name, value.struct_info, value.span)
                 for move in moves
@@ -116,18 +115,32 @@ class _Lifting:
             if callees and (more or exports or not is_copied):
                 function, callees = _called_in(function, callees, uses), {}
             function = _export_dataflow_vars(function, exports) if exports else function
-        self.functions[name] = _Copy(callees, fresh=True).function(function) if is_copied else function
+        if is_copied:
+            function = _Copy(callees, fresh=True).function(function)
+        self.functions[name] = function
 
-    def _moved(self, move: _Move, name: str) -> _Callee:
-        """Adds the function of a closure of the function of this name to the module."""
-        global_name = _fresh(f"{name}_{move.var.name}", self.functions)
-        moved = with_captured(move.closure, move.captured, move.sizes)
-        function = GlobalVar(global_name, moved.struct_info)
-        more = moved.params[len(move.closure.params) :]
-        self.functions[global_name] = moved
-        self.recursion[global_name] = {move.var: _Callee(function, more)} if move.is_recursive else {}
-        self.worklist.append(global_name)
-        return _Callee(function, (*move.captured, *move.sizes))
+    def _moved(self, moves: Iterable[_Move], name: str) -> Callees:
+        """Adds functions for closures of the function of this name to the module.
+
+        Returns those that the function calls; the others are called in closures that move, too.
+        """
+        callees: dict[Var, _Callee] = {}
+        moved: dict[Var, tuple[str, set[Var]]] = {}  # names, and captured variables not as they were
+        for var, closure, captured, sizes, is_recursive, around in moves:
+            parent, changed = (name, set()) if around is None else moved.get(around, ("", set()))
+            if not parent or not changed.isdisjoint(captured):
+                continue  # moves with the closures of the function around it
+            global_name = _fresh(f"{parent}_{var.name}", self.functions)
+            lifted = with_captured(closure, captured, sizes)
+            function = GlobalVar(global_name, lifted.struct_info)
+            more = lifted.params[len(closure.params) :]
+            callee = _Callee(function, (*captured, *sizes))
+            (callees if around is None else self.callees[parent])[var] = callee
+            moved[var] = global_name, set(captured).difference(more)
+            self.functions[global_name] = lifted
+            self.callees[global_name] = {var: _Callee(function, more)} if is_recursive else {}
+            self.worklist.append(global_name)
+        return callees
 
 
 def _export_dataflow_vars(function: Function, names: Mapping[Var, Var]) -> Function:
@@ -146,29 +159,32 @@ class _Move(NamedTuple):
     captured: list[Var]
     sizes: list[ShapeExpr]
     is_recursive: bool
+    around: Var | None  # the innermost closure around it that moves, too
 
 
 def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
     """Returns closures that may move now, and whether others remain.
 
-    Outer ones precede inner ones, which move later, as do those that capture closures of the list.
+    Outer ones precede inner ones. Those that capture closures of the list move later, as do inner
+    ones that capture dataflow variables or need values that bind their variables.
     """
     moves: dict[Var, _Move] = {}
-    inside: set[Var] = set()  # variables of the closures that move
+    around: dict[Var, Var] = {}  # of closures in those that move
     for closure in reversed(uses.closures.values()):  # inner ones before those around them
         if closure not in names:
             names[closure] = names_in(closure, names)
     for var, closure in uses.closures.items():
-        if var in inside:
-            continue
+        is_inner = var in around
         free = names[closure].free
         captured = [v for v in free if v is not var]
         if not moves.keys().isdisjoint(captured):
             continue
+        if is_inner and any([type(value) is not Var for value in captured]):
+            continue
         is_recursive = len(captured) < len(free)
         dims = uses.open_variables(var, closure, captured, names[closure])
         binders = uses.binders_for(var, dims)
-        if binders is None:
+        if binders is None or (binders and is_inner):
             continue
         if binders:
             captured += binders
@@ -176,9 +192,12 @@ def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
-                moves[var] = _Move(var, closure, captured, sizes, is_recursive)
-                inside |= names[closure].defined
-    remaining = uses.closures.keys() - moves.keys() - inside
+                moves[var] = _Move(
+                    var, closure, captured, sizes, is_recursive, around.get(var)
+                )
+                inner = uses.closures.keys() & names[closure].defined
+                around |= dict.fromkeys(inner, var)
+    remaining = uses.closures.keys() - moves.keys() - around.keys()
     return list(moves.values()), bool(moves and remaining)
 
 
