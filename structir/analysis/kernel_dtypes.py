@@ -149,10 +149,10 @@ class _InstanceCalls(Substitution):
     def part(self, part: Any) -> Any:
         """Returns a part with calls of instances."""
         if type(part) is Call and isinstance(part.op, GlobalVar) and part.op.name in self.generic:
-            part = replace(part, op=self.callee(part.op, [*part.args], part.sinfo_args))
+            part = replace(part, op=self.instance(part.op, [*part.args], part.sinfo_args))
         return super().part(part)
 
-    def callee(
+    def instance(
         self, callee: GlobalVar, args: list[Expr], results: tuple[StructInfo, ...]
     ) -> GlobalVar:
         """Returns the instance of a kernel for the operands and results of a call."""

@@ -139,6 +139,13 @@ class ProgramNames(NamedTuple):
         """The variables that are defined elsewhere."""
         return [var for var in self.variables if var not in self.defined]
 
+    def add(self, part: ProgramNames) -> None:
+        """Adds the names of a part of the program."""
+        self.variables.update(part.variables)
+        self.symbols.update(part.symbols)
+        self.defined.update(part.defined)
+        self.binders.extend(part.binders)
+
 
 NO_NAMES: Mapping[Any, ProgramNames] = {}
 
@@ -148,10 +155,7 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
 
     Local functions with `known` names are not traversed.
     """
-    variables: dict[Var, None] = {}
-    symbols: dict[Any, None] = {}
-    defined: set[Var] = set()
-    binders: list[StructInfo] = []
+    variables, symbols, defined, binders = names = ProgramNames({}, {}, set(), [])
     seen: set[StructInfo] = set()
     todo = [program]
     while todo:
@@ -173,11 +177,7 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
             defined.add(item.var)
             todo += (item.value, item.var)
         elif kind is Function and item in known:
-            names = known[item]
-            variables |= names.variables
-            symbols |= names.symbols
-            defined |= names.defined
-            binders += names.binders
+            names.add(known[item])
         elif kind is Function:
             defined.update(item.params)
             binders += [param.struct_info for param in item.params]
@@ -197,19 +197,22 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
             if item not in seen:
                 seen.add(item)
                 todo += parts(item)[::-1]
-        elif issubclass(kind, Node) and kind is not Op and kind is not GlobalVar:
-            if kind is MatchCast:
-                defined.add(item.var)
-                binders.append(item.struct_info)
-            elif kind is Kernel:
-                defined.update(item.params)
-            elif kind is Scratch:
-                defined.add(item.array)
-            elif kind is IRModule:
-                todo += list(item.functions.values())[::-1]
-                continue
+        elif kind is MatchCast:
+            defined.add(item.var)
+            binders.append(item.struct_info)
             todo += parts(item)[::-1]
-    return ProgramNames(variables, symbols, defined, binders)
+        elif kind is IRModule:
+            todo += list(item.functions.values())[::-1]
+        elif issubclass(kind, Node) and kind is not Op and kind is not GlobalVar:
+            defined.update(_variables_defined_by(item))
+            todo += parts(item)[::-1]
+    return names
+
+
+def _variables_defined_by(item: Any) -> tuple[Var, ...]:
+    if type(item) is Kernel:
+        return item.params
+    return (item.array,) if type(item) is Scratch else ()
 
 
 def _order(symbol: Sym) -> int:

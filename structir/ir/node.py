@@ -53,7 +53,7 @@ _INIT: dict[type, Init] = {}
 
 
 class Init(NamedTuple):
-    """How a node class is constructed: the fields in order of its arguments, and how to read all."""
+    """How a node class is constructed: the fields in order of its arguments, read at once."""
 
     names: tuple[str, ...]
     values_of: Callable[[Any], tuple[Any, ...]]

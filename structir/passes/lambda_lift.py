@@ -95,12 +95,14 @@ class _Lifting:
             return
         is_copied = name in self.callees
         callees: Callees = self.callees.get(name, {})
-        bindings: list[Binding] | None = list(bindings_of(function))
-        more = any([type(b.value) is Function and b.var not in callees for b in bindings])
+        contained = list(bindings_of(function))
+        bindings: list[Binding] | None = contained
+        more = any([type(b.value) is Function and b.var not in callees for b in contained])
         if more:
             without = _Copy(callees).function(function) if callees else function
             without = _without_aliases(without, bindings_of(without))
-            function, bindings = without, bindings if without is function else None
+            bindings = contained if without is function else None
+            function = without
         while more:  # moves may end the other uses of a closure
             uses = _ClosureUses.of(function, bindings)
             moves, more = _next_moves(uses, self.names)
@@ -125,7 +127,7 @@ class _Lifting:
         Returns those that the function calls; the others are called in closures that move, too.
         """
         callees: dict[Var, _Callee] = {}
-        moved: dict[Var, tuple[str, set[Var]]] = {}  # names, and captured variables not as they were
+        moved: dict[Var, tuple[str, set[Var]]] = {}  # names, and values whose parameters are new
         for var, closure, captured, sizes, is_recursive, around in moves:
             parent, changed = (name, set()) if around is None else moved.get(around, ("", set()))
             if not parent or not changed.isdisjoint(captured):
@@ -192,9 +194,7 @@ def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
-                moves[var] = _Move(
-                    var, closure, captured, sizes, is_recursive, around.get(var)
-                )
+                moves[var] = _Move(var, closure, captured, sizes, is_recursive, around.get(var))
                 inner = uses.closures.keys() & names[closure].defined
                 around |= dict.fromkeys(inner, var)
     remaining = uses.closures.keys() - moves.keys() - around.keys()
