@@ -228,9 +228,10 @@ class _Copy(Substitution):
 
     def block(self, block: BindingBlock) -> BindingBlock:
         """Returns a block without the bindings of closures."""
-        bindings = [b for b in block.bindings if b.var not in self.callees]
-        same = len(bindings) == len(block.bindings)
-        return super().block(block if same else type(block)(tuple(bindings), block.span))
+        if not self.callees.keys().isdisjoint([b.var for b in block.bindings]):
+            kept = [b for b in block.bindings if b.var not in self.callees]
+            block = type(block)(tuple(kept), block.span)
+        return super().block(block)
 
 
 def _called_in(caller: Function, callees: Callees, uses: _ClosureUses) -> Function:
