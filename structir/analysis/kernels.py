@@ -26,6 +26,7 @@ from structir.ir.kernel import (
     LibraryCall,
     Local,
     Part,
+    Prefetch,
     Scalar,
     Scratch,
     Size,
@@ -164,6 +165,8 @@ class _NameChecker:
                 return bound | {low, high}
             case LibraryCall(_, args):
                 self.check_reads(args, bound)
+            case Prefetch(_, indices):
+                self.check_reads(indices, bound)
             case For(variable, start, stop, _, body):
                 self.check_reads([start, stop], bound)
                 self.check_block(body, bound | {variable})

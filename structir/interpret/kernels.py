@@ -36,6 +36,7 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Part,
+    Prefetch,
     Scalar,
     Scratch,
     Size,
@@ -51,10 +52,7 @@ from structir.projections.values import ufunc
 Run = Callable[[Kernel, Sequence[Value], Activation], None]
 Evaluate = Callable[["KernelFrame"], Any]
 Step = Callable[["KernelFrame"], Any]
-LEAVE, AGAIN = (
-    object(),
-    object(),
-)  # results of a statement that ends the loop or its current iteration
+LEAVE, AGAIN = object(), object()  # returned by statements that end a loop, or an iteration
 
 
 @attrs.frozen(eq=False)
@@ -448,6 +446,16 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
     return run
 
 
+def _prefetch(kernel: Kernel, prefetch: Prefetch) -> Step:
+    indices = [evaluator(kernel, index) for index in prefetch.indices]
+
+    def run(frame: KernelFrame) -> None:
+        for index in indices:
+            index(frame)
+
+    return run
+
+
 def _for(kernel: Kernel, loop: For) -> Step:
     start, stop = evaluator(kernel, loop.start), evaluator(kernel, loop.stop)
     body = block(kernel, loop.body)
@@ -482,6 +490,7 @@ _STATEMENTS: dict[type, Callable[[Kernel, Any], Step]] = {
     Scratch: _scratch,
     Part: _part,
     LibraryCall: _library_call,
+    Prefetch: _prefetch,
     For: _for,
     While: _while,
     Branch: _branch,

@@ -170,6 +170,19 @@ class LibraryCall(KernelStatement):
 
 
 @node
+class Prefetch(KernelStatement):
+    """`T.prefetch(x[i])`: a hint to load the cache line of an element, which need not exist.
+
+    The indices are evaluated; the element is not read.
+    """
+
+    array: Var
+    indices: tuple[Scalar, ...]
+    flat: bool = False
+    span: Span | None = None
+
+
+@node
 class For(KernelStatement):
     """`for variable in range(start, stop, step)`; of the kind VECTOR, `T.vectorized(...)`.
 

@@ -25,6 +25,7 @@ from structir.ir.kernel import (
     Local,
     LoopVariable,
     Part,
+    Prefetch,
     Scalar,
     Scratch,
     Size,
@@ -54,6 +55,7 @@ from structir.printer.syntax import (
     KERNEL_NAMES,
     NON_TEMPORAL,
     PART,
+    PREFETCH,
     SYNC,
     TARGET,
     THREADS,
@@ -142,6 +144,11 @@ class KernelPrinter(ExprPrinter):
     def library_call(self, call: LibraryCall, indent: str) -> list[str]:
         """Prints a library call."""
         return [f"{indent}T.{call.fn}({', '.join([self.scalar(arg) for arg in call.args])})"]
+
+    def prefetch(self, prefetch: Prefetch, indent: str) -> list[str]:
+        """Prints `T.prefetch(x[i])`."""
+        element = Element(prefetch.array, prefetch.indices, "", flat=prefetch.flat)
+        return [f"{indent}T.{PREFETCH}({self.scalar(element)})"]
 
     def loop(self, loop: For, indent: str) -> list[str]:
         """Prints a `for` loop; omits the default start 0 and step 1."""
@@ -243,6 +250,7 @@ _STATEMENTS: dict[type, Callable[[KernelPrinter, Any, str], list[str]]] = {
     Scratch: KernelPrinter.scratch,
     Part: KernelPrinter.part,
     LibraryCall: KernelPrinter.library_call,
+    Prefetch: KernelPrinter.prefetch,
     For: KernelPrinter.loop,
     While: KernelPrinter.repeat,
     Branch: KernelPrinter.branch,

@@ -247,6 +247,7 @@ TIR_FUNCTION = "prim_func"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
 VECTORIZED = "T.vectorized"
 NON_TEMPORAL = "non_temporal"  # non-temporal stores: `out[i] = T.non_temporal(x[i])`
+PREFETCH = "prefetch"  # a hint: `T.prefetch(x[i])`
 SYNC = "sync_threads"  # for the threads of a block
 TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU
 CUDA = "cuda"

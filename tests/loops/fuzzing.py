@@ -207,6 +207,8 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "tail": rng.choice(["guard", "guard", "peel", "exact"]),
         "at": rng.choice([1, 1, 2]),
         "limit": 16,
+        "array": rng.choice(params or ["none"]),
+        "ahead": rng.choice([1, 2, 5]),
         "partial": False,
         "size": rng.choice(["n", "m"]),
         "value": rng.choice([1, 3, 4]),

@@ -678,6 +678,28 @@ for i in range(n):
         {"primitives.tensorise._is_zero": always},
         code="E1116",
     ),
+    Case(
+        "an index that the loop assigns",
+        """
+for i in range(n):
+    at = T.int64(x[i, 0]) % n
+    out[i, 0] = x[at, 0]
+""",
+        ("prefetch", "x", "i"),
+        {"primitives.prefetch._require_known": nothing},
+        code="E1116",
+    ),
+    Case(
+        "an index that is only in range where a condition holds",
+        """
+for i in range(n):
+    if i + 2 < n:
+        out[i, 0] = x[T.int64(x[i + 2, 0]) % n, 0]
+""",
+        ("prefetch", "x", "i", 1),
+        {"primitives.prefetch._require_known": nothing},
+        code="E1116",
+    ),
 ]
 
 

@@ -48,6 +48,7 @@ from structir.ir.kernel import (
     Literal,
     Local,
     LoopVariable,
+    Prefetch,
     Scalar,
     Scratch,
     Size,
@@ -338,6 +339,7 @@ _STATEMENTS: dict[type, Callable[[_Writer, Any], list[str]]] = {
     Assign: _Writer.assign,
     Scratch: _Writer.scratch,
     LibraryCall: _on_cpu,
+    Prefetch: lambda writer, statement: ["pass"],  # threads hide the latency of memory
     For: _Writer.loop,
     While: _Writer.repeat,
     Branch: _Writer.branch,

@@ -7,7 +7,8 @@ from typing import Any
 
 from structir.backend.emit.conversions import store
 from structir.backend.emit.emitter import Emitter
-from structir.backend.emit.scalars import pointer
+from structir.backend.emit.scalars import outer_offset, pointer
+from structir.backend.emit.types import STORED
 from structir.backend.loops.buffer import element_bytes
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims
@@ -17,14 +18,18 @@ from structir.ir.kernel import (
     Branch,
     Break,
     Continue,
+    Element,
     KernelStatement,
     Local,
     Part,
+    Prefetch,
     Scratch,
     While,
     assigned_value,
 )
 
+# for a read, into all levels of the cache, of data
+PREFETCH = (("i32", "0"), ("i32", "3"), ("i32", "1"))
 NON_TEMPORAL = ", align 64, !nontemporal !0"  # the loop starts at a cache line
 
 
@@ -74,6 +79,17 @@ def fill_with_zeros(emitter: Emitter, array: Var) -> None:
     emitter.asm.call("llvm.memset.p0.i64", "void", args)
 
 
+def _prefetch(emitter: Emitter, prefetch: Prefetch) -> None:
+    """Emits a prefetch into all caches; the address may be outside of the array."""
+    asm, array = emitter.asm, prefetch.array
+    indices = [emitter.index(index) for index in prefetch.indices]
+    element = Element(array, prefetch.indices, dtype_of(array), flat=prefetch.flat)
+    place = emitter.array(array)
+    for offset in (outer_offset(emitter, element, indices), *indices[-1:]):
+        place = asm.value(f"getelementptr {STORED[dtype_of(array)]}, ptr {place}, i64 {offset}")
+    asm.call("llvm.prefetch.p0", "void", [("ptr", place), *PREFETCH])
+
+
 def _branch(emitter: Emitter, branch: Branch) -> None:
     asm = emitter.asm
     then, otherwise, after = map(asm.label, ("then", "else", "after"))
@@ -105,6 +121,7 @@ STATEMENTS: dict[type[KernelStatement], Callable[[Emitter, Any], None]] = {
     Assign: _assign,
     Part: _part,
     Scratch: _scratch,
+    Prefetch: _prefetch,
     Branch: _branch,
     While: _while,
     Break: lambda emitter, statement: emitter.asm.leave(again=False),

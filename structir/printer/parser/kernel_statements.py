@@ -26,6 +26,7 @@ from structir.ir.kernel import (
     Literal,
     Local,
     Part,
+    Prefetch,
     Scalar,
     Scratch,
     Sync,
@@ -50,7 +51,7 @@ from structir.printer.parser.kernel_scalars import (
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
 from structir.printer.parser.kernel_unpacking import unpacked
 from structir.printer.parser.values import construct_name, path_of
-from structir.printer.syntax import EMPTY, NON_TEMPORAL, PART, SYNC, VECTORIZED, ZEROS
+from structir.printer.syntax import EMPTY, NON_TEMPORAL, PART, PREFETCH, SYNC, VECTORIZED, ZEROS
 
 HINTS: dict[type[ast.AST], str] = {
     ast.Return: "write results to the last parameters: `out[i] = ...`",
@@ -279,12 +280,15 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
     return Part(low, high, extent, scope.span(node))
 
 
-def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
-    """Parses a library call such as `T.tiled_product(x.flat[i], ...)`, or `T.sync_threads()`."""
+def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync | Prefetch:
+    """Parses a library call such as `T.tiled_product(x.flat[i], ...)`, `T.prefetch(x[i])` or
+    `T.sync_threads()`."""
     call = node.value
     name = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
     if name == f"T.{SYNC}":
         return _sync(scope, node)
+    if name == f"T.{PREFETCH}":
+        return _prefetch(scope, node)
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
     if function is None or not isinstance(call, ast.Call) or scope.has_threads:
         advice = call_advice(call, LIBRARY) if isinstance(call, ast.Call) else HINTS[ast.Expr]
@@ -305,6 +309,16 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
         raise scope.wrong(node, message, hint, code="E0136")
     integers = [scalar(scope, a, "int64") for a in call.args[count:]]
     return LibraryCall(name.removeprefix("T."), (*regions, *integers), scope.span(node))
+
+
+def _prefetch(scope: KernelScope, node: ast.Expr) -> Prefetch:
+    """Parses `T.prefetch(x[i])`."""
+    call: Any = node.value
+    if len(call.args) != 1 or call.keywords or not isinstance(call.args[0], ast.Subscript):
+        message = f"T.{PREFETCH}: expected one element of an array"
+        raise scope.wrong(node, message, f"`T.{PREFETCH}(x[i])`", code="E0136")
+    read = element(scope, call.args[0])
+    return Prefetch(read.array, read.indices, read.flat, scope.span(node))
 
 
 def _sync(scope: KernelScope, node: ast.Expr) -> Sync:

@@ -25,6 +25,7 @@ from structir.ir.kernel import (
     LibraryCall,
     Local,
     Part,
+    Prefetch,
     Scalar,
     Scratch,
     Sync,
@@ -347,6 +348,12 @@ class DataFlow:
         else:
             exits.continued = join(exits.continued, state)
 
+    def prefetch(self, statement: Prefetch, state: FlowState, place: Place) -> FlowState:
+        """Visits a prefetch, which reads its indices only."""
+        for index in statement.indices:
+            self.uses(index, state, place)
+        return state
+
     def sync(self, statement: Sync, state: FlowState, place: Place) -> FlowState:
         """Visits a barrier."""
         return state
@@ -488,5 +495,6 @@ VISITORS: dict[type, Callable[[DataFlow, Any, FlowState, Place], FlowState | Non
     Branch: DataFlow.branch,
     Break: DataFlow.jump,
     Continue: DataFlow.jump,
+    Prefetch: DataFlow.prefetch,
     Sync: DataFlow.sync,
 }
