@@ -26,8 +26,9 @@ import pytest
 from structir.backend.private_files import check_folder
 
 # A time limit per example fails on a busy machine. Equal code gives equal examples: a failure comes
-# from the change that is tested. `--hypothesis-profile=default` tries others each time.
-hypothesis.settings.register_profile("structir", deadline=None, derandomize=True)
+# from the change that is tested. `--hypothesis-profile=default` tries others each time, and twice as
+# many.
+hypothesis.settings.register_profile("structir", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("structir")
 
 # JAX is compared with in hundreds of small programs: compiling them takes longer than running them.
