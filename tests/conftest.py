@@ -26,8 +26,7 @@ import pytest
 from structir.backend.private_files import check_folder
 
 # A time limit per example fails on a busy machine. Equal code gives equal examples: a failure comes
-# from the change that is tested. `--hypothesis-profile=default` tries others each time, and twice as
-# many.
+# from the change that is tested. `--hypothesis-profile=default` tries others, and more.
 hypothesis.settings.register_profile("structir", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("structir")
 
