@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
+# Tests start many processes: each would compile the sources again that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test test-all coverage demo docs package lint types format bench clean
 .NOTPARALLEL:
 

@@ -26,8 +26,8 @@ import pytest
 from structir.backend.private_files import check_folder
 
 # A time limit per example fails on a busy machine. Equal code gives equal examples: a failure comes
-# from the change that is tested. `--hypothesis-profile=default` tries others each time.
-hypothesis.settings.register_profile("structir", deadline=None, derandomize=True)
+# from the change that is tested. `--hypothesis-profile=default` tries others, and more.
+hypothesis.settings.register_profile("structir", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("structir")
 
 # JAX is compared with in hundreds of small programs: compiling them takes longer than running them.
@@ -55,7 +55,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _order(item):

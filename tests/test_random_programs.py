@@ -1,4 +1,7 @@
-"""Five hundred random programs: well formed, the same after text, compiled as interpreted."""
+"""Random programs: well formed, the same after text, compiled as interpreted.
+
+Others: `structir fuzz --check text --check cpu --seed 1000 --programs 500`.
+"""
 
 from collections.abc import Iterator
 from random import Random
@@ -16,12 +19,11 @@ from structir.tools.calls import CallGenerator
 from structir.tools.comparison import require_agreement, result
 from structir.tools.generate import random_arguments, random_module
 
-CHUNKS, SEEDS = 25, 20  # a chunk is one test, so that workers share the work
+CHUNKS, SEEDS = 25, 10  # a chunk is one test, so that workers share the work
 SIZE = 3  # bindings of a function, more or less: a kernel takes a tenth of a second to compile
 RUNS = 2  # sets of arguments for each program
 
 chunks = pytest.mark.parametrize("chunk", range(CHUNKS))
-TIES = {327}  # a resized image of integers, whose exact values are ties of rounding
 
 
 def programs(chunk: int) -> Iterator[tuple[int, IRModule]]:
@@ -49,8 +51,6 @@ def test_text_reads_back(chunk: int) -> None:
 @chunks
 def test_compiled_it_gives_what_the_interpreter_gives(chunk: int) -> None:
     for seed, module in programs(chunk):
-        if seed in TIES:
-            continue
         try:
             check_agreement(module, seed)
         except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import attrs
@@ -31,17 +31,23 @@ Shape = tuple[tuple[int, ...], str]
 
 @attrs.frozen
 class Specialisation:
-    """One compiled program, and the shapes that it accepts.
+    """One program, compiled when it is first run, and the shapes that it accepts.
 
     Sizes with the same symbol are equal; the others are fixed.
     """
 
     static: Any  # the structure of the arguments, and the static ones
     patterns: tuple[tuple[tuple[Any, ...], str], ...]  # an int is fixed, a string is a symbol
-    run: Callable[..., Any]
+    options: dict[str, Any]  # of the compiler
     result: TreeStructure
     module: IRModule
     shapes: tuple[Shape, ...]  # of the first call
+
+    @cached_property
+    def run(self) -> Callable[..., Any]:
+        """The compiled program."""
+        run: Callable[..., Any] = compiler.compile(self.module, **self.options)["main"]
+        return run
 
     def accepts(self, static: Any, shapes: Sequence[Shape]) -> bool:
         """Whether arguments of these shapes fit."""
@@ -127,11 +133,11 @@ class JitFunction:
         for known in self.specialisations:
             if known.accepts(static, shapes):
                 return known
-        new = self._compiled(shapes, static, structures)
+        new = self._new(shapes, static, structures)
         self.specialisations.append(new)
         return new
 
-    def _compiled(
+    def _new(
         self, shapes: list[Shape], static: Any, structures: list[TreeStructure]
     ) -> Specialisation:
         def attempt(fixed: set[int]) -> tuple[Any, Any]:
@@ -142,8 +148,7 @@ class JitFunction:
         patterns, (module, result) = _with_fewest_fixed(attempt, shapes, parameters)
         if self.donated:
             module = self._donating(module, static)
-        run = compiler.compile(module, **self.options)["main"]
-        return Specialisation(static, patterns, run, result, module, tuple(shapes))
+        return Specialisation(static, patterns, self.options, result, module, tuple(shapes))
 
     def _sizes_of_parameters(
         self, shapes: list[Shape], static: Any, structures: list[TreeStructure]

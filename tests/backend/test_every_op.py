@@ -8,7 +8,7 @@ from structir.errors import StructIRError
 from tests.backend.agreement import assert_agree, copied
 from tests.ops.test_every_op import OPS, PROGRAMS, SIZES, symbols, value_for
 
-MOST_PROGRAMS = 4
+MOST_PROGRAMS = 2
 
 
 def spread(cases):

@@ -155,8 +155,8 @@ def covering(cases):
     return selected
 
 
-# Every fourth call is compiled at its sizes, every fourth one at symbolic sizes: an attribute that
-# two of them have is compiled in one form or the other.
+# Every sixth call is compiled at its sizes, every sixth one at symbolic sizes: an attribute that
+# three of them have is compiled in one form or the other.
 COMPILED = [
     pytest.param(rows[start : start + BATCH], id=f"{op}-{start}")
     for op, rows in ((op, covering(rows)) for op, rows in BY_OP.items())
@@ -167,7 +167,7 @@ COMPILED = [
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("cases", COMPILED)
 def test_compiled_calls_match_other_libraries(cases):
-    cases = cases[::4]
+    cases = cases[::6]
     module, values = module_of(cases)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(
@@ -189,7 +189,7 @@ def test_interpreted_calls_at_symbolic_sizes_match_other_libraries(cases):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("cases", COMPILED)
 def test_compiled_calls_at_symbolic_sizes_match_other_libraries(cases):
-    cases = cases[2::4] or cases[:1]
+    cases = cases[3::6] or cases[:1]
     module, values = module_of(cases, is_symbolic=True)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(

@@ -43,7 +43,8 @@ def known(arg, values, sizes):
 
 def agreements(script):
     """How often the symbolic spec of a program's only call gives what the concrete one gives."""
-    function = structir.parse(script)["main"]
+    module = structir.parse(script)
+    function = module["main"]
     bindings = [b for b in function.bindings() if isinstance(b.value, Call)]
     if len(bindings) != 1 or not isinstance(bindings[0].value.op, Op):
         return 0
@@ -61,7 +62,7 @@ def agreements(script):
         values = dict(zip(function.params, args, strict=True))
         given = tuple(known(a, values, sizes) for a in call.args)
         try:
-            structir.interpret(structir.parse(script), "main", *args)
+            structir.interpret(module, "main", *args)
             wanted = definition.reference(call, given)
         except (DiagnosticError, ShapeMismatchError):
             continue

@@ -108,19 +108,24 @@ def assert_runs(script):
     names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
     for choice in SIZES if names else SIZES[:1]:
         sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
-        for rng in (np.random.default_rng(5), None):
+        for rng in (np.random.default_rng(5), None):  # all numbers are 0 where others are rejected
             args = [value_for(i, sizes, rng) for i in infos]
-            if not any(a is None for a in args):
-                assert_result_fits(mod, infos, args)
+            if any(a is None for a in args) or result_fits(mod, infos, args):
+                break
 
 
-def assert_result_fits(mod, infos, args):
-    """Checks that a result matches its StructInfo, unless a shape of the program is unknown."""
+def result_fits(mod, infos, args):
+    """Checks that a result matches its StructInfo, unless a shape of the program is unknown.
+
+    Returns whether there is a result.
+    """
     try:
         structir.interpret(mod, next(iter(mod.functions)), *args)
     except ShapeMismatchError as error:
         known = all(getattr(info, "dims", ()) is not None for info in infos)
         assert not (known and "main: result" in str(error)), str(error)
+        return False
+    return True
 
 
 @every_op
@@ -180,7 +185,7 @@ def arguments(draw, signature):
 
 @pytest.mark.sampled(40)
 @every_op
-@settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_calls_run_or_are_rejected(name, data):
     keywords = data.draw(arguments(OPS[name].definition.signature))

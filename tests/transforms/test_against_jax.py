@@ -1,10 +1,9 @@
 """Functions of `structir.numpy`, `nn` and `scipy.linalg` compared with those of JAX.
 
-Derivatives: every second function that both have, and that JAX can call with one of a few lists of
-arguments, in float64. The second derivative of a mapped function contains a gradient of a mapped
-function and a mapped gradient.
+Derivatives: see `tests/data/mapped_derivatives.py`, which stored those of JAX.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,18 +19,16 @@ import structir.scipy.linalg
 from structir.errors import DiagnosticError
 
 jax = pytest.importorskip("jax")
-MODULES = {
-    "numpy": (structir.numpy, jax.numpy),
-    "nn": (structir.nn, jax.nn),
-    "linalg": (structir.numpy.linalg, jax.numpy.linalg),
-}
-RANDOM = np.random.default_rng(0)
-X, Y = (RANDOM.uniform(0.15, 0.85, (5, 3, 4)) for _ in range(2))
-SQUARE = RANDOM.uniform(-1, 1, (5, 3, 3)) + 3 * np.eye(3)
-TANGENT = RANDOM.uniform(-1, 1, (5, 3, 4))
-ARGUMENTS = ((X,), (X, Y), (SQUARE,), (X, np.full_like(X, 0.5), Y))
-# JAX calls it with matrices, of which one is no attention.
-WITHOUT = {"nn.dot_product_attention"}
+
+from tests.data.mapped_derivatives import (  # noqa: E402
+    ARGUMENTS,
+    MODULES,
+    RANDOM,
+    STORED,
+    expected,
+    names,
+    second_derivative,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,62 +37,34 @@ def _float64() -> Iterator[None]:
         yield
 
 
-def names() -> list[str]:
-    """Returns every second function that both libraries have, each by one of its names."""
-    functions = {
-        id(getattr(own, name)): f"{module}.{name}"
-        for module, (own, other) in MODULES.items()
-        for name in sorted(dir(own))
-        if not name.startswith("_")
-        and callable(getattr(own, name))
-        and callable(getattr(other, name, None))
-        and not isinstance(getattr(other, name), type)
-    }
-    return [name for name in functions.values() if name not in WITHOUT][::2]
+DERIVATIVES = np.load(STORED)
+DESCRIBED = json.loads(str(DERIVATIVES["described"]))
+NEW = sorted(set(names()) - set(DESCRIBED["names"]))  # JAX computes their derivatives now
+COMPILED = sorted(DESCRIBED["arguments"])[::3]
 
 
-def second_derivative(library: Any, function: Callable[..., Any], numpy: Any) -> Callable[..., Any]:
-    """Returns the derivative along TANGENT of the mapped gradient, and the mapped gradient."""
-
-    def scalar(*args: Any) -> Any:
-        return numpy.sum(numpy.sin(function(*args)))
-
-    def call(x: Any, *constants: Any) -> Any:
-        # A captured NumPy array is weak: `sin` of it would be float32.
-        others = [numpy.asarray(value, dtype="float64") for value in constants]
-        direction = TANGENT[:, : x.shape[1], : x.shape[2]]
-        mapped = library.vmap(library.grad(scalar))
-        total = library.grad(lambda value: numpy.sum(library.vmap(scalar)(value, *others)))
-        value, tangent = library.jvp(lambda v: mapped(v, *others), (x,), (direction,))
-        return total(x), value, tangent
-
-    return call
+def derivatives(name: str) -> tuple[int, list[np.ndarray]] | None:
+    if name in NEW:
+        return expected(name)
+    parts = [DERIVATIVES[f"{name}/{k}"] for k in range(3)]
+    return DESCRIBED["arguments"][name], parts
 
 
-def expected(function: Callable[..., Any]) -> tuple[tuple[Any, ...], list[np.ndarray]] | None:
-    """Returns the first arguments that JAX can differentiate for, and its derivatives."""
-    for arguments in ARGUMENTS:
-        try:
-            result = function(*[a[0] for a in arguments])
-            if getattr(result, "dtype", None) != np.float64:
-                continue
-            derivative = jax.jit(second_derivative(jax, function, jax.numpy))
-            return arguments, [np.asarray(part) for part in derivative(*arguments)]
-        except Exception:
-            continue
-    return None
-
-
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [*DESCRIBED["arguments"], *NEW])
 def test_derivatives_of_mapped_functions_equal_those_of_jax(name: str) -> None:
+    """A third is compiled. The interpreter runs what the transformations made of the others."""
     module, function = name.split(".")
-    own, other = MODULES[module]
-    case = expected(getattr(other, function))
+    case = derivatives(name)
     if case is None:
-        return  # no function of real arrays
-    arguments, derivatives = case
-    derivative = second_derivative(structir, getattr(own, function), structir.numpy)
-    for result, wanted in zip(structir.jit(derivative)(*arguments), derivatives, strict=True):
+        return
+    arguments = ARGUMENTS[case[0]]
+    derivative = second_derivative(structir, getattr(MODULES[module][0], function), structir.numpy)
+    if name in COMPILED or name in NEW:
+        results = structir.jit(derivative)(*arguments)
+    else:
+        module = structir.jit(derivative).trace(*arguments)
+        results = structir.interpret(module, "main", *arguments)
+    for result, wanted in zip(results, case[1], strict=True):
         assert result.shape == wanted.shape
         limit = 1e-8 * max(1, np.max(np.abs(wanted)))
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=limit)
@@ -168,10 +137,10 @@ def test_gradients_of_factors_equal_those_of_jax(name: str, shape: tuple[int, ..
         def scalar(x: Any) -> Any:
             return sum(numpy.sum(f * f.shape[-1]) for f in FACTORS[name](x, scipy, numpy))
 
-        return library.grad(scalar)(value)
+        return library.grad(scalar)
 
-    wanted = gradient(jax, jax.scipy.linalg, jax.numpy)
-    result = gradient(structir, structir.scipy.linalg, structir.numpy)
+    wanted = jax.jit(gradient(jax, jax.scipy.linalg, jax.numpy))(value)
+    result = gradient(structir, structir.scipy.linalg, structir.numpy)(value)
     np.testing.assert_allclose(result, wanted, rtol=1e-7, atol=1e-7)
 
 

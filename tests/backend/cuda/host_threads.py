@@ -112,7 +112,7 @@ class HostKernel:
         own = for_the_host(self.llvm, ctypes.addressof(self.barrier))
         module = llvm.parse_assembly(with_warps(own, ADDRESS))
         host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-        machine = llvm.Target.from_default_triple().create_target_machine(*host, opt=1)
+        machine = llvm.Target.from_default_triple().create_target_machine(*host, opt=0)
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         self.engine = llvm.create_mcjit_compiler(module, machine)
         words = len(text.pointers) + bool(text.sites) + len(text.sizes)

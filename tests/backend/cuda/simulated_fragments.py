@@ -28,11 +28,11 @@ def kernel():
         device.prepared([Launch(kernel, 1, 32, (), ())])()
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_a_product_of_a_program(dtype):
-    module = product(dtype)
+def test_a_product_of_rounded_factors():
+    """Programs with factors of 16 bits have the same text: threads of the host run it."""
+    module = product("float32")
     rng = np.random.default_rng(0)
-    given = [rng.standard_normal(shape).astype(dtype) for shape in ((3, 12), (12, 5))]
+    given = [rng.standard_normal(shape, "float32") for shape in ((3, 12), (12, 5))]
     found = DeviceExecutable(module, SimulatedDevice(), tf32=True)["main"](*given)
     wanted = structir.interpret(module, "main", *given)
     np.testing.assert_allclose(np.asarray(found), wanted, 1e-2, 1e-2)

@@ -15,6 +15,6 @@ def test_saved_failures_are_fixed(file):
 
 
 def test_random_programs():
-    for seed in range(6000, 6008):
+    for seed in range(6000, 6004):
         found = [f"{seed} {each}" for each in failures(random_program(seed, 6), seed, ["cuda"])]
         assert not found

@@ -2,6 +2,7 @@
 host, and compared with the interpreter in float64."""
 
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -99,9 +100,14 @@ def doubled(value):
     return value if value.dtype == bool else value.astype("float64")
 
 
+@cache
+def executable_of(device, text):
+    return DeviceExecutable(structir.parse(text), device)
+
+
 def compared(device, text, given, dtype="float32", kernels=1, rtol=None):
     """The results of a program, which must be those of the interpreter in float64."""
-    executable = DeviceExecutable(structir.parse(text), device)
+    executable = executable_of(device, text)
     assert executable.kernel_count == kernels, executable.source()
     module = structir.parse(text.replace(f'"{dtype}"', '"float64"'))
     wanted = structir.interpret(module, "main", *[doubled(x) for x in given])

@@ -56,6 +56,24 @@ class Mutant:
 
 
 @attrs.frozen
+class Mutation:
+    """A mutated program that may be ill-formed: to parse it takes milliseconds."""
+
+    program: str
+    kind: str
+    detail: str
+    statements: list[str]
+
+    def mutant(self) -> Mutant | None:
+        """Returns the mutant; None if the mutation does not fit the call."""
+        try:
+            source = parse(SOURCES[self.program][0], self.statements).script()
+        except StructIRError:
+            return None
+        return Mutant(self.program, self.kind, self.detail, source)
+
+
+@attrs.frozen
 class Site:
     """A statement of a program with what mutations need: the call, and its StructInfos."""
 
@@ -92,7 +110,7 @@ Change = Iterator[tuple[str, str]]  # a detail, and the wrong expression
 Kinds = dict[str, Callable[[Site], Change]]
 Programs = dict[str, tuple[str, str]]
 KINDS: Kinds = {}
-_MUTANTS: dict[tuple[str, int], list[Mutant]] = {}  # by program and the id of the kinds
+_CHANGES: dict[tuple[str, int], list[Mutation]] = {}  # by program and the id of the kinds
 SOURCES: Programs = {**PROGRAMS, **HELD_OUT}
 
 
@@ -441,16 +459,24 @@ def dim_count(name: str) -> int:
 
 
 def mutants(names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS) -> Iterator[Mutant]:
-    """Yields every well-formed mutant of the programs, each source once."""
+    """Yields every well-formed mutant of the programs."""
+    for mutation in mutations(names, kinds):
+        mutant = mutation.mutant()
+        if mutant is not None:
+            yield mutant
+
+
+def mutations(names: Iterable[str], kinds: Kinds) -> Iterator[Mutation]:
+    """Yields every mutation of the programs."""
     for name in names:
         key = name, id(kinds)
-        if key not in _MUTANTS:
-            _MUTANTS[key] = list(_mutants_of(name, kinds))
-        yield from _MUTANTS[key]
+        if key not in _CHANGES:
+            _CHANGES[key] = list(_mutations_of(name, kinds))
+        yield from _CHANGES[key]
 
 
-def _mutants_of(name: str, kinds: Kinds) -> Iterator[Mutant]:
-    params, statements = SOURCES[name][0], statements_of(name)
+def _mutations_of(name: str, kinds: Kinds) -> Iterator[Mutation]:
+    statements = statements_of(name)
     function = original(name)["main"]
     known = [*function.params, *[b.var for b in function.bindings()]]
     infos = {var.name: var.struct_info for var in known}
@@ -458,11 +484,7 @@ def _mutants_of(name: str, kinds: Kinds) -> Iterator[Mutant]:
     calls = {each.partition(" = ")[0]: tree for each, tree in zip(statements, trees, strict=True)}
     for index, text in enumerate(statements):
         for kind_name, detail, changed in _changes(statements, index, text, infos, calls, kinds):
-            try:
-                source = parse(params, changed).script()
-            except StructIRError:
-                continue  # the mutation does not fit the call
-            yield Mutant(name, kind_name, f"{detail} ({text.partition(' = ')[0]})", source)
+            yield Mutation(name, kind_name, f"{detail} ({text.partition(' = ')[0]})", changed)
 
 
 def _changes(
@@ -492,15 +514,18 @@ def selected(
 ) -> list[Mutant]:
     """Returns mutants in a random order that alternates between kinds and programs."""
     rng, groups = Random(seed), defaultdict(list)
-    for mutant in mutants(names, kinds):
-        groups[mutant.kind].append(mutant)
+    for mutation in mutations(names, kinds):
+        groups[mutation.kind].append(mutation)
     for group in groups.values():
         rng.shuffle(group)
     chosen: list[Mutant] = []
     while len(chosen) < count and any(groups.values()):
         for group in groups.values():
-            if group and len(chosen) < count:
-                chosen.append(group.pop())
+            mutant = None
+            while group and mutant is None and len(chosen) < count:
+                mutant = group.pop().mutant()
+            if mutant is not None:
+                chosen.append(mutant)
     return chosen
 
 
