@@ -267,7 +267,8 @@ class RegionLowering:
         if getattr(definition, "reads_indices", False):
             exact = tuple(map(_with_constants, self.bound_constants.in_call(call).args, args))
             self._note_assumptions(Call(op, exact, attributes, call.sinfo_args, None, call.span))
-        parts = definition.decompose(assumed_call)
+        has_routine = self.routine_of(definition) is not None
+        parts = None if has_routine else definition.decompose(assumed_call)
         if parts is not None:
             self._note_assumptions(assumed_call)
             self.values.update(buffers)

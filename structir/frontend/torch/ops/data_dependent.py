@@ -6,7 +6,7 @@ from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.indexing import expand_masks
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
-from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
 
 
@@ -20,29 +20,21 @@ def nonzero(node: FxNode) -> Expr:
 
 @torch_op("nonzero_static")
 def nonzero_of_size(node: FxNode) -> Expr:
-    """Builds nonzero_static: the first coordinates, and then rows of the fill value.
-
-    Each element that is not 0 writes its coordinates to the row of its rank among them, or to one
-    row after the last.
-    """
+    """Builds nonzero_static: the first coordinates, and then rows of the fill value."""
     size, rank = node.size("size"), node.rank()
-    flat = node.emit(R.flatten(node["self"]))
     if not rank:
         return R.full(ShapeExpr((size, 0)), number(0, "int64"))
-    is_nonzero = node.emit(cast(R.not_equal(flat, number(0, node.dtype())), "int64"))
-    row = R.subtract(R.cumsum(is_nonzero, axis=0), number(1, "int64"))
-    last = size_number(size)
-    row = R.where(cast(is_nonzero, "bool"), R.minimum(row, last), last)
-    position = index_range(node.dims_of(flat)[0])
-    fill = R.full(ShapeExpr((size + 1,)), number(node.plain("fill_value", -1), "int64"))
+    is_nonzero = node.emit(R.not_equal(R.flatten(node["self"]), number(0, node.dtype())))
+    position = node.emit(R.true_positions(is_nonzero, PrimValue(size)))
+    is_missing = node.emit(R.less(position, number(0, "int64")))
+    fill = number(node.plain("fill_value", -1), "int64")
     columns: list[Expr] = []
-    row = node.emit(row)
     for extent in reversed(node.dims()):
         extent_number = size_number(extent)
-        coordinate = node.emit(R.floor_mod(position, extent_number))
+        coordinate = R.floor_mod(position, extent_number)
         position = node.emit(R.floor_divide(position, extent_number))
-        columns.insert(0, R.scatter_elements(fill, row, coordinate, axis=0, reduction="update"))
-    return R.strided_slice(node.emit(R.stack(columns, axis=1)), [0], [0], [size])
+        columns.insert(0, R.where(is_missing, fill, coordinate))
+    return R.stack(columns, axis=1)
 
 
 @torch_op("_unique2", "unique_dim")

@@ -15,6 +15,7 @@ from structir.frontend.torch.scalars import (
     cast,
     index_range,
     number,
+    product,
     reshape_to,
     size_number,
 )
@@ -138,6 +139,9 @@ def _split_axes(
 
 @torch_op("index.Tensor", "_unsafe_index.Tensor")
 def index(node: FxNode) -> Expr:
+    selection = _masked_slices(node, node.arg("indices"))
+    if selection is not None:
+        return selection
     indices = expand_masks(node, node.arg("indices"), node["self"])
     sizes = node.dims()
     if all(i is None for i in indices):
@@ -150,6 +154,18 @@ def index(node: FxNode) -> Expr:
     result = node.emit(R.index_tensor(x, Tuple(tuple(normalized))))
     index_rank = len(node.dims_of(result)) - len(other_axes)
     return reorder_axes(result, _result_order(index_rank, len(leading), len(other_axes)))
+
+
+def _masked_slices(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
+    """Returns the slices that a mask selects, if it is the only index: its axes become one."""
+    used = [(k, index) for k, index in enumerate(indices) if index is not None]
+    if len(used) != 1 or node.dtype_of(used[0][1]) not in ("bool", "uint8"):
+        return None
+    ((axis, mask),) = used
+    sizes, rank = node.dims(), len(node.dims_of(mask))
+    merged = (*sizes[:axis], product(sizes[axis : axis + rank]), *sizes[axis + rank :])
+    (positions,) = expand_masks(node, [node.emit(R.flatten(mask))], node["self"])
+    return R.take(reshape_to(node["self"], merged), positions, axis=axis)
 
 
 def _result_order(index_rank: int, leading: int, other_count: int) -> list[int]:
