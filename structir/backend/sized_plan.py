@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from structir.backend.instructions import (
 )
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
-from structir.backend.results import RESULTS
+from structir.backend.results import MAX_OVERSIZE, RESULTS
 from structir.backend.sized_code import (
     REGISTER,
     EncodedRegion,
@@ -47,6 +48,7 @@ from structir.ir.dims import Dim, Poly
 
 Array = Any
 EXTRA_ROOM = 1.5  # times the memory of a value that has to grow
+MIN_TAKEN_BYTES = 1 << 15  # of a result whose copy costs more than new memory for the next run
 
 
 class SizedPlan:
@@ -106,26 +108,22 @@ class SizedPlan:
             reason = self.code.reasons.get(int(space.state[STATE.at]))
             self.reasons |= {} if reason is None else {reason: None}
             return LEFT
-        results = self._copies(space)
+        results = self._arrays(space)
         if space.held_bytes <= MAX_CACHED_BYTES:
             self.free.append(space)
         return map_leaves(
             self.value, lambda leaf: results[leaf.number] if isinstance(leaf, Result) else leaf
         )
 
-    def _copies(self, space: SizedSpace) -> list[Array]:
-        """Returns the results in new arrays."""
+    def _arrays(self, space: SizedSpace) -> list[Array]:
+        """Returns the results in memory that the space does not use again."""
         sizes = space.registers[self.result_registers].tolist()
-        addresses = space.slots[self.result_slots].tolist()
-        copies, start = [], 0
-        for slot, address in zip(self.results, addresses, strict=True):
-            end = start + len(slot.shape)
-            copy = RESULTS.new(tuple(sizes[start:end]), slot.dtype)
+        arrays, start = [], 0
+        for value, slot in zip(self.results, self.result_slots.tolist(), strict=True):
+            end = start + len(value.shape)
+            arrays.append(space.result(slot, tuple(sizes[start:end]), value.dtype))
             start = end
-            if copy.nbytes:
-                ctypes.memmove(copy.ctypes.data, address, copy.nbytes)
-            copies.append(copy)
-        return copies
+        return arrays
 
 
 class SizedSpace:
@@ -218,12 +216,25 @@ class SizedSpace:
                 self._grow_arena()
         return bool(stop == STOP.end)
 
+    def result(self, slot: int, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Returns the value of a slot as an array: a copy, or for large values the memory."""
+        size, address = prod(shape) * dtype.itemsize, int(self.slots[slot])
+        if size >= MIN_TAKEN_BYTES and size <= self.rooms[slot] <= size * MAX_OVERSIZE:
+            memory = self.memory[address]
+            self._release(address)
+            self.slots[slot] = self.rooms[slot] = 0
+            return np.ndarray(shape, dtype, memory, address - memory.ctypes.data)
+        copy = RESULTS.new(shape, dtype)
+        if size:
+            ctypes.memmove(copy.ctypes.data, address, size)
+        return copy
+
     def _allocate(self, size: int, replaced: int) -> int:
         """Returns the address of new memory, which replaces the memory at another one."""
         before = self.memory.get(replaced)
         if before is not None:
             size = max(size, int(before.nbytes * EXTRA_ROOM))
-        array = np.empty(size + ALIGNMENT, np.uint8)
+        array = RESULTS.new((size + ALIGNMENT,), np.uint8)
         address = -(-int(array.ctypes.data) // ALIGNMENT) * ALIGNMENT
         self.memory[address] = array
         self.held_bytes += array.nbytes

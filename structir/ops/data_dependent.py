@@ -19,10 +19,10 @@ from structir.ops.broadcast import (
     add,
     equal,
     floor_divide,
-    floor_mod,
     logical_and,
     logical_or,
     minimum,
+    multiply,
     not_equal,
     subtract,
     where,
@@ -31,7 +31,7 @@ from structir.ops.create import arange, full, full_like, ones_like, zeros_like
 from structir.ops.elementwise import astype
 from structir.ops.indexing import take
 from structir.ops.joined import concat
-from structir.ops.layout import expand_dims
+from structir.ops.layout import permute_dims
 from structir.ops.reduce import sum_
 from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
@@ -153,17 +153,17 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
     if not isinstance(sizes, tuple):
         return None
     sizes = sizes or (1,)
-    mask = emit(reshape(not_equal(x, zeros_like(x)), (prod(sizes),)))
-    positions = _positions(mask, emit, count)
-    if len(sizes) == 1:
-        return expand_dims(positions, 0)
-    rows = [
-        expand_dims(
-            floor_mod(floor_divide(positions, step), full_like(positions, PrimValue(size))), 0
-        )
-        for size, step in zip(sizes, _row_major_strides(sizes, positions), strict=True)
-    ]
-    return concat(tuple(rows), axis=0)
+    is_true = x if x.struct_info.dtype == "bool" else not_equal(x, zeros_like(x))
+    positions = _positions(emit(reshape(is_true, (prod(sizes),))), emit, count)
+    rows: list[Expr] = []
+    for size in reversed(sizes[1:]):
+        extent = full_like(positions, PrimValue(size))
+        quotient = emit(floor_divide(positions, extent))
+        rows.insert(0, subtract(positions, multiply(quotient, extent)))
+        positions = quotient
+    one = (*positions.struct_info.dims, 1)
+    parts = tuple([reshape(row, one) for row in (positions, *rows)])
+    return permute_dims(concat(parts, axis=1) if rows else parts[0], (1, 0))
 
 
 @unique.counted
@@ -225,12 +225,6 @@ def _successors(positions: Expr, total: Dim) -> Expr:
     last = full_like(indices, PrimValue(size - 1))
     following = take(positions, minimum(add(indices, ones_like(indices)), last), 0)
     return where(equal(indices, last), full_like(indices, PrimValue(total)), following)
-
-
-def _row_major_strides(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
-    """Returns the row-major stride of each axis."""
-    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    return [full_like(like, PrimValue(step)) for step in strides]
 
 
 nonzero.example(i64[2, 3].below(2))

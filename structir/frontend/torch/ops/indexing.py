@@ -226,11 +226,11 @@ def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
 @torch_op("masked_select")
 def masked_select(node: FxNode) -> Expr:
     x, mask = node["self"], node["mask"]
-    whole = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
-    mask = R.broadcast_to(mask, node.dims_of(whole))
-    x = node.emit(R.flatten(whole))
-    value = expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
-    return R.take(x, value, axis=0)
+    if not are_equal(node.dims(), node.dims("mask")):
+        x = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
+        mask = R.broadcast_to(mask, node.dims_of(x))
+    (positions,) = expand_masks(node, [node.emit(R.flatten(mask))], x)
+    return R.take(node.emit(R.flatten(x)), positions, axis=0)
 
 
 @torch_op("masked_scatter")
