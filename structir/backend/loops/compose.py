@@ -197,22 +197,20 @@ def _written_through(stages: list[Stage], table: BufferTable) -> list[Stage]:
     return [moved.get(s, s) for s in kept]
 
 
-def _without_copies(
-    program: LoopProgram, stages: list[Stage], table: BufferTable
-) -> list[Stage]:
+def _without_copies(program: LoopProgram, stages: list[Stage], table: BufferTable) -> list[Stage]:
     """Lets the stages that compute a value write to the output that is a copy of it."""
     copies: dict[Buffer, Buffer] = {}
-    sources = {out: source for out, source in program.donated}
+    outputs = {b for b in program.outputs if b.base is None} - {b for b, _ in program.donated}
     for stage in stages:
         body = stage.body
-        if not isinstance(body, Load) or stage.out not in table.kept or stage.out in sources:
+        if not isinstance(body, Load) or stage.out not in outputs:
             continue
         value, writers = body.buffer, table.writers.get(body.buffer, [])
         is_temporary = value.origin == "value" and value.base is None and value not in table.kept
         is_only = table.uses[value] == len(table.writers[stage.out]) == 1
-        if writers and is_temporary and is_only and stage.out.base is None and is_copy(stage):
-            if value.shape == stage.out.shape or all(m.routine is not None for m in writers):
-                copies[value] = stage.out
+        is_alike = value.shape == stage.out.shape or all(m.routine is not None for m in writers)
+        if writers and is_temporary and is_only and is_alike and is_copy(stage):
+            copies[value] = stage.out
     made = set(copies.values())
     kept = [s for s in stages if s.out not in made]
     return [_with_buffers(s, copies) for s in kept] if copies else stages

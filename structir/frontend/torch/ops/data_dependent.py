@@ -58,25 +58,28 @@ def unique(node: FxNode) -> list[Expr]:
 def unique_consecutive(node: FxNode) -> list[Expr]:
     """Builds the first element, or the first slice along an axis, of each run of equal ones."""
     x, axis = node["self"], 0
-    if "dim" not in node.spec.args or node.arg("dim") is None:
-        x = R.flatten(x)
-    else:
+    if "dim" in node.spec.args and node.arg("dim") is not None:
         axis = node.axis()
+    elif node.rank() != 1:
+        x = R.flatten(x)
     x = node.emit(x)
     sizes = node.dims_of(x)
     size, others = sizes[axis], [k for k in range(len(sizes)) if k != axis]
     before = R.maximum(R.subtract(index_range(size), number(1, "int64")), number(0, "int64"))
-    differs = cast(R.not_equal(x, R.take(x, before, axis=axis)), "int64")
-    differs = R.max(differs, axis=others) if others else differs
+    differs = R.not_equal(x, R.take(x, before, axis=axis))
+    if others:
+        differs = cast(R.max(cast(differs, "int64"), axis=others), "bool")
     is_first = R.equal(index_range(size), number(0, "int64"))
-    is_new = node.emit(R.logical_or(is_first, cast(differs, "bool")))
+    is_new = node.emit(R.logical_or(is_first, differs))
     start = expand_masks(node, [is_new], x)[0]
     assert start is not None
     inverse = R.subtract(R.cumsum(cast(is_new, "int64"), axis=0), number(1, "int64"))
     inverse = node.emit(inverse)
-    zeros = R.full(ShapeExpr(node.dims_of(node.emit(start))), number(0, "int64"))
-    ones = R.full(ShapeExpr((size,)), number(1, "int64"))
-    counts = R.scatter_elements(zeros, inverse, ones, axis=0, reduction="add")
+    (count,) = node.dims_of(node.emit(start))
+    following = R.minimum(R.add(index_range(count), number(1, "int64")), size_number(count - 1))
+    is_last = R.equal(index_range(count), size_number(count - 1))
+    end = R.where(is_last, size_number(size), R.take(start, following, axis=0))
+    counts = R.subtract(end, start)
     if len(sizes) != node.rank():
         inverse = reshape_to(inverse, node.dims())
     empty = R.full(ShapeExpr((0,)), number(0, "int64"))

@@ -13,7 +13,6 @@ from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
     cast,
-    index_range,
     number,
     product,
     reshape_to,
@@ -22,7 +21,7 @@ from structir.frontend.torch.scalars import (
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
-from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.requirements import condition
 from structir.projections.monoid import MONOIDS
 from structir.script import R
@@ -427,7 +426,7 @@ def _repeat_indices(node: FxNode, size: Dim) -> Expr:
     repeats = cast(node["repeats"], "int64")
     ends = node.emit(R.cumsum(repeats, axis=0))
     _bind_size(node, size, node.emit(R.sum(repeats, axis=[0], keepdims=True)))
-    return R.bucketize(index_range(size), ends, right=True)
+    return R.segment_ids(R.subtract(ends, repeats), ends, PrimValue(size))
 
 
 def _bind_size(node: FxNode, size: Dim, vector: Expr) -> None:
