@@ -46,10 +46,8 @@ def eliminate(a: Array, b: Array) -> float:
                 b[k, j], b[pivot, j] = b[pivot, j], b[k, j]
         for i in range(k + 1, count):
             factor = a[i, k] / a[k, k]
-            for j in range(k, count):
-                a[i, j] -= factor * a[k, j]
-            for j in range(b.shape[1]):
-                b[i, j] -= factor * b[k, j]
+            subtract_scaled(a[i, k:], factor, a[k, k:])
+            subtract_scaled(b[i], factor, b[k])
     substitute(a, b, False)
     return sign
 
@@ -232,21 +230,31 @@ cholesky.rejects_values()
 
 @cholesky.kernel("cpu")
 def _(a: Array, factor: Array) -> None:
-    work = doubles(a)
-    for j in range(work.shape[0]):
-        for i in range(j, work.shape[0]):
-            total = work[i, j]
-            for k in range(j):
-                total -= work[i, k] * work[j, k]
-            if i == j:
-                if not total > 0.0:
-                    raise ValueError("a: expected positive definite matrices, found another")
-                work[j, j] = math.sqrt(total)
-            else:
-                work[i, j] = total / work[j, j]
-    for i in range(work.shape[0]):
-        for j in range(work.shape[0]):
-            factor[i, j] = work[i, j] if j <= i else 0.0
+    """Computes the rows of the transposed factor, each from the rows above it."""
+    count = a.shape[0]
+    work, row = np.empty((count, count), np.float64), np.empty(count, np.float64)
+    for i in range(count):
+        for j in range(i, count):
+            work[i, j] = a[j, i]
+    for i in range(count):
+        for j in range(i, count):
+            row[j] = work[i, j]
+        for k in range(i):
+            subtract_scaled(row[i:], work[k, i], work[k, i:])
+        if not row[i] > 0.0:
+            raise ValueError("a: expected positive definite matrices, found another")
+        pivot = math.sqrt(row[i])
+        for j in range(i, count):
+            work[i, j] = row[j] / pivot
+    for i in range(count):
+        for j in range(count):
+            factor[i, j] = work[j, i] if j <= i else 0.0
+
+
+def subtract_scaled(row: Array, scale: float, other: Array) -> None:
+    """Subtracts a multiple of another row from a row."""
+    for j in range(row.shape[0]):
+        row[j] -= scale * other[j]
 
 
 def identity_like(a: Expr) -> Expr:
