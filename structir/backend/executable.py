@@ -210,7 +210,11 @@ class Executable:
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Calls the only public function of the module."""
-        return self[only_function(self.module)](*args, **names)
+        return self[self._only_name](*args, **names)
+
+    @cached_property
+    def _only_name(self) -> str:
+        return only_function(self.module)
 
     def _on_interpreter(self, name: str) -> Callable[..., Value]:
         """Returns a function that is not one region."""

@@ -114,6 +114,7 @@ class NativeCall:
         self.function: Callable[..., Any] = new(self.table.definition, self.table, None)
         self._spaces: list[Any] = []
         self._retired: list[Any] = []
+        self._sized: Any = None
         self._lock = new_lock()
 
     def set_spaces(self, spaces: Sequence[Any]) -> None:
@@ -129,6 +130,15 @@ class NativeCall:
                 first = space.address
             self._spaces = list(spaces)
             self.table[TABLE.first_space] = first
+
+    def set_sized(self, space: Any) -> None:
+        """Sets the workspace of a plan for all sizes, or None. One in use is kept alive."""
+        if space is not self._sized:
+            with self._lock:
+                self.table[TABLE.sized] = 0 if space is None else space.address
+                before = [*self._retired, *([] if self._sized is None else [self._sized])]
+                self._retired = [s for s in before if s.words[SPACE.busy]]
+                self._sized = space
 
     def add_space(self, space: Any) -> None:
         """Adds a workspace in front of the others.

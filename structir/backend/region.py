@@ -267,11 +267,12 @@ class RegionLowering:
         if getattr(definition, "reads_indices", False):
             exact = tuple(map(_with_constants, self.bound_constants.in_call(call).args, args))
             self._note_assumptions(Call(op, exact, attributes, call.sinfo_args, None, call.span))
-        parts = definition.decompose(assumed_call)
-        if parts is not None:
+        has_routine = self.routine_of(definition) is not None
+        decomposition = None if has_routine else definition.decompose(assumed_call)
+        if decomposition is not None:
             self._note_assumptions(assumed_call)
             self.values.update(buffers)
-            return self._decomposition(parts, self.composite or _origin(assumed_call))
+            return self._decomposition(decomposition, self.composite or _origin(assumed_call))
         return self._op(assumed_call, buffers)
 
     def _decomposition(self, parts: Expr, composite: str) -> Lowered:

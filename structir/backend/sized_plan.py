@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from structir.backend.cpu.bytecode import move_address
-from structir.backend.cpu.layouts import SPACE
+from structir.backend.cpu.layouts import SIZED_SPACE, SPACE
+from structir.backend.cpu.runner import space_reserver
 from structir.backend.cpu.sized_bytecode import (
     EVALUATION,
     OPCODE,
     REGION,
     STATE,
     STOP,
+    sized_address,
     sized_runner,
 )
 from structir.backend.instructions import (
@@ -33,7 +37,7 @@ from structir.backend.instructions import (
 )
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
-from structir.backend.results import RESULTS
+from structir.backend.results import MAX_OVERSIZE, RESULTS
 from structir.backend.sized_code import (
     REGISTER,
     EncodedRegion,
@@ -47,6 +51,7 @@ from structir.ir.dims import Dim, Poly
 
 Array = Any
 EXTRA_ROOM = 1.5  # times the memory of a value that has to grow
+MIN_TAKEN_BYTES = 1 << 15  # of a result whose copy costs more than new memory for the next run
 
 
 class SizedPlan:
@@ -71,6 +76,7 @@ class SizedPlan:
         self.forms = [(len(s.shape), s.dtype) for s in inputs]
         self.has_new_results = all([isinstance(leaf, Result) for leaf in leaves(self.value)])
         self.free: list[SizedSpace] = []
+        self.space_of_calls: SizedCallSpace | None = None
         self.threads = max([region.threads for region in code.regions], default=1)
         self.reasons: dict[str, None] = {}  # why runs have ended early
 
@@ -94,38 +100,73 @@ class SizedPlan:
             ]
         )
 
+    def native_space(self) -> SizedCallSpace | None:
+        """Returns the workspace of native calls; None if they cannot run the plan."""
+        if self.space_of_calls is None and self.is_native:
+            self.space_of_calls = SizedCallSpace(self)
+        return self.space_of_calls
+
+    @cached_property
+    def is_native(self) -> bool:
+        """Whether native calls can run it: it has no loops, which Python may interrupt, and its
+        value is a result or a tuple of all results."""
+        value = self.value if isinstance(self.value, tuple) else (self.value,)
+        numbers = [leaf.number if isinstance(leaf, Result) else None for leaf in value]
+        jumps = [w[1] <= k for k, w in enumerate(self.code.words) if w[0] == OPCODE.jump]
+        return numbers == [*range(len(self.results))] and not any(jumps)
+
+    def _reserved(self) -> SizedSpace:
+        """Returns a workspace that no other call uses."""
+        native = self.space_of_calls
+        if native is not None and space_reserver()(native.address):
+            return native.space
+        try:
+            return self.free.pop()
+        except IndexError:
+            return SizedSpace(self.code)
+
+    def _released(self, space: SizedSpace) -> None:
+        """Lets other calls use a workspace, unless it holds much memory."""
+        native, is_small = self.space_of_calls, space.held_bytes <= MAX_CACHED_BYTES
+        if native is not None and native.space is space:
+            native.words[SIZED_SPACE.busy] = 0
+            self.space_of_calls = native if is_small else None
+        elif is_small:
+            self.free.append(space)
+
     def run(self, arrays: Sequence[Array], sizes: Sequence[int]) -> Any:
         """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""
+        space = self._reserved()
         try:
-            space = self.free.pop()
-        except IndexError:
-            space = SizedSpace(self.code)
+            value = self._run(space, arrays, sizes)
+        except BaseException:  # an interrupted space is not used again
+            if self.space_of_calls is not None and self.space_of_calls.space is space:
+                self.space_of_calls = None
+            raise
+        self._released(space)
+        return value
+
+    def _run(self, space: SizedSpace, arrays: Sequence[Array], sizes: Sequence[int]) -> Any:
         space.registers[: self.size_count] = sizes
         space.slots[: self.input_count] = [a.ctypes.data for a in arrays]
         if not space.run():
             reason = self.code.reasons.get(int(space.state[STATE.at]))
             self.reasons |= {} if reason is None else {reason: None}
             return LEFT
-        results = self._copies(space)
-        if space.held_bytes <= MAX_CACHED_BYTES:
-            self.free.append(space)
+        results = self._arrays(space)
         return map_leaves(
             self.value, lambda leaf: results[leaf.number] if isinstance(leaf, Result) else leaf
         )
 
-    def _copies(self, space: SizedSpace) -> list[Array]:
-        """Returns the results in new arrays."""
+    def _arrays(self, space: SizedSpace) -> list[Array]:
+        """Returns the results in memory that the space does not use again."""
         sizes = space.registers[self.result_registers].tolist()
-        addresses = space.slots[self.result_slots].tolist()
-        copies, start = [], 0
-        for slot, address in zip(self.results, addresses, strict=True):
-            end = start + len(slot.shape)
-            copy = RESULTS.new(tuple(sizes[start:end]), slot.dtype)
+        arrays, start = [], 0
+        for value, slot in zip(self.results, self.result_slots.tolist(), strict=True):
+            end = start + len(value.shape)
+            arrays.append(space.result(slot, tuple(sizes[start:end]), value.dtype))
             start = end
-            if copy.nbytes:
-                ctypes.memmove(copy.ctypes.data, address, copy.nbytes)
-            copies.append(copy)
-        return copies
+        return arrays
 
 
 class SizedSpace:
@@ -218,12 +259,25 @@ class SizedSpace:
                 self._grow_arena()
         return bool(stop == STOP.end)
 
+    def result(self, slot: int, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Returns the value of a slot as an array: a copy, or for large values the memory."""
+        size, address = prod(shape) * dtype.itemsize, int(self.slots[slot])
+        if size >= MIN_TAKEN_BYTES and size <= self.rooms[slot] <= size * MAX_OVERSIZE:
+            memory = self.memory[address]
+            self.slots[slot] = self.rooms[slot] = 0
+            self._release(address)
+            return np.ndarray(shape, dtype, memory, address - memory.ctypes.data)
+        copy = RESULTS.new(shape, dtype)
+        if size:
+            ctypes.memmove(copy.ctypes.data, address, size)
+        return copy
+
     def _allocate(self, size: int, replaced: int) -> int:
         """Returns the address of new memory, which replaces the memory at another one."""
         before = self.memory.get(replaced)
         if before is not None:
             size = max(size, int(before.nbytes * EXTRA_ROOM))
-        array = np.empty(size + ALIGNMENT, np.uint8)
+        array = RESULTS.new((size + ALIGNMENT,), np.uint8)
         address = -(-int(array.ctypes.data) // ALIGNMENT) * ALIGNMENT
         self.memory[address] = array
         self.held_bytes += array.nbytes
@@ -254,6 +308,37 @@ class SizedSpace:
         words[REGION.arena] = address
         words[REGION.capacity] = self.memory[address].nbytes - ALIGNMENT
         self._release(before)
+
+
+class SizedCallSpace:
+    """A SizedSpace with the tables of native calls, which write sizes and addresses into it."""
+
+    def __init__(self, plan: SizedPlan) -> None:
+        self.space = space = SizedSpace(plan.code)
+        tables: list[Any] = [
+            plan.result_slots,
+            plan.result_registers,
+            [value.dtype.itemsize for value in plan.results],
+            [0] * len(plan.result_registers),
+        ]
+        self._tables = [np.array([*words, 0], np.int64) for words in tables]
+        addresses = [int(words.ctypes.data) for words in self._tables]
+        self.words = np.zeros(len(SIZED_SPACE), np.int64)
+        self.address = int(self.words.ctypes.data)
+        words = {
+            SIZED_SPACE.code: sized_address(),
+            SIZED_SPACE.state: space.address,
+            SIZED_SPACE.start: space.address + WORD * STATE.at,
+            SIZED_SPACE.slots: space.slots.ctypes.data,
+            SIZED_SPACE.registers: space.registers.ctypes.data,
+            SIZED_SPACE.result_slots: addresses[0],
+            SIZED_SPACE.result_registers: addresses[1],
+            SIZED_SPACE.result_bytes: addresses[2],
+            SIZED_SPACE.result_dims: addresses[3],
+            SIZED_SPACE.move: move_address(),
+        }
+        for index, value in words.items():
+            self.words[index] = value
 
 
 def size_register(symbol: Any) -> MemoryCell:

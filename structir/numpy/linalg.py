@@ -12,8 +12,7 @@ from structir.numpy.contraction import matrix_power as matrix_power
 from structir.numpy.contraction import outer as outer
 from structir.numpy.contraction import tensordot as tensordot
 from structir.numpy.contraction import vecdot as vecdot
-from structir.numpy.creation import eye, triu
-from structir.numpy.creation import tril as lower_triangle
+from structir.numpy.creation import eye
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import finfo, maximum, real, where
 from structir.numpy.reals import sqrt
@@ -240,12 +239,13 @@ def solve_triangular(
 ) -> TracedArray:
     """Returns the solution of a triangular system; the other triangle is not read."""
     matrix, right = real(a), real(b)
-    matrix = lower_triangle(matrix) if lower else triu(matrix)
     if unit_diagonal:
-        matrix = matrix - eye(matrix.shape[-1]) * (matrix - 1)
+        matrix = where(eye(matrix.shape[-1]) == 1, 1, matrix)
     if trans in (1, "T", 2, "C"):
-        matrix = matrix_transpose(matrix)
-    return solve(matrix, right)
+        matrix, lower = matrix_transpose(matrix), not lower
+    columns = right[:, None] if right.ndim == 1 else right
+    call = R.linalg.solve_triangular(expression(matrix), expression(columns), lower=lower)
+    return emit(call)[:, 0] if right.ndim == 1 else emit(call)
 
 
 @traced

@@ -115,12 +115,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = 0) -> tuple[Tr
     array = operand(a)
     if size is None:
         return nonzero_of(array)
-    hits = ravel(astype(array, bool))
-    order = argsort(~hits)[:size]
-    missing = size - order.shape[0]
-    if missing:
-        order = concatenate([order, zeros(missing, "int32")])
-    is_hit = arange(size) < hits.sum()
+    order = emit(R.true_positions(expression(ravel(astype(array, bool))), size=size))
+    order = cast(order, "int32")
+    is_hit = order >= 0
     positions: list[TracedArray] = []
     stride: Any = 1
     for length in reversed(array.shape):

@@ -6,32 +6,32 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-import attrs
-
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, Tuple
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Emit
-from structir.opdef.attributes import Axis
+from structir.opdef.attributes import Axis, Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
-from structir.opdef.examples import i64
+from structir.opdef.examples import Sample, i64
 from structir.opdef.index_vars import access_text
 from structir.ops.broadcast import (
+    add,
     equal,
     floor_divide,
-    floor_mod,
     logical_and,
     logical_or,
+    minimum,
+    multiply,
     not_equal,
     subtract,
     where,
 )
-from structir.ops.create import arange, full_like, ones_like, zeros, zeros_like
+from structir.ops.create import arange, full, full_like, ones_like, zeros_like
 from structir.ops.elementwise import astype
 from structir.ops.indexing import take
 from structir.ops.joined import concat
-from structir.ops.layout import expand_dims
+from structir.ops.layout import permute_dims
 from structir.ops.reduce import sum_
 from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
@@ -107,22 +107,63 @@ def _(x: Array) -> Array:
     return np.argwhere(np.atleast_1d(x)).T.astype("int64")
 
 
+@op("mask[[n]] @ bool -> positions[[k]] @ int64", where="k == size")
+def true_positions(mask: Array, size: Size) -> Array:
+    """Computes the positions of the first `size` true elements, in order, and then -1."""
+    return mask
+
+
+@true_positions.reference
+def _(mask: Array, size: int) -> Array:
+    positions = np.flatnonzero(mask)[:size].astype("int64")
+    return np.pad(positions, (0, size - len(positions)), constant_values=-1)
+
+
+@true_positions.kernel("cpu")
+def _(mask: Array, positions: Array) -> None:
+    """Writes each position where the next true one belongs: no branch depends on the mask."""
+    filled = 0
+    for k in range(mask.shape[0]):
+        if filled == positions.shape[0]:
+            break
+        positions[filled] = k
+        filled += mask[k]
+    for k in range(filled, positions.shape[0]):
+        positions[k] = -1
+
+
+@true_positions.decompose
+def _(mask: Expr, size: Dim) -> Expr:
+    """Writes each position at its rank; those that do not belong to the result, behind its end."""
+    total = mask.struct_info.dims[0]
+    ranks = _ranks(mask)
+    end = full_like(ranks, PrimValue(size))
+    targets = where(mask, minimum(ranks, end), end)
+    buffer = full((size + 1,), PrimValue(-1), "int64")
+    positions = scatter_elements(buffer, targets, arange(total, dtype="int64"), axis=0)
+    return strided_slice(positions, (0,), (0,), (size,))
+
+
+true_positions.no_gradient("positions are integers")
+
+
 @nonzero.counted
 def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
     sizes = x.struct_info.dims
     if not isinstance(sizes, tuple):
         return None
     sizes = sizes or (1,)
-    total = prod(sizes)
-    mask = emit(reshape(not_equal(x, zeros_like(x)), (total,)))
-    positions = emit(_Selection.of(mask, emit, count).compact(arange(total, dtype="int64")))
-    rows = [
-        expand_dims(
-            floor_mod(floor_divide(positions, step), full_like(positions, PrimValue(size))), 0
-        )
-        for size, step in zip(sizes, _row_major_strides(sizes, positions), strict=True)
-    ]
-    return concat(tuple(rows), axis=0)
+    is_true = x if x.struct_info.dtype == "bool" else not_equal(x, zeros_like(x))
+    positions = _positions(emit(reshape(is_true, (prod(sizes),))), emit, count)
+    rows: list[Expr] = []
+    for size in reversed(sizes[1:]):
+        extent = full_like(positions, PrimValue(size))
+        quotient = emit(floor_divide(positions, extent))
+        rows.insert(0, subtract(positions, multiply(quotient, extent)))
+        positions = quotient
+    one = (*positions.struct_info.dims, 1)
+    parts = tuple([reshape(row, one) for row in (positions, *rows)])
+    return permute_dims(concat(parts, axis=1) if rows else parts[0], (1, 0))
 
 
 @unique.counted
@@ -147,58 +188,47 @@ def _(
         elements = emit(take(elements, order, 0))
     else:
         elements = emit(sort(elements))
-    positions = emit(arange(total, dtype="int64"))
-    is_first = equal(positions, zeros_like(positions))
+    indices = emit(arange(total, dtype="int64"))
+    is_first = equal(indices, zeros_like(indices))
     predecessors = emit(
-        take(elements, where(is_first, positions, subtract(positions, ones_like(positions))), 0)
+        take(elements, where(is_first, indices, subtract(indices, ones_like(indices))), 0)
     )
     not_both_nan = logical_or(equal(elements, elements), equal(predecessors, predecessors))
     mask = emit(logical_or(is_first, logical_and(not_equal(elements, predecessors), not_both_nan)))
-    selection = _Selection.of(mask, emit, count)
-    results = [emit(selection.compact(elements))]
+    positions = _positions(mask, emit, count)
+    results = [emit(take(elements, positions, 0))]
     if return_index:
-        results.append(emit(selection.compact(order)))
+        results.append(emit(take(order, positions, 0)))
     if return_inverse:
-        results.append(emit(scatter_elements(zeros_like(order), order, selection.ranks, axis=0)))
+        results.append(emit(scatter_elements(zeros_like(order), order, _ranks(mask), axis=0)))
     if return_counts:
-        ones = ones_like(selection.ranks)
-        counts = zeros((selection.count,), "int64")
-        counts = scatter_elements(counts, selection.ranks, ones, axis=0, reduction="add")
-        results.append(emit(counts))
+        results.append(emit(subtract(_successors(positions, total), positions)))
     return Tuple(tuple(results)) if len(results) > 1 else results[0]
 
 
-@attrs.frozen
-class _Selection:
-    """The selected elements of a vector: a mask, their number, and for each element the number of
-    selected ones up to it, less 1."""
-
-    mask: Expr
-    ranks: Expr
-    count: Dim
-
-    @staticmethod
-    def of(mask: Expr, emit: Emit, count: Count) -> _Selection:
-        """Counts the elements that a mask selects."""
-        ones = emit(astype(mask, "int64"))
-        ranks = emit(subtract(cumsum(ones, axis=0), ones_like(ones)))
-        return _Selection(mask, ranks, count(emit(reshape(sum_(ones), (1,)))))
-
-    def compact(self, values: Expr) -> Expr:
-        """Returns the selected elements: each is written at its rank among them."""
-        k = self.count
-        targets = where(self.mask, self.ranks, full_like(self.ranks, PrimValue(k)))
-        buffer = zeros((k + 1,), values.struct_info.dtype)
-        return strided_slice(scatter_elements(buffer, targets, values, axis=0), (0,), (0,), (k,))
+def _positions(mask: Expr, emit: Emit, count: Count) -> Expr:
+    """Returns the positions of all true elements of a vector, which are counted first."""
+    size = count(emit(reshape(sum_(astype(mask, "int64")), (1,))))
+    return emit(true_positions(mask, PrimValue(size)))
 
 
-def _row_major_strides(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
-    """Returns the row-major stride of each axis."""
-    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    return [full_like(like, PrimValue(step)) for step in strides]
+def _ranks(mask: Expr) -> Expr:
+    """Returns for each element of a vector the number of true ones up to it, less 1."""
+    ones = astype(mask, "int64")
+    return subtract(cumsum(ones, axis=0), ones_like(ones))
+
+
+def _successors(positions: Expr, total: Dim) -> Expr:
+    """Returns the next position for each one; `total` for the last."""
+    (size,) = positions.struct_info.dims
+    indices = arange(size, dtype="int64")
+    last = full_like(indices, PrimValue(size - 1))
+    following = take(positions, minimum(add(indices, ones_like(indices)), last), 0)
+    return where(equal(indices, last), full_like(indices, PrimValue(total)), following)
 
 
 nonzero.example(i64[2, 3].below(2))
+true_positions.example(Sample("bool", (5,)), size=3)
 unique.example(i64[2, 5])
 unique.example(i64[2, 5].below(3), return_index=True, return_inverse=True, return_counts=True)
 unique.example(i64[2, 5].below(2), return_index=True, return_counts=True, axis=1)

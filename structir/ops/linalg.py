@@ -13,12 +13,13 @@ from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues
 from structir.ops.contract import matmul
-from structir.ops.create import eye, tril
+from structir.ops.create import eye, tril, triu
 from structir.ops.elementwise import negative
 from structir.ops.layout import broadcast_to, expand_dims, permute_dims
 
 np = lazy_module("numpy")
 Array = Any
+COLUMNS = 128  # of a block of right-hand sides
 MATRIX = ExactValues("float32", ((4.0, 1.0, -1.0), (1.0, 3.0, 0.5), (-1.0, 0.5, 2.0)))
 RIGHT = ExactValues("float32", ((1.0, 2.0), (-1.0, 0.5), (3.0, -2.0)))
 
@@ -45,17 +46,48 @@ def eliminate(a: Array, b: Array) -> float:
                 b[k, j], b[pivot, j] = b[pivot, j], b[k, j]
         for i in range(k + 1, count):
             factor = a[i, k] / a[k, k]
-            for j in range(k, count):
-                a[i, j] -= factor * a[k, j]
-            for j in range(b.shape[1]):
-                b[i, j] -= factor * b[k, j]
-    for i in range(count - 1, -1, -1):
-        for j in range(b.shape[1]):
-            total = b[i, j]
-            for k in range(i + 1, count):
-                total -= a[i, k] * b[k, j]
-            b[i, j] = total / a[i, i]
+            subtract_scaled(a[i, k:], factor, a[k, k:])
+            subtract_scaled(b[i], factor, b[k])
+    substitute(a, b, False)
     return sign
+
+
+def substitute(a: Array, x: Array, lower: bool) -> None:
+    """Solves a @ y = x in place for a triangle of `a`: `x` becomes y."""
+    count, row = a.shape[0], np.empty(x.shape[1], x.dtype)
+    for step in range(count):
+        if lower:
+            substitute_row(a, x, row, step, 0, step)
+        else:
+            substitute_row(a, x, row, count - 1 - step, count - step, count)
+
+
+def substitute_row(a: Array, x: Array, row: Array, i: int, first: int, last: int) -> None:
+    """Computes row `i` of a solution from the rows `first` to `last` (exclusive)."""
+    for j in range(row.shape[0]):
+        row[j] = x[i, j]
+    for part in range((last - first) // 4):  # four rows: the result is loaded and stored once
+        k = first + 4 * part
+        subtract_product(row, a[i, k : k + 4], x[k], x[k + 1], x[k + 2], x[k + 3])
+    for k in range(last - (last - first) % 4, last):
+        factor = a[i, k]
+        for j in range(row.shape[0]):
+            row[j] -= factor * x[k, j]
+    pivot = a[i, i]
+    for j in range(row.shape[0]):
+        x[i, j] = row[j] / pivot
+
+
+def subtract_product(
+    row: Array, factors: Array, first: Array, second: Array, third: Array, fourth: Array
+) -> None:
+    """Subtracts the product of a vector of four elements and four rows."""
+    one, two, three, four = factors[0], factors[1], factors[2], factors[3]
+    for j in range(row.shape[0]):
+        total = row[j] - one * first[j]
+        total -= two * second[j]
+        total -= three * third[j]
+        row[j] = total - four * fourth[j]
 
 
 def doubles(x: Array) -> Array:
@@ -135,6 +167,50 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     return [negative(matmul(gradient, transposed(result))), gradient]
 
 
+@op(
+    "a[*p, [n], [n]] @ F, b[*p, [n], [m]] @ F -> x[*p, [n], [m]] @ F",
+    name="linalg.solve_triangular",
+)
+def solve_triangular(a: Array, b: Array, lower: bool = True) -> Array:
+    """Solves the linear systems a @ x = b for matrices b; only one triangle of `a` is read."""
+    return b
+
+
+@solve_triangular.reference
+def _(a: Array, b: Array, lower: bool = True) -> Array:
+    matrix, x, rows = a.astype("float64"), b.astype("float64"), range(a.shape[-1])
+    with np.errstate(all="ignore"):
+        for i in rows if lower else reversed(rows):
+            solved = slice(0, i) if lower else slice(i + 1, None)
+            terms = matrix[..., i : i + 1, solved] @ x[..., solved, :]
+            x[..., i, :] = (x[..., i, :] - terms[..., 0, :]) / matrix[..., i, i, None]
+    return x.astype(b.dtype)
+
+
+@solve_triangular.kernel("cpu")
+def _(a: Array, b: Array, x: Array, lower: bool) -> None:
+    """Solves blocks of columns, which stay in the cache."""
+    for start in range(0, x.shape[1], COLUMNS):
+        width = min(COLUMNS, x.shape[1] - start)
+        work = np.empty((x.shape[0], width), x.dtype)
+        for i in range(x.shape[0]):
+            for j in range(width):
+                work[i, j] = b[i, start + j]
+        substitute(a, work, lower)
+        for i in range(x.shape[0]):
+            for j in range(width):
+                x[i, start + j] = work[i, j]
+
+
+@solve_triangular.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoints: the solution for a^T, and a triangle of minus its product with x^T."""
+    lower = call.attrs.get("lower", True)
+    right = emit(solve_triangular(transposed(call.args[0]), cotangent, lower=not lower))
+    product = negative(matmul(right, transposed(result)))
+    return [(tril if lower else triu)(emit(product), PrimValue(0)), right]
+
+
 @op("a[*p, [n], [n]] @ F -> factor[*p, [n], [n]] @ F", name="linalg.cholesky")
 def cholesky(a: Array) -> Array:
     """Computes the lower Cholesky factors of positive definite matrices."""
@@ -154,21 +230,31 @@ cholesky.rejects_values()
 
 @cholesky.kernel("cpu")
 def _(a: Array, factor: Array) -> None:
-    work = doubles(a)
-    for j in range(work.shape[0]):
-        for i in range(j, work.shape[0]):
-            total = work[i, j]
-            for k in range(j):
-                total -= work[i, k] * work[j, k]
-            if i == j:
-                if not total > 0.0:
-                    raise ValueError("a: expected positive definite matrices, found another")
-                work[j, j] = math.sqrt(total)
-            else:
-                work[i, j] = total / work[j, j]
-    for i in range(work.shape[0]):
-        for j in range(work.shape[0]):
-            factor[i, j] = work[i, j] if j <= i else 0.0
+    """Computes the rows of the transposed factor, each from the rows above it."""
+    count = a.shape[0]
+    work, row = np.empty((count, count), np.float64), np.empty(count, np.float64)
+    for i in range(count):
+        for j in range(i, count):
+            work[i, j] = a[j, i]
+    for i in range(count):
+        for j in range(i, count):
+            row[j] = work[i, j]
+        for k in range(i):
+            subtract_scaled(row[i:], work[k, i], work[k, i:])
+        if not row[i] > 0.0:
+            raise ValueError("a: expected positive definite matrices, found another")
+        pivot = math.sqrt(row[i])
+        for j in range(i, count):
+            work[i, j] = row[j] / pivot
+    for i in range(count):
+        for j in range(count):
+            factor[i, j] = work[j, i] if j <= i else 0.0
+
+
+def subtract_scaled(row: Array, scale: float, other: Array) -> None:
+    """Subtracts a multiple of another row from a row."""
+    for j in range(row.shape[0]):
+        row[j] -= scale * other[j]
 
 
 def identity_like(a: Expr) -> Expr:
@@ -223,11 +309,13 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     product = emit(matmul(transposed(result), cotangent))
     diagonal = half(emit(product * emit(identity_like(result))))
     lower = emit(tril(product, PrimValue(0)) - diagonal)
-    left = emit(solve(transposed(result), lower))
-    right = emit(solve(transposed(result), transposed(left)))
+    factor = emit(transposed(result))
+    left = emit(solve_triangular(factor, lower, lower=False))
+    right = emit(solve_triangular(factor, transposed(left), lower=False))
     return [of_lower_triangle(transposed(right), emit)]
 
 
 slogdet.example(MATRIX)
 solve.example(MATRIX, RIGHT)
+solve_triangular.example(MATRIX, RIGHT, lower=False)
 cholesky.example(MATRIX)

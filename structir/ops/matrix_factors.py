@@ -20,7 +20,15 @@ from structir.ops.elementwise import negative
 from structir.ops.indexing import gather_elements
 from structir.ops.joined import concat
 from structir.ops.layout import broadcast_to, expand_dims
-from structir.ops.linalg import MATRIX, doubles, identity_like, of_lower_triangle, solve, transposed
+from structir.ops.linalg import (
+    MATRIX,
+    doubles,
+    identity_like,
+    of_lower_triangle,
+    solve,
+    subtract_scaled,
+    transposed,
+)
 from structir.ops.slices import strided_slice
 from structir.ops.sort import argsort
 
@@ -201,8 +209,7 @@ def eliminate(work: Array, pivots: Array, permutation: Array) -> None:
             continue
         for i in range(j + 1, work.shape[0]):
             work[i, j] /= work[j, j]
-            for k in range(j + 1, work.shape[1]):
-                work[i, k] -= work[i, j] * work[j, k]
+            subtract_scaled(work[i, j + 1 :], work[i, j], work[j, j + 1 :])
 
 
 @lu.kernel("cpu")

@@ -45,7 +45,8 @@ LACKING = frozenset(  # ops that TVM 0.27 lacks
     {
         *("cummax", "cummin", "grad.adjoint", "grouped_matmul", "linalg.cholesky"),
         *("linear_recurrence", "roll", "scan"),
-        *("linalg.slogdet", "linalg.solve", "memory.call_into", "memory.fill", "nn.class_indices"),
+        *("linalg.slogdet", "linalg.solve", "linalg.solve_triangular", "memory.call_into"),
+        *("memory.fill", "nn.class_indices", "true_positions"),
     }
 )
 PLAIN_INFOS = frozenset({form.node for form in INFO_FORMS})

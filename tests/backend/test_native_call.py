@@ -12,6 +12,7 @@ import pytest
 import structir
 from structir.backend.cpu.layouts import layouts_hold
 from structir.backend.plan import MAX_CACHED_PLANS
+from structir.backend.sized_plan import SizedPlan
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.script import I, R
 
@@ -213,3 +214,71 @@ def test_a_definition_is_there_while_its_function_is():
     others = [bytes([255]) * size for size in range(8, 64)]  # which take freed memory
     assert (main.__name__, main.__doc__) == ("main", "main(*arrays, out=None)")
     assert len(others) == 56
+
+
+COUNTED = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("k",), "float32")):
+    k = T.int64()
+    positions = R.nonzero(x)
+    R.require("k < 9")
+    return positions, R.take(y, R.const([0, 2], "int64"), axis=0), R.exp(y)
+
+@R.function
+def one(x: R.Tensor(("n",), "bool")):
+    return R.nonzero(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return structir.parse(COUNTED)
+
+
+def test_plans_for_all_sizes_are_native(counted, monkeypatch):
+    executable, runs, run = structir.compile(counted, num_threads=1), [], SizedPlan.run
+    monkeypatch.setattr(SizedPlan, "run", lambda *args: runs.append(args) or run(*args))
+    main, one = executable["main"], executable["one"]
+    shapes = [(3, 4), (1, 1), (0, 5), (5, 0), (17, 15), (2, 3), (16, 40)]
+    for index, shape in enumerate([*shapes, *shapes, (300, 200), (4, 2)]):
+        x = np.random.default_rng(index % len(shapes)).integers(0, 2, shape).astype(np.float32)
+        given = (x, floats(4)) if index % 4 else (x.T, floats(8)[::2])
+        results, wanted, before = (
+            main(*given),
+            structir.interpret(counted, "main", *given),
+            len(runs),
+        )
+        for result, expected in zip(results, wanted, strict=True):
+            assert result.dtype == expected.dtype
+            np.testing.assert_allclose(result, expected, rtol=1e-6)
+        mask = x.ravel() > 0
+        np.testing.assert_array_equal(one(mask), np.flatnonzero(mask)[None])
+        is_repeated = layouts_hold() and len(shapes) <= index < 2 * len(shapes)
+        assert not is_repeated or len(runs) == before  # a larger one was called before
+    for _ in range(2):
+        with pytest.raises(ShapeMismatchError):
+            main(floats(2, 2), floats(1))
+        with pytest.raises(ShapeMismatchError):
+            main(floats(2, 2), floats(9))
+    with pytest.raises(StructIRError):
+        main(floats(2, 2), floats(4).astype(np.float64))
+
+
+def test_native_plans_for_all_sizes_are_independent(counted):
+    one = structir.compile(counted, num_threads=1)["one"]
+    masks = [np.random.default_rng(k).random(500 + 700 * k) < k / 8 for k in range(8)]
+    wrong, results = [], [one(mask) for mask in masks]
+
+    def call_often(k):
+        for _ in range(50):
+            if not np.array_equal(one(masks[k]), np.flatnonzero(masks[k])[None]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=call_often, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    for result, mask in zip(results, masks, strict=True):  # later calls did not change them
+        np.testing.assert_array_equal(result, np.flatnonzero(mask)[None])

@@ -62,7 +62,11 @@ def offset_by(typing_context: Any, pointer: Any, elements: Any) -> Any:
 
 
 def _floating(name: str, arity: int, *flags: str) -> Any:
-    """Returns an LLVM intrinsic on operands of one float type."""
+    """Returns an LLVM intrinsic on operands of one float type, in reverse order.
+
+    The first operand is often a total in memory. Code that keeps the first operand where it is NaN
+    would become a masked store of the total, which is slow on AMD's processors.
+    """
 
     def typed(context_type: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -70,7 +74,7 @@ def _floating(name: str, arity: int, *flags: str) -> Any:
             suffix = "f32" if signature.return_type == types.float32 else "f64"
             shape = ir.FunctionType(kind, [kind] * arity)
             function = declared(builder.module, shape, f"llvm.{name}.{suffix}")
-            return builder.call(function, args, fastmath=flags)
+            return builder.call(function, args[::-1], fastmath=flags)
 
         return context_type(*[context_type] * arity), generate
 

@@ -54,6 +54,7 @@ class TableWords(NamedTuple):
     drop: int = 13
     save_thread: int = 14
     restore_thread: int = 15
+    sized: int = 16  # the workspace of a plan for all sizes, or 0
 
 
 class SpaceWords(NamedTuple):
@@ -77,6 +78,23 @@ class SpaceWords(NamedTuple):
     stride: int = 15  # words between the argument blocks of two threads
     code: int = 16  # the address of the bytecode runner, or 0 to run the kernels
     state: int = 17
+
+
+class SizedSpaceWords(NamedTuple):
+    """A workspace of a plan for all sizes: the tables of a call, by inputs and results."""
+
+    next: int = 0
+    busy: int = 1  # as of other workspaces
+    code: int = 2  # the address of the bytecode runner
+    state: int = 3
+    start: int = 4  # the address of the index of the current instruction
+    slots: int = 5  # those of the inputs are first
+    registers: int = 6  # those of the sizes of the inputs are first
+    result_slots: int = 7
+    result_registers: int = 8  # of the sizes of the results
+    result_bytes: int = 9  # of an element of each result
+    result_dims: int = 10  # memory for the sizes of a result
+    move: int = 11  # the address of a function that copies memory
 
 
 class StateWords(NamedTuple):
@@ -113,7 +131,7 @@ class PoolWords(NamedTuple):
 
 
 ROW, TABLE, SPACE, POOL = RowWords(), TableWords(), SpaceWords(), PoolWords()
-STATE = StateWords()
+STATE, SIZED_SPACE = StateWords(), SizedSpaceWords()
 POOL_WORDS: Final = 72
 
 

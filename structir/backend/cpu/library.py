@@ -5,16 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 
 from structir.interrupts import defer_interrupts
 
-PART = {
-    "opt": 1,
-    "loop_vectorize": False,
-    "slp_vectorize": False,
-}  # before inlining into others
 WHOLE = {"opt": 1}  # with vectorization; level 2 gains nothing, level 3 duplicates loops
 
 
@@ -42,6 +38,15 @@ def store_code_uninterrupted(codegen: Any) -> None:
     engine.finalize_object = finalize_uninterrupted
 
 
+def simplify(module: Any, machine: Any) -> None:
+    """Optimizes functions before they are inlined into others. Their loops are not unrolled: the
+    vectorizer would treat several iterations as one."""
+    choices: Any = llvm.create_pipeline_tuning_options(speed_level=1)
+    choices.loop_unrolling = choices.loop_vectorization = choices.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, choices)
+    builder.getModulePassManager().run(module, builder)
+
+
 class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     """A function linked with all callees.
 
@@ -63,14 +68,15 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         if self._emitted:
             self._optimize_whole()
         else:
-            self._run_passes(PART)
+            self._simplify()
+
+    def _simplify(self) -> None:
+        codegen: Any = self._codegen
+        simplify(self._final_module, codegen._tm)
 
     def _optimize_whole(self) -> None:
-        self._run_passes(WHOLE)
-
-    def _run_passes(self, options: dict[str, Any]) -> None:
         codegen: Any = self._codegen
-        passes, builder = codegen._module_pass_manager(**options)
+        passes, builder = codegen._module_pass_manager(**WHOLE)
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:

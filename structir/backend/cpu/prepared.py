@@ -17,7 +17,7 @@ from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.code_generation import PendingCode, code_generator, pending_module
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.intrinsics import half_bits, half_value
-from structir.backend.cpu.library import PART
+from structir.backend.cpu.library import WHOLE, simplify
 from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_c_function
@@ -170,8 +170,8 @@ def _built(name: str) -> bytes:
     row = _functions()[name]
     library = translate_c_function(row.function, name, row.signature)
     module = module_of_bitcode(library.linked_bitcode())
-    _, builder = code_generator(module.triple, PART)
-    builder.getModulePassManager().run(module, builder)
+    machine, _ = code_generator(module.triple, WHOLE)
+    simplify(module, machine)
     for function in module.functions:
         if not function.is_declaration:
             function.linkage = "external" if function.name == name else "internal"

@@ -25,6 +25,7 @@ from structir.backend.cpu.layouts import (
     DENSE,
     OBJECT_TYPE,
     ROW,
+    SIZED_SPACE,
     SPACE,
     STATE,
     TABLE,
@@ -40,6 +41,8 @@ from structir.backend.math.options import vectorisable
 Word = Any  # a 64-bit integer, or an address
 WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 LOW_HALF = 0xFFFFFFFF
+MAX_SIZED_ELEMENTS = 1 << 15  # of the arguments of a plan for all sizes: a Python call is cheap
+NOT_RUN = -1
 
 
 words_at: Any = POINTERS["int64"]
@@ -236,6 +239,85 @@ def matching_space(args: Word, table: Word) -> Word:
 
 
 @vectorisable
+def reads_sizes(args: Word, table: Word, space: Word) -> Word:
+    """Stores the addresses and sizes of dense arguments; returns whether they are few elements."""
+    forms, slots = words_at(table[TABLE.forms]), words_at(space[SIZED_SPACE.slots])
+    registers, elements = words_at(space[SIZED_SPACE.registers]), 0
+    place = 0
+    for k in range(table[TABLE.inputs]):
+        value, rank, size = words_at(args[k]), forms[2 * k + 1], 1
+        if not is_dense(value, table, forms[2 * k], rank, DENSE):
+            return False
+        dims = words_at(value[ARRAY_DIMS])
+        for axis in range(rank):
+            registers[place] = dims[axis]
+            size *= dims[axis]
+            place += 1
+        slots[k] = value[ARRAY_DATA]
+        elements += size
+    return elements <= MAX_SIZED_ELEMENTS
+
+
+@vectorisable
+def copied_result(table: Word, space: Word, k: Word, place: Word) -> Word:
+    """Returns a new array with a result of a plan for all sizes, 0 on an error; `place` is the
+    index of its first size."""
+    forms = advance(words_at(table[TABLE.forms]), 2 * table[TABLE.inputs])
+    registers, chosen = (
+        words_at(space[SIZED_SPACE.registers]),
+        words_at(space[SIZED_SPACE.result_registers]),
+    )
+    dims = words_at(space[SIZED_SPACE.result_dims])
+    size = words_at(space[SIZED_SPACE.result_bytes])[k]
+    dtype, rank = forms[2 * k], forms[2 * k + 1]
+    for axis in range(rank):
+        dims[axis] = registers[chosen[place + axis]]
+        size *= dims[axis]
+    call_c(table[TABLE.keep], (dtype,))
+    array = call_c(table[TABLE.new_array], (rank, space[SIZED_SPACE.result_dims], dtype, 0))
+    if array != 0 and size > 0:
+        value = words_at(space[SIZED_SPACE.slots])[words_at(space[SIZED_SPACE.result_slots])[k]]
+        call_c(space[SIZED_SPACE.move], (words_at(array)[ARRAY_DATA], value, size))
+    return array
+
+
+@vectorisable
+def copied_results(table: Word, space: Word) -> Word:
+    """Returns the results of a plan for all sizes: an array or a tuple; 0 on an error."""
+    if table[TABLE.single] != 0:
+        return copied_result(table, space, 0, 0)
+    forms = advance(words_at(table[TABLE.forms]), 2 * table[TABLE.inputs])
+    together, place = call_c(table[TABLE.new_tuple], (table[TABLE.results],)), 0
+    if together == 0:
+        return 0
+    for k in range(table[TABLE.results]):
+        array = copied_result(table, space, k, place)
+        if array == 0:
+            call_c(table[TABLE.drop], (together,))
+            return 0
+        call_c(table[TABLE.set_item], (together, k, array))
+        place += forms[2 * k + 1]
+    return together
+
+
+@vectorisable
+def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
+    """Runs a plan for all sizes; returns its results, 0 on an error, or NOT_RUN."""
+    if space[SIZED_SPACE.busy] != 0 or not reads_sizes(args, table, space):
+        return NOT_RUN
+    space[SIZED_SPACE.busy] = 1
+    words_at(space[SIZED_SPACE.start])[0] = 0
+    state = call_c(table[TABLE.save_thread], ())
+    stop = call_c(space[SIZED_SPACE.code], (space[SIZED_SPACE.state],))
+    call_c(table[TABLE.restore_thread], (state,))
+    result = NOT_RUN
+    if stop == 0:
+        result = copied_results(table, space)
+    space[SIZED_SPACE.busy] = 0
+    return result
+
+
+@vectorisable
 def named_out(table: Word, count: Word, names: Word) -> Word:
     """Whether `out` is the only keyword argument, and the function has a single result."""
     if words_at(names)[TUPLE_SIZE] != 1 or table[TABLE.single] == 0:
@@ -265,6 +347,10 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
             if run_released(at, table) == 0:
                 return result
             call_c(table[TABLE.drop], (result,))
+    elif table[TABLE.sized] != 0 and count == table[TABLE.inputs] and names == 0:
+        result = run_for_all_sizes(words_at(args), table, words_at(table[TABLE.sized]))
+        if result != NOT_RUN:
+            return result
     return call_c(table[TABLE.call], (table[TABLE.otherwise], args, count, names))
 
 

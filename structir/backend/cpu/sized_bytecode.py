@@ -317,7 +317,13 @@ def run_sized(state: Word) -> Word:
 
 
 @cache
+def sized_address() -> int:
+    """Returns the address of `run_sized`."""
+    code = load_or_build("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
+    return code.addresses[0]
+
+
+@cache
 def sized_runner() -> Callable[[int], int]:
     """Returns `run_sized` for the address of a state; it releases the GIL."""
-    code = load_or_build("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(sized_address())

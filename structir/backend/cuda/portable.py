@@ -17,10 +17,12 @@ FAILING = "RAISE_VARARGS"
 
 def device_routine(definition: Any) -> Callable[..., Any] | None:
     """Returns the GPU routine of an op whose index signature does not give its values: its own, or
-    the CPU's if that neither allocates nor raises."""
+    the CPU's if that neither allocates nor raises and the op has no decomposition, which uses more
+    threads."""
     own: Callable[..., Any] | None = definition.hooks.get("kernel.cuda")
     host: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
-    return own or (host if host is not None and is_portable(host) else None)
+    is_used = host is not None and "decompose" not in definition.hooks and is_portable(host)
+    return own or (host if is_used else None)
 
 
 def is_portable(function: Callable[..., Any]) -> bool:

@@ -68,6 +68,13 @@ def _intrinsic(name: str, flags: str = "") -> Row:
     )
 
 
+def _extreme_or_nan(name: str) -> Row:
+    """An intrinsic on operands in reverse order. The first one is often a total in memory; code
+    that keeps it where it is NaN would become a masked store, which is slow on AMD's processors."""
+    row = _intrinsic(name, "nsz ")
+    return lambda asm, dtype, args: row(asm, dtype, args[::-1])
+
+
 def _compared(ordered: str, whole: str) -> Row:
     """A comparison; that of signed integers has an `s` where that of others has a `u`."""
 
@@ -208,8 +215,8 @@ FLOATS: dict[str, Row] = {
     "trunc": _intrinsic("trunc"),
     "round": _intrinsic("rint"),
     # NaN if an operand is; the sign of a zero may get lost.
-    "maximum": _intrinsic("maximum", "nsz "),
-    "minimum": _intrinsic("minimum", "nsz "),
+    "maximum": _extreme_or_nan("maximum"),
+    "minimum": _extreme_or_nan("minimum"),
     "max": _extreme("gt"),
     "min": _extreme("lt"),
     "isnan": lambda asm, dtype, args: FLOATS["ne"](asm, dtype, (args[0], args[0])),

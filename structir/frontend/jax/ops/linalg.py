@@ -25,18 +25,17 @@ def triangular_solve(equation: Equation) -> Expr:
     """Builds the solution of a triangular system, of which the other triangle is not read."""
     params = equation.params
     matrix, right = equation.args
-    offset = int(params["unit_diagonal"])
-    part = R.tril(matrix, -offset) if params["lower"] else R.triu(matrix, offset)
-    triangle = equation.emit(part)
-    if offset:
-        triangle = equation.emit(R.add(triangle, R.eye_like(triangle)))
-    if params["transpose_a"]:
-        triangle = equation.emit(_transposed(triangle))
+    lower = bool(params["lower"])
+    if params["unit_diagonal"]:
+        triangle = equation.emit(R.tril(matrix, -1) if lower else R.triu(matrix, 1))
+        matrix = equation.emit(R.add(triangle, R.eye_like(triangle)))
+    if bool(params["transpose_a"]) == bool(params["left_side"]):
+        matrix, lower = equation.emit(_transposed(matrix)), not lower
     if params["left_side"]:
-        result: Expr = R.linalg.solve(triangle, right)
+        result: Expr = R.linalg.solve_triangular(matrix, right, lower=lower)
         return result
-    transposed = equation.emit(_transposed(triangle)), equation.emit(_transposed(right))
-    return _transposed(equation.emit(R.linalg.solve(*transposed)))
+    columns = equation.emit(_transposed(right))
+    return _transposed(equation.emit(R.linalg.solve_triangular(matrix, columns, lower=lower)))
 
 
 @jax_primitive("lu")

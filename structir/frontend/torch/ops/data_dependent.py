@@ -6,7 +6,7 @@ from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.indexing import expand_masks
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
-from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
 
 
@@ -20,29 +20,21 @@ def nonzero(node: FxNode) -> Expr:
 
 @torch_op("nonzero_static")
 def nonzero_of_size(node: FxNode) -> Expr:
-    """Builds nonzero_static: the first coordinates, and then rows of the fill value.
-
-    Each element that is not 0 writes its coordinates to the row of its rank among them, or to one
-    row after the last.
-    """
+    """Builds nonzero_static: the first coordinates, and then rows of the fill value."""
     size, rank = node.size("size"), node.rank()
-    flat = node.emit(R.flatten(node["self"]))
     if not rank:
         return R.full(ShapeExpr((size, 0)), number(0, "int64"))
-    is_nonzero = node.emit(cast(R.not_equal(flat, number(0, node.dtype())), "int64"))
-    row = R.subtract(R.cumsum(is_nonzero, axis=0), number(1, "int64"))
-    last = size_number(size)
-    row = R.where(cast(is_nonzero, "bool"), R.minimum(row, last), last)
-    position = index_range(node.dims_of(flat)[0])
-    fill = R.full(ShapeExpr((size + 1,)), number(node.plain("fill_value", -1), "int64"))
+    is_nonzero = node.emit(R.not_equal(R.flatten(node["self"]), number(0, node.dtype())))
+    position = node.emit(R.true_positions(is_nonzero, PrimValue(size)))
+    is_missing = node.emit(R.less(position, number(0, "int64")))
+    fill = number(node.plain("fill_value", -1), "int64")
     columns: list[Expr] = []
-    row = node.emit(row)
     for extent in reversed(node.dims()):
         extent_number = size_number(extent)
-        coordinate = node.emit(R.floor_mod(position, extent_number))
+        coordinate = R.floor_mod(position, extent_number)
         position = node.emit(R.floor_divide(position, extent_number))
-        columns.insert(0, R.scatter_elements(fill, row, coordinate, axis=0, reduction="update"))
-    return R.strided_slice(node.emit(R.stack(columns, axis=1)), [0], [0], [size])
+        columns.insert(0, R.where(is_missing, fill, coordinate))
+    return R.stack(columns, axis=1)
 
 
 @torch_op("_unique2", "unique_dim")
@@ -66,25 +58,28 @@ def unique(node: FxNode) -> list[Expr]:
 def unique_consecutive(node: FxNode) -> list[Expr]:
     """Builds the first element, or the first slice along an axis, of each run of equal ones."""
     x, axis = node["self"], 0
-    if "dim" not in node.spec.args or node.arg("dim") is None:
-        x = R.flatten(x)
-    else:
+    if "dim" in node.spec.args and node.arg("dim") is not None:
         axis = node.axis()
+    elif node.rank() != 1:
+        x = R.flatten(x)
     x = node.emit(x)
     sizes = node.dims_of(x)
     size, others = sizes[axis], [k for k in range(len(sizes)) if k != axis]
     before = R.maximum(R.subtract(index_range(size), number(1, "int64")), number(0, "int64"))
-    differs = cast(R.not_equal(x, R.take(x, before, axis=axis)), "int64")
-    differs = R.max(differs, axis=others) if others else differs
+    differs = R.not_equal(x, R.take(x, before, axis=axis))
+    if others:
+        differs = cast(R.max(cast(differs, "int64"), axis=others), "bool")
     is_first = R.equal(index_range(size), number(0, "int64"))
-    is_new = node.emit(R.logical_or(is_first, cast(differs, "bool")))
+    is_new = node.emit(R.logical_or(is_first, differs))
     start = expand_masks(node, [is_new], x)[0]
     assert start is not None
     inverse = R.subtract(R.cumsum(cast(is_new, "int64"), axis=0), number(1, "int64"))
     inverse = node.emit(inverse)
-    zeros = R.full(ShapeExpr(node.dims_of(node.emit(start))), number(0, "int64"))
-    ones = R.full(ShapeExpr((size,)), number(1, "int64"))
-    counts = R.scatter_elements(zeros, inverse, ones, axis=0, reduction="add")
+    (count,) = node.dims_of(node.emit(start))
+    following = R.minimum(R.add(index_range(count), number(1, "int64")), size_number(count - 1))
+    is_last = R.equal(index_range(count), size_number(count - 1))
+    end = R.where(is_last, size_number(size), R.take(start, following, axis=0))
+    counts = R.subtract(end, start)
     if len(sizes) != node.rank():
         inverse = reshape_to(inverse, node.dims())
     empty = R.full(ShapeExpr((0,)), number(0, "int64"))

@@ -13,15 +13,15 @@ from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
     cast,
-    index_range,
     number,
+    product,
     reshape_to,
     size_number,
 )
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
-from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.requirements import condition
 from structir.projections.monoid import MONOIDS
 from structir.script import R
@@ -138,6 +138,9 @@ def _split_axes(
 
 @torch_op("index.Tensor", "_unsafe_index.Tensor")
 def index(node: FxNode) -> Expr:
+    selection = _masked_slices(node, node.arg("indices"))
+    if selection is not None:
+        return selection
     indices = expand_masks(node, node.arg("indices"), node["self"])
     sizes = node.dims()
     if all(i is None for i in indices):
@@ -150,6 +153,18 @@ def index(node: FxNode) -> Expr:
     result = node.emit(R.index_tensor(x, Tuple(tuple(normalized))))
     index_rank = len(node.dims_of(result)) - len(other_axes)
     return reorder_axes(result, _result_order(index_rank, len(leading), len(other_axes)))
+
+
+def _masked_slices(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
+    """Returns the slices that a mask selects, if it is the only index: its axes become one."""
+    used = [(k, index) for k, index in enumerate(indices) if index is not None]
+    if len(used) != 1 or node.dtype_of(used[0][1]) not in ("bool", "uint8"):
+        return None
+    ((axis, mask),) = used
+    sizes, rank = node.dims(), len(node.dims_of(mask))
+    merged = (*sizes[:axis], product(sizes[axis : axis + rank]), *sizes[axis + rank :])
+    (positions,) = expand_masks(node, [node.emit(R.flatten(mask))], node["self"])
+    return R.take(reshape_to(node["self"], merged), positions, axis=axis)
 
 
 def _result_order(index_rank: int, leading: int, other_count: int) -> list[int]:
@@ -210,11 +225,11 @@ def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
 @torch_op("masked_select")
 def masked_select(node: FxNode) -> Expr:
     x, mask = node["self"], node["mask"]
-    whole = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
-    mask = R.broadcast_to(mask, node.dims_of(whole))
-    x = node.emit(R.flatten(whole))
-    value = expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
-    return R.take(x, value, axis=0)
+    if not are_equal(node.dims(), node.dims("mask")):
+        x = node.emit(R.where(mask, x, x))  # broadcast to the shape of both
+        mask = R.broadcast_to(mask, node.dims_of(x))
+    (positions,) = expand_masks(node, [node.emit(R.flatten(mask))], x)
+    return R.take(node.emit(R.flatten(x)), positions, axis=0)
 
 
 @torch_op("masked_scatter")
@@ -411,7 +426,7 @@ def _repeat_indices(node: FxNode, size: Dim) -> Expr:
     repeats = cast(node["repeats"], "int64")
     ends = node.emit(R.cumsum(repeats, axis=0))
     _bind_size(node, size, node.emit(R.sum(repeats, axis=[0], keepdims=True)))
-    return R.bucketize(index_range(size), ends, right=True)
+    return R.segment_ids(R.subtract(ends, repeats), ends, PrimValue(size))
 
 
 def _bind_size(node: FxNode, size: Dim, vector: Expr) -> None:

@@ -58,11 +58,18 @@ def transposed(node: FxNode, x: Expr) -> Expr:
     return node.emit(R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
 
 
-def solve_systems(node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim]) -> Expr:
-    """Returns the solution of a @ x = b, whose leading axes broadcast to `batch`."""
+def solve_systems(
+    node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim], lower: bool | None = None
+) -> Expr:
+    """Returns the solution of a @ x = b, whose leading axes broadcast to `batch`.
+
+    With `lower`, one triangle of a is read: the lower or the upper one.
+    """
     a, b = [
         node.emit(R.broadcast_to(x, ShapeExpr((*batch, *node.dims_of(x)[-2:])))) for x in (a, b)
     ]
+    if lower is not None:
+        return R.linalg.solve_triangular(a, b, lower=lower)
     return R.linalg.solve(a, b)
 
 
@@ -98,27 +105,29 @@ def solution_with_status(node: FxNode) -> list[Expr]:
 def solution_of_factor(node: FxNode) -> Expr:
     """Builds the solution of (factor @ factor^T) @ x = b by two triangular systems."""
     factor = _lower_factor(node, "input2")
-    y = node.emit(solve_systems(node, factor, node["self"], node.out_dims()[:-2]))
-    return solve_systems(node, transposed(node, factor), y, node.out_dims()[:-2])
+    batch = node.out_dims()[:-2]
+    y = node.emit(solve_systems(node, factor, node["self"], batch, lower=True))
+    return solve_systems(node, transposed(node, factor), y, batch, lower=False)
 
 
 @torch_op("cholesky_inverse")
 def inverse_of_factor(node: FxNode) -> Expr:
     factor = _lower_factor(node, "self")
-    y = node.emit(solve_systems(node, factor, _identity(node, "self"), node.out_dims()[:-2]))
+    unit = _identity(node, "self")
+    y = node.emit(solve_systems(node, factor, unit, node.out_dims()[:-2], lower=True))
     return R.matmul(transposed(node, y), y)
 
 
 def _lower_factor(node: FxNode, name: str) -> Expr:
-    """Returns a Cholesky factor as a lower triangular matrix."""
+    """Returns a Cholesky factor in the lower triangle of a matrix."""
     if not node.flag("upper"):
-        return node.emit(R.tril(node[name]))
-    return transposed(node, R.triu(node[name]))
+        return node[name]
+    return transposed(node, node[name])
 
 
-def _triangle(node: FxNode, name: str, is_upper: bool) -> Expr:
-    """Returns a triangle of a matrix, with ones on the diagonal if the node is unitriangular."""
-    a = node.emit(R.triu(node[name]) if is_upper else R.tril(node[name]))
+def _with_diagonal(node: FxNode, name: str) -> Expr:
+    """Returns a matrix, with ones on the diagonal if the node is unitriangular."""
+    a = node[name]
     if not node.flag("unitriangular"):
         return a
     one = number(1, node.dtype(name))
@@ -128,22 +137,22 @@ def _triangle(node: FxNode, name: str, is_upper: bool) -> Expr:
 @torch_op("triangular_solve")
 def triangular_solution_and_matrix(node: FxNode) -> list[Expr]:
     """Builds the solution of a @ x = b, or of a^T @ x = b, and a copy of a."""
-    a = _triangle(node, "A", node.flag("upper", True))
+    a, lower = _with_diagonal(node, "A"), not node.flag("upper", True)
     if node.flag("transpose"):
-        a = transposed(node, a)
+        a, lower = transposed(node, a), not lower
     batch = node.out_dims()[:-2]
     copy = R.broadcast_to(node["A"], ShapeExpr(node.out_dims(1)))
-    return [solve_systems(node, a, node["self"], batch), copy]
+    return [solve_systems(node, a, node["self"], batch, lower), copy]
 
 
 @torch_op("linalg_solve_triangular")
 def triangular_solution(node: FxNode) -> Expr:
     """Builds the solution of a @ x = b, or of x @ a = b, for one triangle of a."""
-    a, b = _triangle(node, "self", node.flag("upper")), node["B"]
+    a, b, batch = _with_diagonal(node, "self"), node["B"], node.out_dims()[:-2]
     if node.flag("left", True):
-        return solve_systems(node, a, b, node.out_dims()[:-2])
+        return solve_systems(node, a, b, batch, not node.flag("upper"))
     a, b = transposed(node, a), transposed(node, b)
-    return transposed(node, solve_systems(node, a, b, node.out_dims()[:-2]))
+    return transposed(node, solve_systems(node, a, b, batch, node.flag("upper")))
 
 
 @torch_op("cholesky", "linalg_cholesky")

@@ -64,13 +64,13 @@ def solution(node: FxNode) -> Expr:
     if not is_left:
         b, is_transposed = transposed(node, b), not is_transposed
     if is_transposed:
-        y = solve_systems(node, transposed(node, upper), b, batch)
-        y = solve_systems(node, transposed(node, lower), node.emit(y), batch)
+        y = solve_systems(node, transposed(node, upper), b, batch, lower=True)
+        y = solve_systems(node, transposed(node, lower), node.emit(y), batch, lower=False)
         x = R.matmul(permutation, y)
     else:
         y = node.emit(R.matmul(transposed(node, permutation), b))
-        y = solve_systems(node, lower, y, batch)
-        x = solve_systems(node, upper, node.emit(y), batch)
+        y = solve_systems(node, lower, y, batch, lower=True)
+        x = solve_systems(node, upper, node.emit(y), batch, lower=False)
     return x if is_left else transposed(node, x)
 
 
