@@ -111,7 +111,7 @@ def _window_function(
 
     Elements outside of the image do not count.
     """
-    regions = {
+    regions: dict[str, tuple[tuple[str, str], ...]] = {
         "out": (("rows", "out_row"), ("columns", "")),
         "image": (("height", "image_row"), ("width", "")),
         **{name: (("window_rows", strides[0]), ("window_columns", strides[1])) for name in weights},

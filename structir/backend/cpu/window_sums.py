@@ -86,7 +86,8 @@ def form_of_window(
     block = block_rows(window[2], full)
     if rows is not None:
         block = max(min(block, rows), 1)
-    return WindowForm(*window, lanes, block, combination, int(not rows))
+    sizes = *window, lanes, block, combination, int(not rows)
+    return WindowForm(*sizes)
 
 
 class WindowSum:

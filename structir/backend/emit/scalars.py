@@ -9,6 +9,7 @@ from structir.backend.emit.conversions import converted, loaded
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.functions import applied, is_cheap
 from structir.backend.emit.types import STORED, TYPES, constant
+from structir.backend.loops.index_proofs import BOUNDS
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -134,11 +135,12 @@ def _is_int32(emitter: Emitter, scalar: Scalar) -> bool:
 def _as_int32(emitter: Emitter, scalar: Scalar) -> str:
     """Emits an int64 that has 32 bits as an int32."""
     asm = emitter.asm
-    if isinstance(scalar, Apply) and all(_is_int32(emitter, arg) for arg in scalar.args):
-        left, right = [_as_int32(emitter, arg) for arg in scalar.args]
+    args = scalar.args if isinstance(scalar, Apply) and scalar.fn in BOUNDS else ()
+    if isinstance(scalar, Apply) and args and all(_is_int32(emitter, arg) for arg in args):
+        left, right = [("i32", _as_int32(emitter, arg)) for arg in args]
         if scalar.fn in ("min", "max"):
-            return asm.intrinsic(f"s{scalar.fn}", "i32", [("i32", left), ("i32", right)])
-        return asm.value(f"{scalar.fn} nsw i32 {left}, {right}")
+            return asm.intrinsic(f"s{scalar.fn}", "i32", [left, right])
+        return asm.value(f"{scalar.fn} nsw i32 {left[1]}, {right[1]}")
     if isinstance(scalar, Literal):
         return str(scalar.value)
     return asm.value(f"trunc i64 {emitter.scalar(scalar)} to i32")

@@ -141,13 +141,14 @@ class IndexRanges:
             return (value, value) if LEAST <= value <= GREATEST else None
         if isinstance(scalar, Local) and value is not None:
             return self._bounds_of(value)
-        if not isinstance(scalar, Apply) or scalar.fn not in BOUNDS or scalar.dtype != "int64":
-            return None
-        sides = [self.bounds(arg) for arg in scalar.args]
-        if None in sides:
-            return None
-        low, high = BOUNDS[scalar.fn](*sides)
-        return (low, high) if low >= LEAST and high <= GREATEST else None
+        match scalar:
+            case Apply(fn, (first, second), "int64") if fn in BOUNDS:
+                left, right = self.bounds(first), self.bounds(second)
+                if left is None or right is None:
+                    return None
+                low, high = BOUNDS[fn](left, right)
+                return (low, high) if low >= LEAST and high <= GREATEST else None
+        return None
 
     def _bounds_of(self, variable: Dim) -> tuple[int, int] | None:
         """Returns the constant bounds of a loop variable."""

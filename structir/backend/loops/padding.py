@@ -88,7 +88,9 @@ class BorderWriter(LibraryNodeWriter):
             else:
                 highs.append(self.scalars.index(dims.floordiv(rest, -step) + 1))
         low, high = self.scalars.local("low", "int64"), self.scalars.local("high", "int64")
-        start = reduce(_greater, lows, ZERO) if lows else ZERO
+        start: Scalar = ZERO
+        for bound in lows:
+            start = _greater(start, bound)
         into.append(Assign(low, _smaller(start, extent) if lows else stated(start)))
         end = _greater(low, reduce(_smaller, highs, extent)) if highs else extent
         into.append(Assign(high, end))

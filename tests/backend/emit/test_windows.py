@@ -63,3 +63,26 @@ def test_windows_agree_with_numpy(name, dtype, window):
     )
     for result in results:
         np.testing.assert_allclose(result, expected(name, x, w), rtol=1e-5, atol=1e-6)
+
+
+def test_small_integers_are_converted_to_floats_in_32_bits():
+    terms = ["max(i, 3, 5)", "(7 // 2) * i", "i * j - max(j - 1, 0)", "i * 4611686018427387904"]
+    terms += ["min(i * 2147483648, j)", "(i - 5) * 715827883 + j", "i // 3 + n"]
+    stores = [f"out[i, j, {k}] = T.float64({term})" for k, term in enumerate(terms)]
+    text = f"""from structir.script import I, R, T
+@I.kernel
+def numbers(x: R.Tensor(("n",), "float32"), out: R.Tensor((9, 9, {len(terms)}), "float64")):
+    n = T.int64()
+    for i in range(9):
+        for j in range(9):
+            {
+        '''
+            '''.join(stores)
+    }
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    return R.call_tir(numbers, (x,), R.Tensor((9, 9, {len(terms)}), "float64"))
+"""
+    module, x = structir.parse(text), np.zeros(4, "float32")
+    compiled = structir.compile(module)["main"](x)
+    np.testing.assert_array_equal(compiled, structir.interpret(module, "main", x))
