@@ -27,7 +27,8 @@ ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
 PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
 MOVES = frozenset({"pack_panels", "transpose"})
-LIBRARY = MOVES | {"copy_run", "sum_windows"}
+WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
+LIBRARY = MOVES | {"copy_run", *WINDOWS}
 OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -162,8 +163,9 @@ class _Estimate:
             return MOVED * self._product(operands[2:4])
         if name == "copy_run":
             return LANE * self._product(operands[2:3])
-        if name == "sum_windows":
-            return WINDOW_TERM * self._product([*operands[3:5], *operands[13:15]])
+        if name in WINDOWS:
+            sizes = operands[WINDOWS[name] :][:2]
+            return WINDOW_TERM * self._product([*sizes, *operands[-6:-4]])
         return CALLED * (STATEMENT / LANE) if _is_math(name) else 0.0
 
     def _product(self, nodes: Sequence[ast.expr]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,49 @@ def strided_view(memory: Any, start: int, steps: Steps) -> Any:
     return np.lib.stride_tricks.as_strided(memory[start:], counts, strides)
 
 
-def _tiled_product(left: Any, right: Any, out: Any) -> None:
+Sizes = Mapping[str, int]  # the integers of a call, by name
+
+
+def _tiled_product(left: Any, right: Any, out: Any, _: Sizes) -> None:
     out[...] = left @ right
 
 
-def _transpose(out: Any, source: Any) -> None:
+def _transpose(out: Any, source: Any, _: Sizes) -> None:
     out[...] = source.T
+
+
+def _over_windows(combine: Any, identity: float) -> Callable[..., None]:
+    """Returns a reduction over windows, whose elements may have weights."""
+
+    def reduce_windows(out: Any, image: Any, *others: Any) -> None:
+        *weights, sizes = others
+        out[...] = identity
+        for i in range(sizes["window_rows"]):
+            for j in range(sizes["window_columns"]):
+                rows = _positions(sizes, "row", "rows", i, sizes["top"])
+                columns = _positions(sizes, "column", "columns", j, sizes["left"])
+                inside = [
+                    np.flatnonzero((at >= 0) & (at < size))
+                    for at, size in zip((rows, columns), image.shape, strict=True)
+                ]
+                values = image[np.ix_(rows[inside[0]], columns[inside[1]])]
+                values = values * weights[0][i, j] if weights else values
+                out[np.ix_(*inside)] = combine(out[np.ix_(*inside)], values)
+
+    return reduce_windows
+
+
+def _positions(sizes: Sizes, axis: str, count: str, tap: int, before: int) -> Any:
+    """Returns the positions in the image of one tap of all windows, along an axis."""
+    first = tap * sizes[f"{axis}_dilation"] - before
+    return np.arange(sizes[count]) * sizes[f"{axis}_step"] + first
 
 
 ON_MEMORY: dict[str, Callable[..., None]] = {
     "tiled_product": _tiled_product,
     "transpose": _transpose,
+    "window_products": _over_windows(np.add, 0.0),
+    "window_sums": _over_windows(np.add, 0.0),
+    "window_maxima": _over_windows(np.maximum, -np.inf),
+    "window_minima": _over_windows(np.minimum, np.inf),
 }

@@ -440,7 +440,7 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
         if any(count <= 0 for count, _ in bounds[function.written][2]):
             return
         views = [strided_view(*bound) for bound in bounds]
-        ON_MEMORY[call.fn](*views)
+        ON_MEMORY[call.fn](*views, sizes)
         frame.values[call.written.array].flat = memories[function.written]
 
     return run

@@ -96,6 +96,30 @@ class LibraryFunction:
         return [(values[count], values.get(step, 1)) for count, step in self.regions[region]]
 
 
+# The integers of a window: its sizes, strides and dilations.
+WINDOW = (
+    *("window_rows", "window_columns", "row_step", "column_step"),
+    *("row_dilation", "column_dilation"),
+)
+
+
+def _window_function(
+    weights: tuple[str, ...] = (), strides: tuple[str, ...] = ()
+) -> LibraryFunction:
+    """Returns a reduction over the windows of an image: element (i, j) of a window is that at
+    (row * row_step + i * row_dilation - top, column * column_step + j * column_dilation - left).
+
+    Elements outside of the image do not count.
+    """
+    regions: dict[str, tuple[tuple[str, str], ...]] = {
+        "out": (("rows", "out_row"), ("columns", "")),
+        "image": (("height", "image_row"), ("width", "")),
+        **{name: (("window_rows", strides[0]), ("window_columns", strides[1])) for name in weights},
+    }
+    sizes = ("rows", "columns", "height", "width", "top", "left", "image_row", "out_row")
+    return LibraryFunction(regions, (*sizes, *strides, *WINDOW), 0)
+
+
 LIBRARY = {
     "tiled_product": LibraryFunction(
         {
@@ -123,6 +147,8 @@ LIBRARY = {
         ("rows", "columns", "out_row", "source_row"),
         0,
     ),
+    "window_products": _window_function(("weights",), ("weight_row", "weight_column")),
+    **{name: _window_function() for name in ("window_sums", "window_maxima", "window_minima")},
 }
 
 # The indices of a thread and of its block, their counts, and values of other lanes of the warp.

@@ -182,7 +182,7 @@ def test_planes_are_copied_one_by_one(call, weight, kernels, threads):
         assert_agree(structir.interpret(module, "main", *given), executable["main"](*given))
     if kernels is not None:
         assert executable.kernel_count == kernels
-        assert "scratch" in executable.source() or "sum_windows" in executable.source()
+        assert "scratch" in executable.source() or "T.window_" in executable.source()
 
 
 def test_a_convolution_whose_every_size_is_free_has_a_kernel() -> None:
@@ -279,7 +279,7 @@ def test_sums_over_windows_of_each_width(call, weight):
     shapes = [[(n, 6, h, w), *([weight] if weight else [])] for n, h, w in sizes]
     params = {"x": '("n", 6, "height", "width")'} | ({"w": str(weight)} if weight else {})
     executable = check(call, params, shapes)
-    assert not has_own_products("float32") or "sum_windows" in executable.source()
+    assert not has_own_products("float32") or "T.window_" in executable.source()
 
 
 def test_equal_layers_of_other_sizes_share_a_sum_over_windows():

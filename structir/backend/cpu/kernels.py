@@ -62,7 +62,6 @@ from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.row_totals import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
-from structir.backend.cpu.window_sums import sum_windows
 from structir.backend.locks import new_lock
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.math.bits import single_of_bits
@@ -107,7 +106,6 @@ NAMES: dict[str, Any] = {
     "multiply_windows": multiply_windows,
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
-    "sum_windows": sum_windows,
     "single_of_bits": single_of_bits,
     **ROW_FUNCTIONS,
     "inf": np.inf,

@@ -21,6 +21,7 @@ from structir.backend.cpu.library import WHOLE, simplify
 from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_c_function
+from structir.backend.cpu.window_sums import form_of, module_text
 from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
@@ -167,6 +168,9 @@ def _is_bitcode(data: bytes, name: str) -> bool:
 
 
 def _built(name: str) -> bytes:
+    form = form_of(name)
+    if form is not None:  # which is optimised with its constants
+        return module_of_assembly(module_text(form)).as_bitcode()  # type: ignore[no-any-return]
     row = _functions()[name]
     library = translate_c_function(row.function, name, row.signature)
     module = module_of_bitcode(library.linked_bitcode())

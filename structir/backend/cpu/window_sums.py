@@ -9,16 +9,15 @@ columns are separated by shuffles. Neither LLVM's loop vectorizer nor the sizes 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from structir.backend.cpu.features import has_wide_vectors
+from structir.backend.cpu.panels import lanes_of
 from structir.backend.math.bits import declared
 
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
@@ -28,6 +27,7 @@ FARTHEST = 512  # elements of the constant that replaces a line outside
 MOST_TAPS = 64  # of a window; all are unrolled
 
 
+PREFIX = "sum_windows_"  # of the names of functions
 COMBINATIONS = ("product", "add", "max", "min")  # "product" is the sum of products with weights
 
 
@@ -72,6 +72,22 @@ class WindowForm:
         """Returns the rows of results that a line contributes to, each with its row of weights."""
         pairs = [(t, k) for t in range(rows) for k in range(self.height)]
         return [(t, k) for t, k in pairs if t * self.row_step + k * self.row_dilation == offset]
+
+
+def form_of_window(
+    window: Sequence[int], rows: int | None, columns: int | None, combination: int = 0
+) -> WindowForm:
+    """Returns the form for a window: its sizes, strides and dilations. Known numbers of rows and
+    columns of results determine the block."""
+    lanes = full = lanes_of("float32")
+    if columns is not None:
+        while lanes // 2 >= max(columns, LEAST_LANES):
+            lanes //= 2
+    block = block_rows(window[2], full)
+    if rows is not None:
+        block = max(min(block, rows), 1)
+    sizes = *window, lanes, block, combination, int(not rows)
+    return WindowForm(*sizes)
 
 
 class WindowSum:
@@ -380,51 +396,23 @@ def block_rows(step: int, lanes: int) -> int:
 
 
 def function_name(form: WindowForm) -> str:
-    """Returns the name of the function of a form within its module."""
-    return f"sum_windows_{'_'.join(map(str, attrs.astuple(form)))}"
+    """Returns the name of the function of a form."""
+    return f"{PREFIX}{'_'.join(map(str, attrs.astuple(form)))}"
+
+
+def form_of(name: str) -> WindowForm | None:
+    """Returns the form of the function of a name; None if it is another function."""
+    if not name.startswith(PREFIX):
+        return None
+    return WindowForm(*map(int, name.removeprefix(PREFIX).split("_")))
 
 
 def _word(value: int) -> ir.Constant:
     return ir.Constant(WORD, value)
 
 
-@intrinsic(prefer_literal=True)
-def sum_windows(
-    typing_context: Any,
-    to: Any,
-    image: Any,
-    weights: Any,
-    rows: Any,
-    columns: Any,
-    image_height: Any,
-    image_width: Any,
-    top: Any,
-    left: Any,
-    image_row: Any,
-    to_row: Any,
-    weight_row: Any,
-    weight_column: Any,
-    height: Any,
-    width: Any,
-    row_step: Any,
-    column_step: Any,
-    row_dilation: Any,
-    column_dilation: Any,
-    lanes: Any,
-    block: Any,
-    combination: Any,
-    few_rows: Any,
-) -> Any:
-    """Reduces all windows of a plane; the last ten arguments are literals, of `WindowForm`."""
-    literals = [height, width, row_step, column_step, row_dilation, column_dilation, lanes, block]
-    literals += [combination, few_rows]
-    form = WindowForm(*[each.literal_value for each in literals])
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = builder.module.globals.get(function_name(form))
-        if function is None:
-            function = WindowSum(builder.module, form).write()
-        builder.call(function, args[:13])
-        return context.get_dummy_value()
-
-    return types.void(to, image, weights, *[types.int64] * 10, *literals), generate
+def module_text(form: WindowForm) -> str:
+    """Returns a module that defines the function of a form."""
+    module = ir.Module()
+    WindowSum(module, form).write().linkage = ""
+    return str(module)

@@ -10,6 +10,7 @@ from typing import Any
 from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.types import STORED
+from structir.backend.emit.windows import COMBINE, emit_windows
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir.expr import Var
@@ -160,4 +161,8 @@ def packable_form(call: LibraryCall, constants: frozenset[Var]) -> MatrixForm | 
 
 
 Row = Callable[[Emitter, LibraryCall, Sequence[Place], Sequence[str]], None]
-ROWS: dict[str, Row] = {"tiled_product": _product, "transpose": _transpose}
+ROWS: dict[str, Row] = {
+    "tiled_product": _product,
+    "transpose": _transpose,
+    **dict.fromkeys(COMBINE, emit_windows),
+}

@@ -10,7 +10,10 @@ from structir.backend.loops.block_nodes import product_rows_kernel
 from structir.backend.loops.by_recipe import kernel_by_recipe, scheduled_by_recipe
 from structir.backend.loops.group import Group
 from structir.backend.loops.matrix import product_kernel
+from structir.backend.loops.padding import padding_nodes
+from structir.backend.loops.planes import plane_nodes
 from structir.backend.loops.turns import transpose_kernel, transpose_of
+from structir.backend.loops.window_nodes import window_sums_nodes
 
 
 def scheduled_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
@@ -37,4 +40,7 @@ KERNELS: dict[str, Callable[[Group, str], ShownKernel]] = {
     "rows": _rows,
     "blocks": _blocks,
     "matrix": product_kernel,
+    "padding": padding_nodes,
+    "planes": plane_nodes,
+    "windows": window_sums_nodes,
 }

@@ -38,6 +38,22 @@ ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
 }
+Bounds = tuple[int, int]
+
+
+def _product_bounds(a: Bounds, b: Bounds) -> Bounds:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+# The bounds of a function by those of its operands.
+BOUNDS: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "mul": _product_bounds,
+    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
 LEAST, GREATEST = -(2**63), 2**63 - 1
 MARGIN = 2**32  # the distance from sizes below 2**62 within which bounds are exact
 
@@ -117,6 +133,33 @@ class IndexRanges:
         )
         limits = [GREATEST, *self.sizes, *[size + MARGIN for size in self.small]]
         return low and any(self._least(limit - value, 0, count) for limit in limits)
+
+    def bounds(self, scalar: Scalar) -> tuple[int, int] | None:
+        """Returns constants between which an integer is, if there are any."""
+        value = self.value(scalar)
+        if isinstance(value, int):
+            return (value, value) if LEAST <= value <= GREATEST else None
+        if isinstance(scalar, Local) and value is not None:
+            return self._bounds_of(value)
+        match scalar:
+            case Apply(fn, (first, second), "int64") if fn in BOUNDS:
+                left, right = self.bounds(first), self.bounds(second)
+                if left is None or right is None:
+                    return None
+                low, high = BOUNDS[fn](left, right)
+                return (low, high) if low >= LEAST and high <= GREATEST else None
+        return None
+
+    def _bounds_of(self, variable: Dim) -> tuple[int, int] | None:
+        """Returns the constant bounds of a loop variable."""
+        for symbol, lows, highs in self.counted:
+            if dims.as_sym(variable) is symbol:
+                ends = (
+                    [e for e in lows if isinstance(e, int)],
+                    [e for e in highs if isinstance(e, int)],
+                )
+                return (max(ends[0]), min(ends[1])) if all(ends) else None
+        return None
 
     def parted(self, part: Part) -> None:
         """Adds the bounds of a part: two positions from 0 to the extent."""

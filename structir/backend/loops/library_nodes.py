@@ -8,9 +8,9 @@ from math import prod
 from structir.backend.emit.code import code_of
 from structir.backend.loops.access import Address
 from structir.backend.loops.as_kernel import KernelNodeWriter, ShownKernel
-from structir.backend.loops.as_scalar import NO_PARAMETERS
+from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import axis_dim
+from structir.backend.loops.expression import Entry, Expression, axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.packing import constant_panels
 from structir.backend.loops.writer import KernelText
@@ -83,6 +83,25 @@ class LibraryNodeWriter(KernelNodeWriter):
         array = self.parameter(buffer) if array is None else array
         return Element(array, (index,), computed_in(buffer.dtype), flat=True)
 
+    def located(
+        self, buffer: Buffer, entries: tuple[Entry, ...]
+    ) -> tuple[Buffer, tuple[Entry, ...]]:
+        """Returns the memory of an element of a buffer, and its indices there."""
+        return buffer, entries
+
+    def first_element(
+        self, buffer: Buffer, entries: tuple[Entry, ...], axes: Sequence[Sym] = ()
+    ) -> Element:
+        """Returns the element at 0 along some axes, by its flat index."""
+        at = dict.fromkeys(axes, 0)
+        memory, places = self.located(buffer, entries)
+        index: Dim = 0
+        for entry, stride in zip(places, memory.strides, strict=True):
+            if isinstance(entry, Expression):
+                raise NotShown("a region at an index from data")
+            index = index + dims.substitute(entry, at) * stride
+        return self.flat_element(buffer, self.scalars.index(index))
+
     def first_index(self, address: Address, groups: Sequence[Axes]) -> Scalar:
         """Returns the flat index of the first element at a point of collapsed axes."""
         index = address.rest
@@ -99,7 +118,7 @@ class LibraryNodeWriter(KernelNodeWriter):
         return LibraryCall(name, (*places, *integers))
 
 
-def text_of(shown: ShownKernel, group: Group) -> KernelText:
+def text_of(shown: ShownKernel, group: Group, shares_numbers: bool = True) -> KernelText:
     """Returns the kernel of a group as machine code in the making; constants are packed."""
     kernel, reads, fills = shown.kernel, shown.reads, shown.fills
     buffers: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
@@ -107,7 +126,9 @@ def text_of(shown: ShownKernel, group: Group) -> KernelText:
     buffers |= dict(zip(kernel.results, fills, strict=True))
     roots = {buffer.root for buffer in fills}
     is_apart = len(roots) == len(fills) and not {b.root for b in reads} & roots
-    code = code_of(kernel, constants, is_generated=True, is_apart=is_apart, shares_numbers=True)
+    code = code_of(
+        kernel, constants, is_generated=True, is_apart=is_apart, shares_numbers=shares_numbers
+    )
     pointers, scratch = list[Buffer](), list[Buffer]()
     for array in code.arrays:
         if array in code.panels:

@@ -1,145 +1,145 @@
-"""The schedule of a copy with a border: along the last axis the part that exists, and the fill
-value around it."""
+"""The kernel of a copy with a border: along the last axis the part that exists, and the fill value
+around it."""
 
 from __future__ import annotations
 
-from structir.backend.cpu.panels import lanes_of
-from structir.backend.cpu.products import has_own_products
-from structir.backend.loops.access import address_of
-from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Load, Number
+from collections.abc import Sequence
+from functools import reduce
+
+from structir.backend.loops.as_kernel import ShownKernel
+from structir.backend.loops.as_scalar import stated
+from structir.backend.loops.expression import Expression
 from structir.backend.loops.group import Group
-from structir.backend.loops.scalar_text import store_text
-from structir.backend.loops.simplify import simplified
+from structir.backend.loops.library_nodes import LibraryNodeWriter, text_of
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer, indented
+from structir.backend.loops.writer import KernelText
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Sym
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    Branch,
+    KernelStatement,
+    Literal,
+    LoopVariable,
+    Scalar,
+)
+
+ZERO = Literal(0, "int64")
 
 
-def padding_kernel(group: Group) -> KernelText:
-    """Returns the source of one copy with a border."""
-    return PaddingSchedule(group.stages[0]).text()
+def padding_kernel(group: Group, shares_numbers: bool) -> KernelText:
+    """Returns the kernel of one copy with a border."""
+    return text_of(padding_nodes(group, "kernel"), group, shares_numbers)
 
 
-class PaddingSchedule:
-    """Writes the kernel of a copy."""
+def padding_nodes(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of one copy with a border."""
+    return _PaddingWriter(group, name).kernel()
 
-    def __init__(self, stage: Stage, writer: Writer | None = None) -> None:
+
+class BorderWriter(LibraryNodeWriter):
+    """Writes copies with a border."""
+
+    def write_copy(self, stage: Stage, axes: Sequence[Sym], into: list[KernelStatement]) -> None:
+        """Writes the loops over some axes of a copy, of which the last one is a line."""
         self.stage = stage
-        self.writer = writer or Writer(stage.axes)
-        if writer is None:
-            names = [f"i{k}" for k in range(len(stage.parallel))]
-            self.writer.names.update(zip(stage.parallel, names, strict=True))
-        self.names = [self.writer.names[axis] or "" for axis in stage.parallel]
-        self.last: Sym | None = stage.parallel[-1] if stage.parallel else None
+        *outer, last = axes or (None,)
+        self._loops(stage, outer, into, lambda body: self._line(stage, last, body))
 
-    def text(self) -> KernelText:
-        """Returns the source of the kernel; the first axis is the range."""
-        stage, origins = self.stage, (self.stage.origin,) if self.stage.origin else ()
-        lines = self._line()
-        outer = list(zip(self.names, stage.parallel, strict=True))[:-1]
-        for name, axis in reversed(outer[1:]):
-            lines = self._loop(name, "0", self.writer.size(stage.extents[axis]), lines)
-        if not outer:
-            return self.writer.finish([SINGLE, *indented(lines)], 1, origins)
-        lines = self._loop(outer[0][0], "lo", "hi", lines)
-        return self.writer.finish(lines, stage.extents[outer[0][1]], origins)
-
-    def plane(self, around: set[str]) -> list[str]:
-        """Returns the lines of one plane, inside of loops with these names."""
-        lines = self._line()
-        for name, axis in reversed(list(zip(self.names, self.stage.parallel, strict=True))[:-1]):
-            if name not in around:
-                lines = self._loop(name, "0", self.writer.size(self.stage.extents[axis]), lines)
-        return lines
-
-    def _loop(self, name: str, low: str, high: str, lines: list[str]) -> list[str]:
-        return [f"for {name} in range({low}, {high}):", *indented(lines)]
-
-    def _line(self) -> list[str]:
-        """Writes one line along the last axis."""
-        stage = self.stage
-        extent = self.writer.size(stage.extents[self.last]) if self.last is not None else "1"
-        bounds = [g for g in stage.guards if self.last in dims.syms(g.value)]
+    def _line(self, stage: Stage, last: Sym | None, into: list[KernelStatement]) -> None:
+        """Writes one line: if it exists, the fill value before and after the part that exists."""
+        extent = Literal(1, "int64") if last is None else self.scalars.index(stage.extents[last])
+        bounds = [g for g in stage.guards if last in dims.syms(g.value)]
         tests = [g for g in stage.guards if g not in bounds]
-        inside = self._copied(extent, bounds)
-        if not tests:
-            return inside
-        condition = " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in tests)
-        outside = self._filled("0", extent)
-        return [f"if {condition}:", *indented(inside), "else:", *indented(outside)]
-
-    def _copied(self, extent: str, bounds: list[Guard]) -> list[str]:
+        assert stage.otherwise is not None
+        inside: list[KernelStatement] = []
         if not bounds:
-            return self._values("0", extent)
-        lows, highs = ["0"], [extent]
+            self._along(last, ZERO, extent, stage.body, inside)
+        else:
+            low, high = self._part_inside(bounds, last, extent, inside)
+            self._along(last, ZERO, low, stage.otherwise, inside)
+            self._along(last, low, high, stage.body, inside)
+            self._along(last, high, extent, stage.otherwise, inside)
+        if not tests:
+            into += inside
+            return
+        outside: list[KernelStatement] = []
+        self._along(last, ZERO, extent, stage.otherwise, outside)
+        exists = [Apply("ge", (self.scalars.index(g.value), ZERO), "bool") for g in tests]
+        test: Scalar = reduce(lambda a, b: Apply("and", (a, b), "bool"), exists)
+        into.append(Branch(test, tuple(inside), tuple(outside)))
+
+    def _part_inside(
+        self,
+        bounds: Sequence[Guard],
+        last: Sym | None,
+        extent: Scalar,
+        into: list[KernelStatement],
+    ) -> tuple[Scalar, Scalar]:
+        """Returns the ends of the part of a line that exists."""
+        lows, highs = list[Scalar](), list[Scalar]()
         for guard in bounds:
-            low, text = self._cut(guard)
-            (lows if low else highs).append(text)
-        lines = [f"low = min(max({', '.join(lows)}), {extent})" if lows[1:] else "low = 0"]
-        lines.append(
-            f"high = max(low, min({', '.join(highs)}))" if highs[1:] else f"high = {extent}"
-        )
-        lines += self._filled("0", "low")
-        return [*lines, *self._values("low", "high"), *self._filled("high", extent)]
+            found = None if last is None else dims.linear(guard.value, last)
+            assert found is not None and isinstance(found[0], int)
+            step, rest = found[0], found[1]
+            if step > 0:
+                lows.append(self.scalars.index(dims.ceildiv(-rest, step)))
+            else:
+                highs.append(self.scalars.index(dims.floordiv(rest, -step) + 1))
+        low, high = self.scalars.local("low", "int64"), self.scalars.local("high", "int64")
+        start: Scalar = ZERO
+        for bound in lows:
+            start = _greater(start, bound)
+        into.append(Assign(low, _smaller(start, extent) if lows else stated(start)))
+        end = _greater(low, reduce(_smaller, highs, extent)) if highs else extent
+        into.append(Assign(high, end))
+        return low, high
 
-    def _cut(self, guard: Guard) -> tuple[bool, str]:
-        """Returns a guard as a bound along the last axis: whether it is a lower one, and its
-        source."""
-        assert self.last is not None
-        found = dims.linear(guard.value, self.last)
-        assert found is not None and isinstance(found[0], int)
-        step, rest = found[0], found[1]
-        if step > 0:
-            return True, self.writer.index_text(dims.ceildiv(-rest, step))
-        end: Dim = dims.floordiv(rest, -step) + 1
-        return False, self.writer.index_text(end)
+    def _along(
+        self,
+        last: Sym | None,
+        low: Scalar,
+        high: Scalar,
+        body: Expression,
+        into: list[KernelStatement],
+    ) -> None:
+        """Writes a value along a line."""
+        stage = self.stage
 
-    def _scopes(self) -> list[LoopScope]:
-        inner = frozenset(self.stage.parallel)
-        outer = inner - {self.last} if self.last is not None else inner
-        return [LoopScope(outer), LoopScope(inner)]
+        def point(inner: list[KernelStatement]) -> None:
+            self._keep(stage, self.scalars.value(self._stored(stage, body), inner), inner)
 
-    def _values(self, low: str, high: str) -> list[str]:
-        scopes, body = self._scopes(), simplified(self.stage.body)
-        if isinstance(body, Load) and self._is_run(body):
-            places = [(self.stage.out, self.stage.write), (body.buffer, body.entries)]
-            to, source = [self._run_from(low, *place, scopes) for place in places]
-            lanes = lanes_of(self.stage.out.dtype)
-            return [*scopes[0].lines, f"copy_run({to}, {source}, {high} - {low}, {lanes})"]
-        value = self.writer.value(body, scopes)
-        self.writer.store(self.stage.out, self.stage.write, value, scopes)
-        return self._along(low, high, scopes)
+        if last is None:
+            point(into)
+            return
+        variable, inner = LoopVariable(self._name("j"), "int64"), list[KernelStatement]()
+        self.scalars.axes[last] = variable
+        point(inner)
+        del self.scalars.axes[last]
+        into.append(self.loop_over(variable, low, high, inner))
 
-    def _is_run(self, body: Load) -> bool:
-        """Whether reads and writes are contiguous along the last axis."""
-        out, axes = self.stage.out, self.stage.axes
-        if self.last is None or body.buffer.dtype != out.dtype or not has_own_products(out.dtype):
-            return False
-        accesses = [(out, self.stage.write), (body.buffer, body.entries)]
-        addresses = [address_of(buffer, entries, axes) for buffer, entries in accesses]
-        plain = not any(a.data or a.pinned(axes) for a in addresses)
-        return plain and all(a.coefficient(self.last) == 1 for a in addresses)
+    def _name(self, stem: str) -> str:
+        return self.scalars.local(stem, "int64").name
 
-    def _run_from(
-        self, low: str, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]
-    ) -> str:
-        """Returns the pointer to the first element of a run."""
-        assert self.last is not None
-        held, self.writer.names[self.last] = self.writer.names[self.last], low
-        pointer, index = self.writer.place(buffer, entries, scopes)[:-1].split("[", 1)
-        self.writer.names[self.last] = held
-        return f"offset_by({pointer}, {index})"
 
-    def _filled(self, low: str, high: str) -> list[str]:
-        scopes, otherwise = self._scopes(), self.stage.otherwise
-        assert isinstance(otherwise, Number)
-        value = store_text(self.stage.out.dtype, self.writer.value(otherwise, scopes))
-        place = self.writer.place(self.stage.out, self.stage.write, scopes)
-        scopes[-1].lines.append(f"{place} = {value}")
-        return self._along(low, high, scopes)
+class _PaddingWriter(BorderWriter):
+    def write_group(self, into: list[KernelStatement]) -> None:
+        stage = self.stage
+        if len(stage.parallel) < 2:
+            self.write_copy(stage, stage.parallel, into)
+            return
+        first, *axes = stage.parallel
+        low, high = self.part(stage.extents[first], into)
+        row, body = LoopVariable("i", "int64"), list[KernelStatement]()
+        self.scalars.axes[first] = row
+        self.write_copy(stage, axes, body)
+        into.append(self.loop_over(row, low, high, body))
 
-    def _along(self, low: str, high: str, scopes: list[LoopScope]) -> list[str]:
-        name = self.names[-1] if self.names else "point"
-        return [*scopes[0].lines, *self._loop(name, low, high, scopes[-1].lines)]
+
+def _greater(left: Scalar, right: Scalar) -> Scalar:
+    return Apply("max", (left, right), "int64")
+
+
+def _smaller(left: Scalar, right: Scalar) -> Scalar:
+    return Apply("min", (left, right), "int64")

@@ -8,16 +8,24 @@ from math import prod
 
 import attrs
 
+from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.by_recipe import scheduled_by_recipe
 from structir.backend.loops.expression import Entry, Expression
 from structir.backend.loops.group import Group
-from structir.backend.loops.padding import PaddingSchedule
-from structir.backend.loops.rows import RowSchedule, extents_of
+from structir.backend.loops.inlined_values import with_inlined_values
+from structir.backend.loops.library_nodes import text_of
+from structir.backend.loops.padding import BorderWriter
+from structir.backend.loops.rows import extents_of
 from structir.backend.loops.stage import LoopProgram, Stage
-from structir.backend.loops.window_sums import sum_of_windows, window_sum_lines
-from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented, loops
+from structir.backend.loops.window_nodes import window_call
+from structir.backend.loops.window_sums import sum_of_windows
+from structir.backend.loops.writer import KernelText
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Sym
+from structir.ir.expr import Var
+from structir.ir.kernel import Element, KernelStatement, LoopVariable, Scratch
+from structir.ir.struct_info import TensorStructInfo
 
 KINDS = frozenset({"padding", "windows"})
 LARGEST = 1 << 16  # elements of a plane
@@ -114,60 +122,70 @@ def _row_axes(group: Group) -> tuple[Sym, ...]:
     return group.rows[:-1] if flat else group.rows
 
 
-def plane_kernel(group: Group) -> KernelText:
-    """Returns the source of rows with the copies that they read."""
-    return PlaneSchedule(group).text()
+def plane_kernel(group: Group, shares_numbers: bool) -> KernelText:
+    """Returns the kernel of rows with the copies that they read."""
+    return text_of(plane_nodes(group, "kernel"), group, shares_numbers)
 
 
-class PlaneSchedule:
-    """Writes the kernel of copies and their readers."""
+def plane_nodes(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of rows with the copies that they read."""
+    # Rows have neither guards with a fill value nor windows, so these are the copies.
+    copies = [s for s in group.stages if s.otherwise is not None or sum_of_windows(s)]
+    reader = attrs.evolve(group, kind="rows", stages=group.stages[len(copies) :])
+    inlined = with_inlined_values(reader)
+    return scheduled_by_recipe(_PlaneWriter(group, copies, inlined, name).kernel(), inlined)
 
-    def __init__(self, group: Group) -> None:
-        # Rows have neither guards with a fill value nor windows, so these are the copies.
-        self.copies = [s for s in group.stages if s.otherwise is not None or sum_of_windows(s)]
-        reader = attrs.evolve(group, kind="rows", stages=group.stages[len(self.copies) :])
-        self.origins = group.origins
-        self.extents = extents_of(group)
-        self.lead = _lead(self.copies[0], reader)
-        sums = any(sum_of_windows(copy) for copy in self.copies)
-        self.reader = attrs.evolve(reader, rows=self.lead if sums else _row_axes(reader))
-        axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
-        self.writer = Writer(axes, self.reader.rows)
-        names = self.writer.names
-        names.update({axis: f"g{k}" for k, axis in enumerate(self.lead)})
-        within = self.reader.rows[len(self.lead) :]
-        names.update({axis: f"r{k}" for k, axis in enumerate(within)})
+
+class _PlaneWriter(BorderWriter):
+    """Writes copies and their readers, over the rows of which each has its own plane."""
+
+    def __init__(self, group: Group, copies: Sequence[Stage], reader: Group, name: str) -> None:
+        super().__init__(group, name)
+        self.copies, self.reader = copies, reader
+        self.lead = _lead(copies[0], reader)
+        self.planes = {copy.out: _Plane(copy, dict(_shared(copy, reader))) for copy in copies}
+        self.scratch += [Scratch(plane.array, zeros=False) for plane in self.planes.values()]
+
+    def write_group(self, into: list[KernelStatement]) -> None:
+        low, high = self.part(self.extent(self.lead), into)
+        point, body = LoopVariable("g", "int64"), list[KernelStatement]()
+        self.decode(point, [(axis,) for axis in self.lead], body)
         for copy in self.copies:
-            self._place(copy, dict(_shared(copy, reader)))
-
-    def _place(self, copy: Stage, shared: dict[Sym, Sym]) -> None:
-        """Names the axes of a copy, and adds the scratch memory of one plane."""
-        names, out = self.writer.names, copy.out
-        own = [axis for axis in copy.parallel if axis not in shared]
-        names.update({axis: f"i{k}" for k, axis in enumerate(own)})
-        names.update({axis: names[row] for axis, row in shared.items()})
-        inner = [k for k, e in enumerate(copy.write) if _axis(e) not in shared]
-        shape: tuple[Dim, ...] = (1, *[out.shape[k] for k in inner])
-        place = Buffer(shape, out.dtype, "scratch")
-        self.writer.scratch.append(place)
-        self.writer.moved[out] = BlockPlace(place, 0, tuple(inner))
-        self.writer.local.add(out)
-
-    def text(self) -> KernelText:
-        """Returns the text of the kernel; the range is the planes."""
-        writer = self.writer
-        groups: list[tuple[Sym, ...]] = [(axis,) for axis in self.lead]
-        sizes = [writer.size(self.extents[axis]) for axis in self.lead]
-        within = self.reader.rows[len(self.lead) :]
-        lines = writer.decoded(groups, sizes, "g")
-        around = {writer.names[axis] or "" for axis in self.lead}
-        for copy in self.copies:
+            shared = self.planes[copy.out].shared
+            self.scalars.axes |= {axis: self.scalars.axes[row] for axis, row in shared.items()}
             if sum_of_windows(copy) is not None:
-                lines += window_sum_lines(copy, writer)
+                body.append(window_call(self, copy))
             else:
-                lines += PaddingSchedule(copy, writer).plane(around)
-        rows = RowSchedule(self.reader, writer).row_lines()
-        names = [writer.names[axis] or "" for axis in within]
-        lines += loops(names, [writer.size(self.extents[axis]) for axis in within], rows)
-        whole = prod(self.extents[axis] for axis in self.lead)
-        return writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, self.origins)
+                inner = [axis for axis in copy.parallel if axis not in shared]
+                self.write_copy(copy, inner, body)
+            self.done.add(copy.out)
+        self.group = self.reader
+        within = self.reader.rows[len(self.lead) :]
+        self._loops(self.reader.stages[0], within, body, self.row)
+        into.append(self.loop_over(point, low, high, body))
+
+    def located(
+        self, buffer: Buffer, entries: tuple[Entry, ...]
+    ) -> tuple[Buffer, tuple[Entry, ...]]:
+        plane = self.planes.get(buffer)
+        if plane is None:
+            return buffer, entries
+        return plane.memory, tuple([entries[k] for k in plane.inner])
+
+    def array_of(self, buffer: Buffer) -> Var | None:
+        return self.planes[buffer].array if buffer in self.planes else super().array_of(buffer)
+
+    def element_at(
+        self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: list[KernelStatement]
+    ) -> Element:
+        return super().element_at(array, *self.located(buffer, tuple(entries)), into)
+
+
+class _Plane:
+    """The memory of one plane of a copy, and the rows that select it by the axes of the copy."""
+
+    def __init__(self, copy: Stage, shared: dict[Sym, Sym]) -> None:
+        self.shared = shared
+        self.inner = [k for k, e in enumerate(copy.write) if _axis(e) not in shared]
+        self.memory = Buffer(tuple([copy.out.shape[k] for k in self.inner]), copy.out.dtype)
+        self.array = Var("plane", TensorStructInfo(self.memory.shape, copy.out.dtype))

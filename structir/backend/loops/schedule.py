@@ -30,7 +30,8 @@ from structir.backend.loops.shared_numbers import SharedNumbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import transpose_kernel, transpose_of
-from structir.backend.loops.window_sums import is_faster_than_product, window_sums_kernel
+from structir.backend.loops.window_nodes import window_sums_kernel
+from structir.backend.loops.window_sums import is_faster_than_product
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.wrapped import with_runs
 from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
@@ -94,6 +95,9 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "matrix": matrix_kernel,
     "nest": pick_kernel,
     "routine": routine_kernel,
+}
+# Constant numbers make these faster, unless groups that differ in them share one code.
+WITH_NUMBERS: dict[str, Callable[[Group, bool], KernelText]] = {
     "padding": padding_kernel,
     "planes": plane_kernel,
     "windows": window_sums_kernel,
@@ -129,6 +133,7 @@ def scheduled(
         program = with_updates(program)
         numbers = SharedNumbers()
         schedules = SCHEDULES | {"rows": rows or partial(any_row_kernel, numbers=numbers)}
+        schedules |= {kind: partial(_written, numbers, f) for kind, f in WITH_NUMBERS.items()}
         settled = partial(_settled, numbers)
         lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)
     return attrs.evolve(lowered, kernels=shared(lowered.kernels))
@@ -146,6 +151,12 @@ def _settled(numbers: SharedNumbers, program: LoopProgram, groups: Sequence[Grou
     settled, moved = with_reuse(program, with_planes(program, groups))
     numbers.add(settled)
     return settled, moved
+
+
+def _written(
+    numbers: SharedNumbers, schedule: Callable[[Group, bool], KernelText], group: Group
+) -> KernelText:
+    return schedule(group, numbers.are_shared(group))
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:

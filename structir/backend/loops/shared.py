@@ -27,8 +27,6 @@ PLAIN = re.compile(
     r"^ *at = 0\n(?: .*\n)*? *at \+= 1\n|^.*\b(?:multiply_\w+|pack_panels)\(\(.*\n",
     re.MULTILINE,
 )
-# The sizes of a window and of its block of results, of which the code is made.
-LITERAL = re.compile(r"\bsum_windows\(.*?((?:, \d+){10})\)$", re.MULTILINE)
 DIVIDED = (
     "/ ",
     "% ",
@@ -60,10 +58,7 @@ def _is_plain(kernel: KernelText) -> bool:
 def _cut(text: str) -> _Cut:
     rest, numbers, start = list[str](), list[str](), 0
     plain = {k for found in PLAIN.finditer(text) for k in range(*found.span())}
-    literal = {k for found in LITERAL.finditer(text) for k in range(*found.span(1))}
     for found in NUMBER.finditer(text):
-        if found.start() in literal:
-            continue
         if found[2] is not None and found.start() not in plain and _shapes_code(text, found):
             continue
         rest.append(text[start : found.start()])

@@ -14,6 +14,8 @@ from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.writer import KernelText
 
+KINDS = frozenset({"rows", "padding", "planes", "windows"})
+
 
 class SharedNumbers:
     """The numbers that become parameters of the kernels of a program: those in which groups differ
@@ -28,13 +30,18 @@ class SharedNumbers:
         """Adds the groups of the program."""
         classes = defaultdict[Hashable, list[KernelKey]](list)
         for group in groups:
-            if group.kind != "rows":
+            if group.kind not in KINDS:
                 continue
             _, key = self._keys[id(group)] = _with_key(group)
             classes[key.value].append(key)
         for value, keys in classes.items():
             columns = enumerate(zip(*[key.numbers for key in keys], strict=True))
             self._varying[value] = frozenset([c for c, column in columns if len({*column}) > 1])
+
+    def are_shared(self, group: Group) -> bool:
+        """Whether another group of the program differs from this one in numbers."""
+        known = self._keys.get(id(group))
+        return known is not None and bool(self._varying[known[1].value])
 
     def kernel(self, group: Group) -> KernelText | None:
         """Returns the kernel of a group of rows by its recipe, if it has one."""

@@ -8,20 +8,17 @@ from math import prod
 
 import attrs
 
-from structir.backend.cpu.panels import lanes_of
 from structir.backend.cpu.products import has_products_of_floats
-from structir.backend.cpu.window_sums import COMBINATIONS, LEAST_LANES, WindowForm, block_rows
+from structir.backend.cpu.window_sums import form_of_window
 from structir.backend.loops.access import address_of, split
-from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import factors_of
 from structir.backend.loops.expression import Entry, Expression, Load
-from structir.backend.loops.group import Group
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-POOLS = {"sum": "add", "max": "max", "min": "min"}  # the reductions of pools, by monoids
+# The library functions of pools, by monoids.
+POOLS = {"sum": "window_sums", "max": "window_maxima", "min": "window_minima"}
 FEW_SUMS = 4  # of one image: the rows of a product tile
 
 
@@ -129,20 +126,13 @@ def _plane_axes(image: Load, stage: Stage) -> tuple[PlaneAxis, PlaneAxis] | None
     others = [e for k, e in enumerate(image.entries) if k not in (row.entry, column.entry)]
     if image.buffer.strides[column.entry] != 1 or any(plane & _symbols(e) for e in others):
         return None
-    return (row, column) if window_form(row, column, 1, 1).is_supported() else None
+    window = window_of(row, column)
+    return (row, column) if form_of_window(window, 1, 1).is_supported() else None
 
 
-def window_form(row: PlaneAxis, column: PlaneAxis, rows: Dim, columns: Dim) -> WindowForm:
-    """Returns the form of the function for these numbers of rows and columns of results."""
-    lanes = lanes_of("float32")
-    if isinstance(columns, int):
-        while lanes // 2 >= max(columns, LEAST_LANES):
-            lanes //= 2
-    block = block_rows(row.step, lanes_of("float32"))
-    if isinstance(rows, int):
-        block = max(min(block, rows), 1)
-    sizes = row.count, column.count, row.step, column.step, row.dilation, column.dilation
-    return WindowForm(*sizes, lanes, block)
+def window_of(row: PlaneAxis, column: PlaneAxis) -> tuple[int, ...]:
+    """Returns the sizes, strides and dilations of a window."""
+    return (row.count, column.count, row.step, column.step, row.dilation, column.dilation)
 
 
 def _guards_agree(image: Load, axes: Iterable[PlaneAxis], stage: Stage) -> bool:
@@ -168,76 +158,3 @@ def _is_written_in_rows(stage: Stage, column: PlaneAxis) -> bool:
     address = address_of(stage.out, stage.write, stage.axes)
     plain = not address.data and not address.pinned(stage.axes)
     return plain and address.coefficient(column.axis) == 1
-
-
-def window_sums_kernel(group: Group) -> KernelText:
-    """Returns the source of a stage that is a sum over windows."""
-    stage = group.stages[0]
-    windows = sum_of_windows(stage)
-    assert windows is not None
-    writer, outer = Writer(stage.axes), windows.outer
-    names = ["g"] if len(outer) == 1 else [f"g{k}" for k in range(len(outer))]
-    writer.names.update(zip(outer, names, strict=True))
-    sizes = [writer.size(stage.extents[axis]) for axis in outer]
-    lines = window_sum_lines(stage, writer)
-    if not outer:
-        return writer.finish([SINGLE, *indented(lines)], 1, group.origins)
-    lines = [*writer.decoded([(axis,) for axis in outer], sizes, "g"), *lines]
-    planes = prod(stage.extents[axis] for axis in outer)
-    return writer.finish(["for g in range(lo, hi):", *indented(lines)], planes, group.origins)
-
-
-def window_sum_lines(stage: Stage, writer: Writer) -> list[str]:
-    """Returns the lines of one plane, inside of loops over the other axes."""
-    windows = sum_of_windows(stage)
-    assert windows is not None
-    row, column, image, weights = windows.row, windows.column, windows.image, windows.weights
-    scopes = [LoopScope(frozenset(windows.outer))]
-    out = address_of(*writer.located(stage.out, stage.write), stage.axes)
-    steps = [image.buffer.strides[row.entry], out.coefficient(row.axis)]
-    starts = [
-        _start(stage.out, stage.write, (row.axis, column.axis), writer, scopes),
-        _start(image.buffer, _plane_start(windows), (), writer, scopes),
-    ]
-    if weights is None:
-        starts.append(starts[-1])
-        steps += [0, 0]
-    else:
-        taps = address_of(weights.buffer, weights.entries, stage.axes)
-        starts.append(
-            _start(weights.buffer, weights.entries, (row.tap, column.tap), writer, scopes)
-        )
-        steps += [taps.coefficient(row.tap), taps.coefficient(column.tap)]
-    rows, columns = stage.extents[row.axis], stage.extents[column.axis]
-    shape = image.buffer.shape
-    sizes = [rows, columns, shape[row.entry], shape[column.entry], row.before, column.before]
-    combination = "product" if weights is not None else POOLS[stage.monoid or ""]
-    form = window_form(row, column, rows, columns)
-    few = 0 if isinstance(rows, int) and rows else 1
-    form = attrs.evolve(form, combination=COMBINATIONS.index(combination), few_rows=few)
-    args = [
-        *starts,
-        *[writer.size(size) for size in (*sizes, *steps)],
-        *map(str, attrs.astuple(form)),
-    ]
-    return [*scopes[0].lines, f"sum_windows({', '.join(args)})"]
-
-
-def _plane_start(windows: SumOfWindows) -> tuple[Entry, ...]:
-    """Returns the index of the first element of a plane."""
-    plane = (windows.row.entry, windows.column.entry)
-    return tuple([0 if k in plane else entry for k, entry in enumerate(windows.image.entries)])
-
-
-def _start(
-    buffer: Buffer,
-    entries: tuple[Entry, ...],
-    axes: Iterable[Sym],
-    writer: Writer,
-    scopes: list[LoopScope],
-) -> str:
-    """Returns the address of an element, at 0 along some axes."""
-    at = dict.fromkeys(axes, 0)
-    entries = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in entries])
-    pointer, index = writer.place(buffer, entries, scopes)[:-1].split("[", 1)
-    return f"offset_by({pointer}, {index})"

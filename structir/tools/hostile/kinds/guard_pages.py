@@ -185,6 +185,15 @@ CALLS += [
         "2, u[0], 2, u[1], 1, u[2], u[3], 2",
     )
 ]
+CALLS += [
+    f"T.window_maxima(out.flat[0], x.flat[k], {integers})"
+    for integers in (
+        "u[0], 2, u[1], 2, u[2], 0, 2, 2, 2, 2, 1, 1, 1, 1",
+        "2, 2, 2, 2, u[0], u[1], 2, 2, 2, 2, 1, 1, 1, 1",
+        "2, 2, 2, u[0], 0, 1, 2, u[1], 3, 1, 2, 2, 1, 1",
+        "2, 2, 2, 2, u[0], u[1], 2, 2, 2, 2, u[2], u[3], 1, 1",
+    )
+]
 
 
 def library_calls(random: Random) -> GuardedProgram:
