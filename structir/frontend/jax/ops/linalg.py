@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.frontend.jax.equation import Equation, dims_of
 from structir.frontend.jax.registry import jax_primitive
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, PrimValue
 from structir.script import R
 
 
@@ -28,7 +28,10 @@ def triangular_solve(equation: Equation) -> Expr:
     lower = bool(params["lower"])
     if params["unit_diagonal"]:
         triangle = equation.emit(R.tril(matrix, -1) if lower else R.triu(matrix, 1))
-        matrix = equation.emit(R.add(triangle, R.eye_like(triangle)))
+        size = PrimValue(dims_of(matrix)[-1])
+        dtype = matrix.struct_info.dtype
+        identity = equation.emit(R.eye(size, size, PrimValue(0), dtype=dtype))
+        matrix = equation.emit(R.add(triangle, identity))
     if bool(params["transpose_a"]) == bool(params["left_side"]):
         matrix, lower = equation.emit(_transposed(matrix)), not lower
     if params["left_side"]:
