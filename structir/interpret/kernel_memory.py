@@ -46,7 +46,7 @@ def _over_windows(combine: Any, identity: float) -> Callable[..., None]:
 
     def reduce_windows(out: Any, image: Any, *others: Any) -> None:
         *weights, sizes = others
-        out[...] = identity
+        totals = np.full(out.shape, identity, out.dtype)
         for i in range(sizes["window_rows"]):
             for j in range(sizes["window_columns"]):
                 rows = _positions(sizes, "row", "rows", i, sizes["top"])
@@ -57,15 +57,19 @@ def _over_windows(combine: Any, identity: float) -> Callable[..., None]:
                 ]
                 values = image[np.ix_(rows[inside[0]], columns[inside[1]])]
                 values = values * weights[0][i, j] if weights else values
-                out[np.ix_(*inside)] = combine(out[np.ix_(*inside)], values)
+                totals[np.ix_(*inside)] = combine(totals[np.ix_(*inside)], values)
+        out[...] = totals
 
     return reduce_windows
 
 
 def _positions(sizes: Sizes, axis: str, count: str, tap: int, before: int) -> Any:
     """Returns the positions in the image of one tap of all windows, along an axis."""
-    first = tap * sizes[f"{axis}_dilation"] - before
-    return np.arange(sizes[count]) * sizes[f"{axis}_step"] + first
+    taps, steps, dilations, starts = [  # arrays of int64 wrap around
+        np.array([number])
+        for number in (tap, sizes[f"{axis}_step"], sizes[f"{axis}_dilation"], before)
+    ]
+    return np.arange(sizes[count]) * steps + taps * dilations - starts
 
 
 ON_MEMORY: dict[str, Callable[..., None]] = {

@@ -4,7 +4,7 @@ others."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from structir.backend.cpu.tiles import tile_shapes
@@ -39,6 +39,7 @@ COMBINE = {
     "window_maxima": ("max", "maximum", -math.inf),
     "window_minima": ("min", "minimum", math.inf),
 }
+MEASURES = ("rows", "columns", "height", "width", "top", "left")
 ZERO = Literal(0, "int64")
 
 
@@ -49,15 +50,41 @@ def emit_windows(
     integers: Sequence[str],
 ) -> None:
     """Emits a reduction over the windows of an image."""
-    form = _form(call)
+    form, asm = _form(call), emitter.asm
+    values = dict(zip(LIBRARY[call.fn].integers, integers, strict=True))
+    tests = [] if emitter.is_generated else [_is_small(emitter, values[n]) for n in MEASURES]
+    if form is None or not tests:
+        _emit_form(emitter, call, form, places, values)
+        return
+    small, large, after = map(asm.label, ("small", "large", "after"))
+    asm.branch(asm.all_of(tests), small, large)
+    for label, each in ((small, form), (large, None)):
+        asm.start(label)
+        _emit_form(emitter, call, each, places, values)
+        asm.jump(after)
+    asm.start(after)
+
+
+def _is_small(emitter: Emitter, value: str) -> str:
+    """Emits whether a size, or the padding, is at least 0 and so small that all columns have 32
+    bits, as the functions assume."""
+    return emitter.asm.compare("ult", value, str(2**30))
+
+
+def _emit_form(
+    emitter: Emitter,
+    call: LibraryCall,
+    form: WindowForm | None,
+    places: Sequence[Callable[[], str]],
+    values: Mapping[str, str],
+) -> None:
+    """Emits a call of the function of a form; without one, loops."""
     if form is None:
         emitter.block(_loops(emitter, call))
         return
     pointers = [place() for place in places]
-    names = LIBRARY[call.fn].integers
-    values = dict(zip(names, integers, strict=True))
-    own = [n for n in names if n not in WINDOW]
-    words = [values[n] for n in own] + ["0"] * (10 - len(own))
+    words = [value for name, value in values.items() if name not in WINDOW]
+    words += ["0"] * (10 - len(words))
     pointers += pointers[1:2] * (3 - len(pointers))  # pools read no weights
     arguments = [*[("ptr", p) for p in pointers], *[("i64", w) for w in words]]
     emitter.asm.call_prepared(function_name(form), "void", arguments)
