@@ -209,7 +209,11 @@ def _without_copies(program: LoopProgram, stages: list[Stage], table: BufferTabl
         is_temporary = value.origin == "value" and value.base is None and value not in table.kept
         is_only = table.uses[value] == len(table.writers[stage.out]) == 1
         is_alike = value.shape == stage.out.shape or all(m.routine is not None for m in writers)
-        if writers and is_temporary and is_only and is_alike and is_copy(stage):
+        # a product is written where a copy of it goes once its windows are known
+        is_product = any([table.product_of(m) is not None for m in writers])
+        if not writers or is_product or not is_temporary:
+            continue
+        if is_only and is_alike and is_copy(stage):
             copies[value] = stage.out
     made = set(copies.values())
     kept = [s for s in stages if s.out not in made]
