@@ -630,6 +630,13 @@ def algebra():
         like(op, getattr(torch.special, "gammaln" if op == "lgamma" else op), x)
     like("log1p", torch.special.log1p, np.linspace(-1, 5, 40, dtype="float32"))
     like("erfinv", torch.special.erfinv, np.linspace(-1, 1, 41, dtype="float32"))
+    for lower in (True, False):
+        solved = torch.linalg.solve_triangular(t, torch.from_numpy(b), upper=not lower)
+        case("linalg.solve_triangular", solved, definite, b, lower=lower)
+    mask = np.arange(9) % 3 == 1
+    for size in (0, 2, 5):
+        found = torch.nonzero_static(torch.from_numpy(mask), size=size)[:, 0]
+        case("true_positions", found, mask, size)
 
 
 def main():
