@@ -95,18 +95,19 @@ class _Lifting:
             return
         is_copied = name in self.callees
         callees: Callees = self.callees.get(name, {})
-        contained = list(bindings_of(function))
-        bindings: list[Binding] | None = contained
-        more = any([type(b.value) is Function and b.var not in callees for b in contained])
+        bindings = list(bindings_of(function))
+        more = any([type(b.value) is Function and b.var not in callees for b in bindings])
+        if more and callees:
+            function = _Copy(callees).function(function)
+            bindings = list(bindings_of(function))
         if more:
-            without = _Copy(callees).function(function) if callees else function
-            without = _without_aliases(without, bindings_of(without))
-            bindings = contained if without is function else None
+            without = _without_aliases(function, bindings)
+            bindings = bindings if without is function else list(bindings_of(without))
             function = without
         while more:  # moves may end the other uses of a closure
             uses = _ClosureUses.of(function, bindings)
             moves, more = _next_moves(uses, self.names)
-            callees, bindings = self._moved(moves, name), None
+            callees = self._moved(moves, name)
             exports = {
                 value: Var(value.name, value.struct_info, value.span)
                 for move in moves
@@ -117,6 +118,7 @@ class _Lifting:
             if callees and (more or exports or not is_copied):
                 function, callees = _called_in(function, callees, uses), {}
             function = _export_dataflow_vars(function, exports) if exports else function
+            bindings = list(bindings_of(function)) if more else []
         if is_copied:
             function = _Copy(callees, fresh=True).function(function)
         self.functions[name] = function
@@ -282,9 +284,8 @@ class _ClosureUses:
     bound: dict[StructInfo, frozenset[Any]] = attrs.Factory(dict)  # memoized by `_bound_dims`
 
     @classmethod
-    def of(cls, function: Function, bindings: Sequence[Binding] | None = None) -> _ClosureUses:
-        """Returns those of all closures in a function, whose bindings may be known."""
-        bindings = list(bindings_of(function)) if bindings is None else bindings
+    def of(cls, function: Function, bindings: Sequence[Binding]) -> _ClosureUses:
+        """Returns those of all closures in a function with these bindings."""
         uses = cls(function, {b.var: b.value for b in bindings if type(b.value) is Function})
         names = uses.closures
         binders = [param.struct_info for param in function.params]
@@ -342,19 +343,16 @@ class _ClosureUses:
     ) -> list[Any]:
         """Returns the symbolic, row and dtype variables of the enclosing functions that the
         captured variables do not determine, nor the parameters if every call proves theirs."""
-        used = names.symbols
+        bound = frozenset[Any]().union(*[self._bound_dims(v.struct_info) for v in captured])
+        used = [sym for sym in names.symbols if sym not in bound]
         if not used:
             return []
         inner = self.counts(names.binders)
         enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
-        if not enclosing:
-            return []
-        checked = self._checks_variables(var, closure, enclosing)
-        determining = captured if checked else [*closure.params, *captured]
-        determined = frozenset[Any]().union(
-            *[self._bound_dims(each.struct_info) for each in determining]
-        )
-        return [sym for sym in used if sym in enclosing and sym not in determined]
+        if enclosing and not self._checks_variables(var, closure, enclosing):
+            for param in closure.params:
+                enclosing -= self._bound_dims(param.struct_info)
+        return [sym for sym in used if sym in enclosing]
 
     def counts(self, binders: Iterable[StructInfo]) -> Counter[Any]:
         """Returns how many of these StructInfos of parameters and casts bind each variable."""
