@@ -107,7 +107,8 @@ def variables_in(program: Any) -> dict[Var, None]:
 
 def _push_call(call: Call, todo: list[Any]) -> None:
     """Pushes the parts of a call, the first last."""
-    todo.append(call.struct_info)
+    if call.struct_info is not None:
+        todo.append(call.struct_info)
     if call.sinfo_args:
         todo += call.sinfo_args[::-1]
     todo += call.args[::-1]
@@ -170,7 +171,10 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
         if kind is TensorStructInfo and not item.axes and not item.dtype_var:  # the common case
             if item not in seen:
                 seen.add(item)
-                todo.append(item.dims)
+                if type(item.dims) is tuple:
+                    _add_symbols(symbols, item.dims)
+                elif item.dims is not None:
+                    todo.append(item.dims)
         elif kind is Call:
             _push_call(item, todo)
         elif kind is VarBinding:
@@ -189,8 +193,7 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
         elif kind is tuple:
             todo += item[::-1]
         elif kind is Poly:
-            symbol = as_sym(item)
-            symbols |= dict.fromkeys([symbol] if symbol else sorted(syms(item), key=_order))
+            _add_symbols(symbols, (item,))
         elif kind is RowVar or kind is DtypeVar:
             symbols[item] = None
         elif isinstance(item, StructInfo):
@@ -207,6 +210,17 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
             defined.update(_variables_defined_by(item))
             todo += parts(item)[::-1]
     return names
+
+
+def _add_symbols(symbols: dict[Any, None], dims: tuple[Any, ...]) -> None:
+    """Adds the symbolic variables of sizes, in order."""
+    for dim in dims:
+        if type(dim) is Poly:
+            symbol = as_sym(dim)
+            if symbol is not None:
+                symbols[symbol] = None
+            else:
+                symbols.update(dict.fromkeys(sorted(syms(dim), key=_order)))
 
 
 def _variables_defined_by(item: Any) -> tuple[Var, ...]:

@@ -53,9 +53,10 @@ _INIT: dict[type, Init] = {}
 
 
 class Init(NamedTuple):
-    """How a node class is constructed: the fields in order of its arguments, read at once."""
+    """How a node class is constructed: the positions of its fields as arguments, and a function
+    that reads all."""
 
-    names: tuple[str, ...]
+    positions: dict[str, int]
     values_of: Callable[[Any], tuple[Any, ...]]
 
 
@@ -73,7 +74,8 @@ def _init_of(cls: Any) -> Init:
     if init is None:
         fields = [f for f in attrs.fields(cls) if f.init]
         names = tuple([f.name for f in fields])
-        init = _INIT[cls] = Init(names, _fields_getter(names))
+        positions = {name: position for position, name in enumerate(names)}
+        init = _INIT[cls] = Init(positions, _fields_getter(names))
     return init
 
 
@@ -125,12 +127,12 @@ def replace(old: T, **fields: Any) -> T:
     Raises TypeError for a name that is not a field of the node.
     """
     cls = type(old)
-    names, values_of = _init_of(cls)
+    positions, values_of = _INIT.get(cls) or _init_of(cls)
     values = list(values_of(old))
     for name, value in fields.items():
-        if name not in names:
-            raise TypeError(f"{cls.__name__} has no field `{name}`: it has {', '.join(names)}")
-        values[names.index(name)] = value
+        if name not in positions:
+            raise TypeError(f"{cls.__name__} has no field `{name}`: it has {', '.join(positions)}")
+        values[positions[name]] = value
     return cls(*values)
 
 

@@ -120,7 +120,8 @@ class _Lifting:
             function = _export_dataflow_vars(function, exports) if exports else function
             bindings = list(bindings_of(function)) if more else []
         if is_copied:
-            function = _Copy(callees, fresh=True).function(function)
+            copier = _Copy(callees, fresh=True) if callees else Substitution(fresh=True)
+            function = copier.function(function)
         self.functions[name] = function
 
     def _moved(self, moves: Iterable[_Move], name: str) -> Callees:
