@@ -15,7 +15,6 @@ from structir.ir.axes import AnySize, Labelled, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import sym
 from structir.ir.expr import DataflowVar, Function, If, MatchCast, SeqExpr, ShapeExpr, Var
-from structir.ir.node import replace
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -27,21 +26,21 @@ def with_captured(
     It shares its variables and dims with the original: a second function needs a copy with new
     ones, `Substitution(fresh=True)`.
     """
-    params = params_for(captured)
+    numbers = count()
+    infos = [_with_dims(value.struct_info, numbers) for value in captured]
     changed = {
-        v: p
-        for v, p in params.items()
-        if p.struct_info is not v.struct_info or type(v) is DataflowVar
+        value: Var(value.name, info, value.span)
+        for value, info in zip(captured, infos, strict=True)
+        if info is not value.struct_info or type(value) is DataflowVar
     }
     if changed:
         function = Substitution(changed).function(function)
     shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
     params_of_all = (*function.params, *[changed.get(v, v) for v in captured], *shapes)
-    return replace(
-        function,
-        params=params_of_all,
-        ret_struct_info=_result_info(function, params_of_all),
-        attrs={**function.attrs, PRIVATE: True},
+    result = _result_info(function, params_of_all)
+    attributes = {**function.attrs, PRIVATE: True}
+    return Function(
+        params_of_all, function.body, result, function.is_pure, attributes, function.span
     )
 
 

@@ -25,7 +25,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
-from structir.ir.node import rebuild, replace
+from structir.ir.node import rebuild
 from structir.ir.op import Op
 from structir.ir.row_sizes import row_size_of, row_size_values
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
@@ -201,7 +201,7 @@ class Substitution:
         same = all(map(is_, params, function.params))
         if same and body is function.body and result is function.ret_struct_info:
             return function
-        return replace(function, params=params, body=body, ret_struct_info=result)
+        return Function(params, body, result, function.is_pure, function.attrs, function.span)
 
 
 class _Shapes(dict[Var, Any]):
