@@ -79,6 +79,7 @@ class _Lifting:
     functions: dict[str, Node]
     names: Names = attrs.Factory(dict)
     callees: dict[str, dict[Var, _Callee]] = attrs.Factory(dict)  # of functions that were closures
+    leaves: set[str] = attrs.Factory(set)  # functions that contain no closures
     worklist: list[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -95,7 +96,7 @@ class _Lifting:
             return
         is_copied = name in self.callees
         callees: Callees = self.callees.get(name, {})
-        bindings = list(bindings_of(function))
+        bindings = [] if name in self.leaves else list(bindings_of(function))
         more = any([type(b.value) is Function and b.var not in callees for b in bindings])
         if more and callees:
             function = _Copy(callees).function(function)
@@ -131,7 +132,7 @@ class _Lifting:
         """
         callees: dict[Var, _Callee] = {}
         moved: dict[Var, tuple[str, set[Var]]] = {}  # names, and values whose parameters are new
-        for var, closure, captured, sizes, is_recursive, around in moves:
+        for var, closure, captured, sizes, is_recursive, around, has_closures in moves:
             parent, changed = (name, set()) if around is None else moved.get(around, ("", set()))
             if not parent or not changed.isdisjoint(captured):
                 continue  # moves with the closures of the function around it
@@ -145,6 +146,8 @@ class _Lifting:
             self.functions[global_name] = lifted
             self.callees[global_name] = {var: _Callee(function, more)} if is_recursive else {}
             self.worklist.append(global_name)
+            if not has_closures:
+                self.leaves.add(global_name)
         return callees
 
 
@@ -165,6 +168,7 @@ class _Move(NamedTuple):
     sizes: list[ShapeExpr]
     is_recursive: bool
     around: Var | None  # the innermost closure around it that moves, too
+    has_closures: bool
 
 
 def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
@@ -197,8 +201,10 @@ def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
         if var not in uses.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
             if uses.permits_calls(var, closure, [*captured, *sizes]):
-                moves[var] = _Move(var, closure, captured, sizes, is_recursive, around.get(var))
                 inner = uses.closures.keys() & names[closure].defined
+                moves[var] = _Move(
+                    var, closure, captured, sizes, is_recursive, around.get(var), bool(inner)
+                )
                 around |= dict.fromkeys(inner, var)
     remaining = uses.closures.keys() - moves.keys() - around.keys()
     return list(moves.values()), bool(moves and remaining)
