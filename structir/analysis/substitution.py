@@ -68,10 +68,10 @@ class Substitution:
 
     def _plain_tensor(self, info: StructInfo) -> StructInfo | None:
         """Returns a tensor with its sizes replaced; None if one is not a number or a single dim."""
-        if type(info) is not TensorStructInfo or type(info.dims) is not tuple:
+        if type(info) is not TensorStructInfo or info.dtype_var is not None:
             return None
-        if info.axes is not None or info.dtype_var is not None:
-            return None
+        if info.axes is not None or type(info.dims) is not tuple:
+            return info if info.axes is info.dims is None else None
         dims = []
         for dim in info.dims:
             if type(dim) is Poly:

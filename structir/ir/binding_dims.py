@@ -23,7 +23,10 @@ def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
     while todo:
         info = todo.pop()
         if type(info) is TensorStructInfo and info.axes is None:  # the common case
-            variables |= dict.fromkeys(_alone(info.dims))
+            for dim in info.dims if type(info.dims) is tuple else ():
+                symbol = as_sym(dim)
+                if symbol is not None:
+                    variables[symbol] = None
             if info.dtype_var is not None:
                 variables[info.dtype_var] = None
             continue
