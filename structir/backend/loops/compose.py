@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from math import prod
 
 import attrs
@@ -24,7 +24,6 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.rounding import rounded
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
-from structir.backend.loops.views import is_copy
 from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -58,7 +57,6 @@ def composed(
         if any(a is not b for a, b in zip(composed_stages, stages, strict=True)):
             table = BufferTable(program, composed_stages, product_of, windows_of)
         composed_stages = _written_through(composed_stages, table)
-        composed_stages = _without_copies(program, composed_stages, table)
         kept = live_stages(program, composed_stages)
         changed = len(kept) < len(stages) or any(
             a is not b for a, b in zip(composed_stages, stages, strict=True)
@@ -195,40 +193,6 @@ def _written_through(stages: list[Stage], table: BufferTable) -> list[Stage]:
     gone = {made.out for made in moved.values()}
     kept = [s for s in stages if s.out not in gone]
     return [moved.get(s, s) for s in kept]
-
-
-def _without_copies(program: LoopProgram, stages: list[Stage], table: BufferTable) -> list[Stage]:
-    """Lets the stages that compute a value write to the output that is a copy of it."""
-    copies: dict[Buffer, Buffer] = {}
-    outputs = {b for b in program.outputs if b.base is None} - {b for b, _ in program.donated}
-    for stage in stages:
-        body = stage.body
-        if not isinstance(body, Load) or stage.out not in outputs:
-            continue
-        value, writers = body.buffer, table.writers.get(body.buffer, [])
-        is_temporary = value.origin == "value" and value.base is None and value not in table.kept
-        is_only = table.uses[value] == len(table.writers[stage.out]) == 1
-        is_alike = value.shape == stage.out.shape or all(m.routine is not None for m in writers)
-        # a product is written where a copy of it goes once its windows are known
-        is_product = any([table.product_of(m) is not None for m in writers])
-        if not writers or is_product or not is_temporary:
-            continue
-        if is_only and is_alike and is_copy(stage):
-            copies[value] = stage.out
-    made = set(copies.values())
-    kept = [s for s in stages if s.out not in made]
-    return [_with_buffers(s, copies) for s in kept] if copies else stages
-
-
-def _with_buffers(stage: Stage, replaced: Mapping[Buffer, Buffer]) -> Stage:
-    """Returns a stage that writes to other buffers."""
-    routine = stage.routine
-    if isinstance(routine, Routine) and any([b in replaced for b in routine.buffers]):
-        buffers = tuple([replaced.get(b, b) for b in routine.buffers])
-        routine = attrs.evolve(routine, buffers=buffers)
-    if stage.out not in replaced and routine is stage.routine:
-        return stage
-    return attrs.evolve(stage, out=replaced.get(stage.out, stage.out), routine=routine)
 
 
 def _writing_as(maker: Stage, mover: Stage, read: Load, table: BufferTable) -> Stage | None:
