@@ -41,7 +41,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
-from structir.ir.kernel import Kernel
+from structir.ir.kernel import Element, Kernel, Literal, nodes_of
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import find_op
@@ -257,6 +257,8 @@ class _KernelCalls:
         program = composed(self.region.program)
         groups, decisions = grouped(program)
         kernels = _all_shown(groups, self.block.lowering.shown)
+        if any([_has_negative_index(shown.kernel) for _, shown in kernels]):
+            raise NoKernelError("an index that is negative")
         names = {self._call(shown): tuple(together) for together, shown in kernels}
         self.block.lowering.log.add(self.region.program, program, decisions, names)
         values = [(v, self._value(self.lowering.values[v])) for v in self.results]
@@ -319,6 +321,12 @@ class _KernelCalls:
         if isinstance(lowered, tuple):
             return Tuple(tuple([self._value(item) for item in lowered]))
         return self._operand(lowered)
+
+
+def _has_negative_index(kernel: Kernel) -> bool:
+    """Whether an index is negative, as of a slice that promises to be in bounds and is not."""
+    indices = [i for node in nodes_of(kernel) if isinstance(node, Element) for i in node.indices]
+    return any([isinstance(index, Literal) and index.value < 0 for index in indices])
 
 
 def _all_shown(groups: Sequence[Group], shown: Shown) -> list[tuple[list[Group], ShownKernel]]:
