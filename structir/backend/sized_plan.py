@@ -161,10 +161,12 @@ class SizedPlan:
     def _arrays(self, space: SizedSpace) -> list[Array]:
         """Returns the results in memory that the space does not use again."""
         sizes = space.registers[self.result_registers].tolist()
+        slots = self.result_slots.tolist()
         arrays, start = [], 0
-        for value, slot in zip(self.results, self.result_slots.tolist(), strict=True):
+        for k, (value, slot) in enumerate(zip(self.results, slots, strict=True)):
             end = start + len(value.shape)
-            arrays.append(space.result(slot, tuple(sizes[start:end]), value.dtype))
+            is_last = slot not in slots[k + 1 :]  # several results may be one value
+            arrays.append(space.result(slot, tuple(sizes[start:end]), value.dtype, is_last))
             start = end
         return arrays
 
@@ -259,10 +261,12 @@ class SizedSpace:
                 self._grow_arena()
         return bool(stop == STOP.end)
 
-    def result(self, slot: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Returns the value of a slot as an array: a copy, or for large values the memory."""
+    def result(self, slot: int, shape: tuple[int, ...], dtype: Any, is_last: bool) -> Array:
+        """Returns the value of a slot as an array: a copy, or the memory of a large value that is
+        not read again."""
         size, address = prod(shape) * dtype.itemsize, int(self.slots[slot])
-        if size >= MIN_TAKEN_BYTES and size <= self.rooms[slot] <= size * MAX_OVERSIZE:
+        is_large = size >= MIN_TAKEN_BYTES and size <= self.rooms[slot] <= size * MAX_OVERSIZE
+        if is_last and is_large:
             memory = self.memory[address]
             self.slots[slot] = self.rooms[slot] = 0
             self._release(address)

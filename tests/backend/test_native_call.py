@@ -264,6 +264,26 @@ def test_plans_for_all_sizes_are_native(counted, monkeypatch):
         main(floats(2, 2), floats(4).astype(np.float64))
 
 
+def test_one_value_as_several_results_of_a_plan_for_all_sizes():
+    """The memory of a large result is handed over once; the others are copies."""
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    p = R.nonzero(x)
+    e = R.exp(x)
+    return p, R.reshape(p, (-1,)), p, e, R.reshape(e, (-1, 1)), x
+""")
+    main = structir.compile(module, num_threads=1)["main"]
+    kept = []
+    for size in (17, 20_000, 200_000, 20_000, 3):
+        x = (np.random.default_rng(size).random(size) > 0.5).astype(np.float32)
+        kept.append((main(x), structir.interpret(module, "main", x)))
+    for results, wanted in kept:
+        for result, expected in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-6)
+    assert not np.shares_memory(kept[2][0][0], kept[2][0][2])
+
+
 def test_native_plans_for_all_sizes_are_independent(counted):
     one = structir.compile(counted, num_threads=1)["one"]
     masks = [np.random.default_rng(k).random(500 + 700 * k) < k / 8 for k in range(8)]

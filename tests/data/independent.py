@@ -635,8 +635,8 @@ def algebra():
         case("linalg.solve_triangular", solved, definite, b, lower=lower)
     mask = np.arange(9) % 3 == 1
     for size in (0, 2, 5):
-        found = torch.nonzero_static(torch.from_numpy(mask), size=size)[:, 0]
-        case("true_positions", found, mask, size)
+        positions = torch.nonzero_static(torch.from_numpy(mask), size=size)[:, 0]
+        case("true_positions", positions, mask, size)
 
 
 def main():

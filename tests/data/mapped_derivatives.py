@@ -85,8 +85,8 @@ def expected(name: str) -> tuple[int, list[np.ndarray]] | None:
 def main() -> None:
     known = names()
     with jax.enable_x64(True):
-        found = {name: expected(name) for name in known[::2]}
-    cases = {name: each for name, each in found.items() if each is not None}
+        derivatives = {name: expected(name) for name in known[::2]}
+    cases = {name: each for name, each in derivatives.items() if each is not None}
     described = {
         "jax": jax.__version__,
         "names": known,

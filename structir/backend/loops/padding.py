@@ -80,9 +80,9 @@ class BorderWriter(LibraryNodeWriter):
         """Returns the ends of the part of a line that exists."""
         lows, highs = list[Scalar](), list[Scalar]()
         for guard in bounds:
-            found = None if last is None else dims.linear(guard.value, last)
-            assert found is not None and isinstance(found[0], int)
-            step, rest = found[0], found[1]
+            linear = None if last is None else dims.linear(guard.value, last)
+            assert linear is not None and isinstance(linear[0], int)
+            step, rest = linear[0], linear[1]
             if step > 0:
                 lows.append(self.scalars.index(dims.ceildiv(-rest, step)))
             else:

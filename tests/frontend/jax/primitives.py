@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -220,6 +221,20 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x, i: lax.reduce((x, i), LEAST, _larger, (1,)),
         lambda x, i: [*lax.approx_max_k(x, 3), lax.clz(i), lax.reduce_xor(i, (1,))],
         lambda x, i: lax.composite(lambda v: lax.nextafter(v, v - 1), "own.before")(x),
+    ),
+    "triangles": _cases(
+        f32(2, 4, 4),
+        *[
+            lambda x, options=options: lax.linalg.triangular_solve(
+                x + 4 * jnp.eye(4, dtype="float32"),
+                x[:, :, :3] if options[0] else x[:, :3],
+                left_side=options[0],
+                lower=options[1],
+                transpose_a=options[2],
+                unit_diagonal=options[3],
+            )
+            for options in itertools.product((True, False), repeat=4)
+        ],
     ),
     "factors": _cases(
         f32(4, 4),
