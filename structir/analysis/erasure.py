@@ -176,7 +176,7 @@ def _erase_dims(value: Any, replaced: Callable[[Poly], Any], vars: Mapping[Var, 
         new = replaced(dim) if type(dim) is Poly else dim
         if new is None:
             return ERASED
-        changed = changed or new is not dim
+        changed = changed or new != dim
         dims.append(new)
     return tuple(dims) if changed else value
 

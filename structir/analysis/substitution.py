@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -108,12 +108,17 @@ class Substitution:
 
     def call(self, call: Call) -> Call:
         """Returns a call with its callee, operands and StructInfos replaced."""
+        return self.call_of(call.op, call.args, call)
+
+    def call_of(self, op: Expr, args: Sequence[Expr], call: Call) -> Call:
+        """Returns a call with this callee and these operands in place of its own, replaced."""
         variables = self.variables
-        args = [variables.get(a, a) if type(a) is Var else self.part(a) for a in call.args]
-        op = call.op if type(call.op) is Op else self.callee(call.op)
+        args = [variables.get(a, a) if type(a) is Var else self.part(a) for a in args]
+        op = op if type(op) is Op else self.callee(op)
         sinfo_args = tuple(map(self.info, call.sinfo_args)) if call.sinfo_args else ()
         info = call.struct_info and self.info(call.struct_info)
-        same = info is call.struct_info and op is call.op and all(map(is_, args, call.args))
+        same = info is call.struct_info and op is call.op and len(args) == len(call.args)
+        same = same and all(map(is_, args, call.args))
         if same and all(map(is_, sinfo_args, call.sinfo_args)):
             return call
         return Call(op, tuple(args), call.attrs, sinfo_args, info, call.span)

@@ -116,6 +116,13 @@ def _push_call(call: Call, todo: list[Any]) -> None:
         todo.append(call.op)
 
 
+def _push_sequence(seq: SeqExpr, todo: list[Any]) -> None:
+    """Pushes the bindings of a sequence and its result, the first binding last."""
+    todo += (seq.struct_info, seq.body)
+    for block in seq.blocks[::-1]:
+        todo += block.bindings[::-1]
+
+
 def symbols_in(program: Any) -> dict[Sym, None]:
     """Returns every symbolic variable that occurs, in order of occurrence."""
     symbols: dict[Sym, None] = {}
@@ -175,19 +182,28 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
                     _add_symbols(symbols, item.dims)
                 elif item.dims is not None:
                     todo.append(item.dims)
-        elif kind is Call:
-            _push_call(item, todo)
         elif kind is VarBinding:
-            defined.add(item.var)
-            todo += (item.value, item.var)
+            var = item.var
+            defined.add(var)
+            todo.append(item.value)
+            if var not in variables:
+                todo.append(var)
+        elif kind is Call:
+            is_known = item.struct_info in seen and all([arg in variables for arg in item.args])
+            if not is_known or (type(item.op) is not Op and item.op not in variables):
+                _push_call(item, todo)
+            elif item.sinfo_args:
+                todo += item.sinfo_args[::-1]
         elif kind is Function and item in known:
             names.add(known[item])
         elif kind is Function:
             defined.update(item.params)
             binders += [param.struct_info for param in item.params]
-            todo += (item.ret_struct_info, item.body, *item.params[::-1])
+            todo.append(item.ret_struct_info)
+            _push_sequence(item.body, todo)
+            todo += item.params[::-1]
         elif kind is SeqExpr:
-            todo += (item.struct_info, item.body, *item.blocks[::-1])
+            _push_sequence(item, todo)
         elif kind is BindingBlock or kind is DataflowBlock:
             todo += item.bindings[::-1]
         elif kind is tuple:

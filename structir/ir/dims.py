@@ -15,6 +15,7 @@ from structir.ir.polynomial import (
     Sym,
     as_atom,
     as_dim,
+    as_sym,
     bounds,
     evaluate,
     of_terms,
@@ -58,20 +59,7 @@ __all__ = [
 
 def is_condition(dim: Dim) -> bool:
     """Returns whether the dim is a comparison, which is 1 where it holds, else 0."""
-    if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
-        return False
-    ((monomial, coefficient),) = dim.terms.items()
-    atom = monomial[0]
-    return (coefficient, len(monomial)) == (1, 1) and getattr(atom, "fn", None) in BUILT
-
-
-def as_sym(dim: Dim) -> Sym | None:
-    """Returns the variable if the dim is a single symbolic variable, else None."""
-    if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
-        return None
-    ((monomial, factor),) = dim.terms.items()
-    is_variable = factor == 1 and len(monomial) == 1 and type(monomial[0]) is Sym
-    return monomial[0] if is_variable else None  # type: ignore[return-value]
+    return getattr(as_atom(dim), "fn", None) in BUILT
 
 
 def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:

@@ -116,12 +116,13 @@ class Poly:
     `==` compares normal forms; `dims.equal` decides numeric equality.
     """
 
-    __slots__ = ("_hash", "constant", "terms")
+    __slots__ = ("_atom", "_hash", "constant", "terms")
 
     def __init__(self, terms: Terms, constant: int) -> None:
         self.terms = terms
         self.constant = constant
         self._hash = 0
+        self._atom: Any = False  # not determined yet
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -247,10 +248,22 @@ def of_terms(terms: Terms, constant: int) -> Dim:
 
 def as_atom(dim: Dim) -> Atom | None:
     """Returns the atom if the dim is a single atom, else None."""
-    if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
+    if type(dim) is not Poly:
         return None
-    ((monomial, coefficient),) = dim.terms.items()
-    return monomial[0] if coefficient == 1 and len(monomial) == 1 else None
+    atom: Any = dim._atom
+    if atom is False:
+        atom = None
+        if len(dim.terms) == 1 and not dim.constant:
+            ((monomial, coefficient),) = dim.terms.items()
+            atom = monomial[0] if coefficient == 1 and len(monomial) == 1 else None
+        dim._atom = atom
+    return atom  # type: ignore[no-any-return]
+
+
+def as_sym(dim: Dim) -> Sym | None:
+    """Returns the variable if the dim is a single symbolic variable, else None."""
+    atom = as_atom(dim)
+    return atom if type(atom) is Sym else None
 
 
 def scaled(dim: Poly, factor: int) -> Dim:

@@ -132,7 +132,8 @@ class _Lifting:
         """
         callees: dict[Var, _Callee] = {}
         moved: dict[Var, tuple[str, set[Var]]] = {}  # names, and values whose parameters are new
-        for var, closure, captured, sizes, is_recursive, around, has_closures in moves:
+        inner: dict[str, Set[Var]] = {}  # closures of new functions
+        for var, closure, captured, sizes, is_recursive, around, closures in moves:
             parent, changed = (name, set()) if around is None else moved.get(around, ("", set()))
             if not parent or not changed.isdisjoint(captured):
                 continue  # moves with the closures of the function around it
@@ -146,8 +147,8 @@ class _Lifting:
             self.functions[global_name] = lifted
             self.callees[global_name] = {var: _Callee(function, more)} if is_recursive else {}
             self.worklist.append(global_name)
-            if not has_closures:
-                self.leaves.add(global_name)
+            inner[global_name] = closures
+        self.leaves.update([name for name, closures in inner.items() if closures <= moved.keys()])
         return callees
 
 
@@ -168,7 +169,7 @@ class _Move(NamedTuple):
     sizes: list[ShapeExpr]
     is_recursive: bool
     around: Var | None  # the innermost closure around it that moves, too
-    has_closures: bool
+    closures: Set[Var]  # in it
 
 
 def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
@@ -203,7 +204,7 @@ def _next_moves(uses: _ClosureUses, names: Names) -> tuple[list[_Move], bool]:
             if uses.permits_calls(var, closure, [*captured, *sizes]):
                 inner = uses.closures.keys() & names[closure].defined
                 moves[var] = _Move(
-                    var, closure, captured, sizes, is_recursive, around.get(var), bool(inner)
+                    var, closure, captured, sizes, is_recursive, around.get(var), inner
                 )
                 around |= dict.fromkeys(inner, var)
     remaining = uses.closures.keys() - moves.keys() - around.keys()
@@ -221,7 +222,7 @@ class _Copy(Substitution):
         """Returns a call, also of a closure, which passes what the closure captures."""
         callee = self.callees.get(call.op)  # type: ignore[call-overload]
         if callee is not None:
-            call = replace(call, op=callee.function, args=(*call.args, *callee.more))
+            return self.call_of(callee.function, (*call.args, *callee.more), call)
         return super().call(call)
 
     def callee(self, callee: Expr) -> Any:

@@ -106,6 +106,7 @@ class Context:
         self.module = module  # the other functions of the text: modules.ModuleContext
         self.names: dict[str, Any] = {}
         self.infos: dict[str, StructInfo] = {}  # by their text, while its sizes keep their meaning
+        self.distinct_infos: dict[Any, Any] = {}  # equal StructInfos of tensors become one object
         self.scope = BuilderScope()
         self.constants = ConstantValues()
         self.known_scalars: dict[Var, Any] = {}  # the values of `h: R.Prim("int64") = 8`
@@ -398,7 +399,7 @@ class Context:
             raise ParseError(Diagnostic(message, span, hint=hint, code="E0109"))
         if declared is not None:
             info = annotate(declared, info, name or "the value", span, value, as_written=True)
-        elif annotation is not None and annotation is not info:
+        elif annotation is not None and annotation != info:
             info = annotate(annotation, info, name or "the value", span, value)
         kind = self.variable_class(name)
         if kind is Var and self.outputs is not None:

@@ -44,6 +44,8 @@ def info_of(context: Context, node: ast.expr) -> StructInfo:
         if memoized is not None:
             return memoized
     info = _read_info(context, node)
+    if type(info) is TensorStructInfo:
+        info = context.distinct_infos.setdefault(info, info)
     keeps = context.keeps_infos and not context.declares_strings
     if text is not None and keeps and not _holds_variable(info):
         context.infos[text] = info
