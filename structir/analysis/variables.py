@@ -116,6 +116,13 @@ def _push_call(call: Call, todo: list[Any]) -> None:
         todo.append(call.op)
 
 
+def _has_only(call: Call, variables: Mapping[Any, None]) -> bool:
+    """Returns whether a call only mentions these variables, outside of its StructInfo."""
+    if call.sinfo_args or (type(call.op) is not Op and call.op not in variables):
+        return False
+    return all([arg in variables for arg in call.args])
+
+
 def _push_sequence(seq: SeqExpr, todo: list[Any]) -> None:
     """Pushes the bindings of a sequence and its result, the first binding last."""
     todo += (seq.struct_info, seq.body)
@@ -146,6 +153,11 @@ class ProgramNames(NamedTuple):
     def free(self) -> list[Var]:
         """The variables that are defined elsewhere."""
         return [var for var in self.variables if var not in self.defined]
+
+    def define(self, params: tuple[Var, ...]) -> None:
+        """Adds the parameters of a function."""
+        self.defined.update(params)
+        self.binders.extend([param.struct_info for param in params])
 
     def add(self, part: ProgramNames) -> None:
         """Adds the names of a part of the program."""
@@ -183,22 +195,15 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
                 elif item.dims is not None:
                     todo.append(item.dims)
         elif kind is VarBinding:
-            var = item.var
-            defined.add(var)
-            todo.append(item.value)
-            if var not in variables:
-                todo.append(var)
+            defined.add(item.var)
+            todo += (item.value, item.var)
         elif kind is Call:
-            is_known = item.struct_info in seen and all([arg in variables for arg in item.args])
-            if not is_known or (type(item.op) is not Op and item.op not in variables):
+            if not (item.struct_info in seen and _has_only(item, variables)):
                 _push_call(item, todo)
-            elif item.sinfo_args:
-                todo += item.sinfo_args[::-1]
         elif kind is Function and item in known:
             names.add(known[item])
         elif kind is Function:
-            defined.update(item.params)
-            binders += [param.struct_info for param in item.params]
+            names.define(item.params)
             todo.append(item.ret_struct_info)
             _push_sequence(item.body, todo)
             todo += item.params[::-1]
