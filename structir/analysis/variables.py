@@ -176,8 +176,7 @@ def names_in(program: Any, known: Mapping[Any, ProgramNames] = NO_NAMES) -> Prog
     Local functions with `known` names are not traversed.
     """
     variables, symbols, defined, binders = names = ProgramNames({}, {}, set(), [])
-    seen: set[StructInfo] = set()
-    todo = [program]
+    seen, todo = set[StructInfo](), [program]
     while todo:
         item = todo.pop()
         kind = type(item)
