@@ -29,6 +29,7 @@ from structir.passes.manager.input_sample import (
 )
 from structir.passes.manager.input_sizes import Sizes, SizeSpace, has_kernels, size_space
 from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
+from structir.passes.manager.kernel_steps import MOST_LONG_STEPS, MOST_STEPS
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker, indexed_axes
 from structir.passes.manager.mentions import Mentions, mentions
 from structir.passes.manager.perturbation import leaves
@@ -78,6 +79,7 @@ class InputSearch:
         self.heavy = _stated_elements(self.function) > HEAVY
         few = self.few or self.heavy
         self.space = size_space(self.module, self.function, few, self.few)
+        self.heavy = self.heavy or self.space.least_steps > MOST_STEPS
         self.indexed = indexed_axes(self.function)
         self.mentioned = mentions(self.module)
         self.loops = has_kernels(self.module) or has_recursion(self.module)
@@ -165,8 +167,12 @@ class InputSearch:
     def first(self) -> tuple[InputSample, InputValues] | None:
         """Returns a sample with nonempty tensors and the widest accepted ranges of values.
 
-        Returns a sample with empty tensors if there is no other.
+        Returns a sample with empty tensors if there is no other, and None if every run is long.
         """
+        if self.space.least_steps > MOST_LONG_STEPS and not self.fixed:
+            message = f"its kernels take {self.space.least_steps:,} steps of the interpreter"
+            self.reason = StructIRError(f"{message}, more than {MOST_LONG_STEPS:,}", code="E0513")
+            return None
         sample = self._first() or self._in_other_domains() or self._in_other_ranges()
         if sample is None or not sample[0].elements:
             sample = self._of_shapes() or sample

@@ -23,6 +23,7 @@ from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.passes.manager.kernel_steps import Loop, is_long, loops_of, steps
 
 # One prime is larger than a vector, and one larger than a tile.
 SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)
@@ -32,9 +33,9 @@ MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
 MOST_ELEMENTS = 1 << 22  # of all inputs, beyond those of the smallest inputs
 MOST_VALUES = 1 << 24  # elements of all values of a run, beyond those at sizes of 1
-MOST_KERNEL_WORK = 1 << 15  # operations of interpreted kernels, beyond those at sizes of 1
 ROW_ELEMENTS = 32  # of the axes of a row variable, about
 ALL_EQUAL = 8  # the number of the candidate in which all sizes are equal
+ALL_ONES = 9  # the number of the candidate with the shortest runs
 ALL_CASTS = 1  # the number of the candidate that satisfies all casts, if they equate sizes
 MOST_PASSES = 32  # operations for each element where no op accumulates products
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
@@ -56,7 +57,7 @@ class SizeSpace:
     shapes: Mapping[Shape, int]  # how many variables have each shape
     values: Mapping[Shape, int]  # the same of the values that a run computes, also in callees
     cast_sizes: Mapping[Sym, Sym | int]  # the first dim or number to which all casts equate a dim
-    kernels: bool  # whether a run interprets kernels
+    loops: Counter[Loop]  # of interpreted kernels
     function: Function
 
     @cached_property
@@ -127,13 +128,18 @@ class SizeSpace:
 
     def _is_slow(self, sizes: Sizes) -> bool:
         """Whether kernels, which run element by element, would take long at these sizes."""
-        if not self.kernels:
-            return False
-        return self.work(sizes, max(sizes.values())) > MOST_KERNEL_WORK + self._least_work
+        return is_long(self.steps(sizes), self.least_steps)
+
+    def steps(self, sizes: Sizes) -> int:
+        """Returns the operations of interpreted kernels. Other sizes count as the largest one."""
+        values = {sym: sizes[sym.name] for sym in self.classes}
+        other = max(sizes.values(), default=1)
+        return steps(self.loops, lambda dim: _known(dim, values, other))
 
     @cached_property
-    def _least_work(self) -> int:
-        return self.work(dict.fromkeys(self.names, 1))
+    def least_steps(self) -> int:
+        """The operations of interpreted kernels at sizes of 1."""
+        return self.steps(dict.fromkeys(self.names, 1))
 
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
         firsts = list(dict.fromkeys(self.classes.values()))
@@ -143,6 +149,8 @@ class SizeSpace:
             )
             if number == ALL_EQUAL:
                 chosen = [self.pool[0]] * len(firsts)
+            if number == ALL_ONES and self.loops:
+                chosen = [1] * len(firsts)
             size_of = dict(zip(firsts, chosen, strict=False))
             sizes = {sym: size_of[first] for sym, first in self.classes.items()}
             if number == ALL_CASTS:
@@ -224,7 +232,7 @@ def size_space(module: IRModule, function: Function, few: bool, kernels: bool) -
         Counter(_sizes(node) for node in walk_values(function) if isinstance(node, Var)),
         Counter(_computed_shapes(module, function)),
         _equated(param_dims, equal),
-        kernels,
+        loops_of(module, function) if kernels else Counter(),
         function,
     )
 

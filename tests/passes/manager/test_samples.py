@@ -220,3 +220,22 @@ def test_the_element_that_differs_most_is_named() -> None:
         passes.Pass("wrong", lambda _: after)(before)
     assert "note: at result[1][34, 13]: " in str(error.value)
     assert ", 7.0 after\n" in str(error.value) + "\n"
+
+
+def test_kernels_over_a_long_axis_are_compared_and_longer_ones_are_named() -> None:
+    module = structir.parse("""@I.ir_module
+class M:
+    @R.function
+    def rows(x: R.Tensor(("b", "s", 384), "float32"), p: R.Tensor(("b", "s"), "float32")):
+        return R.sum(x * R.expand_dims(p, axis=[2]), axis=[1])
+
+    @R.function
+    def product(x: R.Tensor(("b", 2048), "float32"), w: R.Tensor((2048, 2048), "float32")):
+        return R.matmul(x, w)
+""")
+    verification = passes.VerifyResults(edges=False)
+    with passes.PassContext([verification]):
+        passes.Lower()(module)
+    rows, product = verification.report()
+    assert "2 results" in rows
+    assert "its kernels take 8,388,608 steps of the interpreter, more than 524,288" in product
