@@ -7,7 +7,7 @@ WORKERS ?= 2
 # Tests start many processes: each would compile the sources again that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-all coverage demo docs package lint types format bench clean
+.PHONY: test test-all coverage demo docs package lint types format bench environment clean
 .NOTPARALLEL:
 
 # The tests but the exhaustive ones, of which there is a sample: see tests/conftest.py.
@@ -34,9 +34,9 @@ docs: $(VENV)/installed-docs
 	@echo "built: site/index.html"
 
 # Both archives, and the wheel in an environment that holds nothing but what it asks for itself.
-package: $(VENV)/installed-package
+package: build/packaging/installed
 	rm -rf dist build/clean
-	$(BIN)/python -m build --outdir dist . > /dev/null
+	build/packaging/bin/python -m build --outdir dist . > /dev/null
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	build/clean/bin/structir --version
@@ -61,6 +61,17 @@ bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/runtime_costs.py
 	$(BIN)/python benchmarks/memory.py
+
+# For `.ci/run`: what it needs, by one call of pip.
+environment: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint,test]'
+	touch $(VENV)/installed-lint $(VENV)/installed-test
+
+# `.ci/run` makes the archives while pip fills the other environment.
+build/packaging/installed:
+	$(PYTHON) -m venv build/packaging
+	build/packaging/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.2'
+	touch $@
 
 # One stamp for each extra, renewed when the dependencies in pyproject.toml may have changed.
 $(VENV)/installed-%: pyproject.toml | $(BIN)/python

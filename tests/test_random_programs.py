@@ -4,6 +4,7 @@ Others: `structir fuzz --check text --check cpu --seed 1000 --programs 500`.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -26,9 +27,14 @@ RUNS = 2  # sets of arguments for each program
 chunks = pytest.mark.parametrize("chunk", range(CHUNKS))
 
 
+@cache
+def program(seed: int) -> IRModule:
+    return random_module(seed, SIZE)
+
+
 def programs(chunk: int) -> Iterator[tuple[int, IRModule]]:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        yield seed, random_module(seed, SIZE)
+        yield seed, program(seed)
 
 
 @pytest.mark.sampled(2)
@@ -95,7 +101,7 @@ def test_programs_are_as_large_as_asked() -> None:
 
 @pytest.mark.exhaustive
 def test_programs_hold_every_construct_and_most_ops() -> None:
-    text = "".join(random_module(seed, 12).script() for seed in range(150))
+    text = "".join(program(seed).script() for seed in range(CHUNKS * SEEDS))
     for construct in (
         "with R.dataflow()",
         "R.match_cast",

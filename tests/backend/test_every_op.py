@@ -6,7 +6,7 @@ import pytest
 import structir
 from structir.errors import StructIRError
 from tests.backend.agreement import assert_agree, copied
-from tests.ops.test_every_op import OPS, PROGRAMS, SIZES, symbols, value_for
+from tests.ops.test_every_op import OPS, PROGRAMS, sizes_of, value_for
 
 MOST_PROGRAMS = 2
 
@@ -25,10 +25,8 @@ def test_compiled_is_interpreted(name):
         module = structir.parse(case["script"])
         entry, function = next(iter(module.functions.items()))
         infos = [p.struct_info for p in function.params]
-        names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
         executable = structir.compile(module)
-        for choice in SIZES if names else SIZES[:1]:
-            sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
+        for sizes in sizes_of(infos):
             args = tuple(value_for(i, sizes, rng) for i in infos)
             if any(a is None for a in args):
                 continue

@@ -1,6 +1,7 @@
 """The digits example learns; its compiled step is the interpreted one, and that of NumPy."""
 
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import structir
 from digits import BATCH, Compiled, Digits, accuracy, batches, load_digits, train
 from digits_program import NETWORKS, OPTIMIZERS, RATES, first_weights, loss_of, train_step
 
-pytest.importorskip("sklearn")
+# `importorskip` would import it in each process that collects tests, for 2 s.
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="sklearn is not installed")
 every_program = pytest.mark.parametrize(
     ("network", "rule"), [(network, rule) for network in NETWORKS for rule in OPTIMIZERS]
 )

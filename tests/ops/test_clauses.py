@@ -13,7 +13,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.projections.run import run
 from structir.projections.spec import Scan, scan_of
 from tests.ops.calls import called
-from tests.ops.test_every_op import OPS, PROGRAMS, SIZES, symbols, value_for
+from tests.ops.test_every_op import OPS, PROGRAMS, sizes_of, value_for
 
 
 def spec_of(name, *shapes, **keywords):
@@ -54,10 +54,8 @@ def agreements(script):
     spec = definition.index_spec(call)
     if spec is None or not spec.computes:
         return 0
-    names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
     count = 0
-    for choice in SIZES:
-        sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
+    for sizes in sizes_of(infos):
         args = [value_for(i, sizes, np.random.default_rng(2)) for i in infos]
         values = dict(zip(function.params, args, strict=True))
         given = tuple(known(a, values, sizes) for a in call.args)

@@ -200,11 +200,15 @@ def test_every_edit_that_a_hint_gives_is_accepted() -> None:
     assert 'reduce="sum"' in str(error.value)
 
 
-@pytest.mark.parametrize("each", list(registered_ops()), ids=lambda each: each.name)
-def test_built_in_ops_pass_the_checks(each: Any) -> None:
-    definition = each.definition
-    if isinstance(definition, DeclaredOp):
-        check_declaration(definition)
+def test_built_in_ops_pass_the_checks() -> None:
+    wrong = {}
+    for each in registered_ops():
+        if isinstance(each.definition, DeclaredOp):
+            try:
+                check_declaration(each.definition)
+            except Exception as error:
+                wrong[each.name] = str(error)
+    assert wrong == {}
 
 
 ROW = "x[], y1 -> *ij@F~:+"

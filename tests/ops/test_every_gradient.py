@@ -78,13 +78,14 @@ def pairing(a, b):
     return float((a.astype("float64") * b).sum())
 
 
-@every_op
-def test_every_op_declares_its_gradient(name):
-    for args, keywords in examples(name):
-        call, _ = called(name, *args, **keywords)
-        assert describe_gradient(OPS[name], call), (
-            "declare it by a hook: gradient or non_differentiable"
-        )
+def test_every_op_declares_its_gradient():
+    undeclared = [
+        name
+        for name, definition in OPS.items()
+        for args, keywords in examples(name)
+        if not describe_gradient(definition, called(name, *args, **keywords)[0])
+    ]
+    assert undeclared == [], "declare it by a hook: gradient or non_differentiable"
 
 
 @every_op

@@ -17,9 +17,9 @@ EXAMPLES = {
 every_op = pytest.mark.parametrize("name", sorted(EXAMPLES))
 
 
-@every_op
-def test_every_op_has_an_example(name):
-    assert EXAMPLES[name], "say one below the op: `name.example(f32[3, 7], axis=1)`"
+def test_every_op_has_an_example():
+    without = [name for name, examples in EXAMPLES.items() if not examples]
+    assert without == [], "add one below the op: `name.example(f32[3, 7], axis=1)`"
 
 
 @every_op

@@ -1,10 +1,16 @@
-"""A device that runs kernels in the form that LLVM gets for GPUs, before it becomes PTX, by
-threads of the host: the simulator runs the texts, and what is made of them it does not show."""
+"""A device that runs kernels on the host in the form that LLVM gets for GPUs, before it becomes
+PTX: the simulator runs the source, and does not show what is generated from it.
+
+A thread of the GPU is a context of the C library (`makecontext`). `launch` resumes each of them in
+turn; at a barrier, a context returns to `launch`. All must reach each barrier, or end, in the same
+round. Every second round goes from the last thread to the first: a missing barrier shows whichever
+thread writes.
+"""
 
 import ctypes
 import ctypes.util
+import mmap
 import re
-import threading
 from functools import partial
 
 import llvmlite.binding as llvm
@@ -13,7 +19,7 @@ from scipy import special
 from structir.backend.cuda.device_text import SIDE
 from structir.backend.cuda.simulator import SimulatedDevice
 from structir.backend.cuda.translated import translated
-from tests.backend.cuda.host_warps import ADDRESS, with_warps
+from tests.backend.cuda.host_warps import together, with_warps
 
 THREADS, BLOCKS = 64, 2  # of a block, two warps; and of a kernel
 NAMES = [f"{name}.{axis}" for name in ("tid", "ctaid", "ntid", "nctaid") for axis in "xyz"]
@@ -27,11 +33,17 @@ MISSING = {
     f"erfinv{end}": ctypes.CFUNCTYPE(kind, kind)(special.erfinv)
     for end, kind in (("", ctypes.c_double), ("f", ctypes.c_float))
 }
+CONTEXT, STACK = 8192, 1 << 20  # bytes; `ucontext_t` has 968 on x86-64, 4,560 on AArch64
+NOTHING = -1
 WAIT = """
-declare i32 @pthread_barrier_wait(ptr)
+declare i32 @swapcontext(ptr, ptr)
 @lanes = internal global [1024 x i32] zeroinitializer
 define internal void @wait() {{
-  call i32 @pthread_barrier_wait(ptr inttoptr (i64 {barrier} to ptr))
+  %state = inttoptr i64 {state} to ptr
+  %own = load ptr, ptr %state
+  %waits = getelementptr i64, ptr %state, i32 1
+  store i64 1, ptr %waits
+  %ignored = call i32 @swapcontext(ptr %own, ptr inttoptr (i64 {caller} to ptr))
   ret void
 }}
 """
@@ -61,7 +73,7 @@ WANTED = {
 PIECES = "".join(EXCHANGE.format(mode=mode, wanted=wanted) for mode, wanted in WANTED.items())
 
 
-def for_the_host(text, barrier):
+def for_the_host(text, state, caller):
     """A module for GPUs as one for the host, whose kernel gets its registers as arguments."""
     text = DECLARED.sub("", text)
     registers = ", ".join(f"i32 %{name}" for name in NAMES)
@@ -74,7 +86,7 @@ def for_the_host(text, barrier):
         called[found[2]] = (found[1], found[3].count(",") + 1)
     text = LIBRARY.sub(lambda m: f"@{m[1]}", text)
     declared = [f"declare {k} @{n}({', '.join([k] * c)})" for n, (k, c) in called.items()]
-    return "\n".join([text, WAIT.format(barrier=barrier), PIECES, *declared])
+    return "\n".join([text, WAIT.format(state=state, caller=caller), PIECES, *declared])
 
 
 class HostThreads(SimulatedDevice):
@@ -86,9 +98,9 @@ class HostThreads(SimulatedDevice):
 
     def __init__(self):
         super().__init__()
+        self.contexts = Contexts()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.system = ctypes.CDLL(ctypes.util.find_library("c"))
         for name, function in MISSING.items():
             llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
 
@@ -101,40 +113,67 @@ class HostThreads(SimulatedDevice):
         return partial(run, launches)
 
 
+class Contexts:
+    """Contexts of threads, and the memory through which they and `launch` communicate."""
+
+    def __init__(self):
+        self.system = ctypes.PyDLL(ctypes.util.find_library("c"))
+        self.system.makecontext.restype = None
+        self.caller = ctypes.create_string_buffer(CONTEXT)
+        self.state = (ctypes.c_int64 * 4)()
+        self.stacks, self.places = [], []
+
+    def start(self, count, entry, arguments):
+        """Returns the addresses of contexts that call `entry` with the number of the thread and the
+        arguments."""
+        while len(self.stacks) < count:
+            self.stacks.append(mmap.mmap(-1, STACK))
+            memory = ctypes.c_char.from_buffer(self.stacks[-1])
+            self.places.append(ctypes.addressof(memory))
+        # glibc passes 64 bits of each argument.
+        words = [ctypes.c_int64(argument) for argument in arguments]
+        for thread, place in enumerate(self.places[:count]):
+            context = ctypes.c_void_p(place)
+            self.system.getcontext(context)
+            link = ctypes.addressof(self.caller), place + CONTEXT, 0, STACK - CONTEXT
+            (ctypes.c_int64 * 4).from_address(place + 8)[:] = link
+            number = ctypes.c_int64(thread)
+            self.system.makecontext(context, entry, 1 + len(words), number, *words)
+        return self.places[:count]
+
+    def resume(self, place):
+        """Whether the context, which continues, waits at a barrier; else it has ended."""
+        self.state[:] = place, 0, NOTHING, 0
+        self.system.swapcontext(self.caller, ctypes.c_void_p(place))
+        _, waits, what, address = self.state
+        if what != NOTHING:
+            together(what, address)
+        return waits
+
+
 class HostKernel:
     """Machine code for the host."""
 
     def __init__(self, device, text):
-        self.device = device
-        self.barrier = ctypes.create_string_buffer(64)
+        self.contexts = device.contexts
         entry = "kernel_of_host"
         self.llvm = translated(text, entry, device.older)
-        own = for_the_host(self.llvm, ctypes.addressof(self.barrier))
-        module = llvm.parse_assembly(with_warps(own, ADDRESS))
+        state, caller = map(ctypes.addressof, (self.contexts.state, self.contexts.caller))
+        module = llvm.parse_assembly(with_warps(for_the_host(self.llvm, state, caller), state))
         host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         machine = llvm.Target.from_default_triple().create_target_machine(*host, opt=0)
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         self.engine = llvm.create_mcjit_compiler(module, machine)
-        words = len(text.pointers) + bool(text.sites) + len(text.sizes)
-        shape = ctypes.CFUNCTYPE(None, *[ctypes.c_int32] * len(NAMES), *[ctypes.c_int64] * words)
-        self.call = shape(self.engine.get_function_address(entry))
+        self.entry = ctypes.c_void_p(self.engine.get_function_address(entry))
 
     def launch(self, blocks, threads, words):
-        self.device.system.pthread_barrier_init(self.barrier, None, threads)
-        team = [
-            threading.Thread(target=self.run, args=(thread, blocks, threads, words))
-            for thread in range(threads)
-        ]
-        for each in team:
-            each.start()
-        for each in team:
-            each.join()
-
-    def run(self, thread, blocks, threads, words):
         for block in range(blocks):
-            where = (thread, 0, 0, block, 0, 0, threads, 1, 1, blocks, 1, 1)
-            self.call(*where, *words)
-            self.device.system.pthread_barrier_wait(self.barrier)
+            where = 0, 0, block, 0, 0, threads, 1, 1, blocks, 1, 1
+            running = self.contexts.start(threads, self.entry, (*where, *words))
+            while running:
+                waiting = [place for place in running if self.contexts.resume(place)]
+                assert len(waiting) in (0, len(running)), "not all threads reach the barrier"
+                running = waiting[::-1]
 
 
 def run(launches):

@@ -7,7 +7,6 @@ import re
 import ml_dtypes
 import numpy as np
 
-CALL = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p)
 LOADS = {"": 0, ".trans": 1}
 PRODUCTS = {"f32.f32": (2, "<2 x half>"), "bf16": (3, "i32"), "tf32": (4, "i32")}
 TF32 = 4
@@ -26,7 +25,12 @@ define internal void @warp_together(i32 %thread, i32 %what) {{
   br i1 %is_first, label %first, label %after
 first:
   %own = getelementptr [1024 x [10 x i32]], ptr @words, i32 0, i32 %thread
-  call void inttoptr (i64 {address} to ptr)(i32 %what, ptr %own)
+  %long = zext i32 %what to i64
+  %state = inttoptr i64 {state} to ptr
+  %what_field = getelementptr i64, ptr %state, i32 2
+  store i64 %long, ptr %what_field
+  %words_field = getelementptr i64, ptr %state, i32 3
+  store ptr %own, ptr %words_field
   br label %after
 after:
   call void @wait()
@@ -82,8 +86,8 @@ PAIRS = [
 ]
 
 
-def with_warps(text, address):
-    """A module whose instructions of warps are calls of what stands at an address."""
+def with_warps(text, state):
+    """A module whose instructions of warps ask for `together` in the state of the contexts."""
 
     def called(found):
         turned, product = found.groups()
@@ -95,7 +99,7 @@ def with_warps(text, address):
     pieces += [each("float", what, [k] * 6 + ["float"] * 4) for what, k in PRODUCTS.values()]
     pieces += [*PAIRS, ROUNDED]
     wanted = [p for p in pieces if re.search(r"@(\w+)\(", p)[1] in text]
-    return "\n".join([text, *wanted, *([TOGETHER.format(address=address)] if wanted else [])])
+    return "\n".join([text, *wanted, *([TOGETHER.format(state=state)] if wanted else [])])
 
 
 def each(kind, what, kinds):
@@ -108,7 +112,6 @@ def each(kind, what, kinds):
     return EACH.format(kind=kind, what=what, parameters=parameters, stores="\n  ".join(stores))
 
 
-@CALL
 def together(what, address):
     """What a warp does, from the words of all lanes."""
     memory = (ctypes.c_char * 1280).from_address(address)
@@ -117,9 +120,6 @@ def together(what, address):
         words[:, :4] = multiplied_singles(words)
     else:
         words[:, :4] = multiplied(words, DTYPES[what]) if what > 1 else loaded(words, what)
-
-
-ADDRESS = ctypes.cast(together, ctypes.c_void_p).value
 
 
 def loaded(words, turned):
