@@ -530,7 +530,7 @@ def main(x: R.Tensor((12,), "float64"), seed: R.Tensor((), "float64")):
     assert len(set(whole.tolist())) == 12
     sharded = shard(module, grid=(5,))
     assert sharded(x, seed).tolist() == whole.tolist()
-    assert sharded.plan(x, seed).shards[1].block_of("x") == ((3,), (6,))
+    assert sharded.plan(x, seed).shards[1].block_of("x") == ((2,), (4,))
 
 
 # ---- Range projection maps
