@@ -151,8 +151,8 @@ def main(x: R.Tensor((2,), 'float32')):
         R.output(y)
     return y
 """
-    with pytest.raises(structir.errors.StructIRError, match="pure"):
-        structir.parse(text)
+    with pytest.raises(structir.errors.WellFormedError, match="side effects"):
+        structir.analysis.check_well_formed(structir.parse(text))
 
 
 def test_creation_tvmscript() -> None:
