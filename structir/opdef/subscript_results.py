@@ -141,11 +141,13 @@ def _with_sizes_of(call: Call, subscripts: Subscripts, result: TensorStructInfo)
     if type(dims) is not tuple:
         return subscripts
     definition: Any = call.op.definition  # type: ignore[attr-defined]
-    candidate = call if subscripts.open_names else _with_subscripts(call, subscripts)
-    try:
-        extents = definition.resolve(candidate).extents
-    except DiagnosticError:  # new axes of the result have no size yet
-        extents = {}
+    extents: Any = {}
+    for candidate in (_with_subscripts(call, subscripts), call):
+        try:
+            extents = definition.resolve(candidate).extents
+            break
+        except DiagnosticError:  # new axes of the result have no size yet
+            continue
     axes = list(subscripts.result)
     where = list(subscripts.where)
     for position, dim in _aligned(subscripts.result, dims):
