@@ -22,6 +22,8 @@ from structir.backend.serialise_checks import NotStoredError, item, require, sig
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
+from structir.ir.op import Op, find_op
+from structir.opdef.declaration import is_built_in
 from structir.printer.constants import constants_named, reference_name
 from structir.printer.text import text_of
 
@@ -96,14 +98,21 @@ class CachedPlans:
             store.write(self._key, disk.CacheEntry({"kind": "plans"}, data))
 
     def _key_of(self, module: IRModule, nodes: Iterable[Any], options: str) -> str | None:
-        """Returns the hash of everything that plans depend on; None if it has no source form."""
+        """Returns the hash of everything that plans depend on; None if it has no source form.
+
+        The source of a program does not have the declarations of its ops. Those of other packages
+        may change between two runs.
+        """
+        calls = [node for node in nodes if isinstance(node, Call)]
+        if not all(map(_is_of_built_in_ops, calls)):
+            return None
         try:
             with constants_named(self._name):
                 text = text_of(module)
         except StructIRError:
             return None
         # source locations, for profiles and errors
-        locations = [str(n.span) for n in nodes if isinstance(n, Call)]
+        locations = [str(call.span) for call in calls]
         return disk.digest(machine_identity(), sources_stamp(), options, text, *locations)
 
     def _name(self, data: Any) -> str:
@@ -124,6 +133,26 @@ class CachedPlans:
 
     def _array_at(self, reference: Any) -> Any:
         return resolve_reference(reference, lambda index: item(index, self.constants))
+
+
+def has_built_in_ops(module: IRModule) -> bool:
+    """Returns whether the package declares all ops of a program."""
+    return all([_is_of_built_in_ops(node) for node in walk(module) if isinstance(node, Call)])
+
+
+def _is_of_built_in_ops(call: Call) -> bool:
+    """Returns whether this package declares the op of a call, and ops that its attributes name."""
+    named = [find_op(text) for text in _strings(tuple(call.attrs.values()))]
+    ops = [op for op in (call.op, *named) if isinstance(op, Op)]
+    return all(is_built_in(getattr(op.definition, "body", None)) for op in ops)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _strings(part)
 
 
 @cache

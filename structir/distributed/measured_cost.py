@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from structir.backend.cache import CacheEntry, digest, store
+from structir.backend.cached_plans import has_built_in_ops
 from structir.backend.compile import compile as compile_module
 from structir.backend.cpu.identity import machine_identity
 from structir.distributed.cluster_model import ClusterModel
@@ -19,6 +20,7 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.ir.op import clear_on_redeclaration
 from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import whole
@@ -63,6 +65,7 @@ class MeasuredCost:
 
 
 _measured: dict[str, MeasuredCost] = {}
+clear_on_redeclaration(_measured.clear)
 
 
 def measure_cost(
@@ -87,7 +90,7 @@ def measure_cost(
     samples = json.dumps([sorted(each.items()) for each in sizes])
     key = digest("cost", machine_identity(), module.script(), name, samples, str(num_threads))
     if key not in _measured:
-        cache = store()
+        cache = store() if has_built_in_ops(module) else None
         entry = None if cache is None else cache.read(key)
         measured = None if entry is None else _restored(entry)
         if measured is None:

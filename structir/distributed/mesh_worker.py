@@ -33,6 +33,7 @@ from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.ir.op import clear_on_redeclaration
 from structir.ir.structural import structural_equal, structural_hash
 from structir.lazy import lazy_module
 from structir.printer.parser.parser import parse
@@ -155,6 +156,9 @@ def mesh_worker_state(program: ShardProgram) -> MeshWorkerState:
         threads_of_task(program.concurrent_tasks),
         tuple(planner.program.shapes),
     )
+
+
+clear_on_redeclaration(mesh_worker_state.cache_clear)
 
 
 def run_level(

@@ -21,6 +21,7 @@ from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Function
 from structir.ir.module import IRModule
+from structir.ir.op import clear_on_redeclaration
 from structir.lazy import lazy_module
 from structir.printer.parser.parser import parse
 
@@ -148,6 +149,9 @@ def worker_state(program: ShardProgram) -> WorkerState:
     others = {name: f for name, f in module.functions.items() if name != program.name}
     threads = threads_of_task(program.concurrent_tasks)
     return WorkerState(IRModule(others), planner, PartialResults(planner.program), threads)
+
+
+clear_on_redeclaration(worker_state.cache_clear)
 
 
 def threads_of_task(concurrent_tasks: int) -> int | None:

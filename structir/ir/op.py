@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from structir.errors import Span
@@ -59,11 +59,14 @@ class Op(Expr):
 
 
 _ops: dict[str, Op] = {}
+_memos: list[Callable[[], None]] = []  # functions that clear memos whose keys name ops
 
 
 def register_op(definition: OpDefinition) -> Op:
     """Registers the op of a definition under its name."""
     op = Op(definition.name, definition)
+    for clear in _memos if definition.name in _ops else ():
+        clear()
     _ops[definition.name] = op
     if definition.operator is not None:
         OPERATORS[definition.operator] = op
@@ -74,6 +77,11 @@ def find_op(name: str) -> Op | None:
     """Returns the op of a name, as written after `R.`, or None."""
     families.load()
     return _ops.get(name)
+
+
+def clear_on_redeclaration(clear: Callable[[], None]) -> None:
+    """Adds a function that clears a memo whose keys name ops; an op may be declared anew."""
+    _memos.append(clear)
 
 
 def registered_ops() -> Iterator[Op]:

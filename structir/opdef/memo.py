@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from structir.ir.expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.op import clear_on_redeclaration
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 Fact = TypeVar("Fact")
@@ -19,6 +20,7 @@ MAX_CONSTANT_SIZE = 64  # elements; larger constants are not part of a key
 Facts = dict[Any, Any]  # of calls of one structure, by the function that derives each
 _FACTS: dict[Hashable, Facts] = {}
 _MISSING: Any = object()
+clear_on_redeclaration(_FACTS.clear)
 
 
 def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:

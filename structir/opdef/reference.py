@@ -20,7 +20,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.op import Op
+from structir.ir.op import Op, clear_on_redeclaration
 from structir.ir.struct_info import (
     OBJECT,
     PrimStructInfo,
@@ -146,6 +146,9 @@ def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) 
         body = _hook_arguments(definition, call)
         return _whole_axis_evaluator(spec, definition.body, body, info)
     return lambda values: _as_result(run(spec, _operands(spec, values)), info)
+
+
+clear_on_redeclaration(_evaluator.cache_clear)
 
 
 def _check_pack_ranks(definition: SignatureOpDefinition, call: Call) -> None:

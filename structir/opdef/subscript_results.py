@@ -17,12 +17,14 @@ from structir.opdef.ocannl_subscripts import ARROW, parse_specification
 from structir.opdef.pack_systems import RankEquation, determined_ranks, rank_solutions
 from structir.opdef.subscript_conditions import check_names, parse_conditions
 from structir.opdef.subscript_signature import (
+    axis_size,
     size_text,
     with_merged_packs,
     with_pack_axes,
     with_ranks,
 )
 from structir.opdef.subscripts import (
+    WHERE,
     Axis,
     FixedIndex,
     NamedAxis,
@@ -40,11 +42,8 @@ MAX_SOLUTIONS = 200  # assignments of ranks to packs that sizes decide between
 
 def parsed_subscripts(text: str, count: int) -> Subscripts:
     """Parses subscripts with names of axes, or a specification of OCANNL."""
-    if ARROW in text:
-        parsed = parse_specification(text, count)
-    else:
-        parsed = parse_subscripts(text, count)
-        parsed = attrs.evolve(parsed, where=parse_conditions(text))
+    parse = parse_specification if ARROW in text else parse_subscripts
+    parsed = attrs.evolve(parse(text.partition(WHERE)[0], count), where=parse_conditions(text))
     check_names(text, parsed)
     return with_merged_parts(parsed)
 
@@ -110,20 +109,25 @@ def _fitting(
 
 
 def _fits(subscripts: Subscripts, infos: list[Any]) -> bool | None:
-    """Returns whether axes of one name have equal sizes; None where that is undecided."""
+    """Returns whether axes have the sizes of their names; None where that is undecided."""
+    known = [(t, i.dims) for t, i in zip(subscripts.terms, infos, strict=True) if _has_dims(i)]
+    axes = [pair for term, dims in known for pair in zip(term, dims, strict=True)]
     sizes: dict[str, Dim] = {}
-    fits: bool | None = True
-    for term, info in zip(subscripts.terms, infos, strict=True):
-        if type(info.dims) is not tuple:
-            fits = None
-            continue
-        for axis, dim in zip(term, info.dims, strict=True):
-            if isinstance(axis, NamedAxis) and axis.name != "_":
-                is_equal = equal(sizes.setdefault(axis.name, dim), dim)
-                if is_equal is False:
-                    return False
-                fits = fits if is_equal else None
+    for axis, dim in axes:
+        if isinstance(axis, NamedAxis):
+            sizes.setdefault(axis.name, dim)
+    fits: bool | None = True if len(known) == len(infos) else None
+    for axis, dim in axes:
+        size = axis_size(axis, sizes)
+        is_equal = True if size is None else equal(size, dim)
+        if is_equal is False:
+            return False
+        fits = fits if is_equal else None
     return fits
+
+
+def _has_dims(info: Any) -> bool:
+    return type(info.dims) is tuple
 
 
 def _rank_equation(term: Term, rank: int) -> RankEquation:
@@ -137,11 +141,13 @@ def _with_sizes_of(call: Call, subscripts: Subscripts, result: TensorStructInfo)
     if type(dims) is not tuple:
         return subscripts
     definition: Any = call.op.definition  # type: ignore[attr-defined]
-    candidate = call if subscripts.open_names else _with_subscripts(call, subscripts)
-    try:
-        extents = definition.resolve(candidate).extents
-    except DiagnosticError:  # new axes of the result have no size yet
-        extents = {}
+    extents: Any = {}
+    for candidate in (_with_subscripts(call, subscripts), call):
+        try:
+            extents = definition.resolve(candidate).extents
+            break
+        except DiagnosticError:  # new axes of the result have no size yet
+            continue
     axes = list(subscripts.result)
     where = list(subscripts.where)
     for position, dim in _aligned(subscripts.result, dims):

@@ -8,6 +8,7 @@ from itertools import chain, count, zip_longest
 
 import attrs
 
+from structir.ir.dims import Dim
 from structir.opdef.call_view import ResolvedSignature
 from structir.opdef.index_vars import access_text, where_text
 from structir.opdef.subscripts import (
@@ -216,6 +217,28 @@ def _signed(terms: Sequence[tuple[int, str]]) -> str:
     return "".join([s + t for s, t in zip(signs, texts, strict=True)]).strip().removeprefix("+ ")
 
 
+def axis_size(axis: Axis, sizes: Mapping[str, Dim]) -> Dim | None:
+    """Returns the size of an axis from those of its index variables; None without one of them."""
+    if not names_of(axis) or not all(name in sizes for name in names_of(axis)):
+        return axis.size if isinstance(axis, SizedAxis) else None
+    match axis:
+        case NamedAxis(name):
+            return sizes[name]
+        case JoinedAxes(parts):
+            return sum([part if isinstance(part, int) else sizes[part] for part in parts])
+        case AffineAxis(factors):
+            terms = factors[:1] if axis.padded else factors
+            return sum([factor * sizes[name] for factor, name in terms], _constant(axis))
+    return None
+
+
+def _constant(axis: AffineAxis) -> int:
+    """Returns the constant of the size of an affine axis."""
+    if axis.constant is not None or axis.padded or len(axis.factors) == 1:
+        return axis.constant or 0
+    return 1 - sum([factor for factor, _ in axis.factors])
+
+
 def size_text(axis: Axis) -> str:
     """Returns the size of an axis as an expression over the sizes of index variables."""
     match axis:
@@ -223,10 +246,9 @@ def size_text(axis: Axis) -> str:
             return " + ".join(map(str, parts))
         case AffineAxis(((stride, over), _), padded=True):
             return _signed([(stride, over)])
-        case AffineAxis(factors, constant):
-            if constant is None and len(factors) > 1:
-                constant = 1 - sum([factor for factor, _ in factors])
-            sign = "-" if (constant or 0) < 0 else "+"
+        case AffineAxis():
+            constant = _constant(axis)
+            sign = "-" if constant < 0 else "+"
             text = _sum_text(axis)
             return f"{text} {sign} {abs(constant)}" if constant else text
         case FixedIndex(_, size):

@@ -6,8 +6,8 @@ Terms are separated by `;`, axes by spaces. Conditions on sizes follow `where`, 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -283,25 +283,45 @@ def _result_axis(axis: Axis) -> Axis:
 
 
 def with_merged_parts(subscripts: Subscripts) -> Subscripts:
-    """Returns subscripts with adjacent parts of an axis as one, if nothing else mentions them.
+    """Returns subscripts with parts of an axis as one where these always follow each other.
 
-    A sum over `a^b` is one over the whole axis, so the sizes of the parts do not matter.
+    The sizes of such parts do not matter: `a^b c -> c` and `a^b -> a^b` read the whole axis.
     """
-    names = [name for term in subscripts.terms for axis in term for name in names_of(axis)]
-    words = [word for text in subscripts.where for word in re.findall(r"\w+", text)]
-    uses = Counter([*names, *words])
-    operands = tuple([tuple([_merged(axis, uses) for axis in t]) for t in subscripts.operands])
-    return attrs.evolve(subscripts, operands=operands)
+    followers: dict[str, Part] = {}
+    predecessors: dict[str, Part] = {}
+    for axis in [axis for term in subscripts.terms for axis in term]:
+        for part, following in _adjacent_parts(axis):
+            _note(followers, part, following)
+            _note(predecessors, following, part)
+    for name in [word for text in subscripts.where for word in re.findall(r"\w+", text)]:
+        followers[name] = predecessors[name] = None
+    merged = {b for a, b in followers.items() if b in predecessors and predecessors[b] == a}
+
+    def rest(axis: Axis) -> Axis:
+        if not isinstance(axis, JoinedAxes):
+            return axis
+        parts = tuple([part for part in axis.parts if part not in merged])
+        is_name = len(parts) == 1 and isinstance(parts[0], str)
+        return (
+            NamedAxis(str(parts[0]), axis.columns) if is_name else attrs.evolve(axis, parts=parts)
+        )
+
+    operands = tuple([tuple(map(rest, term)) for term in subscripts.operands])
+    return attrs.evolve(subscripts, operands=operands, result=tuple(map(rest, subscripts.result)))
 
 
-def _merged(axis: Axis, uses: Counter[str]) -> Axis:
-    if not isinstance(axis, JoinedAxes):
-        return axis
-    parts: list[str | int] = []
-    for part in axis.parts:
-        both = (part, *parts[-1:])
-        if not parts or not all([isinstance(p, str) and uses[p] == 1 for p in both]):
-            parts.append(part)
-    if len(parts) == 1 and isinstance(parts[0], str):
-        return NamedAxis(parts[0], axis.columns)
-    return attrs.evolve(axis, parts=tuple(parts))
+Part = str | int | None
+
+
+def _adjacent_parts(axis: Axis) -> Iterator[tuple[Part, Part]]:
+    """Yields pairs of adjacent parts; None stands for no part of a concatenation."""
+    if isinstance(axis, JoinedAxes):
+        yield from pairwise((None, *axis.parts, None))
+    else:
+        yield from [pair for name in names_of(axis) for pair in ((name, None), (None, name))]
+
+
+def _note(parts: dict[str, Part], part: Part, neighbour: Part) -> None:
+    """Notes the neighbour of a part; None where occurrences differ."""
+    if isinstance(part, str):
+        parts[part] = neighbour if parts.get(part, neighbour) == neighbour else None

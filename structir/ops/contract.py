@@ -181,8 +181,6 @@ def _(call: Call, result: TensorStructInfo, of_form: bool) -> Call | None:
 def _open_size_hint(call: Call, name: str) -> str:
     """Returns the edit that determines the size of an index variable."""
     text = call.attrs["subscripts"]
-    if ocannl.ARROW in text:
-        return "annotate the result and infer the module: `structir.infer(module)`"
     condition = f"where {name} == 1" if subscripts.WHERE not in text else f", {name} == 1"
     written = f"{text} {condition}".replace(" ,", ",")
     return f"state the size, such as 1: {written!r}, or annotate the result and infer the module"

@@ -96,8 +96,23 @@ EXAMPLES: list[tuple[str, str, list[Shape], Any]] = [
     ("syntax-concat-n-ary", "x, ...; y, ...; z, ... => x^y^z, ...", [(2, 4), (1, 4), (3, 4)],
      lambda *xs: np.concatenate(xs)),
     ("syntax-block-1", "...|...->... => ...|...->0, ...", [(2, 3)], lambda x: x[None]),
-    ("syntax-block-2", "a,... ; b,... => a^b,...", [(1, 3), (1, 3)],
+    ("syntax-block-2", "...|...->a,... ; ...|...->b,... => ...|...->a^b,...",
+     [(2, 1, 3), (2, 1, 3)], lambda x, y: np.concatenate([x, y], 1)),
+    ("syntax-block-input", "a,...->... ; b,...->... => a^b,...->...", [(3, 1, 2), (3, 1, 2)],
+     lambda x, y: np.concatenate([x, y], 1)),
+    ("syntax-block-batch", "a,...|... ; b,...|... => a^b,...|...", [(1, 2, 3), (1, 2, 3)],
      lambda x, y: np.concatenate([x, y])),
+    ("syntax-affine-convolution-of-rows",
+     "...|oh<+wh, ow<+ww, ..ic..; wh, ww, ic => ...|oh, ow, ..oc..", [(1, 4, 4, 2), (3, 3, 2)],
+     lambda x, w: np.repeat(np.einsum("nhwcij,ijk->nhw", np.lib.stride_tricks
+     .sliding_window_view(x, (3, 3), (1, 2)), w)[..., None], 5, 3)),
+    ("shapes-concat-3", "a^b => a^b", [(5,)], lambda x: x),
+    ("shapes-concat-6", "a; b => a^c", [(2,), (3,)], lambda x, y: np.pad(x * y.sum(), (0, 3))),
+    ("einops-layer-norm", " ... | ... => ... |  0 ", [(2, 3, 4)],
+     lambda x: x.sum((1, 2))[:, None]),
+    ("trivia-25-and-26-of-one-tensor", "i -> i 0:3", [(4,)],
+     lambda x: np.stack([x, 0 * x, 0 * x], 1)),
+    ("trivia-28", "k=>k2", [(6,)], lambda x: np.stack([0 * x, 0 * x, x], 1)),
     ("slides-1-matrix-multiply", "m n; n p => m p", [(2, 3), (3, 4)], lambda x, y: x @ y),
     ("slides-ellipsis-1", "... => 0", [(2, 3)], lambda x: x.sum()[None]),
     ("slides-ellipsis-2", "...|...->... => 0", [(2, 3)], lambda x: x.sum()[None]),
@@ -239,8 +254,8 @@ def test_the_result_determines_what_operands_leave_open(
 @pytest.mark.parametrize(
     ("spec", "where", "expected"),
     [
-        pytest.param("a^b^c -> b", "a == 1, c == 2", lambda x: x[1:4], id="syntax-concat-6"),
-        pytest.param("b -> a^b^c", "a == 1, c == 2", lambda x: np.pad(x, (1, 2)),
+        pytest.param("a^b^c => b", "a == 1, c == 2", lambda x: x[1:4], id="syntax-concat-6"),
+        pytest.param("b => a^b^c", "a == 1, c == 2", lambda x: np.pad(x, (1, 2)),
                      id="syntax-concat-7"),
         pytest.param("*b1 b *i1 i *o1 o -> *i1 i *o1 o *b1 b", "rank(*b1) == 1, rank(*i1) == 1",
                      lambda x: x.transpose(2, 3, 4, 5, 0, 1), id="rank-of-rows-1"),
@@ -266,6 +281,10 @@ def test_conditions_state_sizes_and_ranks(spec: str, where: str, expected: Any) 
                      lambda x, w: (x.reshape(1, 2, 2, 3, 2, 3) + w[:, None, :, None]).max((2, 4)),
                      id="syntax-affine-max-pooling"),
         pytest.param("...|...->... => 0", [(2, 3)], lambda x: x.max()[None], id="slides-sgd"),
+        pytest.param("il;jl=>ijl", [(4, 3), (5, 3)], lambda x, y: x[:, None] + y,
+                     id="trivia-29-outer-sum-1"),
+        pytest.param("ijl;kl=>ijkl", [(4, 5, 3), (6, 3)], lambda x, y: x[:, :, None] + y,
+                     id="trivia-29-outer-sum-2"),
         pytest.param("...|...hw => ...|0", [(2, 3, 4, 5)],
                      lambda x: x.max((2, 3))[..., None], id="einops-reduce-max"),
     ],
@@ -356,3 +375,174 @@ def test_defaulting_gives_open_sizes_their_lower_bound(
 ) -> None:
     module = structir.infer(module_of(spec, [annotation(s) for s in shapes]), close=True)
     assert structir.compile(module)["main"](*values(*shapes)).shape == closed
+
+
+# ---- Tensor expressions
+
+OPERATIONS = {  # of the tables of primitive operations: StructIR's expression, and its values
+    "relu": ("R.nn.relu(a)", lambda a, b: np.maximum(a, 0)),
+    "sat01": ("R.clip(a, 0, 1)", lambda a, b: np.clip(a, 0, 1)),
+    "exp2": ("R.power(2.0, a)", lambda a, b: 2**a),
+    "log2": ("R.log(R.abs(a)) / R.log(R.const(2.0, 'float64'))", lambda a, b: np.log2(abs(a))),
+    "recip": ("1.0 / a", lambda a, b: 1 / a),
+    "recip_sqrt": ("R.rsqrt(R.abs(a))", lambda a, b: 1 / np.sqrt(abs(a))),
+    "neg": ("-a", lambda a, b: -a),
+    "tanh": ("R.tanh(a)", lambda a, b: np.tanh(a)),
+    "not": ("R.astype(R.equal(a, 0.0), 'float64')", lambda a, b: (a == 0) * 1.0),
+    "relu_gate": ("R.where(a > 0.0, b, 0.0)", lambda a, b: np.where(a > 0, b, 0)),
+    "sat01_gate": (
+        "R.where((a > 0.0) & (a < 1.0), b, 0.0)", lambda a, b: np.where((a > 0) & (a < 1), b, 0)
+    ),
+    "max": ("R.maximum(a, b)", np.maximum),
+    "min": ("R.minimum(a, b)", np.minimum),
+    "mod": ("a % b", np.mod),
+    "lt": ("R.astype(a < b, 'float64')", lambda a, b: (a < b) * 1.0),
+    "eq": ("R.astype(R.equal(a, b), 'float64')", lambda a, b: (a == b) * 1.0),
+    "or": ("R.astype(R.not_equal(a, 0.0) | R.not_equal(b, 0.0), 'float64')",
+           lambda a, b: ((a != 0) | (b != 0)) * 1.0),
+    "where": ("R.where(R.not_equal(a, 0.0), b, a)", lambda a, b: np.where(a != 0, b, a)),
+    "fma": ("R.ewise_fma(a, b, a)", lambda a, b: a * b + a),
+}  # fmt: skip
+
+
+def test_syntax_primitive_operations() -> None:
+    values_ = ", ".join([f"({text})" for text, _ in OPERATIONS.values()])
+    params = 'a: R.Tensor((6,), "float64"), b: R.Tensor((6,), "float64")'
+    module = structir.parse(f"@R.function\ndef main({params}):\n    return ({values_})\n")
+    a, b = np.array([-1.5, -0.25, 0.5, 0.75, 2, 3]), np.array([2, 0.5, -3, 1.5, 2, -0.5])
+    results = structir.interpret(module, "main", a, b)
+    for (name, (_, expected)), result in zip(OPERATIONS.items(), results, strict=True):
+        np.testing.assert_allclose(result, expected(a, b), err_msg=name)
+
+
+def shapes_of(params: str, body: str, result: str = "", close: bool = False) -> list[Any]:
+    """Returns the inferred shapes of the parameters and of the result."""
+    lines = "".join([f"    {line.strip()}\n" for line in body.strip().splitlines()])
+    arrow = f' -> R.Tensor({result}, "float32")' if result else ""
+    main = structir.infer(
+        structir.parse(f"@R.function\ndef main({params}){arrow}:\n{lines}"), close=close
+    )["main"]
+    infos = [p.struct_info for p in main.params] + [main.ret_struct_info]
+    return [str(info).split(", dtype")[0].removeprefix("R.Tensor(") for info in infos]
+
+
+UNKNOWN = 'R.Tensor(dtype="float32")'
+MATRIX = 'R.Tensor(ndim=2, dtype="float32")'
+
+
+def f32(shape: str) -> str:
+    return f'R.Tensor({shape}, "float32")'
+
+
+PROGRAMS: dict[str, tuple[str, str, str, bool, list[str]]] = {
+    # parameters, body, shape of the result, whether shapes are closed, and all shapes
+    "syntax-op-mlp-layer": (
+        f"w: {MATRIX}, x: {f32('(5, 3)')}, b: {f32('(8,)')}",
+        'p = R.einsum((w, x), "o i; *b i -> *b o")\nreturn R.nn.relu(R.add(p, b))',
+        "(5, 8)", True, ["(8, 3)", "(5, 3)", "(8,)", "(5, 8)"],
+    ),
+    "syntax-cd-tensor-multiplication": (
+        f"a: {UNKNOWN}, b: {f32('(5, 3)')}", 'return R.einsum((a, b), "*o i; *b i -> *b *o")',
+        "(5, 2, 4)", False, ["(2, 4, 3)", "(5, 3)", "(5, 2, 4)"],
+    ),
+    "syntax-cd-update-of-a-parameter": (
+        f"p: {UNKNOWN}, grad: {f32('(3, 4)')}, rate: {f32('()')}",
+        "return R.add(p, R.multiply(rate, grad))",
+        "(3, 4)", True, ["(3, 4)", "(3, 4)", "()", "(3, 4)"],
+    ),
+    "slides-inference-flexible-mlp": (
+        f"w_out: {MATRIX}, w_hid: {MATRIX}, bias: {f32('(128,)')}, x: {f32('(5, 3)')}",
+        """
+        h = R.einsum((w_hid, x), "o i; *b i -> *b o")
+        r = R.nn.relu(R.add(h, bias))
+        return R.einsum((w_out, r), "o i; *b i -> *b o")
+        """,
+        "(5, 10)", True, ["(10, 128)", "(128, 3)", "(128,)", "(5, 3)", "(5, 10)"],
+    ),
+    "slides-patterns-layer-norm": (
+        f"x: {f32('(5, 3, 4)')}, gamma: {UNKNOWN}, beta: {UNKNOWN}",
+        """
+        mean = R.mean(x, axis=[1, 2], keepdims=True)
+        normalized = R.subtract(x, mean)
+        return R.add(R.multiply(gamma, normalized), beta)
+        """,
+        "(5, 3, 4)", True, ["(5, 3, 4)", "(5, 3, 4)", "(5, 3, 4)", "(5, 3, 4)"],
+    ),
+    "slides-exercise": (
+        f"query: {f32('(2, 5, 8)')}, key: {UNKNOWN}, value: {UNKNOWN}",
+        """
+        scores = R.einsum((query, key), "batch, seq, dim; batch, time, dim => batch, seq, time")
+        weights = R.nn.softmax(scores)
+        return R.einsum((weights, value), "batch, seq, time; batch, time, dim => batch, seq, dim")
+        """,
+        "(2, 5, 7)", False, ["(2, 5, 8)", "(2, time, 8)", "(2, time, 7)", "(2, 5, 7)"],
+    ),
+    "shapes-transpose": (
+        f"x: {UNKNOWN}", 'return R.einsum((x,), "*b o i -> *b i o")',
+        "(2, 3, 4)", False, ["(2, 4, 3)", "(2, 3, 4)"],
+    ),
+    "shapes-pointwise-un": (f"x: {UNKNOWN}", "return R.exp(x)", "(2,)", False, ["(2,)", "(2,)"]),
+    "shapes-batch-slice": (
+        f'x: {UNKNOWN}, i: R.Tensor((), "int64")', "return R.take(x, i, axis=0)",
+        "(3, 4)", False, ["(n, 3, 4)", "()", "(3, 4)"],
+    ),
+    "shapes-pointwise-tern": (
+        f'c: R.Tensor((3, 1), "bool"), x: {f32("(3, 4)")}, y: {UNKNOWN}',
+        "return R.where(c, x, y)", "(3, 4)", True, ["(3, 1)", "(3, 4)", "(3, 4)", "(3, 4)"],
+    ),
+    "shapes-compose-accumulate": (
+        f"w: {MATRIX}, x: {f32('(5, 3)')}, b: {UNKNOWN}",
+        'p = R.einsum((w, x), "o i; *b i -> *b o")\nreturn R.add(p, b)',
+        "(5, 4)", True, ["(4, 3)", "(5, 3)", "(5, 4)", "(5, 4)"],
+    ),
+    "shapes-exact": (
+        f"x: {f32(chr(40) + repr('*s') + ',)')}", f"return R.match_cast(x, {f32('(2, 3)')})",
+        "", False, ["(2, 3)", "(2, 3)"],
+    ),
+    "shapes-strided-total-elements": (
+        'x: R.Tensor(("*s", "a", "b"), "float32"), y: R.Tensor(("v",), "float32"), '
+        f"z: {f32('(4, 1)')}",
+        """
+        R.require("elements(*s, a, b) == 64 * v")
+        return R.ewise_fma(R.sum(x, axis=[0]), z, z)
+        """,
+        "", False, ["(16 * v, 4, 1)", "(v,)", "(4, 1)", "(4, 1)"],
+    ),
+    "shapes-stage-3-terminal-row": (
+        f"x: {f32('(3, 4)')}, b: {UNKNOWN}", "return R.add(x, b)",
+        "(3, 4)", True, ["(3, 4)", "(3, 4)", "(3, 4)"],
+    ),
+    "shapes-stage-4-total-elements-of-one-axis": (
+        'x: R.Tensor(("*s",), "float32")', 'R.require("elements(*s) == 24")\nreturn R.exp(x)',
+        "", True, ["(24,)", "(24,)"],
+    ),
+    "shapes-stage-5-terminal-size": (
+        f"x: {f32('(3, 4)')}, w: {MATRIX}", "return R.matmul(x, w)",
+        "", True, ["(3, 4)", "(4, 1)", "(3, 1)"],
+    ),
+    "shapes-stage-6-no-further-axes": (
+        f"x: {f32('(3, 4)')}, b: {UNKNOWN}", "return R.add(x, b)",
+        "", True, ["(3, 4)", "()", "(3, 4)"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_tensor_expression_has_its_shapes(name: str) -> None:
+    params, body, result, close, expected = PROGRAMS[name]
+    assert shapes_of(params, body, result, close) == expected
+
+
+def test_slides_custom_operation_has_a_gradient() -> None:
+    """The maximum of products; its gradient reaches the operands of the maximum only."""
+    text = """
+@R.function
+def main(a: R.Tensor((3,), "float64"), b: R.Tensor((3,), "float64")):
+    p = R.multiply(a, b)
+    return R.max(p)
+"""
+    a, b = np.array([1.0, 4.0, 2.0]), np.array([3.0, 2.0, 1.0])
+    module = structir.passes.pipeline("gradient")(structir.parse(text))
+    value, grads = structir.interpret(module, "main_adjoint", a, b)
+    assert value == 8.0
+    assert [g.tolist() for g in grads] == [[0, 2, 0], [0, 4, 0]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.distributed import plan, shard
+from structir.distributed import plan, search, shard
 from structir.errors import StructInfoError
 from structir.interpret import register_extern
 from structir.ir import Function
@@ -198,6 +198,40 @@ def test_signatures_index_projection_figure() -> None:
     assert projection.box((4, 3), (5, 4)) == ((3, 6), (4, 8))
 
 
+TWO_RESULTS = """
+@R.function
+def main(a: R.Tensor((4, 6), "float64"), b: R.Tensor((6, 3), "float64")):
+    return R.call_pure_packed("tests.two", a, b, index="A[i, m], B[m, n] -> X[i, n], Y[i, n]",
+        sinfo_args=(R.Tensor((4, 3), "float64"), R.Tensor((4, 3), "float64")))
+"""
+
+
+def test_signatures_operator_figures_1_and_2_two_results_in_two_shards() -> None:
+    blocks: list[tuple] = []
+
+    def operator(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        blocks.append((a.shape, b.shape))
+        return a @ b, 2 * (a @ b)
+
+    register_extern("tests.two", operator)
+    a, b = np.arange(24.0).reshape(4, 6), np.arange(18.0).reshape(6, 3)
+    x, y = shard(structir.parse(TWO_RESULTS), grid=(2, 1))(a, b)
+    assert (x.tolist(), y.tolist()) == ((a @ b).tolist(), (2 * a @ b).tolist())
+    assert blocks == [((2, 6), (6, 3))] * 2
+
+
+def test_signatures_an_operation_without_signature_has_a_trivial_projection() -> None:
+    text = TWO_RESULTS.replace('index="A[i, m], B[m, n] -> X[i, n], Y[i, n]",', "")
+    split = plan(structir.parse(text), grid=(2, 1))
+    whole = (((0, 0), (4, 6)), ((0, 0), (6, 3)))
+    assert [(s.block_of("a"), s.block_of("b")) for s in split.shards] == [whole, whole]
+
+
+def test_signatures_ranges_need_not_start_at_the_origin() -> None:
+    space = Projection(((1, 0, 0), (0, 1, 0), (0, 0, 1)), (-100, -100, 0), (1, 1, 1))
+    assert space.box((0, 0, 0), (110, 110, 10)) == ((-100, -100, 0), (10, 10, 10))
+
+
 def test_signatures_simple_projection_figure() -> None:
     simple = Projection(((1, 0), (0, 2)), (-1, 0), (1, 2))
     assert (simple.matrix, simple.offset, simple.shape) == (((1, 0), (0, 2)), (-1, 0), (1, 2))
@@ -216,6 +250,10 @@ def test_signatures_matmul_concrete_example() -> None:
     """J starts at (-10, 0): its projection has the origin of J as its offset."""
     rows = Projection(((1, 0), (0, 0)), (-10, 0), (1, 5))
     assert rows.box((0, 0), (10, 12)) == ((-10, 0), (0, 5))
+    columns = Projection(((0, 0), (0, 1)), (0, 0), (5, 1))
+    assert columns.box((0, 0), (10, 12)) == ((0, 0), (5, 12))
+    cells = Projection(((1, 0), (0, 1)), (0, 0), (1, 1))
+    assert cells.box((0, 0), (10, 12)) == ((0, 0), (10, 12))
 
 
 def test_signatures_outputs_are_injective() -> None:
@@ -396,6 +434,55 @@ def test_types_conv_figures_2_and_3_sparse_windows() -> None:
 # ---- Exploring Tensor Block Sharding Feasibility
 
 
+AFFINE = LINEAR_BODY.replace("y = R.nn.relu(z)\nreturn y", "return z")
+
+
+@pytest.mark.parametrize(
+    ("grid", "x", "w"),
+    [
+        pytest.param((1, 1), ((0, 0), (8, 6)), ((0, 0), (6, 4)), id="figure-1"),
+        pytest.param((2, 1), ((4, 0), (8, 6)), ((0, 0), (6, 4)), id="figure-2-batch"),
+        pytest.param((1, 2), ((0, 0), (8, 6)), ((0, 2), (6, 4)), id="figure-3-nodes"),
+        pytest.param((2, 2), ((4, 0), (8, 6)), ((0, 2), (6, 4)), id="index-figures-1-and-2"),
+    ],
+)
+def test_sharding_linear(grid: tuple[int, int], x: tuple, w: tuple) -> None:
+    module = structir.parse(f"@R.function\ndef main({LINEAR}):\n" + AFFINE.replace("\n", "\n    "))
+    split = plan(module, grid=grid, sizes={"batch": 8})
+    last = split.shards[-1]
+    assert (last.block_of("x"), last.block_of("w")) == (x, w)
+    cells = [(i, j) for s in split.shards for (a, b), (c, d) in [s.results[0]]
+             for i in range(a, c) for j in range(b, d)]  # fmt: skip
+    assert sorted(cells) == [(i, j) for i in range(8) for j in range(4)]  # each of them once
+
+
+def test_sharding_linear_axial_figure() -> None:
+    """Sharded over m: products of parts, and a sum over the new dimension of the parts."""
+    module = structir.parse(f"@R.function\ndef main({LINEAR}):\n    return R.matmul(x, w)\n")
+    split = plan(module, grid=(1, 1), reduce=3, sizes={"batch": 8})
+    parts = [(s.block_of("x")[0][1], s.block_of("x")[1][1]) for s in split.shards]
+    assert parts == [(0, 2), (2, 4), (4, 6)]
+
+
+def test_sharding_convolution_figures_1_to_3() -> None:
+    params = 'x: R.Tensor((1, 1, 12), "float32"), f: R.Tensor((1, 1, 3), "float32")'
+    dense = main_of(params, "y = R.nn.conv1d(x, f)\nreturn y")
+    halo = shared(dense, (0, 0, 0), (1, 1, 2), 2)["x"]
+    assert (halo.kind, halo.shared_box) == ("halo", 2)
+    sparse = main_of(params, "y = R.nn.conv1d(x, f, dilation=2)\nreturn y")
+    # even and odd elements, sliced first, are two dense convolutions
+    even = main_of(params, """
+        e = R.strided_slice(x, axes=[2], begin=[0], end=[12], strides=[2])
+        y = R.nn.conv1d(e, f)
+        return y
+    """)  # fmt: skip
+    x, f = np.arange(12.0, dtype="float32").reshape(1, 1, 12), np.ones((1, 1, 3), "float32")
+    both = [structir.interpret(structir.ir.IRModule({"main": g}), "main", x, f)
+            for g in (sparse, even)]  # fmt: skip
+    assert both[0][..., ::2].tolist() == both[1].tolist()
+    assert shared(even, (0, 0, 0), (1, 1, 1), 2)["x"].kind == "halo"
+
+
 def test_sharding_strided_windows_share_nothing() -> None:
     params = 'x: R.Tensor((1, 1, 9), "float32"), f: R.Tensor((1, 1, 2), "float32")'
     conv = main_of(params, "y = R.nn.conv1d(x, f, strides=3)\nreturn y")
@@ -408,6 +495,42 @@ def test_sharding_monoids_of_reductions() -> None:
             f'@R.function\ndef main(x: R.Tensor((12,), "float64")):\n    return R.{name}(x)\n'
         )
         assert shard(module, grid=(), reduce=4)(np.arange(12.0)).item() == expected
+
+
+def test_sharding_statistics_as_partial_sums_and_reduce_figures() -> None:
+    """`wrap` is x and x * x, the monoid adds, and `unwrap` is the standard deviation."""
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor((12,), "float64")):
+    s = R.sum(x)
+    p = R.multiply(x, x)
+    q = R.sum(p)
+    mean = R.divide(s, R.const(12.0, "float64"))
+    second = R.divide(q, R.const(12.0, "float64"))
+    return R.sqrt(R.subtract(second, R.multiply(mean, mean)))
+""")
+    cuts = {"p": 0, "s": "s_0", "q": "s_0"}
+    report = search(module, workers=4, mesh=(4,), stages=1, cuts=cuts)
+    states = {choice.unit.name: choice.states[0] for choice in report.choices}
+    assert str(states["s"]) == str(states["q"]) == "partial(sum)"
+    x = np.arange(12.0) ** 1.5
+    np.testing.assert_allclose(report(x), x.std(), rtol=1e-12)
+
+
+def test_sharding_random_numbers_are_those_of_their_index() -> None:
+    """A one-shot generator has the seed and the index of the sample as its key."""
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor((12,), "float64"), seed: R.Tensor((), "float64")):
+    r = R.sin((R.arange(0, 12, 1, "float64") + seed) * 78.233) * 43758.5453
+    return x * 0.25 * (r - R.floor(r))
+""")
+    x, seed = np.ones(12), np.array(345.0)
+    whole = structir.compile(module)["main"](x, seed)
+    assert len(set(whole.tolist())) == 12
+    sharded = shard(module, grid=(5,))
+    assert sharded(x, seed).tolist() == whole.tolist()
+    assert sharded.plan(x, seed).shards[1].block_of("x") == ((2,), (4,))
 
 
 # ---- Range projection maps

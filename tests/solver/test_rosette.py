@@ -1,8 +1,9 @@
 """The examples of the shape solver for ONNX in Rosette, by file and position in it.
 
 The files are those of the repository `shape-inference-rosette`: *readme*, *test*, *checker test*,
-*symbolic test*, *affine test* and *affine demo*. Its broadcasts align first dims, and a dim 0 is an
-absent one: shapes with broadcasts are written here in reverse, and absent dims are left out.
+*symbolic test*, *affine test*, *affine demo* and *affine experiments*. Its broadcasts align first
+dims, and a dim 0 is an absent one: shapes with broadcasts are written here in reverse, and absent
+dims are left out.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ import pytest
 
 import structir
 from structir.errors import StructIRError
+from structir.solver import Solver
 
 pytestmark = pytest.mark.filterwarnings("ignore::structir.errors.DiagnosticWarning")
 UNKNOWN = 'R.Tensor(dtype="float32")'
 MATRIX = 'R.Tensor(dtype="float32", ndim=2)'
+ONE_WAY = 'R.sig("~s; *s -> *s")'
 SIZES = 'sizes: R.Shape(("n", "m", "k"))'
 
 
@@ -99,7 +102,7 @@ def test_test_multi_directional_broadcasting() -> None:
     assert broadcasts((2,), (2, 3), (2, 3))
     assert broadcasts((), (2, 3), (2, 3))
     assert not broadcasts((2, 2), (2, 2), (2, 1))
-    assert broadcasts((2,), (1, 2), (2, 2)) and not broadcasts((2,), (3, 1), (2, 2))
+    assert not broadcasts((2,), (2, 1), (2, 2))
     assert not broadcasts((2, 2), (2, 1), ())
     assert not broadcasts((2, 2), (2, 1), (2, 2, 1))
 
@@ -122,9 +125,13 @@ def test_test_gemm() -> None:
 
 
 def test_symbolic_test_multi_directional_broadcasting() -> None:
+    assert broadcasts((1, 3), (2, 3), (2, 3))
     first = program([f"x: {tensor(3, 1)}", f"y: {UNKNOWN}"], "return R.add(x, y)", tensor(3, 2))
     assert shapes(first)[1] == '("*r0", 2)'  # 1 or 3 before it, or nothing
     assert shapes(first, close=True)[1] == "(3, 2)"
+    both = program([f"x: {tensor(3, 1)}", f"y: {UNKNOWN}"], "z = R.add(x, y)\nreturn z")
+    assert shapes(both) == ["(3, 1)", "", ""]  # S2: any shape
+    assert shapes(both, close=True) == ["(3, 1)", "()", "(3, 1)"]
     square = program([f"x: {tensor(2, 2)}", f"y: {UNKNOWN}"], "return R.add(x, y)", tensor(2, 2))
     assert shapes(square, close=True)[1] == "(2, 2)"
 
@@ -172,14 +179,13 @@ def test_readme_and_symbolic_test_mul_and_add() -> None:
 def test_affine_test_one_dir_bcast() -> None:
     body = "a = R.broadcast_to(y, R.shape([n, m]))\nreturn a"
     assert shapes(program([SIZES, f"y: {UNKNOWN}"], body))[1] == "(n, m)"
-    body = """
-    n = T.int64()
-    m = T.int64()
-    s = R.shape([m, n, m + n])
-    return (R.broadcast_to(x, s), R.broadcast_to(y, s))
-    """
-    params = [f"x: {tensor('n', 'm + n')}", f"y: {tensor('m', 1, 1)}"]
-    assert shapes(program(params, body))[-1] == "(m, n, m + n)"
+    between = f"a = {ONE_WAY}(x, y)\nb = R.broadcast_to(a, R.shape([n, m]))\nreturn b"
+    params = [SIZES, f"x: {tensor('n', 1)}", f"y: {UNKNOWN}"]  # A1: from a1 to a3
+    assert shapes(program(params, between))[1] == "(n, d0)"
+    assert shapes(program(params, between), close=True)[1] == "(n, 1)"
+    both = f"a = {ONE_WAY}(x, z)\nb = {ONE_WAY}(y, z)\nreturn (a, b)"
+    params = [f"x: {tensor('n', 'm + n')}", f"y: {tensor('m', 1, 1)}", f"z: {UNKNOWN}"]
+    assert shapes(program(params, both), close=True)[2] == "(m, n, m + n)"  # A2
 
 
 def test_affine_test_multi_dir_bcast() -> None:
@@ -219,13 +225,25 @@ def test_affine_demo() -> None:
         "e": tensor("n + k", "m"),
         "f": tensor(1, "m"),
     }
-    for unknown in (set(), {"d"}, {"b", "d", "e"}):
+    for unknown in ((), ("d",), ("b", "d", "e"), ("b", "c", "e"), tuple("abcde")):
         infos = {
-            n: info if n not in unknown else UNKNOWN if n == "d" else MATRIX
+            n: info if n not in unknown else UNKNOWN if n in "cd" else MATRIX
             for n, info in known.items()
         }
         inferred = shapes(program([SIZES, *[f"{n}: {info}" for n, info in infos.items()]], body))
-        assert inferred[6:] == ["(n + m, n + k)"] * 3 + ["(n + m, m)"] * 2
-    assert inferred[4] == "(d0, m)"
+        assert inferred[-3:] == ["(n + m, n + k)"] + ["(n + m, m)"] * 2
+        assert "c" in unknown or inferred[6:8] == ["(n + m, n + k)"] * 2
+        assert "e" not in unknown or inferred[4].endswith(", m)")
     wrong = {**known, "e": tensor("n + k + 1", "m")}
     assert not holds(program([SIZES, *[f"{n}: {info}" for n, info in wrong.items()]], body))
+
+
+def test_affine_experiments() -> None:
+    """J and K lie between f and g, which differ by 3; L is a quotient and a remainder."""
+    bounds = ("3 * n - 4 * m + 1 < j", "j < k", "k < 3 * n - 4 * m + 4")
+    solver = Solver()
+    for bound in bounds:
+        solver.require(bound)
+    assert solver.shape("r", ("j", "k")) == ("3 * n - 4 * m + 2", "3 * n - 4 * m + 3")
+    solver.require("l == 3 * n + n // 12 + n % 4 + 2")
+    assert solver.shape("s", ("l",)) == ("3 * n + n // 12 + n % 4 + 2",)

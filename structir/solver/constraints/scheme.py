@@ -48,6 +48,41 @@ class Scheme:
         return tuple(map(Pattern.of, self.operands))
 
     @cached_property
+    def unlabelled(self) -> Scheme:
+        """The scheme for programs without labels: variables equal to a shared one are this one."""
+        equal: dict[Sym, Dim] = {}
+        others: list[Constraint] = []
+        for constraint in self.constraints:
+            symbol = self._equal_to_shared(constraint)
+            if symbol is None or symbol in equal or not isinstance(constraint, DimEq):
+                others.append(constraint)
+            else:
+                equal[symbol] = constraint.right
+        if not equal:
+            return self
+
+        def size(template: Dim) -> Dim:
+            return substitute(template, equal) if type(template) is Poly else template
+
+        def row(template: Row) -> Row:
+            sizes = [e if type(e) is RowVar else size(e) for e in template]  # type: ignore[arg-type]
+            return tuple(sizes)
+
+        return attrs.evolve(
+            self,
+            operands=tuple(map(row, self.operands)),
+            results=tuple(map(row, self.results)),
+            constraints=tuple([c.map_terms(size, row) for c in others]),
+        )
+
+    def _equal_to_shared(self, constraint: Constraint) -> Sym | None:
+        """Returns the template variable that a constraint equates with a shared one, or None."""
+        if not isinstance(constraint, DimEq) or symbol_of(constraint.right) not in self.shared:
+            return None
+        symbol = symbol_of(constraint.left)
+        return None if symbol in self.shared else symbol
+
+    @cached_property
     def copied_operands(self) -> tuple[int | None, ...]:
         """For each result, the index of the operand with the same row, or None."""
         indices = {row: index for index, row in reversed(list(enumerate(self.operands)))}
@@ -177,14 +212,6 @@ class Instance:
                 self.sizes[inner] = Poly({(inner,): 1}, 0) if ragged else fresh(inner.name)
         return self.sizes[symbol] if symbol is not None else substitute(template, self.sizes)
 
-    def axis(self, size: Dim) -> Dim:
-        """Returns an axis of a size; with labels a variable of its own, which may have one."""
-        if not self.store.labelled:
-            return size
-        axis = fresh()
-        equate(self.store, axis, size)
-        return axis
-
     def row(self, template: Row) -> Row:
         """Instantiates a template row."""
         elements: list[Element] = []
@@ -215,6 +242,7 @@ def apply(store: ConstraintStore, scheme: Scheme, operands: Sequence[Row]) -> tu
 
     Raises Conflict if the operands do not fit.
     """
+    scheme = scheme if store.labelled else scheme.unlabelled
     instance = Instance(store, scheme)
     for pattern, row in zip(scheme.patterns, operands, strict=True):
         instance.match(pattern, row)
@@ -250,8 +278,9 @@ def _define_equal(instance: Instance, equation: DimEq) -> bool:
     if symbol is None or symbol in set(variables(equation.right)):
         return False
     right = instance.size(equation.right)
-    if symbol_of(equation.right) in instance.shared:
-        instance.sizes[symbol] = instance.axis(right)
+    if symbol_of(equation.right) in instance.shared:  # then the program has labels
+        instance.sizes[symbol] = axis = fresh()
+        equate(instance.store, axis, right)
         return True
     value = instance.store.dim(right)
     if type(value) is int and value < instance.store.least:

@@ -157,7 +157,7 @@ class ConstraintGenerator:
         self.solver.pop(mark)
         self.pending = [use for use, _, _ in states]
         for use, signature, has_rank_cases in states:
-            use.signature, use.has_rank_cases, use.open = signature, has_rank_cases, None
+            use.signature, use.has_rank_cases, use.shapes = signature, has_rank_cases, None
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -346,7 +346,8 @@ class ConstraintGenerator:
         if not self._apply_op(use):
             return self.new_values(var.name, call.struct_info, origin)
         for value, info in sized_parts(results, call):
-            self.assert_shape(value, info, origin)
+            if info.axes is not None or self.solver.row(value) != info.dims:
+                self.assert_shape(value, info, origin)
         return results
 
     def _apply_op(self, use: OpUse) -> bool:

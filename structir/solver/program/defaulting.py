@@ -184,6 +184,11 @@ class _Choices:
             yield RowEq((variable,), tuple([fresh() for _ in range(rank)]))
 
     def _sizes(self, size: Dim) -> Iterator[Constraint]:
+        """Yields the sizes that stay open and broadcast to a size; else numbers, from the least."""
+        below = [s for s in _sizes_below(self.solver, size) if set(variables(s)) & self.keep]
+        if below:  # a number would restrict these
+            yield from [DimEq(size, bound) for bound in below]
+            return
         low, high = interval(self.solver.store, size)
         least = max(low or 1, 1)
         for value in range(least, min(least + MAX_SIZES, high or least + MAX_SIZES) + 1):
@@ -251,6 +256,13 @@ def _sizes_above(solver: ConstraintSolver, size: Dim, keep: Collection[Variable]
                 others = {v for other in resolved if other != size for v in variables(other)}  # type: ignore[arg-type]
                 if others.isdisjoint(keep):
                     yield solver.resolve((outer,))[0]  # type: ignore[misc]
+
+
+def _sizes_below(solver: ConstraintSolver, size: Dim) -> Iterator[Dim]:
+    """Yields the sizes that broadcast to a size."""
+    for constraint in solver.residual:
+        if isinstance(constraint, DimLe) and solver.resolve((constraint.outer,)) == (size,):
+            yield solver.resolve((constraint.inner,))[0]  # type: ignore[misc]
 
 
 def _default_products(choices: _Choices, leaf: Value) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.ir.expr import Call
-from structir.ir.polynomial import Poly, Sym
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.solver.domains.reasons import Origin
-from structir.solver.domains.terms import row_vars, variables
+from structir.solver.domains.terms import row_vars
 from structir.solver.program.value_trees import Tree, has_all_sizes, has_numbers, leaves
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -28,7 +27,7 @@ class OpUse:
         self.results = results
         self.origin = origin
         self.signature: Any = None
-        self.open: frozenset[Sym] | None = None  # variables in the sizes of its operands then
+        self.shapes: list[Any] | None = None  # of its operands then
         self.reads_ranks: bool = schemes.depends_on_ranks(call)
         # whether all that the index signature depends on is known in a StructInfo
         self.is_known: Callable[[StructInfo], bool] = (
@@ -37,20 +36,21 @@ class OpUse:
         self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
 
     def remember(self, solver: ConstraintSolver) -> None:
-        """Records the sizes of the operands that the index signature was applied to.
+        """Records the shapes of the operands that the index signature was applied to.
 
         Operands of unknown rank are revisited in any case: a first scheme may be that of all ranks.
         """
-        elements = [e for value in leaves(tuple(self.operands)) for e in solver.shape(value)]
-        sizes = [symbol for e in elements if type(e) is Poly for symbol in variables(e)]
-        self.open = None if row_vars(elements) else frozenset(sizes)
+        shapes = self._shapes(solver)
+        self.shapes = None if any(map(row_vars, shapes)) else shapes
 
     def is_unchanged(self, solver: ConstraintSolver) -> bool:
         """Returns whether nothing more is known of the operands since the op was applied."""
-        store = solver.store
-        if self.signature is None or self.open is None or store.rewrites or store.labels:
+        if self.signature is None or self.shapes is None or solver.store.labels:
             return False
-        return self.open.isdisjoint(store.dims)
+        return self.shapes == self._shapes(solver)
+
+    def _shapes(self, solver: ConstraintSolver) -> list[Any]:
+        return [solver.shape(value) for value in leaves(tuple(self.operands))]
 
 
 def operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:

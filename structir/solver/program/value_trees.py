@@ -143,6 +143,8 @@ def has_numbers(info: StructInfo) -> bool:
 def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> StructInfo:
     """Returns a StructInfo with the solver's sizes and rows."""
     if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
+        if info.axes is None and not solver.store.labelled and solver.shape(tree) == info.dims:
+            return info
         return tensor(as_axes(solver, tree), info.element, info.vdevice)
     if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
         parts = zip(info.fields, tree, strict=False)

@@ -1,0 +1,59 @@
+"""An op of a user that is declared anew: no memo and no cached program has the first body."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import structir
+from structir import ScalarExpr, op
+from structir.backend.cached_plans import CachedPlans
+from structir.distributed import search, shard
+from structir.ir import op as ops
+from structir.passes import pipeline
+
+SQUARES = """
+@R.function
+def main(x: R.Tensor(("n",), "float64")):
+    y = R.scaled_square(x)
+    return R.sum(y)
+"""
+MAPPED = '@R.function\ndef main(x: R.Tensor((6,), "float64")):\n    return R.scaled_square(x)\n'
+
+
+@pytest.fixture
+def declared() -> Iterator[Any]:
+    def declare(factor: float) -> None:
+        @op("x[i] @ F -> y[i] @ F")
+        def scaled_square(x: ScalarExpr) -> ScalarExpr:
+            """Multiplies a square by a number."""
+            return x * x * factor
+
+    yield declare
+    ops._ops.pop("scaled_square", None)
+
+
+def test_programs_follow_the_last_declaration(declared: Any) -> None:
+    x = np.arange(6.0)
+    for factor in (2.0, 3.0):
+        declared(factor)
+        module = structir.parse(SQUARES)
+        gradient = pipeline("gradient")(module)
+        for run in (
+            lambda m, f: structir.compile(m)[f](x),
+            lambda m, f: structir.interpret(m, f, x),
+        ):
+            assert run(module, "main") == factor * (x * x).sum()
+            assert run(gradient, "main_adjoint")[1][0].tolist() == (2 * factor * x).tolist()
+        mapped = structir.parse(MAPPED)
+        plans = shard(mapped, grid=(2,)), search(mapped, workers=2, mesh=(2,), stages=1)
+        assert [plan(x).tolist() for plan in plans] == [(factor * x * x).tolist()] * 2
+
+
+def test_programs_with_ops_of_other_packages_are_not_in_the_disk_cache(declared: Any) -> None:
+    declared(2.0)
+    module = structir.parse(SQUARES)
+    for program in (module, pipeline("gradient")(module)):
+        assert CachedPlans(program)._key is None
+    assert CachedPlans(structir.parse(SQUARES.replace("scaled_square", "exp")))._key is not None
