@@ -343,8 +343,12 @@ def _result(
             return TensorStructInfo(shape, dtype, _ndim_of(shape, entries))
     if entries is None:
         return TensorStructInfo(None, dtype)
-    info = TensorStructInfo(shapes.sizes(k), dtype, len(entries))
-    return next((operand for operand in operands if operand == info), info)  # equal ones are one
+    sizes = shapes.sizes(k)
+    for operand in operands:  # equal ones are one object
+        if operand is not None and type(operand.dims) is tuple and operand.dims == sizes:
+            if operand.dtype == dtype and operand.vdevice is None and operand.axes is None:
+                return operand
+    return TensorStructInfo(sizes, dtype, len(entries))
 
 
 def _ndim_of(shape: Any, entries: Any) -> int | None:
