@@ -32,6 +32,7 @@ from structir.backend.cpu.intrinsics import (
     multiply_to,
     nearest,
     offset_by,
+    prefetch,
     square_root,
     trunc,
     wide_vectors,
@@ -59,7 +60,7 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.row_totals import ROW_FUNCTIONS
+from structir.backend.cpu.row_functions import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
@@ -98,6 +99,7 @@ NAMES: dict[str, Any] = {
     "brain_value": brain_value,
     "brain_bits": brain_bits,
     "offset_by": offset_by,
+    "prefetch": prefetch,
     "copy_run": copy_run,
     "wide_vectors": wide_vectors,
     "multiply_tiled": multiply_tiled,

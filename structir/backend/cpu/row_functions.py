@@ -1,0 +1,496 @@
+"""Functions of the rows of ragged tensors, which are runs of contiguous elements: reductions, and
+the repetition of a number for each element.
+
+A loop over the elements of one row ends in a mispredicted branch, which takes longer than a short
+row. Here each row is one chunk of a constant number of vectors, without a branch: what is beyond
+the row is masked, or overwritten by the next row. The chunk has the length of the longest row, but
+at most twice the mean; only longer rows take a loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from structir.backend.cpu.features import has_wide_vectors
+from structir.backend.cpu.masked_loops import WHOLE_VECTORS, rolled, set_properties
+from structir.backend.math.bits import declared
+from structir.ir.dtype import int_limits
+
+WORD, INDEX, BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
+Combine = Callable[[Any, Any, Any], Any]
+FLOATS = {"float32": (ir.FloatType(), 4), "float64": (ir.DoubleType(), 8)}
+INTS = {"int32": (INDEX, 4), "int64": (WORD, 8), "uint32": (INDEX, 4), "uint64": (WORD, 8)}
+TYPES: dict[str, tuple[Any, int]] = {**FLOATS, **INTS}
+VECTORS = (2, 4, 6, 8, 12)  # of chunks
+BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
+MONOIDS = ("sum", "prod", "max", "min")
+
+
+def lanes_of(size: int) -> int:
+    """Returns the number of elements of a vector."""
+    return (64 if has_wide_vectors() else 32) // size
+
+
+def neutral_of(monoid: str, dtype: str) -> Any:
+    """Returns the neutral element of a reduction."""
+    if monoid in ("sum", "prod"):
+        return 0 if monoid == "sum" else 1
+    if dtype in FLOATS:
+        return -float("inf") if monoid == "max" else float("inf")
+    return int_limits(dtype)[monoid == "min"]
+
+
+def _fadd(builder: Any, x: Any, y: Any) -> Any:
+    return builder.fadd(x, y, flags=("reassoc", "contract"))
+
+
+def _extreme(comparison: str) -> Combine:
+    """Returns the combination of two floats by a comparison; it ignores NaN."""
+
+    def combine(builder: Any, x: Any, y: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(comparison, x, y), x, y)
+
+    return combine
+
+
+def _whole_extreme(comparison: str, is_signed: bool) -> Combine:
+    def combine(builder: Any, x: Any, y: Any) -> Any:
+        compare = builder.icmp_signed if is_signed else builder.icmp_unsigned
+        return builder.select(compare(comparison, x, y), x, y)
+
+    return combine
+
+
+def combination(monoid: str, dtype: str) -> Combine:
+    """Returns what emits the combination of two values."""
+    comparison = {"max": ">", "min": "<"}.get(monoid)
+    if dtype in FLOATS:
+        if comparison is not None:
+            return _extreme(comparison)
+        return _fadd if monoid == "sum" else lambda b, x, y: b.fmul(x, y)
+    if comparison is not None:
+        return _whole_extreme(comparison, not dtype.startswith("u"))
+    return (lambda b, x, y: b.add(x, y)) if monoid == "sum" else (lambda b, x, y: b.mul(x, y))
+
+
+def _splat(builder: Any, value: Any, count: int) -> Any:
+    vector = ir.VectorType(value.type, count)
+    first = ir.Constant(INDEX, 0)
+    start = builder.insert_element(ir.Constant(vector, ir.Undefined), value, first)
+    zeros = ir.Constant(ir.VectorType(INDEX, count), [0] * count)
+    return builder.shuffle_vector(start, start, zeros)
+
+
+def _reduce_lanes(builder: Any, vector: Any, combine: Combine) -> Any:
+    count = vector.type.count
+    while count > 1:
+        count //= 2
+        kind = ir.VectorType(INDEX, count)
+        halves = [
+            builder.shuffle_vector(
+                vector, vector, ir.Constant(kind, list(range(start, start + count)))
+            )
+            for start in (0, count)
+        ]
+        vector = combine(builder, *halves)
+    return builder.extract_element(vector, ir.Constant(INDEX, 0))
+
+
+def _limited(builder: Any, function: str, x: Any, y: Any) -> Any:
+    """Emits the lesser or the greater of two words."""
+    shape = ir.FunctionType(WORD, [WORD, WORD])
+    return builder.call(declared(builder.module, shape, f"llvm.{function}.i64"), [x, y])
+
+
+def _emit_loop(builder: Any, count: Any, values: Sequence[Any], body: Any) -> list[Any]:
+    """Emits a loop with loop-carried values; returns the values after it."""
+    before = builder.block
+    head, after = [builder.append_basic_block() for _ in range(2)]
+    builder.cbranch(builder.icmp_signed(">", count, _word(0)), head, after)
+    builder.position_at_end(head)
+    index = builder.phi(WORD)
+    index.add_incoming(_word(0), before)
+    current = [builder.phi(value.type) for value in values]
+    for phi, value in zip(current, values, strict=True):
+        phi.add_incoming(value, before)
+    changed = body(index, current)
+    following, last = builder.add(index, _word(1)), builder.block
+    index.add_incoming(following, last)
+    for phi, value in zip(current, changed, strict=True):
+        phi.add_incoming(value, last)
+    latch = builder.cbranch(builder.icmp_signed("<", following, count), head, after)
+    set_properties(builder.module, latch, [rolled(builder.module)])
+    builder.position_at_end(after)
+    results = [builder.phi(value.type) for value in values]
+    for phi, start, value in zip(results, values, changed, strict=True):
+        phi.add_incoming(start, before)
+        phi.add_incoming(value, last)
+    return results
+
+
+def _word(number: int) -> Any:
+    return ir.Constant(WORD, number)
+
+
+def _ends(builder: Any, tables: tuple[Any, Any], row: Any) -> tuple[Any, Any]:
+    start, limit = [builder.load(builder.gep(table, [row])) for table in tables]
+    return start, limit
+
+
+@intrinsic
+def _survey(typing_context: Any, starts: Any, limits: Any, count: Any, total: Any) -> Any:
+    """Returns the length of the longest of some rows, but at most twice the mean; -1 for rows that
+    are not in order or out of bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        *tables, count, total = args
+
+        def surveyed(row: Any, carried: Any) -> list[Any]:
+            in_order, longest, elements, end = carried
+            start, limit = _ends(builder, (tables[0], tables[1]), row)
+            length = builder.sub(limit, start)
+            follows = builder.icmp_signed(">=", start, end)
+            in_order = builder.and_(in_order, follows)
+            in_order = builder.and_(in_order, builder.icmp_signed(">=", length, _word(0)))
+            elements = builder.add(elements, length)
+            return [in_order, _limited(builder, "smax", longest, length), elements, limit]
+
+        starting = [ir.Constant(BIT, True), _word(0), _word(0), _word(0)]
+        in_order, longest, elements, end = _emit_loop(builder, count, starting, surveyed)
+        in_order = builder.and_(in_order, builder.icmp_signed("<=", end, total))
+        in_order = builder.and_(in_order, builder.icmp_signed("<", longest, _word(1 << 31)))
+        rows = _limited(builder, "smax", count, _word(1))
+        twice = builder.udiv(builder.shl(elements, _word(1)), rows)
+        return builder.select(in_order, _limited(builder, "smin", longest, twice), _word(-1))
+
+    return types.int64(starts, limits, types.int64, types.int64), generate
+
+
+@attrs.frozen(eq=False)
+class _RowFunction(ABC):
+    """Emits a function of some rows."""
+
+    builder: Any
+    values: Any
+    starts: Any
+    limits: Any
+    out: Any
+    count: Any
+    total: Any  # the number of values
+    longest: Any  # the result of `rows_survey`
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number of elements of a vector."""
+
+    @abstractmethod
+    def in_chunks(self, step: int) -> Any:
+        """Emits the loop over rows in order, with chunks of `step` elements; returns the number of
+        rows."""
+
+    @abstractmethod
+    def one_by_one(self, first: Any) -> None:
+        """Emits the loop over the rows from `first` on, which may be out of bounds."""
+
+    def emit(self) -> None:
+        """Emits one loop over rows for each size of chunks, and one over the rows that remain."""
+        builder = self.builder
+        in_order = builder.icmp_signed(">=", self.longest, _word(0))
+        after = builder.append_basic_block()
+        done = []
+        for vectors in VECTORS:
+            fits = builder.icmp_signed("<=", self.longest, _word(vectors * self.width))
+            if vectors == VECTORS[-1]:
+                fits = ir.Constant(BIT, True)
+            some, others = [builder.append_basic_block() for _ in range(2)]
+            builder.cbranch(builder.and_(in_order, fits), some, others)
+            builder.position_at_end(some)
+            done.append((self.in_chunks(vectors * self.width), builder.block))
+            builder.branch(after)
+            builder.position_at_end(others)
+        done.append((_word(0), builder.block))
+        builder.branch(after)
+        builder.position_at_end(after)
+        first = builder.phi(WORD)
+        for rows, block in done:
+            first.add_incoming(rows, block)
+        self.one_by_one(first)
+
+    def ends(self, row: Any) -> tuple[Any, Any]:
+        """Emits the first value of a row, and the one behind it."""
+        return _ends(self.builder, (self.starts, self.limits), row)
+
+    def inside(self, row: Any) -> tuple[Any, Any]:
+        """Emits the first value of a row, and its length, within bounds."""
+        start, limit = self.ends(row)
+        start = _limited(self.builder, "smax", start, _word(0))
+        limit = _limited(self.builder, "smin", limit, self.total)
+        return start, self.builder.sub(limit, start)
+
+    def whole_chunks(
+        self, length: Any, step: int, starting: Sequence[Any], body: Any
+    ) -> tuple[Any, list[Any]]:
+        """Emits the loop over the whole chunks of a row that is longer than one; returns the number
+        of elements, and the values after it."""
+        builder = self.builder
+        before = builder.block
+        some, after = [builder.append_basic_block() for _ in range(2)]
+        builder.cbranch(builder.icmp_signed(">", length, _word(step)), some, after)
+        builder.position_at_end(some)
+        chunks = builder.udiv(length, _word(step))
+        values = _emit_loop(
+            builder,
+            chunks,
+            starting,
+            lambda index, carried: body(builder.mul(index, _word(step)), carried),
+        )
+        results, last = (builder.mul(chunks, _word(step)), *values), builder.block
+        builder.branch(after)
+        builder.position_at_end(after)
+        phis = [builder.phi(value.type) for value in results]
+        for phi, none, value in zip(phis, (_word(0), *starting), results, strict=True):
+            phi.add_incoming(none, before)
+            phi.add_incoming(value, last)
+        return phis[0], phis[1:]
+
+
+@attrs.frozen(eq=False)
+class _ExpandedRows(_RowFunction):
+    """Emits the repetition of the number of each row. What follows the last row is overwritten."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of an element."""
+        element = self.out.type.pointee
+        known = {kind: size for kind, size in TYPES.values()}
+        return known[element] if element in known else int(element.width) // 8
+
+    @property
+    def width(self) -> int:
+        return lanes_of(self.size)
+
+    def in_chunks(self, step: int) -> Any:
+        builder = self.builder
+
+        def repeated(row: Any, carried: Any) -> list[Any]:
+            start, limit = self.ends(row)
+            number = builder.load(builder.gep(self.values, [row]))
+            vector = _splat(builder, number, self.width)
+            place = builder.gep(self.out, [start])
+
+            def store(first: Any, carried: Any) -> list[Any]:
+                for k in range(0, step, self.width):
+                    here = builder.gep(place, [builder.add(first, _word(k))])
+                    here = builder.bitcast(here, vector.type.as_pointer())
+                    builder.store(vector, here, align=self.size)
+                return []
+
+            whole, _ = self.whole_chunks(builder.sub(limit, start), step, [], store)
+            return store(whole, [])
+
+        _emit_loop(builder, self.count, [], repeated)
+        return self.count
+
+    def one_by_one(self, first: Any) -> None:
+        builder = self.builder
+
+        def repeated(index: Any, carried: Any) -> list[Any]:
+            row = builder.add(first, index)
+            start, length = self.inside(row)
+            number = builder.load(builder.gep(self.values, [row]))
+            place = builder.gep(self.out, [start])
+
+            def store(index: Any, carried: Any) -> list[Any]:
+                builder.store(number, builder.gep(place, [index]))
+                return []
+
+            return _emit_loop(builder, length, [], store)
+
+        _emit_loop(builder, builder.sub(self.count, first), [], repeated)
+
+
+@attrs.frozen(eq=False)
+class _ReducedRows(_RowFunction):
+    """Emits the reduction of each row."""
+
+    monoid: str
+    dtype: str
+
+    @property
+    def width(self) -> int:
+        return lanes_of(TYPES[self.dtype][1])
+
+    @property
+    def neutral(self) -> Any:
+        """A vector of the neutral element."""
+        number = neutral_of(self.monoid, self.dtype)
+        return ir.Constant(ir.VectorType(TYPES[self.dtype][0], self.width), [number] * self.width)
+
+    @property
+    def tracks_nan(self) -> bool:
+        """Whether a second total has the lanes that saw NaN, which comparisons ignore."""
+        return self.monoid in ("max", "min") and self.dtype in FLOATS
+
+    @property
+    def starting(self) -> list[Any]:
+        """The totals of no elements."""
+        none = ir.Constant(ir.VectorType(BIT, self.width), [False] * self.width)
+        return [self.neutral, none] if self.tracks_nan else [self.neutral]
+
+    def in_chunks(self, step: int) -> Any:
+        many = self._rows_before_end(step)
+
+        def reduced(row: Any, carried: Any) -> list[Any]:
+            start, limit = self.ends(row)
+            length = self.builder.sub(limit, start)
+            return self._reduced(row, (start, length), step, self._masked)
+
+        _emit_loop(self.builder, many, [], reduced)
+        return many
+
+    def one_by_one(self, first: Any) -> None:
+        step = VECTORS[0] * self.width
+
+        def reduced(index: Any, carried: Any) -> list[Any]:
+            row = self.builder.add(first, index)
+            return self._reduced(row, self.inside(row), step, self._element_wise)
+
+        _emit_loop(self.builder, self.builder.sub(self.count, first), [], reduced)
+
+    def _reduced(self, row: Any, run: tuple[Any, Any], step: int, rest: Any) -> list[Any]:
+        """Emits the reduction of a row; `rest` emits that of less than a chunk."""
+        builder, (start, length) = self.builder, run
+        place = builder.gep(self.values, [start])
+
+        def chunk(first: Any, totals: Any) -> list[Any]:
+            return self._combined(self._vectors(builder.gep(place, [first]), step), totals)
+
+        whole, totals = self.whole_chunks(length, step, self.starting, chunk)
+        total = rest(builder.gep(place, [whole]), builder.sub(length, whole), totals, step)
+        builder.store(total, builder.gep(self.out, [row]))
+        return []
+
+    def _rows_before_end(self, step: int) -> Any:
+        """Emits the number of rows behind which a chunk may be read."""
+        builder = self.builder
+        before = builder.block
+        head, last, after = [builder.append_basic_block() for _ in range(3)]
+        builder.branch(head)
+        builder.position_at_end(head)
+        many = builder.phi(WORD)
+        many.add_incoming(self.count, before)
+        builder.cbranch(builder.icmp_signed(">", many, _word(0)), last, after)
+        builder.position_at_end(last)
+        fewer = builder.sub(many, _word(1))
+        end = builder.add(self.ends(fewer)[1], _word(step))
+        many.add_incoming(fewer, last)
+        builder.cbranch(builder.icmp_signed("<=", end, self.total), after, head)
+        builder.position_at_end(after)
+        return many
+
+    def _masked(self, place: Any, length: Any, totals: list[Any], step: int) -> Any:
+        """Emits the combination of totals with a part of a chunk, all of which may be read."""
+        builder, width = self.builder, self.width
+        narrow = builder.trunc(length, INDEX) if TYPES[self.dtype][1] == 4 else length
+        limit = _splat(builder, narrow, width)
+        values = []
+        for k, value in enumerate(self._vectors(place, step)):
+            numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
+            inside = builder.icmp_signed("<", numbers, limit)
+            values.append(builder.select(inside, value, self.neutral))
+        return self._result(self._combined(values, totals))
+
+    def _element_wise(self, place: Any, length: Any, totals: list[Any], step: int) -> Any:
+        """Emits the combination of totals with some elements, one by one."""
+        builder = self.builder
+
+        def element(index: Any, totals: Any) -> list[Any]:
+            value = builder.load(builder.gep(place, [index]))
+            first = builder.insert_element(self.neutral, value, ir.Constant(INDEX, 0))
+            return self._combined([first], totals)
+
+        return self._result(_emit_loop(builder, length, totals, element))
+
+    def _result(self, totals: list[Any]) -> Any:
+        """Emits the total of all lanes."""
+        builder = self.builder
+        total = _reduce_lanes(builder, totals[0], combination(self.monoid, self.dtype))
+        if not self.tracks_nan:
+            return total
+        lanes = builder.bitcast(totals[1], ir.IntType(self.width))
+        has_nan = builder.icmp_unsigned("!=", lanes, ir.Constant(lanes.type, 0))
+        return builder.select(has_nan, ir.Constant(total.type, float("nan")), total)
+
+    def _vectors(self, place: Any, step: int) -> list[Any]:
+        """Emits loads of the vectors of a chunk."""
+        builder, size = self.builder, TYPES[self.dtype][1]
+        vector = self.neutral.type.as_pointer()
+        places = [builder.gep(place, [_word(k)]) for k in range(0, step, self.width)]
+        return [builder.load(builder.bitcast(p, vector), align=size) for p in places]
+
+    def _combined(self, values: Sequence[Any], totals: list[Any]) -> list[Any]:
+        """Emits the combination of vectors and totals."""
+        builder, combine = self.builder, combination(self.monoid, self.dtype)
+        nan = totals[1:]
+        pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
+        for pair in pairs if nan else ():
+            nan = [builder.or_(nan[0], builder.fcmp_unordered("uno", pair[0], pair[-1]))]
+        while len(values) > 1:
+            pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
+            values = [combine(builder, *p) if len(p) > 1 else p[0] for p in pairs]
+        return [combine(builder, values[0], totals[0]), *nan]
+
+
+def _function(emitter: type[_RowFunction], **options: Any) -> Any:
+    """Returns the intrinsic of a function of `count` rows of `total` values."""
+
+    @intrinsic
+    def function(
+        typing_context: Any,
+        values: Any,
+        starts: Any,
+        limits: Any,
+        out: Any,
+        count: Any,
+        total: Any,
+        longest: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            emitter(builder, *args, **options).emit()
+            return context.get_dummy_value()
+
+        sizes = (types.int64,) * 3
+        return types.void(values, starts, limits, out, *sizes), generate
+
+    return function
+
+
+def reduction_name(monoid: str, dtype: str) -> str:
+    """Returns the name of a reduction of rows in the source of kernels."""
+    return f"rows_{monoid}_{dtype}"
+
+
+EXPANSION, SURVEY = "rows_expand", "rows_survey"
+ROW_FUNCTIONS: dict[str, Any] = {
+    **{
+        reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, dtype=dtype)
+        for monoid in MONOIDS
+        for dtype in TYPES
+    },
+    EXPANSION: _function(_ExpandedRows),
+    SURVEY: _survey,
+    WHOLE_VECTORS: range,
+}
+
+
+def reduces(monoid: str, dtype: str) -> bool:
+    """Whether there is a reduction of rows for a monoid and a dtype."""
+    return reduction_name(monoid, dtype) in ROW_FUNCTIONS
