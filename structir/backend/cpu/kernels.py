@@ -21,7 +21,6 @@ from structir.backend.cpu.intrinsics import (
     brain_bits,
     brain_value,
     ceil,
-    copy_run,
     floor,
     greater,
     half_bits,
@@ -100,7 +99,6 @@ NAMES: dict[str, Any] = {
     "brain_bits": brain_bits,
     "offset_by": offset_by,
     "prefetch": prefetch,
-    "copy_run": copy_run,
     "wide_vectors": wide_vectors,
     "multiply_tiled": multiply_tiled,
     "array_at": numba.carray,  # type: ignore[attr-defined]

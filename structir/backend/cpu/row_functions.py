@@ -30,12 +30,20 @@ INTS = {"int32": (INDEX, 4), "int64": (WORD, 8), "uint32": (INDEX, 4), "uint64":
 TYPES: dict[str, tuple[Any, int]] = {**FLOATS, **INTS}
 VECTORS = (2, 4, 6, 8, 12)  # of chunks
 BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
+COPIED = 4  # vectors per iteration of a copy
 MONOIDS = ("sum", "prod", "max", "min")
 
 
 def lanes_of(size: int) -> int:
     """Returns the number of elements of a vector."""
     return (64 if has_wide_vectors() else 32) // size
+
+
+def element_size(pointer: Any) -> int:
+    """Returns the bytes of an element."""
+    element = pointer.type.pointee
+    known = {kind: size for kind, size in TYPES.values()}
+    return known[element] if element in known else int(element.width) // 8
 
 
 def neutral_of(monoid: str, dtype: str) -> Any:
@@ -267,15 +275,8 @@ class _ExpandedRows(_RowFunction):
     """Emits the repetition of the number of each row. What follows the last row is overwritten."""
 
     @property
-    def size(self) -> int:
-        """The bytes of an element."""
-        element = self.out.type.pointee
-        known = {kind: size for kind, size in TYPES.values()}
-        return known[element] if element in known else int(element.width) // 8
-
-    @property
     def width(self) -> int:
-        return lanes_of(self.size)
+        return lanes_of(element_size(self.out))
 
     def in_chunks(self, step: int) -> Any:
         builder = self.builder
@@ -290,7 +291,7 @@ class _ExpandedRows(_RowFunction):
                 for k in range(0, step, self.width):
                     here = builder.gep(place, [builder.add(first, _word(k))])
                     here = builder.bitcast(here, vector.type.as_pointer())
-                    builder.store(vector, here, align=self.size)
+                    builder.store(vector, here, align=element_size(self.out))
                 return []
 
             whole, _ = self.whole_chunks(builder.sub(limit, start), step, [], store)
@@ -449,6 +450,62 @@ class _ReducedRows(_RowFunction):
         return [combine(builder, values[0], totals[0]), *nan]
 
 
+def _copy_elements(builder: Any, places: Sequence[Any], counts: tuple[Any, Any], step: int) -> Any:
+    """Emits a loop that copies elements from the last address to the others, `step` at a time, from
+    the first count on; returns the number of copied elements."""
+    (*to, source), (first, last) = places, counts
+    size, width = element_size(source), min(step, lanes_of(element_size(source)))
+    pointer = ir.VectorType(source.type.pointee, width).as_pointer()
+
+    def chunk(index: Any, carried: Any) -> list[Any]:
+        at = builder.add(first, builder.mul(index, _word(step)))
+        runs = [
+            [builder.bitcast(builder.gep(p, [builder.add(at, _word(k))]), pointer) for p in places]
+            for k in range(0, step, width)
+        ]
+        values = [builder.load(run[-1], align=size) for run in runs]
+        for k in range(len(to)):
+            for run, value in zip(runs, values, strict=True):
+                builder.store(value, run[k], align=size)
+        return []
+
+    chunks = builder.lshr(builder.sub(last, first), _word(step.bit_length() - 1))
+    _emit_loop(builder, chunks, [], chunk)
+    return builder.add(first, builder.mul(chunks, _word(step)))
+
+
+@intrinsic
+def _copy(typing_context: Any, to: Any, source: Any, count: Any, room: Any) -> Any:
+    """Copies `count` elements, and up to a chunk behind them if `room` elements may be copied."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        *places, count, room = args
+        step = COPIED * lanes_of(element_size(places[0]))
+        up = builder.and_(builder.add(count, _word(step - 1)), _word(-step))
+        fits = builder.icmp_signed("<=", up, room)
+        end = builder.select(fits, up, count)
+        done = _copy_elements(builder, places, (_word(0), end), step)
+        _copy_elements(builder, places, (_limited(builder, "smin", done, count), count), 1)
+        return context.get_dummy_value()
+
+    return types.void(to, source, types.int64, types.int64), generate
+
+
+@intrinsic
+def _copy_twice(typing_context: Any, to: Any, second: Any, source: Any, count: Any) -> Any:
+    """Copies `count` elements to two addresses."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        *places, count = args
+        width = lanes_of(element_size(places[0]))
+        done = _word(0)
+        for step in (COPIED * width, width, 1):
+            done = _copy_elements(builder, places, (done, count), step)
+        return context.get_dummy_value()
+
+    return types.void(to, second, source, types.int64), generate
+
+
 def _function(emitter: type[_RowFunction], **options: Any) -> Any:
     """Returns the intrinsic of a function of `count` rows of `total` values."""
 
@@ -478,7 +535,8 @@ def reduction_name(monoid: str, dtype: str) -> str:
     return f"rows_{monoid}_{dtype}"
 
 
-EXPANSION, SURVEY = "rows_expand", "rows_survey"
+EXPANSION, SURVEY, COPY = "rows_expand", "rows_survey", "copy_run"
+COPY_TWICE = "copy_twice"
 ROW_FUNCTIONS: dict[str, Any] = {
     **{
         reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, dtype=dtype)
@@ -487,6 +545,8 @@ ROW_FUNCTIONS: dict[str, Any] = {
     },
     EXPANSION: _function(_ExpandedRows),
     SURVEY: _survey,
+    COPY: _copy,
+    COPY_TWICE: _copy_twice,
     WHOLE_VECTORS: range,
 }
 
