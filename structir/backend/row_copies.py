@@ -48,7 +48,7 @@ class _Copies:
         copies: list[str] = []
         while runs:
             is_twice = runs[:1] == runs[1:2]
-            copies += self._copy(*runs[0], is_twice)
+            copies += self._copy(runs[0], is_twice)
             runs = runs[1 + is_twice :]
         copies += [f"next = {room}", f"if row + 1 < {rows}:", f"{INDENT}next = {first}[row + 1]"]
         body = [f"at = {room}", f"if row < {rows}:", f"{INDENT}at = larger({first}[row], 0)"]
@@ -79,8 +79,9 @@ class _Copies:
             f"{INDENT}{self._name(self.out)}[j] = {zero}",
         ]
 
-    def _copy(self, values: Buffer, starts: Buffer, limits: Buffer, is_twice: bool) -> list[str]:
+    def _copy(self, run: Sequence[Buffer], is_twice: bool) -> list[str]:
         """Returns the copy of a row; one that is copied twice is read once."""
+        values, starts, limits = run
         total, room = self._size(values.shape[0]), self._size(self.out.shape[0])
         inner = self._size(self.inner)
         lines = [
