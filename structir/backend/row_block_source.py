@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from math import prod
 from typing import Any
 
 from structir.backend.cpu.masked_loops import PAIR, WHOLE_VECTORS
-from structir.backend.cpu.row_functions import BEHIND, EXPANSION, SURVEY, reduction_name
+from structir.backend.cpu.row_functions import (
+    BEHIND,
+    EXPANSION,
+    SLICES,
+    SURVEY,
+    reduces_slices,
+    reduction_name,
+)
 from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.schedule import row_text, scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
@@ -34,10 +43,45 @@ def stages_of_rows(call: RowCall) -> list[Stage]:
     one, length = call.sizes
     program = in_blocks(call.program, one, length, units)
     routine = RowLoop(call).routine()  # raises NoKernelError if unsupported
-    if program is not None:
+    slices = SliceLoop.of(call)
+    if slices is not None:
+        routine = slices.routine()
+    elif program is not None:
         with suppress(NoKernelError):
             routine = BlockLoop(call, program).routine()
     return call.stages(routine)
+
+
+class SliceLoop(RowLoop):
+    """Generates the reduction of rows of slices."""
+
+    @classmethod
+    def of(cls, call: RowCall) -> SliceLoop | None:
+        """Returns the loop of a program that is such a reduction and nothing else."""
+        (stage, *others), (values, *rest) = call.program.stages, call.operands
+        if others or rest or not stage.simple or not isinstance(stage.body, Load):
+            return None
+        entries, inner = stage.body.entries, prod(values.shape[2:])
+        if stage.body.buffer is not values or stage.body.dtype != stage.out.dtype:
+            return None
+        if [*entries[:1], *entries[2:]] != [*stage.write] or len(stage.reduce) != 1:
+            return None
+        if [axis_dim(axis) for axis in stage.axes if axis in stage.reduce] != [*entries[1:2]]:
+            return None
+        extents = {axis_dim(axis): extent for axis, extent in stage.extents.items()}
+        if [extents.get(entry) for entry in entries] != [*values.shape]:  # type: ignore[arg-type]
+            return None
+        return cls(call) if reduces_slices(stage.monoid or "", stage.out.dtype, inner) else None
+
+    def routine(self) -> Routine:
+        ((values, operand),), ((_, result),) = self.call.operands.items(), self.call.results.items()
+        (stage,) = self.call.program.stages
+        inner = prod(values.shape[2:])
+        name = reduction_name(stage.monoid or "", stage.out.dtype, SLICES)
+        tables = [f"offset_by({self.name(t)}, lo)" for t in (self.call.starts, self.call.limits)]
+        out = f"offset_by({self.name(result.buffer)}, lo * {inner})"
+        args = (self.name(operand.buffer), *tables, out, "hi - lo", self.size(self.total))
+        return self.finished([f"{name}({', '.join(args)}, {inner})"])
 
 
 class BlockLoop(RowLoop):

@@ -101,6 +101,19 @@ def test_reductions_of_rows_in_any_order_stay_inside_the_values(dtype):
                 np.testing.assert_allclose(actual, reference, 1e-12)
 
 
+@pytest.mark.parametrize("call", ("max(x, axis=1)", "sum(x, axis=1)"))
+def test_rows_of_slices_of_whole_vectors_are_reduced(call):
+    module = parsed(f"y = R.{call}\nreturn y", 'x: R.Tensor(("n", "*", 2, 16), "float32")')
+    compiled, rng = structir.compile(module, num_threads=1), np.random.default_rng(0)
+    assert "rows_of_slices" in compiled.source("main")
+    for lengths in ([], [0, 3, 0, 40, 1], [0, 0]):
+        x = rows((2, 16), lengths) if lengths else RaggedArray(np.zeros((0, 2, 16)), [0])
+        x = RaggedArray(x.values.astype("float32"), x.offsets)
+        x.values.flat[rng.integers(0, x.values.size, 3 if x.values.size else 0)] = np.nan
+        expected = structir.interpret(module, "main", x)
+        np.testing.assert_allclose(compiled(x), expected, 1e-5, 1e-5)
+
+
 @pytest.fixture(scope="module")
 def blocks():
     """A compiled program whose kernels run in blocks of rows."""

@@ -31,6 +31,7 @@ TYPES: dict[str, tuple[Any, int]] = {**FLOATS, **INTS}
 VECTORS = (2, 4, 6, 8, 12)  # of chunks
 BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
 COPIED = 4  # vectors per iteration of a copy
+SLICE = 8  # maximum vectors of a slice, whose totals are in registers
 MONOIDS = ("sum", "prod", "max", "min")
 
 
@@ -450,6 +451,78 @@ class _ReducedRows(_RowFunction):
         return [combine(builder, values[0], totals[0]), *nan]
 
 
+@attrs.frozen(eq=False)
+class _ReducedSlices(_ReducedRows):
+    """Emits the reduction of rows of slices: each slice is a few vectors, whose totals stay in
+    registers."""
+
+    inner: int  # elements of a slice
+
+    def emit(self) -> None:
+        builder, size = self.builder, TYPES[self.dtype][1]
+        vector = self.neutral.type.as_pointer()
+        vectors = self.inner // self.width
+        each = len(self.starting)  # totals of a vector
+
+        def reduced(row: Any, carried: Any) -> list[Any]:
+            start, length = self.inside(row)
+            place = builder.gep(self.values, [builder.mul(start, _word(self.inner))])
+
+            def slice_(index: Any, totals: Any) -> list[Any]:
+                here = builder.gep(place, [builder.mul(index, _word(self.inner))])
+                values = self._vectors(here, self.inner)
+                return [
+                    total
+                    for k, value in enumerate(values)
+                    for total in self._combined([value], totals[k * each : (k + 1) * each])
+                ]
+
+            totals = _emit_loop(builder, length, self.starting * vectors, slice_)
+            place = builder.gep(self.out, [builder.mul(row, _word(self.inner))])
+            for k in range(vectors):
+                result, *nan = totals[k * each : (k + 1) * each]
+                if nan:
+                    none = ir.Constant(result.type, [float("nan")] * self.width)
+                    result = builder.select(nan[0], none, result)
+                here = builder.gep(place, [_word(k * self.width)])
+                builder.store(result, builder.bitcast(here, vector), align=size)
+            return []
+
+        _emit_loop(builder, self.count, [], reduced)
+
+
+def _slices_function(monoid: str, dtype: str) -> Any:
+    """Returns the intrinsic that reduces rows of slices of `inner` elements, a literal."""
+
+    @intrinsic(prefer_literal=True)
+    def function(
+        typing_context: Any,
+        values: Any,
+        starts: Any,
+        limits: Any,
+        out: Any,
+        count: Any,
+        total: Any,
+        inner: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            emitter: Any = _ReducedSlices
+            emitter(builder, *args[:-1], None, monoid, dtype, inner.literal_value).emit()
+            return context.get_dummy_value()
+
+        return types.void(values, starts, limits, out, types.int64, types.int64, inner), generate
+
+    return function
+
+
+def reduces_slices(monoid: str, dtype: str, inner: Any) -> bool:
+    """Whether there is a reduction of rows of slices of `inner` elements."""
+    if not reduces(monoid, dtype) or not isinstance(inner, int) or inner <= 0:
+        return False
+    vectors, rest = divmod(inner, lanes_of(TYPES[dtype][1]))
+    return rest == 0 and vectors <= SLICE
+
+
 def _copy_elements(builder: Any, places: Sequence[Any], counts: tuple[Any, Any], step: int) -> Any:
     """Emits a loop that copies elements from the last address to the others, `step` at a time, from
     the first count on; returns the number of copied elements."""
@@ -530,16 +603,21 @@ def _function(emitter: type[_RowFunction], **options: Any) -> Any:
     return function
 
 
-def reduction_name(monoid: str, dtype: str) -> str:
+def reduction_name(monoid: str, dtype: str, of: str = "rows") -> str:
     """Returns the name of a reduction of rows in the source of kernels."""
-    return f"rows_{monoid}_{dtype}"
+    return f"{of}_{monoid}_{dtype}"
 
 
 EXPANSION, SURVEY, COPY = "rows_expand", "rows_survey", "copy_run"
-COPY_TWICE = "copy_twice"
+COPY_TWICE, SLICES = "copy_twice", "rows_of_slices"
 ROW_FUNCTIONS: dict[str, Any] = {
     **{
         reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, dtype=dtype)
+        for monoid in MONOIDS
+        for dtype in TYPES
+    },
+    **{
+        reduction_name(monoid, dtype, SLICES): _slices_function(monoid, dtype)
         for monoid in MONOIDS
         for dtype in TYPES
     },
