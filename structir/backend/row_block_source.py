@@ -23,7 +23,14 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.schedule import row_text, scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
-from structir.backend.row_blocks import ROW, BlockProgram, Phase, RowReduction, in_blocks
+from structir.backend.row_blocks import (
+    ROW,
+    BlockProgram,
+    Phase,
+    RowReduction,
+    in_blocks,
+    reduces_itself,
+)
 from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -62,7 +69,7 @@ class SliceLoop(RowLoop):
         if others or rest or not stage.simple or not isinstance(stage.body, Load):
             return None
         entries, inner = stage.body.entries, prod(values.shape[2:])
-        if stage.body.buffer is not values or stage.body.dtype != stage.out.dtype:
+        if stage.body.buffer is not values or not reduces_itself(stage):
             return None
         if [*entries[:1], *entries[2:]] != [*stage.write] or len(stage.reduce) != 1:
             return None

@@ -124,6 +124,12 @@ def in_blocks(
         return None
 
 
+def reduces_itself(stage: Stage) -> bool:
+    """Whether a stage reduces a buffer to one of the same dtype, and computes nothing else."""
+    body = stage.body
+    return bool(stage.reduce) and isinstance(body, Load) and body.buffer.dtype == stage.out.dtype
+
+
 class _Blocks:
     """Rewrites the stages of one row to phases of a block."""
 
@@ -172,8 +178,9 @@ class _Blocks:
         along = [axis for axis in stage.axes if sizes[axis] != 1]
         if any([sizes[axis] != axis_dim(self.length) for axis in along]) or len(along) > 1:
             raise NotInBlocksError
-        if stage.out.dtype != stage.body.dtype and is_float(stage.out.dtype):
-            raise NotInBlocksError  # the store rounds
+        rounds = stage.out.dtype != stage.body.dtype and is_float(stage.out.dtype)
+        if rounds and not reduces_itself(stage):
+            raise NotInBlocksError
         unit = ROW if set(along) <= set(stage.reduce) else VALUES
         self._check_entries(stage.write, unit, along)
         self._check_size(stage.out, unit)
@@ -208,7 +215,9 @@ class _Blocks:
 
     def _reduction(self, stage: Stage, along: list[Sym]) -> None:
         dtype = stage.out.dtype
-        if not reduces(stage.monoid or "", dtype) or stage.body.dtype != dtype:
+        if not reduces(stage.monoid or "", dtype):
+            raise NotInBlocksError
+        if stage.body.dtype != dtype and not reduces_itself(stage):
             raise NotInBlocksError
         body = self._of_block(stage.body, VALUES, along)
         if isinstance(body, Load) and body.buffer.shape == (axis_dim(self.values),):

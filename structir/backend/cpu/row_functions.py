@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.backend.cpu.features import has_wide_vectors
+from structir.backend.cpu.features import converts_float16, has_wide_vectors
 from structir.backend.cpu.masked_loops import WHOLE_VECTORS, rolled, set_properties
 from structir.backend.math.bits import declared
 from structir.ir.dtype import int_limits
@@ -28,6 +28,7 @@ Combine = Callable[[Any, Any, Any], Any]
 FLOATS = {"float32": (ir.FloatType(), 4), "float64": (ir.DoubleType(), 8)}
 INTS = {"int32": (INDEX, 4), "int64": (WORD, 8), "uint32": (INDEX, 4), "uint64": (WORD, 8)}
 TYPES: dict[str, tuple[Any, int]] = {**FLOATS, **INTS}
+COMPUTED = {"float16": "float32"}  # in which other dtypes are reduced
 VECTORS = (2, 4, 6, 8, 12)  # of chunks
 BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
 COPIED = 4  # vectors per iteration of a copy
@@ -324,7 +325,12 @@ class _ReducedRows(_RowFunction):
     """Emits the reduction of each row."""
 
     monoid: str
-    dtype: str
+    stored: str  # the dtype of the values
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of totals."""
+        return COMPUTED.get(self.stored, self.stored)
 
     @property
     def width(self) -> int:
@@ -377,7 +383,7 @@ class _ReducedRows(_RowFunction):
 
         whole, totals = self.whole_chunks(length, step, self.starting, chunk)
         total = rest(builder.gep(place, [whole]), builder.sub(length, whole), totals, step)
-        builder.store(total, builder.gep(self.out, [row]))
+        builder.store(self._rounded(total), builder.gep(self.out, [row]))
         return []
 
     def _rows_before_end(self, step: int) -> Any:
@@ -415,7 +421,7 @@ class _ReducedRows(_RowFunction):
         builder = self.builder
 
         def element(index: Any, totals: Any) -> list[Any]:
-            value = builder.load(builder.gep(place, [index]))
+            value = self._widened(builder.load(builder.gep(place, [index])))
             first = builder.insert_element(self.neutral, value, ir.Constant(INDEX, 0))
             return self._combined([first], totals)
 
@@ -433,10 +439,31 @@ class _ReducedRows(_RowFunction):
 
     def _vectors(self, place: Any, step: int) -> list[Any]:
         """Emits loads of the vectors of a chunk."""
-        builder, size = self.builder, TYPES[self.dtype][1]
-        vector = self.neutral.type.as_pointer()
+        builder, size = self.builder, element_size(place)
+        vector = self._vector_of(place)
         places = [builder.gep(place, [_word(k)]) for k in range(0, step, self.width)]
-        return [builder.load(builder.bitcast(p, vector), align=size) for p in places]
+        loads = [builder.load(builder.bitcast(p, vector), align=size) for p in places]
+        return [self._widened(value) for value in loads]
+
+    def _vector_of(self, place: Any) -> Any:
+        """Returns the type of an address of a vector."""
+        return ir.VectorType(place.type.pointee, self.width).as_pointer()
+
+    def _widened(self, value: Any) -> Any:
+        """Emits a loaded number, or a vector of them, in the dtype of totals."""
+        if self.stored == self.dtype:
+            return value
+        builder = self.builder
+        half, single = [_like(value.type, kind) for kind in (ir.HalfType(), ir.FloatType())]
+        return builder.fpext(builder.bitcast(value, half), single)
+
+    def _rounded(self, value: Any) -> Any:
+        """Emits a total, or a vector of them, as it is stored."""
+        if self.stored == self.dtype:
+            return value
+        builder = self.builder
+        half, bits = [_like(value.type, kind) for kind in (ir.HalfType(), ir.IntType(16))]
+        return builder.bitcast(builder.fptrunc(value, half), bits)
 
     def _combined(self, values: Sequence[Any], totals: list[Any]) -> list[Any]:
         """Emits the combination of vectors and totals."""
@@ -459,8 +486,7 @@ class _ReducedSlices(_ReducedRows):
     inner: int  # elements of a slice
 
     def emit(self) -> None:
-        builder, size = self.builder, TYPES[self.dtype][1]
-        vector = self.neutral.type.as_pointer()
+        builder = self.builder
         vectors = self.inner // self.width
         each = len(self.starting)  # totals of a vector
 
@@ -485,10 +511,16 @@ class _ReducedSlices(_ReducedRows):
                     none = ir.Constant(result.type, [float("nan")] * self.width)
                     result = builder.select(nan[0], none, result)
                 here = builder.gep(place, [_word(k * self.width)])
-                builder.store(result, builder.bitcast(here, vector), align=size)
+                pointer, size = self._vector_of(here), element_size(here)
+                builder.store(self._rounded(result), builder.bitcast(here, pointer), align=size)
             return []
 
         _emit_loop(builder, self.count, [], reduced)
+
+
+def _like(kind: Any, element: Any) -> Any:
+    """Returns the type of a number or of a vector, as `kind` is one."""
+    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
 def _slices_function(monoid: str, dtype: str) -> Any:
@@ -519,7 +551,7 @@ def reduces_slices(monoid: str, dtype: str, inner: Any) -> bool:
     """Whether there is a reduction of rows of slices of `inner` elements."""
     if not reduces(monoid, dtype) or not isinstance(inner, int) or inner <= 0:
         return False
-    vectors, rest = divmod(inner, lanes_of(TYPES[dtype][1]))
+    vectors, rest = divmod(inner, lanes_of(TYPES[COMPUTED.get(dtype, dtype)][1]))
     return rest == 0 and vectors <= SLICE
 
 
@@ -612,14 +644,14 @@ EXPANSION, SURVEY, COPY = "rows_expand", "rows_survey", "copy_run"
 COPY_TWICE, SLICES = "copy_twice", "rows_of_slices"
 ROW_FUNCTIONS: dict[str, Any] = {
     **{
-        reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, dtype=dtype)
+        reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, stored=dtype)
         for monoid in MONOIDS
-        for dtype in TYPES
+        for dtype in (*TYPES, *COMPUTED)
     },
     **{
         reduction_name(monoid, dtype, SLICES): _slices_function(monoid, dtype)
         for monoid in MONOIDS
-        for dtype in TYPES
+        for dtype in (*TYPES, *COMPUTED)
     },
     EXPANSION: _function(_ExpandedRows),
     SURVEY: _survey,
@@ -631,4 +663,5 @@ ROW_FUNCTIONS: dict[str, Any] = {
 
 def reduces(monoid: str, dtype: str) -> bool:
     """Whether there is a reduction of rows for a monoid and a dtype."""
-    return reduction_name(monoid, dtype) in ROW_FUNCTIONS
+    is_known = reduction_name(monoid, dtype) in ROW_FUNCTIONS
+    return is_known and (dtype not in COMPUTED or converts_float16())
