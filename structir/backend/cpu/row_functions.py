@@ -350,7 +350,8 @@ class _ReducedRows(_RowFunction):
     @property
     def starting(self) -> list[Any]:
         """The totals of no elements."""
-        none = ir.Constant(ir.VectorType(BIT, self.width), [False] * self.width)
+        bits = ir.IntType(8 * TYPES[self.dtype][1])
+        none = ir.Constant(ir.VectorType(bits, self.width), [0] * self.width)
         return [self.neutral, none] if self.tracks_nan else [self.neutral]
 
     def in_chunks(self, step: int) -> Any:
@@ -433,7 +434,9 @@ class _ReducedRows(_RowFunction):
         total = _reduce_lanes(builder, totals[0], combination(self.monoid, self.dtype))
         if not self.tracks_nan:
             return total
-        lanes = builder.bitcast(totals[1], ir.IntType(self.width))
+        none = ir.Constant(totals[1].type, [0] * self.width)
+        lanes = builder.icmp_signed("!=", totals[1], none)
+        lanes = builder.bitcast(lanes, ir.IntType(self.width))
         has_nan = builder.icmp_unsigned("!=", lanes, ir.Constant(lanes.type, 0))
         return builder.select(has_nan, ir.Constant(total.type, float("nan")), total)
 
@@ -455,7 +458,13 @@ class _ReducedRows(_RowFunction):
             return value
         builder = self.builder
         half, single = [_like(value.type, kind) for kind in (ir.HalfType(), ir.FloatType())]
-        return builder.fpext(builder.bitcast(value, half), single)
+        wide = builder.fpext(builder.bitcast(value, half), single)
+        suffix = f"v{single.count}f32" if isinstance(single, ir.VectorType) else "f32"
+        # LLVM would compare float16, which it converts one by one
+        kind = ir.FunctionType(single, [single])
+        return builder.call(
+            declared(builder.module, kind, f"llvm.arithmetic.fence.{suffix}"), [wide]
+        )
 
     def _rounded(self, value: Any) -> Any:
         """Emits a total, or a vector of them, as it is stored."""
@@ -471,7 +480,8 @@ class _ReducedRows(_RowFunction):
         nan = totals[1:]
         pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
         for pair in pairs if nan else ():
-            nan = [builder.or_(nan[0], builder.fcmp_unordered("uno", pair[0], pair[-1]))]
+            unordered = builder.fcmp_unordered("uno", pair[0], pair[-1])
+            nan = [builder.or_(nan[0], builder.sext(unordered, nan[0].type))]
         while len(values) > 1:
             pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
             values = [combine(builder, *p) if len(p) > 1 else p[0] for p in pairs]
@@ -509,7 +519,8 @@ class _ReducedSlices(_ReducedRows):
                 result, *nan = totals[k * each : (k + 1) * each]
                 if nan:
                     none = ir.Constant(result.type, [float("nan")] * self.width)
-                    result = builder.select(nan[0], none, result)
+                    ordered = builder.icmp_signed("==", nan[0], ir.Constant(nan[0].type, None))
+                    result = builder.select(ordered, result, none)
                 here = builder.gep(place, [_word(k * self.width)])
                 pointer, size = self._vector_of(here), element_size(here)
                 builder.store(self._rounded(result), builder.bitcast(here, pointer), align=size)
