@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from structir.backend.cpu.row_functions import COPY, COPY_TWICE
+from structir.backend.cpu.run_copies import COPY, COPY_TWICE
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Routine, Stage, routine_stages

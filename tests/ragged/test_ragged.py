@@ -514,3 +514,17 @@ def main(x: R.Tensor(("n", "*", 2), "float32"), y: R.Tensor(("m", "k", 2), "floa
     expected = [row for name in operands.split(", ") for row in rows[name]]
     for run in (partial(structir.interpret, program, "main"), structir.compile(program)["main"]):
         assert run(x, y).to_list() == expected
+
+
+def test_a_cast_to_sizes_of_values_before_it_defines_no_sizes():
+    params = ", ".join([f'{x}: R.Tensor(("n", "*", "k"), "float64")' for x in "xz"])
+    body = "a = R.add(z, x)\nb = R.sum(a, axis=-1)\nc = R.sum(R.concat((z, x), axis=0), axis=1)"
+    body += "\ns = R.sum(a, axis=1)\nreturn (b, c, s)"
+    module, x = parsed(body, params), rows()
+    for actual, expected in zip(
+        structir.compile(module, num_threads=1)(x, x),
+        structir.interpret(module, "main", x, x),
+        strict=True,
+    ):
+        actual, expected = [getattr(y, "values", y) for y in (actual, expected)]
+        np.testing.assert_allclose(actual, expected)

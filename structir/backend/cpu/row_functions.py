@@ -10,7 +10,7 @@ at most twice the mean; only longer rows take a loop.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -18,169 +18,32 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.backend.cpu.features import converts_float16, has_wide_vectors
-from structir.backend.cpu.masked_loops import WHOLE_VECTORS, rolled, set_properties
+from structir.backend.cpu.features import converts_float16
+from structir.backend.cpu.masked_loops import WHOLE_VECTORS
+from structir.backend.cpu.row_survey import ends_of, survey
+from structir.backend.cpu.vectors_of_ir import (
+    BIT,
+    COMPUTED,
+    FLOATS,
+    INDEX,
+    TYPES,
+    WORD,
+    combination,
+    element_size,
+    emit_loop,
+    lanes_of,
+    limited,
+    neutral_of,
+    reduce_lanes,
+    splat,
+    word,
+)
 from structir.backend.math.bits import declared
-from structir.ir.dtype import int_limits
 
-WORD, INDEX, BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
-Combine = Callable[[Any, Any, Any], Any]
-FLOATS = {"float32": (ir.FloatType(), 4), "float64": (ir.DoubleType(), 8)}
-INTS = {"int32": (INDEX, 4), "int64": (WORD, 8), "uint32": (INDEX, 4), "uint64": (WORD, 8)}
-TYPES: dict[str, tuple[Any, int]] = {**FLOATS, **INTS}
-COMPUTED = {"float16": "float32"}  # in which other dtypes are reduced
 VECTORS = (2, 4, 6, 8, 12)  # of chunks
 BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
-COPIED = 4  # vectors per iteration of a copy
 SLICE = 8  # maximum vectors of a slice, whose totals are in registers
 MONOIDS = ("sum", "prod", "max", "min")
-
-
-def lanes_of(size: int) -> int:
-    """Returns the number of elements of a vector."""
-    return (64 if has_wide_vectors() else 32) // size
-
-
-def element_size(pointer: Any) -> int:
-    """Returns the bytes of an element."""
-    element = pointer.type.pointee
-    known = {kind: size for kind, size in TYPES.values()}
-    return known[element] if element in known else int(element.width) // 8
-
-
-def neutral_of(monoid: str, dtype: str) -> Any:
-    """Returns the neutral element of a reduction."""
-    if monoid in ("sum", "prod"):
-        return 0 if monoid == "sum" else 1
-    if dtype in FLOATS:
-        return -float("inf") if monoid == "max" else float("inf")
-    return int_limits(dtype)[monoid == "min"]
-
-
-def _fadd(builder: Any, x: Any, y: Any) -> Any:
-    return builder.fadd(x, y, flags=("reassoc", "contract"))
-
-
-def _extreme(comparison: str) -> Combine:
-    """Returns the combination of two floats by a comparison; it ignores NaN."""
-
-    def combine(builder: Any, x: Any, y: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(comparison, x, y), x, y)
-
-    return combine
-
-
-def _whole_extreme(comparison: str, is_signed: bool) -> Combine:
-    def combine(builder: Any, x: Any, y: Any) -> Any:
-        compare = builder.icmp_signed if is_signed else builder.icmp_unsigned
-        return builder.select(compare(comparison, x, y), x, y)
-
-    return combine
-
-
-def combination(monoid: str, dtype: str) -> Combine:
-    """Returns what emits the combination of two values."""
-    comparison = {"max": ">", "min": "<"}.get(monoid)
-    if dtype in FLOATS:
-        if comparison is not None:
-            return _extreme(comparison)
-        return _fadd if monoid == "sum" else lambda b, x, y: b.fmul(x, y)
-    if comparison is not None:
-        return _whole_extreme(comparison, not dtype.startswith("u"))
-    return (lambda b, x, y: b.add(x, y)) if monoid == "sum" else (lambda b, x, y: b.mul(x, y))
-
-
-def _splat(builder: Any, value: Any, count: int) -> Any:
-    vector = ir.VectorType(value.type, count)
-    first = ir.Constant(INDEX, 0)
-    start = builder.insert_element(ir.Constant(vector, ir.Undefined), value, first)
-    zeros = ir.Constant(ir.VectorType(INDEX, count), [0] * count)
-    return builder.shuffle_vector(start, start, zeros)
-
-
-def _reduce_lanes(builder: Any, vector: Any, combine: Combine) -> Any:
-    count = vector.type.count
-    while count > 1:
-        count //= 2
-        kind = ir.VectorType(INDEX, count)
-        halves = [
-            builder.shuffle_vector(
-                vector, vector, ir.Constant(kind, list(range(start, start + count)))
-            )
-            for start in (0, count)
-        ]
-        vector = combine(builder, *halves)
-    return builder.extract_element(vector, ir.Constant(INDEX, 0))
-
-
-def _limited(builder: Any, function: str, x: Any, y: Any) -> Any:
-    """Emits the lesser or the greater of two words."""
-    shape = ir.FunctionType(WORD, [WORD, WORD])
-    return builder.call(declared(builder.module, shape, f"llvm.{function}.i64"), [x, y])
-
-
-def _emit_loop(builder: Any, count: Any, values: Sequence[Any], body: Any) -> list[Any]:
-    """Emits a loop with loop-carried values; returns the values after it."""
-    before = builder.block
-    head, after = [builder.append_basic_block() for _ in range(2)]
-    builder.cbranch(builder.icmp_signed(">", count, _word(0)), head, after)
-    builder.position_at_end(head)
-    index = builder.phi(WORD)
-    index.add_incoming(_word(0), before)
-    current = [builder.phi(value.type) for value in values]
-    for phi, value in zip(current, values, strict=True):
-        phi.add_incoming(value, before)
-    changed = body(index, current)
-    following, last = builder.add(index, _word(1)), builder.block
-    index.add_incoming(following, last)
-    for phi, value in zip(current, changed, strict=True):
-        phi.add_incoming(value, last)
-    latch = builder.cbranch(builder.icmp_signed("<", following, count), head, after)
-    set_properties(builder.module, latch, [rolled(builder.module)])
-    builder.position_at_end(after)
-    results = [builder.phi(value.type) for value in values]
-    for phi, start, value in zip(results, values, changed, strict=True):
-        phi.add_incoming(start, before)
-        phi.add_incoming(value, last)
-    return results
-
-
-def _word(number: int) -> Any:
-    return ir.Constant(WORD, number)
-
-
-def _ends(builder: Any, tables: tuple[Any, Any], row: Any) -> tuple[Any, Any]:
-    start, limit = [builder.load(builder.gep(table, [row])) for table in tables]
-    return start, limit
-
-
-@intrinsic
-def _survey(typing_context: Any, starts: Any, limits: Any, count: Any, total: Any) -> Any:
-    """Returns the length of the longest of some rows, but at most twice the mean; -1 for rows that
-    are not in order or out of bounds."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        *tables, count, total = args
-
-        def surveyed(row: Any, carried: Any) -> list[Any]:
-            in_order, longest, elements, end = carried
-            start, limit = _ends(builder, (tables[0], tables[1]), row)
-            length = builder.sub(limit, start)
-            follows = builder.icmp_signed(">=", start, end)
-            in_order = builder.and_(in_order, follows)
-            in_order = builder.and_(in_order, builder.icmp_signed(">=", length, _word(0)))
-            elements = builder.add(elements, length)
-            return [in_order, _limited(builder, "smax", longest, length), elements, limit]
-
-        starting = [ir.Constant(BIT, True), _word(0), _word(0), _word(0)]
-        in_order, longest, elements, end = _emit_loop(builder, count, starting, surveyed)
-        in_order = builder.and_(in_order, builder.icmp_signed("<=", end, total))
-        in_order = builder.and_(in_order, builder.icmp_signed("<", longest, _word(1 << 31)))
-        rows = _limited(builder, "smax", count, _word(1))
-        twice = builder.udiv(builder.shl(elements, _word(1)), rows)
-        return builder.select(in_order, _limited(builder, "smin", longest, twice), _word(-1))
-
-    return types.int64(starts, limits, types.int64, types.int64), generate
 
 
 @attrs.frozen(eq=False)
@@ -213,11 +76,11 @@ class _RowFunction(ABC):
     def emit(self) -> None:
         """Emits one loop over rows for each size of chunks, and one over the rows that remain."""
         builder = self.builder
-        in_order = builder.icmp_signed(">=", self.longest, _word(0))
+        in_order = builder.icmp_signed(">=", self.longest, word(0))
         after = builder.append_basic_block()
         done = []
         for vectors in VECTORS:
-            fits = builder.icmp_signed("<=", self.longest, _word(vectors * self.width))
+            fits = builder.icmp_signed("<=", self.longest, word(vectors * self.width))
             if vectors == VECTORS[-1]:
                 fits = ir.Constant(BIT, True)
             some, others = [builder.append_basic_block() for _ in range(2)]
@@ -226,7 +89,7 @@ class _RowFunction(ABC):
             done.append((self.in_chunks(vectors * self.width), builder.block))
             builder.branch(after)
             builder.position_at_end(others)
-        done.append((_word(0), builder.block))
+        done.append((word(0), builder.block))
         builder.branch(after)
         builder.position_at_end(after)
         first = builder.phi(WORD)
@@ -236,13 +99,13 @@ class _RowFunction(ABC):
 
     def ends(self, row: Any) -> tuple[Any, Any]:
         """Emits the first value of a row, and the one behind it."""
-        return _ends(self.builder, (self.starts, self.limits), row)
+        return ends_of(self.builder, (self.starts, self.limits), row)
 
     def inside(self, row: Any) -> tuple[Any, Any]:
         """Emits the first value of a row, and its length, within bounds."""
         start, limit = self.ends(row)
-        start = _limited(self.builder, "smax", start, _word(0))
-        limit = _limited(self.builder, "smin", limit, self.total)
+        start = limited(self.builder, "smax", start, word(0))
+        limit = limited(self.builder, "smin", limit, self.total)
         return start, self.builder.sub(limit, start)
 
     def whole_chunks(
@@ -253,20 +116,20 @@ class _RowFunction(ABC):
         builder = self.builder
         before = builder.block
         some, after = [builder.append_basic_block() for _ in range(2)]
-        builder.cbranch(builder.icmp_signed(">", length, _word(step)), some, after)
+        builder.cbranch(builder.icmp_signed(">", length, word(step)), some, after)
         builder.position_at_end(some)
-        chunks = builder.udiv(length, _word(step))
-        values = _emit_loop(
+        chunks = builder.udiv(length, word(step))
+        values = emit_loop(
             builder,
             chunks,
             starting,
-            lambda index, carried: body(builder.mul(index, _word(step)), carried),
+            lambda index, carried: body(builder.mul(index, word(step)), carried),
         )
-        results, last = (builder.mul(chunks, _word(step)), *values), builder.block
+        results, last = (builder.mul(chunks, word(step)), *values), builder.block
         builder.branch(after)
         builder.position_at_end(after)
         phis = [builder.phi(value.type) for value in results]
-        for phi, none, value in zip(phis, (_word(0), *starting), results, strict=True):
+        for phi, none, value in zip(phis, (word(0), *starting), results, strict=True):
             phi.add_incoming(none, before)
             phi.add_incoming(value, last)
         return phis[0], phis[1:]
@@ -286,12 +149,12 @@ class _ExpandedRows(_RowFunction):
         def repeated(row: Any, carried: Any) -> list[Any]:
             start, limit = self.ends(row)
             number = builder.load(builder.gep(self.values, [row]))
-            vector = _splat(builder, number, self.width)
+            vector = splat(builder, number, self.width)
             place = builder.gep(self.out, [start])
 
             def store(first: Any, carried: Any) -> list[Any]:
                 for k in range(0, step, self.width):
-                    here = builder.gep(place, [builder.add(first, _word(k))])
+                    here = builder.gep(place, [builder.add(first, word(k))])
                     here = builder.bitcast(here, vector.type.as_pointer())
                     builder.store(vector, here, align=element_size(self.out))
                 return []
@@ -299,7 +162,7 @@ class _ExpandedRows(_RowFunction):
             whole, _ = self.whole_chunks(builder.sub(limit, start), step, [], store)
             return store(whole, [])
 
-        _emit_loop(builder, self.count, [], repeated)
+        emit_loop(builder, self.count, [], repeated)
         return self.count
 
     def one_by_one(self, first: Any) -> None:
@@ -315,9 +178,9 @@ class _ExpandedRows(_RowFunction):
                 builder.store(number, builder.gep(place, [index]))
                 return []
 
-            return _emit_loop(builder, length, [], store)
+            return emit_loop(builder, length, [], store)
 
-        _emit_loop(builder, builder.sub(self.count, first), [], repeated)
+        emit_loop(builder, builder.sub(self.count, first), [], repeated)
 
 
 @attrs.frozen(eq=False)
@@ -362,7 +225,7 @@ class _ReducedRows(_RowFunction):
             length = self.builder.sub(limit, start)
             return self._reduced(row, (start, length), step, self._masked)
 
-        _emit_loop(self.builder, many, [], reduced)
+        emit_loop(self.builder, many, [], reduced)
         return many
 
     def one_by_one(self, first: Any) -> None:
@@ -372,7 +235,7 @@ class _ReducedRows(_RowFunction):
             row = self.builder.add(first, index)
             return self._reduced(row, self.inside(row), step, self._element_wise)
 
-        _emit_loop(self.builder, self.builder.sub(self.count, first), [], reduced)
+        emit_loop(self.builder, self.builder.sub(self.count, first), [], reduced)
 
     def _reduced(self, row: Any, run: tuple[Any, Any], step: int, rest: Any) -> list[Any]:
         """Emits the reduction of a row; `rest` emits that of less than a chunk."""
@@ -396,10 +259,10 @@ class _ReducedRows(_RowFunction):
         builder.position_at_end(head)
         many = builder.phi(WORD)
         many.add_incoming(self.count, before)
-        builder.cbranch(builder.icmp_signed(">", many, _word(0)), last, after)
+        builder.cbranch(builder.icmp_signed(">", many, word(0)), last, after)
         builder.position_at_end(last)
-        fewer = builder.sub(many, _word(1))
-        end = builder.add(self.ends(fewer)[1], _word(step))
+        fewer = builder.sub(many, word(1))
+        end = builder.add(self.ends(fewer)[1], word(step))
         many.add_incoming(fewer, last)
         builder.cbranch(builder.icmp_signed("<=", end, self.total), after, head)
         builder.position_at_end(after)
@@ -409,7 +272,7 @@ class _ReducedRows(_RowFunction):
         """Emits the combination of totals with a part of a chunk, all of which may be read."""
         builder, width = self.builder, self.width
         narrow = builder.trunc(length, INDEX) if TYPES[self.dtype][1] == 4 else length
-        limit = _splat(builder, narrow, width)
+        limit = splat(builder, narrow, width)
         values = []
         for k, value in enumerate(self._vectors(place, step)):
             numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
@@ -426,12 +289,12 @@ class _ReducedRows(_RowFunction):
             first = builder.insert_element(self.neutral, value, ir.Constant(INDEX, 0))
             return self._combined([first], totals)
 
-        return self._result(_emit_loop(builder, length, totals, element))
+        return self._result(emit_loop(builder, length, totals, element))
 
     def _result(self, totals: list[Any]) -> Any:
         """Emits the total of all lanes."""
         builder = self.builder
-        total = _reduce_lanes(builder, totals[0], combination(self.monoid, self.dtype))
+        total = reduce_lanes(builder, totals[0], combination(self.monoid, self.dtype))
         if not self.tracks_nan:
             return total
         none = ir.Constant(totals[1].type, [0] * self.width)
@@ -444,7 +307,7 @@ class _ReducedRows(_RowFunction):
         """Emits loads of the vectors of a chunk."""
         builder, size = self.builder, element_size(place)
         vector = self._vector_of(place)
-        places = [builder.gep(place, [_word(k)]) for k in range(0, step, self.width)]
+        places = [builder.gep(place, [word(k)]) for k in range(0, step, self.width)]
         loads = [builder.load(builder.bitcast(p, vector), align=size) for p in places]
         return [self._widened(value) for value in loads]
 
@@ -502,10 +365,10 @@ class _ReducedSlices(_ReducedRows):
 
         def reduced(row: Any, carried: Any) -> list[Any]:
             start, length = self.inside(row)
-            place = builder.gep(self.values, [builder.mul(start, _word(self.inner))])
+            place = builder.gep(self.values, [builder.mul(start, word(self.inner))])
 
             def slice_(index: Any, totals: Any) -> list[Any]:
-                here = builder.gep(place, [builder.mul(index, _word(self.inner))])
+                here = builder.gep(place, [builder.mul(index, word(self.inner))])
                 values = self._vectors(here, self.inner)
                 return [
                     total
@@ -513,20 +376,20 @@ class _ReducedSlices(_ReducedRows):
                     for total in self._combined([value], totals[k * each : (k + 1) * each])
                 ]
 
-            totals = _emit_loop(builder, length, self.starting * vectors, slice_)
-            place = builder.gep(self.out, [builder.mul(row, _word(self.inner))])
+            totals = emit_loop(builder, length, self.starting * vectors, slice_)
+            place = builder.gep(self.out, [builder.mul(row, word(self.inner))])
             for k in range(vectors):
                 result, *nan = totals[k * each : (k + 1) * each]
                 if nan:
                     none = ir.Constant(result.type, [float("nan")] * self.width)
                     ordered = builder.icmp_signed("==", nan[0], ir.Constant(nan[0].type, None))
                     result = builder.select(ordered, result, none)
-                here = builder.gep(place, [_word(k * self.width)])
+                here = builder.gep(place, [word(k * self.width)])
                 pointer, size = self._vector_of(here), element_size(here)
                 builder.store(self._rounded(result), builder.bitcast(here, pointer), align=size)
             return []
 
-        _emit_loop(builder, self.count, [], reduced)
+        emit_loop(builder, self.count, [], reduced)
 
 
 def _like(kind: Any, element: Any) -> Any:
@@ -566,62 +429,6 @@ def reduces_slices(monoid: str, dtype: str, inner: Any) -> bool:
     return rest == 0 and vectors <= SLICE
 
 
-def _copy_elements(builder: Any, places: Sequence[Any], counts: tuple[Any, Any], step: int) -> Any:
-    """Emits a loop that copies elements from the last address to the others, `step` at a time, from
-    the first count on; returns the number of copied elements."""
-    (*to, source), (first, last) = places, counts
-    size, width = element_size(source), min(step, lanes_of(element_size(source)))
-    pointer = ir.VectorType(source.type.pointee, width).as_pointer()
-
-    def chunk(index: Any, carried: Any) -> list[Any]:
-        at = builder.add(first, builder.mul(index, _word(step)))
-        runs = [
-            [builder.bitcast(builder.gep(p, [builder.add(at, _word(k))]), pointer) for p in places]
-            for k in range(0, step, width)
-        ]
-        values = [builder.load(run[-1], align=size) for run in runs]
-        for k in range(len(to)):
-            for run, value in zip(runs, values, strict=True):
-                builder.store(value, run[k], align=size)
-        return []
-
-    chunks = builder.lshr(builder.sub(last, first), _word(step.bit_length() - 1))
-    _emit_loop(builder, chunks, [], chunk)
-    return builder.add(first, builder.mul(chunks, _word(step)))
-
-
-@intrinsic
-def _copy(typing_context: Any, to: Any, source: Any, count: Any, room: Any) -> Any:
-    """Copies `count` elements, and up to a chunk behind them if `room` elements may be copied."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        *places, count, room = args
-        step = COPIED * lanes_of(element_size(places[0]))
-        up = builder.and_(builder.add(count, _word(step - 1)), _word(-step))
-        fits = builder.icmp_signed("<=", up, room)
-        end = builder.select(fits, up, count)
-        done = _copy_elements(builder, places, (_word(0), end), step)
-        _copy_elements(builder, places, (_limited(builder, "smin", done, count), count), 1)
-        return context.get_dummy_value()
-
-    return types.void(to, source, types.int64, types.int64), generate
-
-
-@intrinsic
-def _copy_twice(typing_context: Any, to: Any, second: Any, source: Any, count: Any) -> Any:
-    """Copies `count` elements to two addresses."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        *places, count = args
-        width = lanes_of(element_size(places[0]))
-        done = _word(0)
-        for step in (COPIED * width, width, 1):
-            done = _copy_elements(builder, places, (done, count), step)
-        return context.get_dummy_value()
-
-    return types.void(to, second, source, types.int64), generate
-
-
 def _function(emitter: type[_RowFunction], **options: Any) -> Any:
     """Returns the intrinsic of a function of `count` rows of `total` values."""
 
@@ -651,8 +458,7 @@ def reduction_name(monoid: str, dtype: str, of: str = "rows") -> str:
     return f"{of}_{monoid}_{dtype}"
 
 
-EXPANSION, SURVEY, COPY = "rows_expand", "rows_survey", "copy_run"
-COPY_TWICE, SLICES = "copy_twice", "rows_of_slices"
+EXPANSION, SURVEY, SLICES = "rows_expand", "rows_survey", "rows_of_slices"
 ROW_FUNCTIONS: dict[str, Any] = {
     **{
         reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, stored=dtype)
@@ -665,9 +471,7 @@ ROW_FUNCTIONS: dict[str, Any] = {
         for dtype in (*TYPES, *COMPUTED)
     },
     EXPANSION: _function(_ExpandedRows),
-    SURVEY: _survey,
-    COPY: _copy,
-    COPY_TWICE: _copy_twice,
+    SURVEY: survey,
     WHOLE_VECTORS: range,
 }
 
