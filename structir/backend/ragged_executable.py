@@ -78,7 +78,7 @@ class RaggedFunction:
         tuples = [k for k, i in enumerate(self.infos) if type(i) is not TensorStructInfo]
         self.flat = None if tuples else flat  # takes the parts themselves
         plain = self.flat is not None and not self.named and not checks
-        by_index = {tensor.index: tensor for tensor in self.tensors}
+        by_index = {tensor.index: (tensor.dtype, tensor.ndim - 1) for tensor in self.tensors}
         self.fast = [by_index.get(k) for k in range(len(self.params))] if plain else None
         if any([tensor.position != 1 for tensor in self.tensors]):
             self.fast = None
@@ -99,11 +99,14 @@ class RaggedFunction:
     def _fields(self, args: tuple[Value, ...]) -> list[Value] | None:
         """Returns the parts of ragged arrays that need no check; None for other arguments."""
         fields: list[Value] = []
-        for value, tensor in zip(args, self.fast or (), strict=True):
+        for tensor, value in zip(self.fast or (), args, strict=True):
             if tensor is None:
                 fields.append(value)
-            elif type(value) is RaggedArray and tensor.accepts(value):
-                fields += (value.values, value.offsets[:-1], value.offsets[1:])
+            elif type(value) is RaggedArray:
+                values, offsets = value.values, value.offsets
+                if tensor != (values.dtype, values.ndim) or len(value.leading) != 1:
+                    return None
+                fields += (values, offsets[:-1], offsets[1:])
             else:
                 return None
         return fields

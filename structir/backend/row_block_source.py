@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from math import prod
+from typing import Any
 
-from structir.backend.cpu.masked_loops import LANES, WHOLE_VECTORS
-from structir.backend.cpu.row_totals import LONG_RUN, MONOIDS
-from structir.backend.loops.buffer import Buffer
+from structir.backend.cpu.masked_loops import PAIR, WHOLE_VECTORS
+from structir.backend.cpu.row_functions import (
+    BEHIND,
+    EXPANSION,
+    SLICES,
+    SURVEY,
+    reduces_slices,
+    reduction_name,
+)
+from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.schedule import row_text, scheduled
 from structir.backend.loops.stage import LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
-from structir.backend.row_blocks import ROW, VALUES, BlockProgram, Phase, RowReduction, in_blocks
+from structir.backend.row_blocks import (
+    ROW,
+    BlockProgram,
+    Phase,
+    RowReduction,
+    in_blocks,
+    reduces_itself,
+)
 from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
 from structir.ir import dims
 from structir.ir.dims import Dim
 
 UNITS = {"first": "values", "row": "row", None: ""}
 BLOCK = 2048  # values per block: several buffers of this size fit in L2
-ROWS = 64  # maximum per block
+ROWS = 256  # maximum per block
 SHORT = 128  # maximum mean length of short rows
-POINTER = re.compile(r"^(\w+) = offset_by\((\w+), .*\)$")
-STORE = re.compile(r"^( *)(\w+)\[r\] = (\w+)$")
-COMBINE = {"sum": "add_to", "prod": "multiply_to", "max": "maximum", "min": "minimum"}
+AT_ONCE = 256  # values between prefetches
+CACHE_LINE = 64  # bytes
 LOOP = re.compile(r"^( *)for r in range\(lo_\d+, hi_\d+\):$")
-Totals = Sequence[RowReduction]
-
-
-def _neutral(total: RowReduction) -> str:
-    return number_text(MONOIDS[total.monoid][1], total.out.dtype)
 
 
 def stages_of_rows(call: RowCall) -> list[Stage]:
@@ -40,10 +50,45 @@ def stages_of_rows(call: RowCall) -> list[Stage]:
     one, length = call.sizes
     program = in_blocks(call.program, one, length, units)
     routine = RowLoop(call).routine()  # raises NoKernelError if unsupported
-    if program is not None:
+    slices = SliceLoop.of(call)
+    if slices is not None:
+        routine = slices.routine()
+    elif program is not None:
         with suppress(NoKernelError):
             routine = BlockLoop(call, program).routine()
     return call.stages(routine)
+
+
+class SliceLoop(RowLoop):
+    """Generates the reduction of rows of slices."""
+
+    @classmethod
+    def of(cls, call: RowCall) -> SliceLoop | None:
+        """Returns the loop of a program that is such a reduction and nothing else."""
+        (stage, *others), (values, *rest) = call.program.stages, call.operands
+        if others or rest or not stage.simple or not isinstance(stage.body, Load):
+            return None
+        entries, inner = stage.body.entries, prod(values.shape[2:])
+        if stage.body.buffer is not values or not reduces_itself(stage):
+            return None
+        if [*entries[:1], *entries[2:]] != [*stage.write] or len(stage.reduce) != 1:
+            return None
+        if [axis_dim(axis) for axis in stage.axes if axis in stage.reduce] != [*entries[1:2]]:
+            return None
+        extents = {axis_dim(axis): extent for axis, extent in stage.extents.items()}
+        if [extents.get(entry) for entry in entries] != [*values.shape]:  # type: ignore[arg-type]
+            return None
+        return cls(call) if reduces_slices(stage.monoid or "", stage.out.dtype, inner) else None
+
+    def routine(self) -> Routine:
+        ((values, operand),), ((_, result),) = self.call.operands.items(), self.call.results.items()
+        (stage,) = self.call.program.stages
+        inner = prod(values.shape[2:])
+        name = reduction_name(stage.monoid or "", stage.out.dtype, SLICES)
+        tables = [f"offset_by({self.name(t)}, lo)" for t in (self.call.starts, self.call.limits)]
+        out = f"offset_by({self.name(result.buffer)}, lo * {inner})"
+        args = (self.name(operand.buffer), *tables, out, "hi - lo", self.size(self.total))
+        return self.finished([f"{name}({', '.join(args)}, {inner})"])
 
 
 class BlockLoop(RowLoop):
@@ -52,15 +97,14 @@ class BlockLoop(RowLoop):
     def __init__(self, call: RowCall, program: BlockProgram) -> None:
         super().__init__(call)
         self.program = program
-        self.flat: set[Buffer] = set()  # buffers whose rows are contiguous
-        self.shift = ""  # source of the offset of the remainder in a row
+        self.shift = ""  # source of the offset of the remainder in a block
         own = {b.root: operand for b, operand in self.parts.items()}
         self.parts |= {flat: own[b] for b, flat in program.flat.items() if b in own}
 
     def routine(self) -> Routine:
         """Returns the loop; raises NoKernelError if a kernel of a phase has another form."""
         self.starts, self.limits = self.name(self.call.starts), self.name(self.call.limits)
-        lines = list(self._phases())
+        lines = [f"longest = {SURVEY}({self._tables()}, count, {self._total()})", *self._phases()]
         if not self.program.has_values:
             return self.finished(["row = lo", "count = hi - lo", *lines])
         starts, limits, total = self.starts, self.limits, self.size(self.total)
@@ -82,31 +126,25 @@ class BlockLoop(RowLoop):
 
     def _has_long_rows(self) -> str:
         """Returns the source of the test for long rows."""
-        rows = self.size(self.call.starts.shape[0])
-        return f"if {self.size(self.total)} > {rows} * {SHORT}:"
+        return f"if {self._total()} > {self._rows()} * {SHORT}:"
+
+    def _total(self) -> str:
+        return self.size(self.total)
+
+    def _rows(self) -> str:
+        return self.size(self.call.starts.shape[0])
 
     def _phases(self) -> Iterator[str]:
-        """Yields the lines of the phases.
-
-        A reduction of values that depend on a scalar of the row is fused into the loop that
-        computes them.
-        """
-        phases = list(self.program.programs())
-        for k, (phase, program) in enumerate(phases):
+        """Yields the lines of the phases."""
+        programs = list(self.program.programs())
+        longest = max([phase.work for phase, _ in programs])
+        for phase, program in programs:
             if program is None:
-                yield from self._reductions(phase) if phase.items else ()
-                continue
-            totals: list[RowReduction] = []
-            if phase.unit == VALUES and any([b in self.program.numbers for b in program.inputs]):
-                later = phases[k + 1][0].items if k + 1 < len(phases) else []
-                totals = [
-                    item
-                    for item in later
-                    if isinstance(item, RowReduction) and item.values in program.outputs
-                ]
-                for total in totals:
-                    later.remove(total)
-            yield from self._maps(phase, program, totals)
+                yield from self._row_functions(phase)
+            elif phase.unit == ROW:
+                yield from [line for kernel in self._kernels(program) for line in self.body(kernel)]
+            else:
+                yield from self._maps(program, phase.work == longest)
 
     def _row_by_row(self) -> list[str]:
         """Returns the loop over long rows, one row at a time."""
@@ -124,20 +162,16 @@ class BlockLoop(RowLoop):
 
     def part(self, buffer: Buffer) -> RowOperand:
         """Returns the buffer of all rows that holds a buffer of a row or of a block."""
-        if buffer in self.program.numbers:
-            part = self.part(self.program.numbers[buffer])
-            return RowOperand(part.buffer, "row + k" if part.unit else "k")
         if buffer not in self.parts and buffer.origin != "constant":
             is_row = buffer.shape == (dims.as_dim(self.program.rows),)
             size = self.call.starts.shape[0] if is_row else self.total
-            scratch = self.new_scratch((size + ROWS * LANES,), buffer.dtype)
-            place = "at - first" if buffer in self.flat else "width"
-            self.parts[buffer] = RowOperand(scratch, None if is_row else place)
+            scratch = self.new_scratch((size + BEHIND,), buffer.dtype)
+            self.parts[buffer] = RowOperand(scratch, None if is_row else "at - first")
         return super().part(buffer)
 
     def offset(self, part: RowOperand) -> str | None:
-        """Returns the number of elements before those of the row."""
-        if part.unit in (None, "k", "row + k"):
+        """Returns the number of elements before those of the block."""
+        if part.unit in (None, "row"):
             return part.unit
         return ("at" if part.unit == "first" else part.unit) + self.shift
 
@@ -147,149 +181,74 @@ class BlockLoop(RowLoop):
             raise NoKernelError("a block of rows needs a kernel of another form")
         return list(kernels)
 
-    def _maps(self, phase: Phase, program: LoopProgram, totals: Totals = ()) -> list[str]:
-        """Returns the loops over the values of each row, or the loop over rows.
+    def _maps(self, program: LoopProgram, prefetches: bool) -> list[str]:
+        """Returns the loop over the values of a block, in whole vectors.
 
-        `totals` are reductions of values of the phase, which the same loops compute.
+        The last ones are computed with values before them, some of which are computed twice.
         """
-        if phase.unit == ROW:
-            return [line for kernel in self._kernels(program) for line in self.body(kernel)]
-        is_flat = not any([b in self.program.numbers for b in program.inputs])
-        if is_flat:
-            self.flat |= {stage.out for stage in program.stages}
-        end = (
-            "last" if any([self._is_result(b) for b in program.outputs]) else self.size(self.total)
-        )
-        names = {total: f"total{k}" for k, total in enumerate(totals)}
-        starts = [f"{names[t]} = {_neutral(t)}" for t in totals]
-        whole = ["extent = up", *self._vectors(program, names, {})]
-        lines = [*self._row(is_flat), *starts, f"if at + up <= {end}:", *indented(whole)]
-        lines += ["else:", *indented(self._in_parts(program, names))]
-        lines += [f"{self._number(total.out)} = {name}" for total, name in names.items()]
-        if is_flat:
-            return lines
-        return ["width = 0", "for k in range(count):", *indented([*lines, "width = width + up"])]
-
-    def _in_parts(self, program: LoopProgram, totals: Mapping[RowReduction, str]) -> list[str]:
-        """Returns a loop over the whole vectors of a row, and one over padded copies of its
-        remainder, so that no access is out of bounds."""
-        copies = self._copies(program)
         self.shift = " + shift"
-        inner = [
-            "shift = part * full",
-            "extent = full",
-            "if part == 1:",
-            f"{INDENT}extent = {LANES}",
-        ]
-        inner += [INDENT + line for b in program.inputs for line in self._copied(b, copies, True)]
-        inner += self._vectors(program, totals, copies)
-        tail = [line for b in program.outputs for line in self._copied(b, copies, False)]
-        inner += ["if part == 1:", *indented(tail)] if tail else []
+        vectors = [line for k in self._kernels(program) for line in _in_vectors(self.body(k))]
         self.shift = ""
-        return ["for part in range(2):", *indented(inner)]
-
-    def _vectors(
-        self,
-        program: LoopProgram,
-        totals: Mapping[RowReduction, str],
-        copies: Mapping[str, str],
-    ) -> list[str]:
-        lines = []
-        for kernel in self._kernels(program):
-            lines += self._in_vectors(self.body(kernel), copies)
-        return self._with_totals(lines, totals) if totals else lines
-
-    def _with_totals(self, lines: list[str], totals: Mapping[RowReduction, str]) -> list[str]:
-        """Returns loops over values that also reduce them; values past the end of the row are
-        masked."""
-        changed = [f"inside = int32(size{self.shift.replace('+', '-')})"]
-        pointers = {m[1]: m[2] for m in map(POINTER.match, lines) if m is not None}
-        for line in lines:
-            changed.append(line)
-            store = STORE.match(line)
-            for total, name in totals.items():
-                if store and pointers.get(store[2]) == self.name(self.part(total.values).buffer):
-                    value = f"{store[3]} if int32(r) < inside else {_neutral(total)}"
-                    changed.append(f"{store[1]}{name} = {COMBINE[total.monoid]}({name}, {value})")
-        if len(changed) != len(lines) + 1 + len(totals):
-            raise NoKernelError("a total is not one of the values of its phase")
-        return changed
-
-    def _number(self, buffer: Buffer) -> str:
-        """Returns the source of the scalar of row k in a buffer."""
-        part = self.part(buffer)
-        return f"{self.name(part.buffer)}[{'row + k' if part.unit else 'k'}]"
-
-    def _is_result(self, buffer: Buffer) -> bool:
-        return self.part(buffer).unit == "first"
-
-    def _copies(self, program: LoopProgram) -> dict[str, str]:
-        """Returns the names of padded scratch buffers for the remainder, by the names of operands
-        and results."""
-        copies: dict[str, str] = {}
-        for buffer in (*program.inputs, *program.outputs):
-            part = self.part(buffer)
-            if part.unit == "first":
-                copy = self.name(self.new_scratch((LANES,), buffer.dtype))
-                copies[self.name(part.buffer)] = copy
-        return copies
-
-    def _copied(self, buffer: Buffer, copies: dict[str, str], is_read: bool) -> list[str]:
-        """Returns a loop that copies the remainder of a row to or from its padded buffer."""
-        name = self.name(self.part(buffer).buffer)
-        if name not in copies:
-            return []
-        ends = f"{copies[name]}[j]", f"{name}[at + full + j]"
-        to, source = ends if is_read else ends[::-1]
-        return ["for j in range(size - full):", f"{INDENT}{to} = {source}"]
-
-    def _in_vectors(self, lines: list[str], copies: Mapping[str, str]) -> list[str]:
-        """Returns the lines of a kernel with its loop extended to whole vectors."""
-        changed: list[str] = []
-        for line in lines:
-            loop, pointer = LOOP.match(line), POINTER.match(line)
-            if loop is not None:
-                changed.append(f"{loop[1]}for r in {WHOLE_VECTORS}(extent):")
-            elif pointer is not None and pointer[2] in copies:
-                changed.append(f"{line} if part == 0 else {copies[pointer[2]]}")
-            else:
-                changed.append(line)
-        if sum([WHOLE_VECTORS in line for line in changed]) != 1:
-            raise NoKernelError("a phase is not one loop over values")
-        return changed
-
-    def _row(self, is_flat: bool = False) -> list[str]:
-        """Returns lines that define the first value of row k or of a block, and its size rounded to
-        whole vectors."""
-        start, limit = f"{self.starts}[row + k]", f"{self.limits}[row + k]"
-        if is_flat:
-            run = ["at = first", "size = last - first"]
-        else:
-            size = f"smaller({limit}, {self.size(self.total)}) - at"
-            run = [f"at = larger({start}, 0)", f"size = larger({size}, 0)"]
+        short = [line for k in self._kernels(program) for line in self.body(k)]
         return [
-            *run,
-            f"full = size // {LANES} * {LANES}",
-            f"up = (size + {LANES - 1}) // {LANES} * {LANES}",
+            "at = first",
+            "size = last - first",
+            f"shift = 0 if size >= {PAIR} else size",
+            "while shift < size:",
+            *indented(
+                [
+                    f"extent = smaller({AT_ONCE}, (size - shift) // {PAIR} * {PAIR})",
+                    "if extent == 0:",
+                    f"{INDENT}shift = size - {PAIR}",
+                    f"{INDENT}extent = {PAIR}",
+                    *(self._prefetches() if prefetches else ()),
+                    *vectors,
+                    "shift = shift + extent",
+                ]
+            ),
+            f"if size < {PAIR}:",
+            f"{INDENT}extent = size",
+            *indented(short),
         ]
 
-    def _reductions(self, phase: Phase) -> list[str]:
-        """Returns loops over the rows of a block that reduce their values, for short and for long
-        rows."""
-        if self.program.has_values:  # blocks have only short rows
-            return self._reduction_loop(phase, "")
-        loops = [self._reduction_loop(phase, prefix) for prefix in (LONG_RUN, "")]
-        return [self._has_long_rows(), *indented(loops[0]), "else:", *indented(loops[1])]
+    def _prefetches(self) -> list[str]:
+        """Returns loops that prefetch operands and results of the next block, while this one is
+        computed: the other phases wait for memory."""
+        lines = []
+        for operand in (*self.call.operands.values(), *self.call.results.values()):
+            if operand.unit == "first":
+                step = CACHE_LINE // element_bytes(operand.buffer.dtype)
+                lines.append(f"for j in range(0, extent, {step}):")
+                lines.append(f"{INDENT}prefetch({self.name(operand.buffer)}, last + shift + j)")
+        return lines
 
-    def _reduction_loop(self, phase: Phase, prefix: str) -> list[str]:
-        lines = self._row()
-        for item in phase.items:
-            if isinstance(item, RowReduction):
-                values = self.part(item.values)
-                unit = values.unit or ""
-                start = "at" if unit == "first" else unit
-                run = f"offset_by({self.name(values.buffer)}, {start})"
-                function = f"{prefix}row_{item.monoid}_{item.out.dtype}"
-                lines.append(f"{self._number(item.out)} = {function}({run}, size)")
-        lines.append("width = width + up")
-        return ["width = 0", "for k in range(count):", *indented(lines)]
+    def _row_functions(self, phase: Phase) -> list[str]:
+        """Returns the calls that reduce the values of rows, or repeat their numbers."""
+        return [self._row_function(item) for item in phase.items]
+
+    def _row_function(self, item: Any) -> str:
+        places = [self._address(buffer) for buffer in (item.values, item.out)]
+        args = ", ".join([places[0], self._tables(), places[1], "count", self._total(), "longest"])
+        if isinstance(item, RowReduction):
+            return f"{reduction_name(item.monoid, item.out.dtype)}({args})"
+        return f"{EXPANSION}({args})"
+
+    def _tables(self) -> str:
+        """Returns the addresses of the start and the limit of the first row of a block."""
+        return ", ".join([f"offset_by({table}, row)" for table in (self.starts, self.limits)])
+
+    def _address(self, buffer: Buffer) -> str:
+        """Returns the address of the number of the first row of a block, or of that of which the
+        starts of rows are indices."""
+        part = self.part(buffer)
+        offset = {"row": "row", "at - first": "-first"}.get(part.unit or "")
+        name = self.name(part.buffer)
+        return name if offset is None else f"offset_by({name}, {offset})"
+
+
+def _in_vectors(lines: list[str]) -> list[str]:
+    """Returns the lines of a kernel with its loop over whole vectors."""
+    changed = [LOOP.sub(rf"\1for r in {WHOLE_VECTORS}(extent):", line) for line in lines]
+    if sum([WHOLE_VECTORS in line for line in changed]) != 1:
+        raise NoKernelError("a phase is not one loop over values")
+    return changed

@@ -1,8 +1,8 @@
 """Blocking of ops on the rows of ragged tensors: the values of a block of rows fit in cache.
 
-A row program is split into phases: maps over values, reductions of values, and maps over rows. Each
-phase runs for all rows of a block before the next phase, so that the CPU overlaps several rows. In
-temporaries between phases, each row is padded to whole vectors.
+A row program is split into phases: maps over values, maps over rows, and row functions, which
+reduce the values of each row or repeat its number for each of them. Each phase runs for all rows of
+a block before the next phase. A map over values is one loop over those of all rows.
 """
 
 from __future__ import annotations
@@ -11,22 +11,27 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from structir.backend.cpu.row_totals import has_masks, reduces
+from structir.backend.cpu.row_functions import reduces
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import (
     Expression,
     Load,
+    Operation,
     Position,
+    apply,
     axis_dim,
     load,
-    rebuilt,
+    loads_of,
+    number,
     walk,
 )
+from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
+from structir.ir.kernel_functions import rounds_to_integers
 
 VALUES, ROW = "values", "row"  # units: one element per value, or per row
 
@@ -44,12 +49,30 @@ class RowReduction:
     monoid: str
 
 
+@attrs.frozen(eq=False)
+class RowExpansion:
+    """A repetition of the number of each row for its values."""
+
+    out: Buffer
+    values: Buffer  # one of each row
+
+
+Item = Stage | RowReduction | RowExpansion
+
+
 @attrs.define(eq=False)
 class Phase:
-    """Maps over values, maps over rows, or reductions of rows."""
+    """Maps over values, maps over rows, or row functions."""
 
-    unit: str  # "values", "row", or "" of reductions
-    items: list[Stage | RowReduction] = attrs.Factory(list)
+    unit: str  # "values", "row", or "" of row functions
+    items: list[Item] = attrs.Factory(list)
+
+    @property
+    def work(self) -> float:
+        """The cost of a value in maps over values, an addition being 1."""
+        stages = [item for item in self.items if isinstance(item, Stage) and self.unit == VALUES]
+        nodes = [node for stage in stages for node in walk(stage.body)]
+        return sum([cost_of(node.fn) for node in nodes if isinstance(node, Operation)])
 
 
 @attrs.define(eq=False)
@@ -58,7 +81,6 @@ class BlockProgram:
 
     phases: list[Phase]
     flat: Mapping[Buffer, Buffer]  # buffers of the block, by those of the row program
-    numbers: Mapping[Buffer, Buffer]  # scalars of one row, with the buffers of all rows
     values: Sym  # the number of values of a row
     rows: Sym  # the number of rows of a block
 
@@ -70,10 +92,7 @@ class BlockProgram:
     def programs(self) -> Iterator[tuple[Phase, LoopProgram | None]]:
         """Yields each phase with the program of its maps."""
         outputs = set(self.flat.values())
-        reads = [
-            {self.numbers.get(b, b) for item in phase.items for b in _reads(item)}
-            for phase in self.phases
-        ]
+        reads = [{b for item in phase.items for b in _reads(item)} for phase in self.phases]
         for k, phase in enumerate(self.phases):
             stages = [item for item in phase.items if isinstance(item, Stage)]
             later = outputs.union(*reads[:k], *reads[k + 1 :])
@@ -86,7 +105,7 @@ class BlockProgram:
             yield phase, program
 
 
-def _reads(item: Stage | RowReduction) -> list[Buffer]:
+def _reads(item: Item) -> list[Buffer]:
     if isinstance(item, Stage):
         return [read.buffer for read in item.loads]
     return [item.values]
@@ -99,12 +118,16 @@ def in_blocks(
 
     `units` are those of the inputs: "values", "row", or "" if all rows share the input.
     """
-    if not has_masks():
-        return None
     try:
         return _Blocks(one, length, units).program(program)
     except NotInBlocksError:
         return None
+
+
+def reduces_itself(stage: Stage) -> bool:
+    """Whether a stage reduces a buffer to one of the same dtype, and computes nothing else."""
+    body = stage.body
+    return bool(stage.reduce) and isinstance(body, Load) and body.buffer.dtype == stage.out.dtype
 
 
 class _Blocks:
@@ -116,9 +139,8 @@ class _Blocks:
         self.phases: list[Phase] = []
         self.position: dict[Buffer, int] = {}  # of the phase that computes a buffer
         self.flat: dict[Buffer, Buffer] = {}
-        self.numbers: dict[
-            Buffer, Buffer
-        ] = {}  # scalars of the current row, by the buffers of all rows
+        self.expanded: dict[Buffer, Buffer] = {}  # values, by the numbers of rows that they repeat
+        self.numbers: dict[Expression, Buffer] = {}  # of rows, by what computes them
         symbols = [dims.as_sym(dims.sym(name)) for name in ("values", "rows", "value", "row")]
         self.values, self.rows, self.value, self.row = [s for s in symbols if s is not None]
 
@@ -127,9 +149,8 @@ class _Blocks:
             self._stage(stage)
         outputs = {b.root: self.flat[b.root] for b in program.outputs}
         inputs = {b: self.flat[b] for b in self.inputs if b in self.flat}
-        numbers = {number: rows for rows, number in self.numbers.items()}
         flat = {**inputs, **outputs}
-        return BlockProgram(self.phases, flat, numbers, self.values, self.rows)
+        return BlockProgram(self.phases, flat, self.values, self.rows)
 
     def _size(self, dim: Dim) -> Dim:
         return dims.substitute(dim, {self.one: 1})
@@ -157,8 +178,9 @@ class _Blocks:
         along = [axis for axis in stage.axes if sizes[axis] != 1]
         if any([sizes[axis] != axis_dim(self.length) for axis in along]) or len(along) > 1:
             raise NotInBlocksError
-        if stage.out.dtype != stage.body.dtype and is_float(stage.out.dtype):
-            raise NotInBlocksError  # the store rounds
+        rounds = stage.out.dtype != stage.body.dtype and is_float(stage.out.dtype)
+        if rounds and not reduces_itself(stage):
+            raise NotInBlocksError
         unit = ROW if set(along) <= set(stage.reduce) else VALUES
         self._check_entries(stage.write, unit, along)
         self._check_size(stage.out, unit)
@@ -193,7 +215,9 @@ class _Blocks:
 
     def _reduction(self, stage: Stage, along: list[Sym]) -> None:
         dtype = stage.out.dtype
-        if not reduces(stage.monoid or "", dtype) or stage.body.dtype != dtype:
+        if not reduces(stage.monoid or "", dtype):
+            raise NotInBlocksError
+        if stage.body.dtype != dtype and not reduces_itself(stage):
             raise NotInBlocksError
         body = self._of_block(stage.body, VALUES, along)
         if isinstance(body, Load) and body.buffer.shape == (axis_dim(self.values),):
@@ -211,11 +235,9 @@ class _Blocks:
         self._place(unit, stage, out)
         return out
 
-    def _place(self, unit: str, item: Stage | RowReduction, out: Buffer) -> None:
+    def _place(self, unit: str, item: Item, out: Buffer) -> None:
         """Adds an item to the first phase of its unit that is not before its producers."""
-        by_number = {number: rows for rows, number in self.numbers.items()}
-        reads = [by_number.get(b, b) for b in _reads(item)]
-        first = max([self.position.get(b, 0) for b in reads], default=0)
+        first = max([self.position.get(b, 0) for b in _reads(item)], default=0)
         places = [k for k in range(first, len(self.phases)) if self.phases[k].unit == unit]
         if not places:
             self.phases.append(Phase(unit))
@@ -226,10 +248,58 @@ class _Blocks:
     # ---- expressions
 
     def _of_block(self, body: Expression, unit: str, along: list[Sym]) -> Expression:
-        """Returns a body with loads from the buffers of a block."""
-        return rebuilt(body, lambda node: self._leaf(node, unit, along))
+        """Returns a body with loads from the buffers of a block.
 
-    def _leaf(self, node: Expression, place: str, along: list[Sym]) -> Expression:
+        In a map over values, what depends on the row only is computed once per row.
+        """
+        made: dict[tuple[Expression, bool], Expression] = {}
+
+        def visit(node: Expression, is_rounded: bool = False) -> Expression:
+            if unit == VALUES and self._is_of_row(node):
+                return self._repeated(self._of_block(node, ROW, along))
+            if not isinstance(node, Operation):
+                return self._leaf(node, along)
+            if (node, is_rounded) not in made:
+                product = node if unit == ROW or is_rounded else self._product(node)
+                rounds = rounds_to_integers(product.fn, product.dtype)
+                args = tuple([visit(a, rounds) for a in product.args])
+                made[node, is_rounded] = apply(product.fn, args, product.dtype, product.exact)
+            return made[node, is_rounded]
+
+        return visit(body)
+
+    def _is_of_row(self, node: Expression) -> bool:
+        """Whether a value is the same for all values of a row, but not for all rows."""
+        units = {self.units.get(read.buffer.root, "") for read in loads_of(node)}
+        return ROW in units and VALUES not in units
+
+    def _product(self, node: Operation) -> Operation:
+        """Returns a division by a number of the row as the product with its reciprocal; any other
+        operation unchanged."""
+        if node.fn != "div" or node.exact or not is_float(node.dtype):
+            return node
+        over, under = node.args
+        if not self._is_of_row(under):
+            return node
+        reciprocal = apply("div", (number(1.0, node.dtype), under), node.dtype)
+        return apply("mul", (over, reciprocal), node.dtype)
+
+    def _repeated(self, value: Expression) -> Expression:
+        """Returns the load of a number of a row at each of its values."""
+        if isinstance(value, Load):
+            numbers = value.buffer
+        elif value in self.numbers:
+            numbers = self.numbers[value]
+        else:
+            numbers = self._map(ROW, self._buffer(ROW, value.dtype), value, "")
+            self.numbers[value] = numbers
+        if numbers not in self.expanded:
+            out = self._buffer(VALUES, numbers.dtype)
+            self.expanded[numbers] = out
+            self._place("", RowExpansion(out, numbers), out)
+        return load(self.expanded[numbers], (self._entry(VALUES),))
+
+    def _leaf(self, node: Expression, along: list[Sym]) -> Expression:
         if not isinstance(node, Load):
             return node
         unit = self.units.get(node.buffer.root, "")
@@ -239,9 +309,4 @@ class _Blocks:
             return node
         self._check_entries(node.entries, unit, along)
         self._check_size(node.buffer, unit)
-        flat = self._flat(node.buffer)
-        if unit == VALUES or place == ROW:
-            return load(flat, (self._entry(unit),))
-        if flat not in self.numbers:
-            self.numbers[flat] = Buffer((), flat.dtype)
-        return load(self.numbers[flat], ())
+        return load(self._flat(node.buffer), (self._entry(unit),))

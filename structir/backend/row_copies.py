@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.masked_loops import LANES
+from structir.backend.cpu.run_copies import COPY, COPY_TWICE
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Routine, Stage, routine_stages
 from structir.backend.loops.writer import INDENT, indented
 from structir.ir.dims import Dim
 from structir.projections.spec import IndexSpec
-
-SHORT = 64  # maximum elements per position of a row for masked copies
 
 
 def copies_of_rows(
@@ -47,13 +44,23 @@ class _Copies:
         *parts, starts = self.operands
         first, rows = self._name(starts), self._size(starts.shape[0])
         room = self._size(self.out.shape[0])
-        copies = [line for k in range(0, len(parts), 3) for line in self._copy(*parts[k : k + 3])]
+        runs = [tuple(parts[k : k + 3]) for k in range(0, len(parts), 3)]
+        copies: list[str] = []
+        while runs:
+            is_twice = runs[:1] == runs[1:2]
+            copies += self._copy(runs[0], is_twice)
+            runs = runs[1 + is_twice :]
         copies += [f"next = {room}", f"if row + 1 < {rows}:", f"{INDENT}next = {first}[row + 1]"]
         body = [f"at = {room}", f"if row < {rows}:", f"{INDENT}at = larger({first}[row], 0)"]
         body += ["if row == 0:", *indented(self._fill("0", "at"))]
         body += [f"if row < {rows}:", *indented([*copies, *self._fill("at", "next")])]
+        stop = [
+            f"stop = {room}",
+            f"if hi < {rows}:",
+            f"{INDENT}stop = smaller({first}[hi], {room})",
+        ]
         return Routine(
-            ("for row in range(lo, hi):", *indented(body)),
+            (*stop, "for row in range(lo, hi):", *indented(body)),
             tuple(self.names),
             (),
             tuple(self.sizes),
@@ -72,29 +79,30 @@ class _Copies:
             f"{INDENT}{self._name(self.out)}[j] = {zero}",
         ]
 
-    def _copy(self, values: Buffer, starts: Buffer, limits: Buffer) -> list[str]:
+    def _copy(self, run: Sequence[Buffer], is_twice: bool) -> list[str]:
+        """Returns the copy of a row; one that is copied twice is read once."""
+        values, starts, limits = run
         total, room = self._size(values.shape[0]), self._size(self.out.shape[0])
         inner = self._size(self.inner)
         lines = [
             f"first = larger({self._name(starts)}[row], 0)",
-            f"size = larger(smaller({self._name(limits)}[row], {total}) - first, 0)",
-            f"size = larger(smaller(size, {room} - at), 0)",
+            f"length = larger(smaller({self._name(limits)}[row], {total}) - first, 0)",
+            f"size = larger(smaller(length, {room} - at), 0)",
             f"to = offset_by({self._name(self.out)}, at * {inner})",
             f"source = offset_by({self._name(values)}, first * {inner})",
-            f"count = size * {inner}",
         ]
-        if self._has_masks():
-            lines.append(f"copy_run(to, source, count, {LANES})")
-        else:
-            lines += ["for j in range(count):", f"{INDENT}to[j] = source[j]"]
-        return [*lines, "at = at + size"]
-
-    def _has_masks(self) -> bool:
-        """Whether copies use masked vectors: for short slices on CPUs with AVX-512."""
-        is_short = isinstance(self.inner, int) and self.inner <= SHORT
-        return (
-            is_short and self.out.dtype in ("float32", "float64") and "avx512vl" in cpu_features()
-        )
+        if not is_twice:
+            behind = f"smaller(stop - at, {total} - first) * {inner}"
+            return [*lines, f"{COPY}(to, source, size * {inner}, {behind})", "at = at + size"]
+        return [
+            *lines,
+            f"again = larger(smaller(length, {room} - at - size), 0)",
+            f"{COPY_TWICE}(to, offset_by(to, size * {inner}), source, again * {inner})",
+            f"to = offset_by(to, again * {inner})",
+            f"source = offset_by(source, again * {inner})",
+            f"{COPY}(to, source, (size - again) * {inner}, 0)",
+            "at = at + size + again",
+        ]
 
     def _name(self, buffer: Buffer) -> str:
         return self.names.setdefault(buffer.root, f"all{len(self.names)}")

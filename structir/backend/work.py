@@ -26,9 +26,10 @@ CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
 PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
+ROWS = re.compile(r"rows_(sum|prod|max|min|expand)")
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
-LIBRARY = MOVES | {"copy_run", *WINDOWS}
+LIBRARY = MOVES | {"copy_run", "copy_twice", *WINDOWS}
 OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -161,8 +162,10 @@ class _Estimate:
             return TERM * max(rows or ROUNDS, MIN_ROWS) * self._product(operands[4:6])
         if name in MOVES:
             return MOVED * self._product(operands[2:4])
-        if name == "copy_run":
+        if name.startswith("copy_"):
             return LANE * self._product(operands[2:3])
+        if ROWS.match(name):
+            return LANE * self._product(operands[-2:-1])
         if name in WINDOWS:
             sizes = operands[WINDOWS[name] :][:2]
             return WINDOW_TERM * self._product([*sizes, *operands[-6:-4]])

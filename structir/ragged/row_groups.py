@@ -6,7 +6,7 @@ has its own), tensors with one slice per row, and tensors that all rows share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -139,9 +139,12 @@ class GroupBuilder:
         self.group_of: dict[Var, RowGroup] = {}
         self.groups: dict[Any, RowGroup] = {}
         self.definers: dict[Any, Var] = {}  # of the sizes that casts bind
+        known: set[Any] = set()  # a cast to sizes that are bound before it is a check
         for binding in bindings:
             for symbol in bound_dims([binding.struct_info]) if type(binding) is MatchCast else ():
-                self.definers.setdefault(symbol, binding.var)
+                if symbol not in known:
+                    self.definers.setdefault(symbol, binding.var)
+            known |= {*symbols_in(binding)}
         self.needs = {binding.var: self._needs(binding) for binding in bindings}
 
     def _needs(self, binding: Binding) -> list[Var]:
@@ -253,8 +256,18 @@ class GroupBuilder:
                 for v in free_vars(b.value)
             } | self.used
             calls = fused(group, [b.var for b in group.members if b.var in outer], self.is_compiled)
-            if calls is not None:
-                built[id(group)] = calls
+            if calls is None:
+                continue
+            built[id(group)] = calls
+            if self._ordered(built) is None:  # it needs a result of a group that needs one of its
+                del built[id(group)]
+        bindings = self._ordered(built)
+        assert bindings is not None
+        return bindings
+
+    def _ordered(self, built: dict[int, list[Binding]]) -> list[Binding] | None:
+        """Returns the bindings with some groups in place of their members, in order; None if groups
+        need each other."""
         units: list[list[Binding]] = []
         unit_of: dict[Expr, int] = {}
         done: dict[int, int] = {}
@@ -272,24 +285,26 @@ class GroupBuilder:
             sorted({unit_of[v] for b in unit for v in self._needs(b) if v in unit_of} - {k})
             for k, unit in enumerate(units)
         ]
-        return [b for k in _topological(needs) for b in units[k]]
+        order = _topological(needs)
+        return None if order is None else [b for k in order for b in units[k]]
 
 
-def _topological(needs: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Yields numbers in an order in which those that one needs precede it."""
-    done: set[int] = set()
+def _topological(needs: Sequence[Sequence[int]]) -> list[int] | None:
+    """Returns numbers in an order in which those that one needs precede it; None for a cycle."""
+    done: dict[int, None] = {}
     for start in range(len(needs)):
-        todo = [start]
-        while todo:
-            top = todo[-1]
-            pending = [n for n in needs[top] if n not in done]
-            if pending:
-                todo += pending
-                continue
-            todo.pop()
-            if top not in done:
-                done.add(top)
-                yield top
+        path = [start]
+        while path:
+            top = path[-1]
+            pending = next((n for n in needs[top] if n not in done), None)
+            if pending is None:
+                path.pop()
+                done[top] = None
+            elif pending in path:
+                return None
+            else:
+                path.append(pending)
+    return list(done)
 
 
 def _is_segment(binding: Any) -> bool:

@@ -288,39 +288,3 @@ def copy_filled(typing_context: Any, to: Any, source: Any, count: Any, lanes: An
 
 
 COPIED = 4  # vectors per iteration of a copy
-
-
-@intrinsic(prefer_literal=True)
-def copy_run(typing_context: Any, to: Any, source: Any, count: Any, lanes: Any) -> Any:
-    """Copies a short run of elements, one masked vector at a time. `lanes` is a literal.
-
-    Runs are too short for a scalar remainder loop to pay off.
-    """
-    width = lanes.literal_value
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        element = args[0].type.pointee
-        vector, mask = ir.VectorType(element, width), ir.VectorType(ir.IntType(1), width)
-        word, index, pointer = ir.IntType(64), ir.IntType(32), vector.as_pointer()
-        suffix = f"v{width}{'f32' if element == ir.FloatType() else 'f64'}.p0"
-        kind = ir.FunctionType(vector, [pointer, index, mask, vector])
-        load = declared(builder.module, kind, f"llvm.masked.load.{suffix}")
-        kind = ir.FunctionType(ir.VoidType(), [vector, pointer, index, mask])
-        store = declared(builder.module, kind, f"llvm.masked.store.{suffix}")
-        numbers = ir.Constant(ir.VectorType(word, width), list(range(width)))
-        nothing, alignment = ir.Constant(vector, ir.Undefined), ir.Constant(index, 4)
-        step = ir.Constant(word, width)
-        with cgutils.for_range_slice(builder, ir.Constant(word, 0), args[2], step, word) as (at, _):
-            left = builder.sub(args[2], at)
-            first = builder.insert_element(
-                ir.Constant(numbers.type, ir.Undefined), left, ir.Constant(index, 0)
-            )
-            zeros = ir.Constant(ir.VectorType(index, width), [0] * width)
-            everywhere = builder.shuffle_vector(first, first, zeros)
-            inside = builder.icmp_signed("<", numbers, everywhere)
-            places = [builder.bitcast(builder.gep(p, [at]), pointer) for p in args[:2]]
-            value = builder.call(load, [places[1], alignment, inside, nothing])
-            builder.call(store, [value, places[0], alignment, inside])
-        return context.get_dummy_value()
-
-    return types.void(to, source, types.int64, lanes), generate

@@ -21,7 +21,6 @@ from structir.backend.cpu.intrinsics import (
     brain_bits,
     brain_value,
     ceil,
-    copy_run,
     floor,
     greater,
     half_bits,
@@ -32,6 +31,7 @@ from structir.backend.cpu.intrinsics import (
     multiply_to,
     nearest,
     offset_by,
+    prefetch,
     square_root,
     trunc,
     wide_vectors,
@@ -59,7 +59,8 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.row_totals import ROW_FUNCTIONS
+from structir.backend.cpu.row_functions import ROW_FUNCTIONS
+from structir.backend.cpu.run_copies import COPY_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
@@ -98,7 +99,7 @@ NAMES: dict[str, Any] = {
     "brain_value": brain_value,
     "brain_bits": brain_bits,
     "offset_by": offset_by,
-    "copy_run": copy_run,
+    "prefetch": prefetch,
     "wide_vectors": wide_vectors,
     "multiply_tiled": multiply_tiled,
     "array_at": numba.carray,  # type: ignore[attr-defined]
@@ -108,6 +109,7 @@ NAMES: dict[str, Any] = {
     "pack_panels": pack_panels,
     "single_of_bits": single_of_bits,
     **ROW_FUNCTIONS,
+    **COPY_FUNCTIONS,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

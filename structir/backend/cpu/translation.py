@@ -24,10 +24,10 @@ from structir.backend.cpu.independent_loops import (
 )
 from structir.backend.cpu.inlined import Inlined, inlinable, never_inline
 from structir.backend.cpu.masked_loops import (
-    LANES,
+    PAIR,
     WHOLE_VECTORS,
     gains_from_masks,
-    not_interleaved,
+    of_two_vectors,
     rolled,
     set_properties,
     with_masks,
@@ -145,7 +145,7 @@ class Translation(Values):
         """Translates `for`; a short independent loop is split into whole vectors and a
         remainder."""
         if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
-            self._emit_for(loop, self._whole_vectors(loop.iter.args[0]), True, (not_interleaved,))
+            self._emit_for(loop, self._whole_vectors(loop.iter.args[0]), True, (of_two_vectors,))
             return
         low, high, step = self._range(loop.iter)
         count = _trip_count(low, high, step)
@@ -196,11 +196,11 @@ class Translation(Values):
         builder.position_at_end(after)
 
     def _whole_vectors(self, count: ast.expr) -> tuple[Typed, Typed, Typed]:
-        """Returns loop bounds with the count rounded up to whole vectors. Such a loop has no
+        """Returns loop bounds with the count rounded up to pairs of vectors. Such a loop has no
         loop-carried dependences."""
         size = self.value(count).value
-        padded = self.builder.add(size, size.type(LANES - 1))
-        rounded = Typed(self.builder.and_(padded, size.type(-LANES)), types.int64)
+        padded = self.builder.add(size, size.type(PAIR - 1))
+        rounded = Typed(self.builder.and_(padded, size.type(-PAIR)), types.int64)
         zero, one = [self.operations.constant(number) for number in (0, 1)]
         return zero, rounded, one
 

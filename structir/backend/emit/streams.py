@@ -59,19 +59,40 @@ class StreamingLoop:
         emitter, asm = self.emitter, self.emitter.asm
         starts = [self._start(target, low) for target in self.targets]
         ahead = asm.integer("and", asm.integer("sub", "0", starts[0]), str(LINE // self.width - 1))
-        arrays = [] if self.is_marked else [target.array for target in self.targets]
-        tests = [is_large(self.emitter, array) for array in arrays]
+        arrays: list[Var | None] = []
+        if not self.is_marked:
+            arrays += [target.array for target in self.targets]
+        tests = [is_large(self.emitter, array) for array in arrays if array is not None]
         tests.append(self._writes_whole_lines(ahead, asm.integer("sub", high, low)))
         tests += [self._is_multiple(start, starts[0]) for start in starts[1:]]
         tests += [self._is_apart(t.array, near) for t in self.targets for near in self._beside(t)]
         first = asm.integer("add", low, ahead)
+        if low.isdecimal() and high.isdecimal() and (int(high) - int(low)) * self.width < LONG:
+            self._emit_either(asm.all_of(tests), low, high)
+            emitter.streamed |= dict.fromkeys(arrays or [None])
+            return
         near = asm.select(asm.all_of(tests), "i64", first, high)
         asm.count(low, near, 1, self._body)
         emitter.streaming |= set(self.targets)
         self._emit_streams(near, high)
         emitter.streaming -= set(self.targets)
-        streamed: list[Var | None] = [*arrays] if arrays else [None]
-        emitter.streamed |= dict.fromkeys(streamed)
+        emitter.streamed |= dict.fromkeys(arrays or [None])
+
+    def _emit_either(self, is_streamed: str, low: str, high: str) -> None:
+        """Emits a short loop with and without non-temporal stores: LLVM unrolls a loop of constant
+        length."""
+        emitter, asm = self.emitter, self.emitter.asm
+        streams, plain, after = map(asm.label, ("streams", "plain", "after"))
+        asm.branch(is_streamed, streams, plain)
+        asm.start(plain)
+        asm.count(low, high, 1, self._body)
+        asm.jump(after)
+        asm.start(streams)
+        emitter.streaming |= set(self.targets)
+        asm.count(low, high, 1, self._body)
+        emitter.streaming -= set(self.targets)
+        asm.jump(after)
+        asm.start(after)
 
     def _body(self, index: str) -> None:
         self.emitter.set_local(self.loop.variable, index)
