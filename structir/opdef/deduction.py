@@ -345,9 +345,10 @@ def _result(
         return TensorStructInfo(None, dtype)
     sizes = shapes.sizes(k)
     for operand in operands:  # equal ones are one object
-        if operand is not None and type(operand.dims) is tuple and operand.dims == sizes:
-            if operand.dtype == dtype and operand.vdevice is None and operand.axes is None:
-                return operand
+        if operand is None or operand.axes is not None or operand.vdevice is not None:
+            continue
+        if type(operand.dims) is tuple and operand.dims == sizes and operand.dtype == dtype:
+            return operand
     return TensorStructInfo(sizes, dtype, len(entries))
 
 
