@@ -1,4 +1,4 @@
-"""Functions of one operand in float64 that are no ops, as expressions of ops."""
+"""Functions that are no ops, as expressions of ops; those of one operand in float64."""
 
 from __future__ import annotations
 
@@ -35,6 +35,43 @@ def _number(value: float, dtype: str) -> Expr:
 
 def _double(value: float) -> Expr:
     return _number(value, "float64")
+
+
+def hypotenuse(x: Expr, y: Expr, dtype: str, emit: Emit) -> Expr:
+    """Returns sqrt(x**2 + y**2), whose squares may overflow or underflow."""
+    magnitudes = emit(R.abs(x)), emit(R.abs(y))
+    largest, least = emit(R.maximum(*magnitudes)), emit(R.minimum(*magnitudes))
+    infinity, one = _number(math.inf, dtype), _number(1.0, dtype)
+    is_regular = R.logical_and(R.greater(largest, _number(0.0, dtype)), R.less(largest, infinity))
+    quotient = emit(R.divide(least, R.where(is_regular, largest, one)))
+    result = R.multiply(largest, R.sqrt(R.add(R.multiply(quotient, quotient), one)))
+    is_infinite = [R.equal(magnitude, infinity) for magnitude in magnitudes]  # even beside NaN
+    return emit(R.where(R.logical_or(*is_infinite), infinity, result))
+
+
+def is_negative(x: Expr, dtype: str, emit: Emit) -> Expr:
+    """Returns whether the sign of a float is negative, also of -0.0; false for NaN."""
+    zero = _number(0.0, dtype)
+    reciprocal = R.divide(_number(1.0, dtype), x)
+    return emit(R.less(R.where(R.equal(x, zero), reciprocal, x), zero))
+
+
+def running_log_sum_exp(x: Expr, axis: int, dtype: str, emit: Emit) -> Expr:
+    """Returns the logarithms of prefix sums of exponentials along an axis.
+
+    Each sum is scaled by its own largest element: no element of a prefix is far below it.
+    """
+    zero, one, none = [_number(value, dtype) for value in (0.0, 1.0, -math.inf)]
+    largest = emit(emit(R.cummax(x, axis=axis))[0])
+    is_finite = emit(R.isfinite(largest))
+    scale = emit(R.where(is_finite, largest, zero))
+    # `linear_recurrence` reads no earlier sum at the first element, where `roll` reads the last
+    before = emit(R.roll(R.where(is_finite, largest, none), 1, axis=axis))
+    factor = emit(R.exp(R.minimum(R.subtract(before, scale), zero)))
+    term = emit(R.exp(R.where(is_finite, R.subtract(x, scale), none)))
+    total = R.add(R.multiply(factor, R.linear_recurrence(factor, term, axis=axis)), term)
+    result = R.add(R.log(R.where(is_finite, total, one)), scale)
+    return emit(R.where(is_finite, result, largest))
 
 
 def hurwitz_zeta(x: Expr, q: Expr, emit: Emit) -> Expr:

@@ -244,8 +244,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedA
         x, rows = x[..., -offset:, :], rows + offset
     length = rows if rows is columns or rows == columns else _smaller(rows, columns)
     x = x[..., :length, :length]
-    same = eye(length, dtype=x.dtype_name)
-    return (x * same).sum(-1) if x.dtype_name != "bool" else (x & (same != 0)).any(-1)
+    same = eye(length, dtype="bool")
+    if x.dtype_name == "bool":
+        return (x & same).any(-1)
+    return apply(lambda x, same: R.sum(R.where(same, x, R.zeros_like(x)), axis=[-1]), x, same)
 
 
 def _smaller(first: Any, second: Any) -> Any:

@@ -120,9 +120,7 @@ mod = remainder
 @traced
 def fmod(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the remainder with the sign of x1."""
-    (x, y), _ = promoted(x1, x2)
-    quotient = apply(R.trunc, divide(x, y))
-    return subtract(x, multiply(cast(quotient, x.dtype_name), y))
+    return _binary(R.mod, x1, x2)
 
 
 @traced
@@ -206,9 +204,6 @@ def minimum(x1: Any, x2: Any, /) -> TracedArray:
     return _binary(R.minimum, x1, x2)
 
 
-fmax, fmin = maximum, minimum
-
-
 @traced
 def clip(x: Any, min: Any = None, max: Any = None, **bounds: Any) -> TracedArray:
     """Returns x limited to [min, max]; None is no limit."""
@@ -218,6 +213,18 @@ def clip(x: Any, min: Any = None, max: Any = None, **bounds: Any) -> TracedArray
     if low is not None:
         result = maximum(result, low)
     return result if high is None else minimum(result, high)
+
+
+@traced
+def fmax(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the larger element; the other one if one is NaN."""
+    return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
+
+
+@traced
+def fmin(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the smaller element; the other one if one is NaN."""
+    return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
 @traced

@@ -10,6 +10,7 @@ from structir.numpy.elementwise import (
     abs,
     bitwise_and,
     greater,
+    isfinite,
     isinf,
     less,
     multiply,
@@ -99,9 +100,10 @@ def bitwise_count(x: Any, /) -> TracedArray:
 def frexp(x: Any, /) -> tuple[TracedArray, TracedArray]:
     """Returns mantissas in [0.5, 1) and exponents: x = mantissa * 2**exponent."""
     array = real(x)
-    magnitude = where(array == 0, 1, abs(array))
+    is_regular = isfinite(array) & (array != 0)
+    magnitude = where(is_regular, abs(array), 1)
     exponent = trunc(log2(magnitude)) + 1
     exponent = where(magnitude < exp2(exponent - 1), exponent - 1, exponent)
     exponent = where(magnitude >= exp2(exponent), exponent + 1, exponent)
-    mantissa = array / exp2(exponent)
-    return mantissa, where(array == 0, 0, cast(exponent, "int32"))
+    mantissa = where(is_regular, array / exp2(exponent), array)
+    return mantissa, where(is_regular, cast(exponent, "int32"), 0)

@@ -13,14 +13,16 @@ from structir.numpy.elementwise import (
     apply,
     divide,
     equal,
+    isfinite,
+    isnan,
     less,
     maximum,
+    minimum,
     multiply,
     power,
     real,
     real_operands,
     sign,
-    subtract,
     where,
 )
 from structir.script import R
@@ -118,9 +120,7 @@ def log10(x: Any, /) -> TracedArray:
 def logaddexp(x1: Any, x2: Any, /) -> TracedArray:
     """Returns log(exp(x1) + exp(x2))."""
     (x, y), weak = real_operands(x1, x2)
-    total = apply(R.log_add_exp, x, y, weak=weak)
-    same_infinity = equal(x, y) & equal(abs(x), math.inf)  # whose difference is NaN
-    return where(same_infinity, x, total)
+    return apply(R.log_add_exp, x, y, weak=weak)
 
 
 @traced
@@ -134,20 +134,17 @@ def cbrt(x: Any, /) -> TracedArray:
 def hypot(x1: Any, x2: Any, /) -> TracedArray:
     """Returns sqrt(x1**2 + x2**2)."""
     (x, y), _ = real_operands(x1, x2)
-    largest = maximum(abs(x), abs(y))
-    scale = where(equal(largest, 0), 1, largest)
-    return multiply(scale, sqrt(add(square(divide(x, scale)), square(divide(y, scale)))))
+    largest, least = maximum(abs(x), abs(y)), minimum(abs(x), abs(y))
+    quotient = divide(least, where((largest > 0) & isfinite(largest), largest, 1))
+    result = multiply(largest, sqrt(add(square(quotient), 1)))
+    return where(equal(abs(x), math.inf) | equal(abs(y), math.inf), math.inf, result)
 
 
 @traced
 def arctan2(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the angle of the point (x2, x1), in radians."""
-    (y, x), _ = real_operands(x1, x2)
-    safe = where(equal(x, 0), 1, x)
-    angle = arctan(divide(y, safe))
-    turned = where(less(y, 0), subtract(angle, math.pi), add(angle, math.pi))
-    on_axis = multiply(sign(y), math.pi / 2)
-    return where(equal(x, 0), on_axis, where(less(x, 0), turned, angle))
+    (y, x), weak = real_operands(x1, x2)
+    return apply(R.atan2, y, x, weak=weak)
 
 
 atan2 = arctan2
@@ -195,7 +192,7 @@ def sinc(x: Any, /) -> TracedArray:
 def heaviside(x1: Any, x2: Any, /) -> TracedArray:
     """Returns 0 below 0, x2 at 0, and 1 above 0."""
     (x, middle), _ = real_operands(x1, x2)
-    return where(less(x, 0), 0, where(equal(x, 0), middle, 1))
+    return where(less(x, 0), 0, where(equal(x, 0), middle, where(isnan(x), x, 1)))
 
 
 @traced

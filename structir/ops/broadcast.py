@@ -90,7 +90,9 @@ def atan2(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
 @op(ARITHMETIC)
 def log_add_exp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Computes log(exp(x) + exp(y)) without overflow."""
-    return scalar_expr.max(x, y) + scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(x - y)))
+    # the difference of equal infinities would be NaN
+    difference = scalar_expr.select(scalar_expr.eq(x, y), 0, x - y)
+    return scalar_expr.max(x, y) + scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(difference)))
 
 
 @op(INTEGRAL, operator="&")

@@ -42,6 +42,9 @@ def _sum_of_reciprocals(z: Any) -> Any:
     return sum(center / (product + k * (last - k)) for k in range(SHIFT // 2))
 
 
+LARGE = 1e9  # beyond, reciprocals are too small to matter, and their products overflow
+
+
 def _digamma(x: Any) -> ScalarExpr:
     """Returns digamma by its series of z + 8, the recurrence, and the reflection below 1/2."""
     is_reflected = x < 0.5
@@ -49,7 +52,7 @@ def _digamma(x: Any) -> ScalarExpr:
     y = z + SHIFT
     inverse = 1 / y
     series = _polynomial(inverse * inverse, SERIES) * (inverse * inverse)
-    value = e.log(y) - 0.5 * inverse - series - _sum_of_reciprocals(z)
+    value = e.log(y) - 0.5 * inverse - series - _sum_of_reciprocals(e.min(z, LARGE))
     turns = x - e.round(x)
     reflection = math.pi / e.tan(math.pi * turns)
     pole = e.select(x < 0, math.nan, reflection)

@@ -1,12 +1,14 @@
 """Special functions."""
 
+import math
+
 import structir.nn.activation as activation
 from structir.lax.primitives import digamma, erfc
 from structir.lax.primitives import erf_inv as erfinv
 from structir.lax.primitives import lgamma as gammaln
 from structir.nn.activation import logsumexp
 from structir.nn.activation import sigmoid as expit
-from structir.numpy.elementwise import real, where
+from structir.numpy.elementwise import isnan, real, where
 from structir.numpy.reals import erf, log, log1p
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
@@ -54,17 +56,18 @@ def logit(x: object) -> TracedArray:
 def xlogy(x: object, y: object) -> TracedArray:
     """Returns x * log(y), and 0 where x is 0."""
     a, b = real(x), real(y)
-    safe = where(a == 0, 1, b)
-    return where(a == 0, 0, a * log(safe))
+    safe = where((a == 0) & ~isnan(b), 1, b)
+    return a * log(safe)
 
 
 @traced
 def entr(x: object) -> TracedArray:
     """Returns -x * log(x)."""
-    return -xlogy(x, x)
+    array = real(x)
+    return where(array < 0, -math.inf, -xlogy(array, array))
 
 
 @traced
 def ndtr(x: object) -> TracedArray:
     """Returns the distribution function of the standard normal distribution."""
-    return (1 + erf(real(x) / 2**0.5)) / 2
+    return erfc(real(x) / -(2**0.5)) / 2

@@ -7,6 +7,7 @@ from typing import Any
 
 from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.special_functions import running_log_sum_exp
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.script import R
@@ -68,9 +69,7 @@ def cumulative(equation: Equation) -> Expr:
     if is_reverse:
         x = equation.emit(R.flip(x, axis=axis))
     if equation.name == "cumlogsumexp":
-        highest = equation.emit(R.max(x, axis=[axis], keepdims=True))
-        total = R.cumsum(R.exp(R.subtract(x, highest)), axis=axis)
-        result = R.add(R.log(total), highest)
+        result = running_log_sum_exp(x, axis, equation.dtype(), equation.emit)
     else:
         result = cast(equation, CUMULATIVE[equation.name](x, axis=axis))
     return R.flip(equation.emit(result), axis=axis) if is_reverse else result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import structir.frontend.special_functions as functions
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
@@ -136,9 +137,11 @@ def without_nan(node: FxNode) -> Expr:
 
 @torch_op("copysign")
 def copy_sign(node: FxNode) -> Expr:
-    lhs, rhs = pair(node, node.out_dtype())
+    dtype = node.out_dtype()
+    lhs, rhs = pair(node, dtype)
     magnitude = R.abs(lhs)
-    return R.where(R.less(rhs, number(0.0, node.out_dtype())), R.negative(magnitude), magnitude)
+    condition = functions.is_negative(rhs, dtype, node.emit)
+    return R.where(condition, R.negative(magnitude), magnitude)
 
 
 @torch_op("xlogy", "special_xlogy")
@@ -151,8 +154,7 @@ def x_log_y(node: FxNode) -> Expr:
 
 @torch_op("hypot")
 def hypotenuse(node: FxNode) -> Expr:
-    lhs, rhs = pair(node, node.out_dtype())
-    return R.sqrt(R.add(R.multiply(lhs, lhs), R.multiply(rhs, rhs)))
+    return functions.hypotenuse(*pair(node, node.out_dtype()), node.out_dtype(), node.emit)
 
 
 @torch_op("pow", "float_power")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import structir.frontend.special_functions as functions
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
 from structir.frontend.torch.scalars import cast, number
@@ -161,7 +162,16 @@ def mantissa_and_exponent(node: FxNode) -> list[Expr]:
 
 @torch_op("signbit")
 def sign_bit(node: FxNode) -> Expr:
+    if is_float(node.dtype()):
+        return functions.is_negative(node["self"], node.dtype(), node.emit)
     return R.less(node["self"], number(0, node.dtype()))
+
+
+@torch_op("special_ndtr", "ndtr")
+def normal_distribution(node: FxNode) -> Expr:
+    """Builds erfc(-x / sqrt(2)) / 2, which has all digits also for x < 0."""
+    x = R.multiply(operand_of(node), like(node, -math.sqrt(0.5)))
+    return R.multiply(R.erfc(x), like(node, 0.5))
 
 
 @torch_op("deg2rad")
@@ -300,7 +310,7 @@ def hard_swish(node: FxNode) -> Expr:
 @torch_op("threshold")
 def threshold(node: FxNode) -> Expr:
     limit = like(node, node.arg("threshold"))
-    return R.where(R.greater(node["self"], limit), node["self"], like(node, node.arg("value")))
+    return R.where(R.less_equal(node["self"], limit), like(node, node.arg("value")), node["self"])
 
 
 @torch_op("hardshrink")
@@ -312,8 +322,9 @@ def hard_shrink(node: FxNode) -> Expr:
 @torch_op("softshrink")
 def soft_shrink(node: FxNode) -> Expr:
     limit, x = node.arg("lambd", 0.5), node["self"]
-    small = R.where(R.less(x, like(node, -limit)), R.add(x, like(node, limit)), like(node, 0))
-    return R.where(R.greater(x, like(node, limit)), R.subtract(x, like(node, limit)), small)
+    is_small = R.less_equal(R.abs(x), like(node, limit))
+    distance = R.where(R.less(x, like(node, 0)), like(node, -limit), like(node, limit))
+    return R.where(is_small, like(node, 0), R.subtract(x, distance))
 
 
 @torch_op("glu")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import reduce as folded
 from typing import Any
 
+from structir.frontend.special_functions import running_log_sum_exp
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import slice_between
 from structir.frontend.torch.registry import torch_op
@@ -235,21 +236,12 @@ def running_extreme(node: FxNode) -> list[Expr]:
 
 
 @torch_op("logcumsumexp")
-def running_log_sum_exp(node: FxNode) -> Expr:
-    """Builds logcumsumexp in float64; the maximum is subtracted first for stability.
-
-    Where all exponentials so far underflow, the result is the largest element so far.
-    """
+def log_of_prefix_sums(node: FxNode) -> Expr:
+    """Builds logcumsumexp in float64."""
     if not node.rank():
         return node["self"]
-    x, axis = node.emit(cast(node["self"], "float64")), node.axis()
-    maximum = R.max(x, axis=[axis], keepdims=True)
-    maximum = node.emit(R.where(R.isfinite(maximum), maximum, number(0.0, "float64")))
-    total = node.emit(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis))
-    result = R.add(R.log(total), maximum)
-    largest = node.emit(R.cummax(x, axis=axis))
-    is_zero = R.equal(total, number(0.0, "float64"))
-    return cast(R.where(is_zero, largest[0], result), node.out_dtype())
+    x = node.emit(cast(node["self"], "float64"))
+    return cast(running_log_sum_exp(x, node.axis(), "float64", node.emit), node.out_dtype())
 
 
 @torch_op("trace")
