@@ -356,13 +356,22 @@ def _is_one(value: Any) -> bool:
 
 
 def dynamic_slice(operand_: Any, start_indices: Any, slice_sizes: Sequence[Any]) -> TracedArray:
-    """Returns a slice of known sizes at a start known at run time; the start is clamped."""
+    """Returns a slice of known sizes at a start known at run time; a negative start counts from the
+    end, and the start is clamped."""
     array = operand(operand_)
     starts = [operand(s) for s in start_indices]
     for axis, (start, length) in enumerate(zip(starts, slice_sizes, strict=True)):
         whole = array.dims[axis]
         if as_dim(length) == whole:
             continue
-        first = smaller(larger(start, 0), size(whole) - length)
+        first = first_inside(start, whole, length)
         array = _taken(array, first + arange(length), axis)
     return array
+
+
+def first_inside(start: TracedArray, whole: Dim, length: Any) -> TracedArray:
+    """Returns the start of a slice, clamped so that the slice is in the axis."""
+    known = as_dim(length)
+    if isinstance(known, int) and isinstance(whole, int) and known > whole:
+        raise _fail(f"expected a slice of at most {whole} elements, found {known}")
+    return operand(smaller(larger(within(start, whole), 0), size(whole) - length))
