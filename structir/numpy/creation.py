@@ -221,7 +221,9 @@ def diag(v: Any, k: int = 0) -> TracedArray:
     below = full((row, side), 0, array.dtype_name)
     above = full((side - size - row, side), 0, array.dtype_name)
     parts = [expression(part) for part in (below, rows, above) if part.shape[0] != 0]
-    return emit(R.concat(parts, axis=0)) if len(parts) > 1 else rows
+    if not parts:
+        return rows
+    return emit(R.concat(parts, axis=0)) if len(parts) > 1 else TracedArray(parts[0])
 
 
 def broadcast(x: TracedArray, shape: Any) -> TracedArray:
@@ -245,7 +247,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedA
     length = rows if rows is columns or rows == columns else _smaller(rows, columns)
     x = x[..., :length, :length]
     same = eye(length, dtype=x.dtype_name)
-    return (x * same).sum(-1) if x.dtype_name != "bool" else (x & (same != 0)).any(-1)
+    if x.dtype_name == "bool":
+        return (x & (same != 0)).any(-1)
+    zero = full((), 0, x.dtype_name)  # a product would turn infinity off the diagonal into NaN
+    return apply(R.where, same != 0, x, zero).sum(-1)
 
 
 def _smaller(first: Any, second: Any) -> Any:

@@ -206,7 +206,21 @@ def minimum(x1: Any, x2: Any, /) -> TracedArray:
     return _binary(R.minimum, x1, x2)
 
 
-fmax, fmin = maximum, minimum
+@traced
+def fmax(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the larger element; NaN only if both are NaN."""
+    return _without_nan(maximum, x1, x2)
+
+
+@traced
+def fmin(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the smaller element; NaN only if both are NaN."""
+    return _without_nan(minimum, x1, x2)
+
+
+def _without_nan(choose: Any, x: Any, y: Any) -> TracedArray:
+    result: TracedArray = where(isnan(x), y, where(isnan(y), x, choose(x, y)))
+    return result
 
 
 @traced

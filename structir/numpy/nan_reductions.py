@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from structir.numpy.elementwise import astype, divide, isnan, real
+from structir.numpy.elementwise import where as select
 from structir.numpy.reals import sqrt
 from structir.numpy.reductions import (
     argmax,
@@ -75,7 +76,8 @@ def nanvar(
 ) -> TracedArray:
     """Returns the variance of the elements that are not NaN."""
     array = real(a) if dtype is None else real(astype(a, dtype))
-    centred = without_nans(array - nanmean(array, axis, keepdims=True, where=where), 0)
+    centred = without_nans(array, 0) - nanmean(array, axis, keepdims=True, where=where)
+    centred = select(isnan(array), 0, centred)
     count = sum(~isnan(array), axis, keepdims=keepdims, where=where)
     total = sum(centred * centred, axis, keepdims=keepdims, where=where)
     return divide(total, count - ddof)

@@ -13,14 +13,15 @@ from structir.numpy.elementwise import (
     apply,
     divide,
     equal,
+    isinf,
     less,
+    logical_or,
     maximum,
     multiply,
     power,
     real,
     real_operands,
     sign,
-    subtract,
     where,
 )
 from structir.script import R
@@ -135,19 +136,17 @@ def hypot(x1: Any, x2: Any, /) -> TracedArray:
     """Returns sqrt(x1**2 + x2**2)."""
     (x, y), _ = real_operands(x1, x2)
     largest = maximum(abs(x), abs(y))
-    scale = where(equal(largest, 0), 1, largest)
-    return multiply(scale, sqrt(add(square(divide(x, scale)), square(divide(y, scale)))))
+    is_infinite = logical_or(isinf(x), isinf(y))
+    scale = where(logical_or(equal(largest, 0), is_infinite), 1, largest)
+    result = multiply(scale, sqrt(add(square(divide(x, scale)), square(divide(y, scale)))))
+    return operand(where(is_infinite, math.inf, result))
 
 
 @traced
 def arctan2(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the angle of the point (x2, x1), in radians."""
-    (y, x), _ = real_operands(x1, x2)
-    safe = where(equal(x, 0), 1, x)
-    angle = arctan(divide(y, safe))
-    turned = where(less(y, 0), subtract(angle, math.pi), add(angle, math.pi))
-    on_axis = multiply(sign(y), math.pi / 2)
-    return where(equal(x, 0), on_axis, where(less(x, 0), turned, angle))
+    (y, x), weak = real_operands(x1, x2)
+    return apply(R.atan2, y, x, weak=weak)
 
 
 atan2 = arctan2

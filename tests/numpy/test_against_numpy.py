@@ -17,6 +17,7 @@ C = RNG.normal(size=(2, 3, 4))
 I, J = np.array([[3, 1, 2, 0]] * 3), np.array([2, 0, 2])
 M = A > 0
 S = P @ P.T + np.eye(3)
+E = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5])
 
 CASES = [
     *[
@@ -116,6 +117,10 @@ CASES = [
     lambda xp: xp.roll(A, (1, -1), (0, 1)),
     *[lambda xp, m=m: xp.pad(A, ((1, 2), (0, 1)), mode=m) for m in ("constant", "edge", "wrap")],
     lambda xp: xp.pad(A, ((2, 1), (1, 1)), mode="reflect"),
+    *[lambda xp, f=f: getattr(xp, f)(E[:, None], E) for f in ["hypot", "arctan2", "fmax", "fmin"]],
+    lambda xp: xp.trace(np.diag(W) + np.triu(np.full((4, 4), np.inf), 1)),
+    lambda xp: xp.diag(V[:0], -2),
+    lambda xp: xp.nanvar(E[1:]),
     lambda xp: xp.pad(A, ((7, 4), (0, 9)), mode="wrap"),
     *[lambda xp, f=f: getattr(xp, f)(M[:, :0], axis=1) for f in ["any", "all"]],
     lambda xp: xp.pad(V, 2, constant_values=7.0),
