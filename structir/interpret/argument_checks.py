@@ -416,7 +416,7 @@ def as_value(info: StructInfo, value: Value) -> Value:
     buffers become arrays that share their memory.
     """
     if type(value) is np.ndarray and not value.dtype.hasobject:
-        return value
+        return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     if isinstance(value, np.ma.MaskedArray):
         raise ShapeMismatchError(f"{masked.EXPECTED}: {masked.HINT}")
     if isinstance(info, TensorStructInfo) and info.axes is not None:

@@ -28,6 +28,8 @@ class RaggedArray:
 
     def __init__(self, values: Any, offsets: Any, leading: Sequence[int] | None = None) -> None:
         self.values: Array = np.asarray(values)
+        if not self.values.dtype.isnative:
+            self.values = self.values.astype(self.values.dtype.newbyteorder("="))
         self.offsets: Array = np.asarray(offsets, "int64")
         rows = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
         self.leading: tuple[int, ...] = (rows,) if leading is None else tuple(leading)

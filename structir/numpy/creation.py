@@ -221,7 +221,9 @@ def diag(v: Any, k: int = 0) -> TracedArray:
     below = full((row, side), 0, array.dtype_name)
     above = full((side - size - row, side), 0, array.dtype_name)
     parts = [expression(part) for part in (below, rows, above) if part.shape[0] != 0]
-    return emit(R.concat(parts, axis=0)) if len(parts) > 1 else rows
+    if not parts:
+        return rows
+    return emit(R.concat(parts, axis=0)) if len(parts) > 1 else TracedArray(parts[0])
 
 
 def broadcast(x: TracedArray, shape: Any) -> TracedArray:

@@ -101,7 +101,7 @@ def _slice_of(item: slice, length: Dim) -> tuple[Dim, Dim, int]:
         return _reversed_slice(item, length, step)
     low: Dim = _bound(item.start, length, 0)
     high = _bound(item.stop, length, length)
-    if isinstance(low, int) and isinstance(high, int):
+    if isinstance(low, int) and isinstance(high, int) and min(low, high) >= 0:
         high = max(low, high)
     return low, high, step
 
@@ -124,11 +124,9 @@ def _bound(value: Any, length: Dim, default: Dim) -> Dim:
         hint = "use `structir.lax.dynamic_slice_in_dim(x, start, size)`: the size is known now"
         raise _fail("the bounds of a slice are Python integers or sizes, found an array", hint)
     bound = as_dim(value)
-    if isinstance(bound, int):
-        if isinstance(length, int):
-            return max(0, length + bound) if bound < 0 else min(bound, length)
-        return length + bound if bound < 0 else bound
-    return bound
+    if isinstance(bound, int) and isinstance(length, int):
+        return max(0, length + bound) if bound < 0 else min(bound, length)
+    return bound  # `strided_slice` adds the size to a negative one, and clamps
 
 
 def _analysed(x: TracedArray, index: Any) -> BasicIndex:
@@ -163,8 +161,7 @@ def _analysed(x: TracedArray, index: Any) -> BasicIndex:
             advanced[axis] = within(operand(checked_index(item, length)), length)
             order.append("array")
         else:
-            position = checked_index(item, length)
-            slices[axis] = (position, position + 1, 1)
+            slices[axis] = _one_element(item, length)
             removed.append(axis)
             order.append("int")
         axis += 1
@@ -188,6 +185,15 @@ def checked_index(item: Any, length: Dim) -> Any:
     if isinstance(length, int) and not -length <= position < length:
         raise IndexError(f"index {position} is out of range for an axis of size {length}")
     return position + length if position < 0 else position
+
+
+def _one_element(item: Any, length: Dim) -> tuple[Dim, Dim, int]:
+    """Returns begin, end and step of the slice of one index, which is empty if the index is out of
+    range."""
+    position = checked_index(item, length)
+    if isinstance(item, TracedSize) or isinstance(length, int) or int(item) >= 0:
+        return position, position + 1, 1
+    return int(item), int(item) + 1 or length, 1
 
 
 def within(positions: TracedArray, length: Dim) -> TracedArray:
@@ -350,13 +356,22 @@ def _is_one(value: Any) -> bool:
 
 
 def dynamic_slice(operand_: Any, start_indices: Any, slice_sizes: Sequence[Any]) -> TracedArray:
-    """Returns a slice of known sizes at a start known at run time; the start is clamped."""
+    """Returns a slice of known sizes at a start known at run time; a negative start counts from the
+    end, and the start is clamped."""
     array = operand(operand_)
     starts = [operand(s) for s in start_indices]
     for axis, (start, length) in enumerate(zip(starts, slice_sizes, strict=True)):
         whole = array.dims[axis]
         if as_dim(length) == whole:
             continue
-        first = smaller(larger(start, 0), size(whole) - length)
+        first = first_inside(start, whole, length)
         array = _taken(array, first + arange(length), axis)
     return array
+
+
+def first_inside(start: TracedArray, whole: Dim, length: Any) -> TracedArray:
+    """Returns the start of a slice, clamped so that the slice is in the axis."""
+    known = as_dim(length)
+    if isinstance(known, int) and isinstance(whole, int) and known > whole:
+        raise _fail(f"expected a slice of at most {whole} elements, found {known}")
+    return operand(smaller(larger(within(start, whole), 0), size(whole) - length))

@@ -6,7 +6,8 @@ from typing import Any
 
 from structir.numpy.creation import full
 from structir.numpy.shaping import concatenate, flip, repeat
-from structir.tracing.array import TracedArray, operand
+from structir.script import R
+from structir.tracing.array import TracedArray, emit, expression, operand
 from structir.tracing.context import traced
 from structir.tracing.size import is_size
 
@@ -20,7 +21,13 @@ def pad(
     Modes: constant, edge, reflect, wrap.
     """
     x = operand(array)
+    if mode not in PADDINGS:
+        raise TypeError(f"pad: expected one of the modes {', '.join(PADDINGS)}, found {mode!r}")
     pairs = _pad_pairs(pad_width, x.ndim)
+    widths = [width for pair in pairs for width in pair]
+    if mode in OF_OP and all(type(width) is int for width in widths):
+        call = R.nn.pad(expression(x), pad_width=widths, pad_mode=OF_OP[mode])
+        return emit(call, x.weak)
     for axis, (low, high) in enumerate(pairs):
         if is_zero(low) and is_zero(high):
             continue
@@ -80,4 +87,5 @@ def _reflected(x: TracedArray, axis: int, low: Any, high: Any, _value: Any) -> T
     return concatenate(parts, axis)
 
 
+OF_OP = {"edge": "edge", "wrap": "circular", "reflect": "reflect"}  # modes of `R.nn.pad`
 PADDINGS = {"constant": _filled, "edge": _edge, "wrap": _wrapped, "reflect": _reflected}

@@ -139,8 +139,8 @@ def std(
 
 def _extremum(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
     array = operand(a)
-    if array.dtype_name == "bool":
-        return astype(reduced(op, astype(array, "int8"), axis, keepdims), bool)
+    if array.dtype_name == "bool":  # as uint8, whose neutral elements are 0 and 255
+        return astype(reduced(op, astype(array, "uint8"), axis, keepdims), bool)
     return reduced(op, array, axis, keepdims, array.weak)
 
 

@@ -11,7 +11,14 @@ from structir.numpy.creation import arange
 from structir.numpy.elementwise import astype, multiply, where
 from structir.numpy.elementwise import maximum as larger
 from structir.numpy.elementwise import minimum as smaller
-from structir.numpy.indexing import checked_index, getitem, is_mask, is_position, within
+from structir.numpy.indexing import (
+    checked_index,
+    first_inside,
+    getitem,
+    is_mask,
+    is_position,
+    within,
+)
 from structir.numpy.shaping import (
     axis_of,
     broadcast_to,
@@ -198,7 +205,8 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int) -> TracedArra
 
 
 def dynamic_update_slice(operand_: Any, update: Any, start_indices: Any) -> TracedArray:
-    """Returns an array with a block replaced at a start known at run time; it is clamped."""
+    """Returns an array with a block replaced at a start known at run time; a negative start counts
+    from the end, and the start is clamped."""
     array, block = operand(operand_), operand(update)
     whole_axes = [as_dim(b) == a for a, b in zip(array.dims, block.shape, strict=True)]
     moving = [k for k, whole in enumerate(whole_axes) if not whole]
@@ -208,13 +216,13 @@ def dynamic_update_slice(operand_: Any, update: Any, start_indices: Any) -> Trac
         axis = moving[0] if moving else 0
         if not moving:
             return block
-        first = smaller(larger(starts[axis], 0), size(array.dims[axis]) - block.shape[axis])
+        first = first_inside(starts[axis], array.dims[axis], block.shape[axis])
         rows = first + arange(block.shape[axis])
         moved = _updated_rows(moveaxis(array, axis, 0), rows, moveaxis(block, axis, 0), "set")
         return moveaxis(moved, 0, axis)
     index: list[Any] = []
     for axis in range(array.ndim):
-        first = smaller(larger(starts[axis], 0), size(array.dims[axis]) - block.shape[axis])
+        first = first_inside(starts[axis], array.dims[axis], block.shape[axis])
         rows = first + arange(block.shape[axis])
         index.append(reshape(rows, [-1 if k == axis else 1 for k in range(array.ndim)]))
     return _updated_elements(array, tuple(index), block, "set")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.ir.dtype import dtype_name, int_limits, is_float
+from structir.ir.dtype import NARROW_FLOATS, dtype_name, int_limits, is_float
 from structir.ir.expr import Call, Expr, PrimValue
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit
@@ -218,12 +218,14 @@ SEGMENT_OPS = {
 
 
 def _combined(combine: Any, values: Array, starts: Array, limits: Array, first: Any) -> Array:
-    """Combines the values of each row."""
+    """Combines the values of each row; numbers of 16 bits as float32."""
     out = np.full((len(starts), *values.shape[1:]), first, values.dtype)
+    is_narrow = dtype_name(values.dtype) in NARROW_FLOATS
+    dtype = np.dtype("float32") if is_narrow else values.dtype
     for row, (start, limit) in enumerate(zip(starts, limits, strict=True)):
         part = values[max(start, 0) : max(limit, 0)]
         if len(part):
-            out[row] = combine.reduce(part, axis=0, dtype=values.dtype)
+            out[row] = combine.reduce(part, axis=0, dtype=dtype)
     return out
 
 

@@ -173,6 +173,19 @@ def test_random_calls_have_the_same_results_or_are_reported(name: str) -> None:
         assert_same(wanted, results)
 
 
+@pytest.mark.parametrize("dtype", ("int8", "uint16"))
+def test_sums_of_short_integers_are_valid_and_wrap(dtype: str) -> None:
+    module = parsed(
+        f"""
+@R.function
+def main(x: R.Tensor((3, 3), "{dtype}")):
+    least, total = R.min(x), R.collapse_sum_to(x, (3,))
+    return least, total, R.sum(x, axis=0), R.cumsum(x, axis=1), R.matmul(x, x)
+"""
+    )
+    check(module, np.array([[100, 27, 90], [3, 11, 1], [2, 50, 127]], dtype) * 3)
+
+
 # ---- programs
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import structir
 import structir.numpy as snp
+from structir.script import R
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
@@ -16,6 +17,7 @@ C = RNG.normal(size=(2, 3, 4))
 I, J = np.array([[3, 1, 2, 0]] * 3), np.array([2, 0, 2])
 M = A > 0
 S = P @ P.T + np.eye(3)
+E = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5])
 
 CASES = [
     *[
@@ -115,6 +117,12 @@ CASES = [
     lambda xp: xp.roll(A, (1, -1), (0, 1)),
     *[lambda xp, m=m: xp.pad(A, ((1, 2), (0, 1)), mode=m) for m in ("constant", "edge", "wrap")],
     lambda xp: xp.pad(A, ((2, 1), (1, 1)), mode="reflect"),
+    *[lambda xp, f=f: getattr(xp, f)(E[:, None], E) for f in ["hypot", "arctan2", "fmax", "fmin"]],
+    lambda xp: xp.trace(np.diag(W) + np.triu(np.full((4, 4), np.inf), 1)),
+    lambda xp: xp.diag(V[:0], -2),
+    lambda xp: xp.nanvar(E[1:]),
+    lambda xp: xp.pad(A, ((7, 4), (0, 9)), mode="wrap"),
+    *[lambda xp, f=f: getattr(xp, f)(M[:, :0], axis=1) for f in ["any", "all"]],
     lambda xp: xp.pad(V, 2, constant_values=7.0),
     lambda xp: xp.zeros((2, 3)) + xp.ones((3,)),
     lambda xp: xp.full((2,), 3.5),
@@ -258,6 +266,18 @@ def test_indices_equal_numpy(index: Any) -> None:
     array = np.arange(24.0).reshape(2, 3, 4)
     result = structir.jit(lambda x: x[index])(array)
     np.testing.assert_array_equal(result, array[index])
+
+
+def test_slices_of_axes_of_symbolic_size_equal_numpy() -> None:
+    bounds = (None, 0, 2, -1, -3)
+    slices = [slice(low, high, step) for low in bounds for high in bounds for step in (1, 2)]
+    info = R.Tensor(("n",), "float32")
+    module = structir.trace(lambda x: tuple([x[index] for index in slices]), info)
+    for n in range(6):
+        x = np.arange(n, dtype="float32")
+        results = structir.interpret(module, "main", x)
+        for index, result in zip(slices, results, strict=True):
+            np.testing.assert_array_equal(result, x[index], err_msg=f"{index} of {n}")
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)

@@ -81,6 +81,12 @@ def test_rows_are_computed_in_blocks_of_whole_vectors(lengths, blocks):
         np.testing.assert_array_equal(joined[k], np.concatenate([x[k], x[k] * 2]))
 
 
+def test_rows_of_float16_are_summed_in_float32():
+    module = parsed("y = R.sum(x, axis=1)\nreturn y", 'x: R.Tensor(("n", "*", 2), "float16")')
+    x = RaggedArray(np.ones((4000, 2), ">f2"), [0, 4000])  # float16 does not have 2049
+    assert structir.interpret(module, "main", x).tolist() == [[4000, 4000]]
+
+
 @pytest.mark.parametrize("dtype", ("float64", "int32"))
 def test_reductions_of_rows_in_any_order_stay_inside_the_values(dtype):
     body = "\n".join([f"{m} = R.segment_{m}(x, starts, limits)" for m in MONOIDS])

@@ -203,3 +203,16 @@ def test_reshape_permutes_axes_first() -> None:
 def test_an_array_for_the_result_is_an_error() -> None:
     with pytest.raises(DiagnosticError, match="sum: out: arrays do not change in place"):
         structir.numpy.sum(A, out=A)
+
+
+def test_starts_of_slices_count_from_the_end_as_in_jax() -> None:
+    def parts(lax: Any, x: Any, k: Any) -> Any:
+        row = lax.dynamic_index_in_dim(x, k, axis=1)
+        return lax.dynamic_slice_in_dim(x, k, 2), lax.dynamic_update_slice_in_dim(x, row, k, axis=1)
+
+    x, mapped = np.arange(12.0).reshape(3, 4), structir.jit(lambda x, k: parts(structir.lax, x, k))
+    for k in range(-6, 6):
+        results = zip(mapped(x, np.int32(k)), parts(jax.lax, x, k), strict=True)
+        assert all(np.array_equal(mine, theirs) for mine, theirs in results)
+    with pytest.raises(DiagnosticError, match="at most 3 elements, found 9"):
+        structir.lax.dynamic_slice_in_dim(x, 0, 9)

@@ -48,7 +48,9 @@ def collapse(call: OpCall) -> str:
     pairs = zip(sizes[added:], target, strict=True)
     expanded = [k + added for k, (size, new) in enumerate(pairs) if new == 1 and size != 1]
     axes = [*range(added), *expanded]
-    total = call.emit("ReduceSum", call["x"], call.ints(axes), keepdims=1) if axes else call["x"]
+    total = call["x"]
+    if axes:
+        total = call.emit_words("ReduceSum", [total], call.ints(axes), keepdims=1)
     return call.reshape(total, target)
 
 

@@ -24,7 +24,7 @@ def reduction(call: OpCall) -> str:
     if axes is not None and not call.axes("axis", "x"):
         return call.emit("Identity", call["x"])
     keep = int(call.attr("keepdims"))
-    return call.emit(REDUCTIONS[call.op], call["x"], listed, keepdims=keep)
+    return call.emit_words(REDUCTIONS[call.op], [call["x"]], listed, keepdims=keep)
 
 
 @exports("argmax", "argmin")
@@ -41,7 +41,7 @@ def cumsum(call: OpCall) -> str:
     x, axis = call.cast(call["x"], call.out.dtype), call.attr("axis")
     x = call.flat(x) if axis is None else x
     place = call.constant(axis or 0, "int64")
-    return call.emit("CumSum", x, place, exclusive=int(call.attr("exclusive")))
+    return call.emit_words("CumSum", [x], place, exclusive=int(call.attr("exclusive")))
 
 
 @exports("sort", "argsort")

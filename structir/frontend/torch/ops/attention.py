@@ -47,7 +47,7 @@ def attention(node: FxNode) -> Any:
     scores = node.emit(scores)
     weights = R.nn.softmax(scores, axis=rank - 1)
     if mask is not None and node.dtype_of(mask) == "bool":  # a fully masked row has weight 0
-        sees_any = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
+        sees_any = R.max(cast(mask, "uint8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
         weights = R.where(cast(sees_any, "bool"), weights, number(0.0, dtype))
     result = R.matmul(weights, value)
     if len(node.spec.outputs) == 1:

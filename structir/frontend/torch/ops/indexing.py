@@ -454,5 +454,5 @@ def is_in(node: FxNode) -> Expr:
     rank = node.rank("elements")
     tests = R.flatten(node["test_elements"])
     is_equal = R.equal(R.expand_dims(node["elements"], [rank]), tests)
-    result = R.astype(R.max(R.astype(is_equal, "int8"), axis=[rank]), "bool")
+    result = R.astype(R.max(R.astype(is_equal, "uint8"), axis=[rank]), "bool")
     return R.logical_not(result) if node.flag("invert") else result

@@ -71,14 +71,14 @@ def any_or_all(node: FxNode) -> Expr:
     flags = node.operand("self", "bool")
     if not node.rank():
         return cast(flags, node.out_dtype())
-    result = op(cast(flags, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
+    result = op(cast(flags, "uint8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
     return cast(result, node.out_dtype())
 
 
 @torch_op("_is_any_true", "_is_all_true")
 def any_or_all_elements(node: FxNode) -> Expr:
     op = R.max if "any" in node.spec.target else R.min
-    return cast(op(cast(node["self"], "int8")), "bool")
+    return cast(op(cast(node["self"], "uint8")), "bool")
 
 
 @torch_op("max", "min")
