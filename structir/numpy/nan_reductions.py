@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from structir.numpy.elementwise import astype, divide, isnan, real
-from structir.numpy.elementwise import where as choose
 from structir.numpy.reals import sqrt
 from structir.numpy.reductions import (
     argmax,
@@ -18,7 +17,7 @@ from structir.numpy.reductions import (
     sum,
     without_nans,
 )
-from structir.tracing.array import TracedArray
+from structir.tracing.array import TracedArray, operand
 from structir.tracing.context import traced
 
 
@@ -76,10 +75,10 @@ def nanvar(
 ) -> TracedArray:
     """Returns the variance of the elements that are not NaN."""
     array = real(a) if dtype is None else real(astype(a, dtype))
-    mean = nanmean(array, axis, keepdims=True, where=where)
-    centred = choose(isnan(array), 0, array - mean)
-    count = sum(~isnan(array), axis, keepdims=keepdims, where=where)
-    total = sum(centred * centred, axis, keepdims=keepdims, where=where)
+    centred = without_nans(array, 0) - nanmean(array, axis, keepdims=True, where=where)
+    counted = ~isnan(array) if where is None else ~isnan(array) & operand(where)
+    count = sum(counted, axis, keepdims=keepdims)
+    total = sum(centred * centred, axis, keepdims=keepdims, where=counted)
     return divide(total, count - ddof)
 
 

@@ -251,6 +251,7 @@ INDICES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")  # of infinities, in NumPy
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_functions_equal_numpy(number: int) -> None:
     expected = np.asarray(CASES[number](np))
