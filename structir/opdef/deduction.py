@@ -347,7 +347,7 @@ def _result(
     for operand in operands:  # equal ones are one object
         if operand is None or operand.axes is not None or operand.vdevice is not None:
             continue
-        if type(operand.dims) is tuple and operand.dims == sizes and operand.dtype == dtype:
+        if type(operand.dims) is tuple and operand.dims == sizes and operand.element == dtype:
             return operand
     return TensorStructInfo(sizes, dtype, len(entries))
 
