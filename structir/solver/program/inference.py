@@ -31,9 +31,10 @@ from structir.ir.module import IRModule, as_module
 from structir.ir.op import Op
 from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import FuncStructInfo, StructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.ir.structural import structural_equal
 from structir.solver.constraints.assumptions import allows_zero
+from structir.solver.constraints.constraint import RowEq
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict, origins
 from structir.solver.domains.terms import RowVar, Variable, row_vars, symbol_of, variables
@@ -145,28 +146,41 @@ def _complete_once(module: IRModule, refine: str | None, close: Close) -> tuple[
         rewriter = Rewriter(generator, globals_, refine or policy_of(function))
         functions[name] = completed = rewriter.function(function)
         globals_[name] = completed.struct_info
-        may_infer_more |= bool(close) or _is_open(generator) or _has_inner_scopes(function)
+        may_infer_more |= bool(close) or _has_inner_scopes(function)
         may_infer_more |= count_entry_checks(completed) > count_entry_checks(function)
-        may_infer_more |= bool(generator.solver.residual) and _has_more_ranks(completed, function)
+        may_infer_more |= rewriter.has_deduced_more
+        if _has_other_shapes(completed, function):
+            may_infer_more |= _is_open(generator)
+            may_infer_more |= bool(generator.solver.residual) and _has_more_ranks(
+                completed, function
+            )
     return module.with_functions(functions), may_infer_more
 
 
 def _is_open(generator: ConstraintGenerator) -> bool:
-    """Returns whether labels, ranks or ops remain that more precise StructInfo may decide."""
-    if generator.labelled or generator.is_incomplete:
-        return True
-    return any(row_vars(row) for c in generator.solver.residual for row in c.rows())
+    """Returns whether labels, or equations of ranks, remain: they have several solved forms."""
+    equations = [c for c in generator.solver.residual if isinstance(c, RowEq)]
+    return generator.labelled or any(row_vars(row) for c in equations for row in c.rows())
+
+
+def _has_other_shapes(completed: Function, previous: Function) -> bool:
+    """Returns whether a parameter states other axes in the completed form."""
+    return any(axes_of(new) != axes_of(old) for new, old in _tensors_of_params(completed, previous))
 
 
 def _has_more_ranks(completed: Function, previous: Function) -> bool:
     """Returns whether the rank of a tensor in a parameter is known only in the completed form."""
-    pairs = [
-        pair
-        for new, old in zip(completed.params, previous.params, strict=True)
-        if new is not old
-        for pair in zip(tensors(new.struct_info), tensors(old.struct_info), strict=True)
-    ]
+    pairs = _tensors_of_params(completed, previous)
     return any(new.ndim is not None and old.ndim is None for new, old in pairs)
+
+
+def _tensors_of_params(
+    completed: Function, previous: Function
+) -> Iterator[tuple[TensorStructInfo, TensorStructInfo]]:
+    """Yields the tensors of each parameter that changed, with those of its previous form."""
+    for new, old in zip(completed.params, previous.params, strict=True):
+        if new is not old:
+            yield from zip(tensors(new.struct_info), tensors(old.struct_info), strict=True)
 
 
 def _passed_functions(module: IRModule) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import count
 from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
@@ -46,6 +45,7 @@ from structir.solver.domains.terms import (
     variables,
     weight,
 )
+from structir.solver.program.any_sizes import forget_any_sizes, name_any_sizes, with_any_sizes
 from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.result_refinement import with_result
@@ -77,6 +77,9 @@ class Rewriter:
         self.row_names: dict[str, RowVar] = {}  # of the row variables that the function declares
         self.declared_rows: dict[RowVar, Axes] = {}
         self.branches = 0  # depth of conditionals
+        self.unnamed: dict[Sym, Var | None] = {}  # variables that nothing expressed when first met
+        self.current: Var | None = None  # the variable of the binding that is rewritten
+        self.has_deduced_more = False  # than the solver, about values that are rewritten already
 
     def function(self, function: Function) -> Function:
         """Returns the function with every StructInfo completed."""
@@ -191,14 +194,14 @@ class Rewriter:
         if self.refine == "signature":  # the signature states the facts
             return checks
         existing = set(_entry_checks(function))
-        existing |= {(value, _forget_any_sizes(info)) for value, info in existing}
+        existing |= {(value, forget_any_sizes(info)) for value, info in existing}
         for param, rewritten in zip(function.params, new, strict=True):
             inferred = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:
                 continue
             if self.refine == "nothing":
                 self._reject_narrowing(param, inferred)
-            checked = _name_any_sizes(inferred)
+            checked = name_any_sizes(inferred)
             checks.append(MatchCast(Var(f"{param.name}_checked", checked), rewritten, checked))
         return checks
 
@@ -222,7 +225,7 @@ class Rewriter:
         return replace(block, bindings=tuple([self._rewrite_binding(b) for b in block.bindings]))
 
     def _rewrite_binding(self, binding: Binding) -> Binding:
-        var = binding.var
+        var = self.current = binding.var
         if isinstance(binding, MatchCast):
             self.defined.update(
                 s for info in tensors(binding.struct_info) for s in _plain_dims(info)
@@ -233,7 +236,9 @@ class Rewriter:
         value = self._rewrite_expr(binding.value)
         info = self._info_of(var)
         if not isinstance(binding, MatchCast) and _is_deduced(value):
-            info = meet_infos(info, value.struct_info)  # sizes that the solver has no variable for
+            known, info = info, meet_infos(info, value.struct_info)
+            if info is not known and info != known:  # sizes that the solver has no variable for
+                self._name_deduced_sizes(var, known, info)
         value = with_result(value, info)
         if isinstance(value, Call) and isinstance(value.op, Op):
             names_rows = getattr(value.op.definition, "with_known_rows", None)
@@ -243,6 +248,23 @@ class Rewriter:
             return binding if value is binding.value else replace(binding, value=value)
         self.variables[var] = rewritten = type(var)(var.name, info, var.span)
         return replace(binding, var=rewritten, value=value)
+
+    def _name_deduced_sizes(self, var: Var, info: StructInfo, deduced: StructInfo) -> None:
+        """Names internal variables of the solver by the sizes that are deduced for a value."""
+        tree = self.generator.trees.get(var)
+        for (value, part), (_, known) in zip(pairs(tree, info), pairs(tree, deduced), strict=True):
+            rows = self.generator.solver.shape(value), axes_of(part) or (), axes_of(known) or ()
+            if self.branches or len({len(row) for row in rows}) > 1:
+                self.has_deduced_more |= part != known
+                continue
+            for size, axis, new in zip(*rows, strict=True):
+                symbol = symbol_of(size) if type(size) is Poly else None
+                if symbol is None or symbol in self.defined or type(new) not in (int, Poly):
+                    self.has_deduced_more |= axis != new
+                elif axis != new:
+                    self.has_deduced_more |= self.unnamed.get(symbol, var) is not var
+                    self.names[symbol] = new
+                    self.defined.add(symbol)
 
     def _info_of(self, var: Var) -> StructInfo:
         """Returns the inferred StructInfo of a variable.
@@ -351,7 +373,7 @@ class Rewriter:
             return tensor(expressed, info.element, info.vdevice)
         if info.dims is not None or (info.axes is not None and not rows_in(info.axes)):
             return info
-        return _with_any_sizes(info, axes, expressed)
+        return with_any_sizes(info, axes, expressed)
 
     def _refine_axis(self, declared: Any, inferred: Any, new: bool) -> Any:
         """Returns a declared axis with its inferred size and label."""
@@ -365,18 +387,31 @@ class Rewriter:
             anonymous = type(declared_size) is AnySize
             # inside a body, another name or a longer expression of the same dims adds nothing
             more_precise = new or (symbol_of(size) is None and not _is_longer(size, declared_size))
+            more_precise |= size != declared_size and self._may_be_undefined(declared_size)
             is_open = anonymous or (
                 self.refine == "signature" and type(size) is Poly and more_precise
             )
             expressed = self._express_axis(size, new and anonymous) if is_open else None
-            renamed = (
-                substitute(declared_size, self.names)
-                if type(declared_size) is Poly
-                else declared_size
-            )
-            size = renamed if expressed is None else expressed
+            size = self._rename(declared_size) if expressed is None else expressed
         label = getattr(inferred, "label", getattr(declared, "label", None))
         return size if label is None else Labelled(size, label)
+
+    def _rename(self, size: Any) -> Any:
+        """Returns a declared size with the names and the numbers that its dims have now."""
+        if type(size) is not Poly:
+            return size
+        resolved = {s: self.generator.solver.resolve((as_dim(s),))[0] for s in variables(size)}
+        numbers: dict[Sym, Any] = {s: dim for s, dim in resolved.items() if type(dim) is int}
+        return substitute(size, self.names | numbers if numbers else self.names)
+
+    def _may_be_undefined(self, size: Any) -> bool:
+        """Returns whether a size mentions a dim that the completed parameters need not state.
+
+        Such a dim is a number, or it has no name.
+        """
+        symbols = tuple(variables(size)) if type(size) is Poly else ()
+        resolved = self.generator.solver.resolve(tuple(map(as_dim, symbols)))
+        return any(is_anonymous(s.name) for s in symbols) or any(type(r) is int for r in resolved)
 
     def _resolve_dims(self, size: Poly) -> Dim:
         """Returns a size with its dims resolved, also where the value of a product of open dims is
@@ -396,6 +431,8 @@ class Rewriter:
             return axis
         if all(symbol in self.defined for symbol in variables(axis)):
             return substitute(axis, self.names)
+        for symbol in variables(axis):
+            self.unnamed.setdefault(symbol, self.current)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
 
 
@@ -412,43 +449,6 @@ def _is_deduced(value: Expr) -> bool:
     if isinstance(value, Call):
         return isinstance(value.op, Op)
     return isinstance(value, Var | TupleGetItem | If)
-
-
-def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:
-    """Returns a StructInfo with `_` for each size that no variable of the program expresses."""
-    if any(e is None and type(axis) is RowVar for e, axis in zip(expressed, axes, strict=True)):
-        return info
-    if all(axis is None for axis in expressed):
-        return TensorStructInfo(None, info.element, len(expressed), vdevice=info.vdevice)
-    known = tuple([AnySize() if axis is None else axis for axis in expressed])
-    return tensor(known, info.element, info.vdevice)
-
-
-def _name_any_sizes(info: StructInfo) -> StructInfo:
-    """Returns a StructInfo with a dim per `_`, as a match_cast binds each of them."""
-    if isinstance(info, TupleStructInfo):
-        return replace(info, fields=tuple(map(_name_any_sizes, info.fields)))
-    if not isinstance(info, TensorStructInfo) or info.axes is None:
-        return info
-    names = (as_dim(Sym(f"_{index}")) for index in count())
-    return tensor(
-        tuple([next(names) if type(a) is AnySize else a for a in info.axes]),
-        info.element,
-        info.vdevice,
-    )
-
-
-def _forget_any_sizes(info: StructInfo) -> StructInfo:
-    """Returns a StructInfo with `_` for each dim that `_name_any_sizes` names."""
-    if isinstance(info, TupleStructInfo):
-        return replace(info, fields=tuple(map(_forget_any_sizes, info.fields)))
-    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
-    if axes is None:
-        return info
-    symbols = [symbol_of(axis) if type(axis) is Poly else None for axis in axes]
-    named = [s is not None and is_anonymous(s.name) for s in symbols]
-    forgotten = [AnySize() if n else axis for axis, n in zip(axes, named, strict=True)]
-    return tensor(tuple(forgotten), info.element, info.vdevice)  # type: ignore[attr-defined]
 
 
 def _same_rows(declared: Axes, inferred: Axes) -> bool:

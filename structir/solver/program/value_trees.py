@@ -63,6 +63,9 @@ def open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
     """Returns the sizes of a parameter that are neither declared nor a single variable."""
     declared = axes_of(info) or ()
     is_open = [type(size_in(axis)) is AnySize for axis in declared]
+    rows = [index for index, axis in enumerate(declared) if type(axis) is RowVar]
+    if len(rows) == 1:  # its axes are those that the others leave
+        is_open[rows[0] : rows[0] + 1] = [True] * (len(shape) - len(declared) + 1)
     if len(is_open) != len(shape):
         is_open = [not declared] * len(shape)
     pairs = zip(shape, is_open, strict=True)
