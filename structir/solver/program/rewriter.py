@@ -259,7 +259,7 @@ class Rewriter:
                 continue
             for size, axis, new in zip(*rows, strict=True):
                 symbol = symbol_of(size) if type(size) is Poly else None
-                if symbol is None or symbol in self.defined or type(new) not in (int, Poly):
+                if symbol is None or symbol in self.defined or not isinstance(new, int | Poly):
                     self.has_deduced_more |= axis != new
                 elif axis != new:
                     self.has_deduced_more |= self.unnamed.get(symbol, var) is not var
