@@ -54,8 +54,9 @@ class DtypeCell:
     def root(self) -> DtypeCell:
         """Returns the representative of all equal cells."""
         cell = self
-        while cell.parent is not None:
-            cell = cell.parent
+        while (parent := cell.parent) is not None:
+            cell.parent = parent.parent or parent  # half the path, for the next call
+            cell = parent
         return cell
 
     def equate(self, other: DtypeCell) -> None:
