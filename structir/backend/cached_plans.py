@@ -23,6 +23,7 @@ from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
 from structir.ir.op import Op, find_op
+from structir.ir.scalar_functions import hash_of_other_packages
 from structir.opdef.declaration import is_built_in
 from structir.printer.constants import constants_named, reference_name
 from structir.printer.text import text_of
@@ -111,9 +112,12 @@ class CachedPlans:
                 text = text_of(module)
         except StructIRError:
             return None
+        scalar_functions = hash_of_other_packages()
         # source locations, for profiles and errors
         locations = [str(call.span) for call in calls]
-        return disk.digest(machine_identity(), sources_stamp(), options, text, *locations)
+        return disk.digest(
+            machine_identity(), sources_stamp(), options, scalar_functions, text, *locations
+        )
 
     def _name(self, data: Any) -> str:
         """Returns the index of a constant, and the facts that plans may depend on."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import marshal
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from structir.ir.code_hash import code_hash, is_of_package
 from structir.ir.dtype import DtypeVar, Element, is_float, is_int
 from structir.lazy import lazy_module
 
@@ -58,6 +58,7 @@ class ScalarFunction:
     domain: tuple[float, float] = (-math.inf, math.inf)
     parity: str = ""
     monotone: str = ""
+    module: str = "structir"  # that declares it
 
     def takes(self, dtype: Element) -> bool:
         """Whether operands may have this dtype; a dtype variable may be any."""
@@ -87,14 +88,13 @@ class ScalarFunction:
     def symbol_of(self, dtype: str) -> str:
         """Returns the name of the vector form in kernels.
 
-        Compiled code is cached by the names in it. The name of a form from outside of the package
-        has a hash of its code, which may change between two runs.
+        Compiled code is cached by the names in it. That of a form from outside of the package has a
+        hash of its code, which may change between two runs.
         """
         form = self.form(dtype)
-        if form is None or form.__module__.startswith("structir."):
+        if form is None or is_of_package(form):
             return f"{self.name}_{dtype}"
-        code = marshal.dumps(getattr(form(), "__code__", None))
-        return f"{self.name}_{hashlib.sha256(code).hexdigest()[:12]}_{dtype}"
+        return f"{self.name}_{code_hash(form())[:12]}_{dtype}"
 
 
 _declared: dict[str, ScalarFunction] = {}
@@ -102,7 +102,8 @@ _declared: dict[str, ScalarFunction] = {}
 
 def declare(name: str, kind: str = "float", rule: str = "float", **fields: Any) -> ScalarFunction:
     """Declares a function under its name, after which every layer has it."""
-    function = _declared[name] = ScalarFunction(name, kind, rule=rule, **fields)
+    module = str(sys._getframe(1).f_globals.get("__name__"))
+    function = _declared[name] = ScalarFunction(name, kind, rule=rule, module=module, **fields)
     return function
 
 
@@ -110,6 +111,12 @@ def declared() -> Mapping[str, ScalarFunction]:
     """Returns the declared functions by name."""
     families.load()
     return _declared
+
+
+def hash_of_other_packages() -> str:
+    """Returns a hash of all functions that other packages declare; empty without any."""
+    functions = [f for f in declared().values() if f.module.partition(".")[0] != "structir"]
+    return code_hash([attrs.astuple(f, recurse=False) for f in functions]) if functions else ""
 
 
 def with_double() -> Mapping[str, ScalarFunction]:

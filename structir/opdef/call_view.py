@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import attrs
 
+from structir.ir.dtype import int_limits, is_int
 from structir.ir.expr import Expr
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
 from structir.opdef.axis_packs import InvalidCall, normal_axis
@@ -110,9 +111,24 @@ class CallView:
             self.reject(f"{operand}: expected indices {inside}{of_axis}, found {wrong}", hint)
         return f"{variable} >= {highest + 1}"
 
+    def check_number(self, name: str, operand: str) -> None:
+        """Raises the error of a number that the integer dtype of an operand does not represent."""
+        dtype, value = self.operands[operand].dtype, self.attributes[name]
+        if dtype is None or not is_int(dtype):
+            return
+        least, greatest = int_limits(dtype)
+        if not least <= value <= greatest:
+            self.reject(*out_of_range(name, value, dtype), "E0305")
+
     def reject(self, message: str, hint: str | None = None, code: str = "") -> NoReturn:
         """Raises the error of an invalid call."""
         raise InvalidCall(message, (), hint, code or "E0308")
+
+
+def out_of_range(name: str, value: float, dtype: str) -> tuple[str, str]:
+    """Returns the message and the hint for a number that an integer dtype does not represent."""
+    message = f"{name}: expected a value in the range of {dtype}, found {value}"
+    return message, "write a number from {} to {}".format(*int_limits(dtype))
 
 
 def known_dims(info: TensorStructInfo) -> Dims | None:

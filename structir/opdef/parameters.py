@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, Span, StructInfoError
-from structir.ir.dtype import DTYPES, int_bits, is_float, numpy_dtype
+from structir.ir.dtype import DTYPES, is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
 from structir.ir.masked import unmasked
 from structir.ir.op import find_op
@@ -18,6 +18,7 @@ from structir.ir.polynomial import Poly
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import AttributeKind, InvalidAttribute, Operands, kind_of
+from structir.opdef.call_view import out_of_range
 from structir.opdef.index_exprs import LoopIndices
 from structir.projections.scalar_expr import LoopIndex
 
@@ -348,14 +349,8 @@ def _scalar(
     try:
         return Constant(np.array(value, numpy_dtype(dtype)))
     except OverflowError:
-        message = f"{parameter.name}: expected a value in the range of {dtype}, found {value}"
-        hint = f"write a number from {_least(dtype)} to {_least(dtype) + 2 ** int_bits(dtype) - 1}"
+        message, hint = out_of_range(parameter.name, value, dtype)
         raise StructInfoError(signature.diagnostic(message, span, hint).coded("E0305")) from None
-
-
-def _least(dtype: str) -> int:
-    """Returns the least number of an integer dtype; only integers are out of range."""
-    return 0 if dtype.startswith("u") else -(2 ** (int_bits(dtype) - 1))
 
 
 def _default_dtype(value: bool | int | float) -> str:

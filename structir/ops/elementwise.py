@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from structir.ir.dtype import int_limits, is_int
 from structir.ir.expr import Call, Expr
 from structir.opdef.attributes import DType, Number
+from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32
 from structir.projections import scalar_expr
@@ -204,7 +206,17 @@ def bitwise_not(x: ScalarExpr) -> ScalarExpr:
     return ~x
 
 
-@op(SAME)
+def _clip_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature with bounds that the dtype represents."""
+    dtype, bounds = call.info("x").dtype, {name: call[name] for name in ("min", "max")}
+    if dtype is not None and is_int(dtype):
+        least, greatest = int_limits(dtype)
+        for name, bound in bounds.items():
+            bounds[name] = least if bound < least else greatest if bound > greatest else bound
+    return ResolvedSignature(SAME, attributes=bounds)
+
+
+@op(_clip_signature)
 def clip(x: ScalarExpr, min: Number, max: Number) -> ScalarExpr:
     """Limits elements to the range from `min` to `max`."""
     return scalar_expr.min(max, scalar_expr.max(min, x))

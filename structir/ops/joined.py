@@ -193,6 +193,7 @@ def pad_signature(call: CallView) -> ResolvedSignature:
     axes = range(rank or 0)
     mode = call["pad_mode"]
     if mode == "constant":
+        call.check_number("pad_value", "x")
         out = [f"join(b{k}, i{k}, e{k})" for k in axes]
         checks = [f"b{k} == pad_width[{2 * k}], e{k} == pad_width[{2 * k + 1}]" for k in axes]
         signature = f"{access_text('x', index_vars(len(axes)))} -> {access_text('y', out)}"

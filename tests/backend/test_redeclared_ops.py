@@ -11,6 +11,8 @@ from structir import ScalarExpr, op
 from structir.backend.cached_plans import CachedPlans
 from structir.distributed import search, shard
 from structir.ir import op as ops
+from structir.ir import scalar_functions
+from structir.ir.scalar_functions import declare
 from structir.passes import pipeline
 
 SQUARES = """
@@ -57,3 +59,37 @@ def test_programs_with_ops_of_other_packages_are_not_in_the_disk_cache(declared:
     for program in (module, pipeline("gradient")(module)):
         assert CachedPlans(program)._key is None
     assert CachedPlans(structir.parse(SQUARES.replace("scaled_square", "exp")))._key is not None
+
+
+CALLED = """
+@I.ir_module
+class Module:
+    @I.kernel
+    def k(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        for i in range(n):
+            y[i] = T.scaled_of_test(x[i])
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return R.call_kernel(k, (x,), out_sinfo=R.Tensor((n,), "float32"))
+"""
+
+
+def scaled_by(factor: float) -> Any:
+    return lambda value: value * factor  # the factor is not in the code
+
+
+@pytest.mark.parametrize("field", ["body", "single"])
+def test_kernels_follow_the_last_declaration_of_a_scalar_function(field: str) -> None:
+    keys, x = set(), np.arange(3, dtype="float32")
+    try:
+        for factor in (2.0, 3.0):
+            scaled = scaled_by(factor)
+            value = scaled if field == "body" else lambda scaled=scaled: scaled
+            declare("scaled_of_test", numpy=scaled, **{field: value})
+            module = structir.parse(CALLED)
+            keys.add(CachedPlans(module)._key)
+            assert structir.compile(module)["main"](x).tolist() == (x * factor).tolist()
+    finally:
+        scalar_functions._declared.pop("scaled_of_test", None)
+    assert len(keys) == 2 and None not in keys

@@ -18,7 +18,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.parameters import REQUIRED
 from structir.script import R
 from tests.backend.agreement import assert_agree
-from tests.ops.calls import called
+from tests.ops.calls import called, evaluated
 from tests.ops.test_every_op import assert_fits
 
 ops.load()
@@ -170,11 +170,24 @@ def test_sizes_of_0(name):
             assert_rejected_or_correct(name, empty, keywords)
 
 
-def test_a_number_out_of_the_range_of_its_dtype():
-    with pytest.raises(
-        DiagnosticError, match="y: expected a value in the range of uint8, found -100"
-    ):
-        called("add", np.zeros(3, "uint8"), -100)
+@pytest.mark.parametrize(
+    ("name", "parameter", "args"),
+    [("add", "y", (-100,)), ("nn.pad", "pad_value", ((1, 1), "constant", -100))],
+)
+def test_a_number_out_of_the_range_of_its_dtype(name, parameter, args):
+    message = f"{parameter}: expected a value in the range of uint8, found -100"
+    with pytest.raises(DiagnosticError, match=message):
+        called(name, np.zeros(3, "uint8"), *args)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [((0, 300), [0, 9, 255]), ((-300, -200), [0] * 3), ((2, 300), [2, 9, 255])],
+)
+def test_bounds_outside_of_a_dtype_are_its_limits(bounds, expected):
+    np.testing.assert_array_equal(
+        evaluated("clip", np.array([0, 9, 255], "uint8"), *bounds), np.array(expected, "uint8")
+    )
 
 
 def test_squeeze_rejects_axes_of_other_sizes():

@@ -9,7 +9,6 @@ import numpy as np
 
 from structir.export.onnx.graph import OnnxGraph
 from structir.export.onnx.sizes import SizeValues
-from structir.frontend.onnx.tensors import element_type
 from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Call, Expr
@@ -110,20 +109,9 @@ class OpCall:
         """Appends a node; returns the names of its outputs."""
         return self.context.graph.emit(op_type, list(inputs), outputs, self.stem, **attributes)
 
-    def emit_words(
-        self, op_type: str, numbers: Sequence[str], *inputs: str, **attributes: Any
-    ) -> str:
-        """Appends a node of an op that ONNX does not have for integers of 8 and 16 bits: of these,
-        the numbers are cast to int32, and the result back."""
-        dtype = str(self.out.dtype)
-        if dtype not in ("int8", "uint8", "int16", "uint16"):
-            return self.emit(op_type, *numbers, *inputs, **attributes)
-        words = [self.cast(name, "int32") for name in numbers]
-        return self.cast(self.emit(op_type, *words, *inputs, **attributes), dtype)
-
     def cast(self, name: str, dtype: str | None) -> str:
         """Returns a value cast to a dtype."""
-        return self.emit("Cast", name, to=element_type(str(dtype)))
+        return self.context.graph.cast(name, str(dtype), self.stem)
 
     def constant(self, value: Any, dtype: str | None = None) -> str:
         """Returns the name of a constant: of the dtype of the result, if none is given."""

@@ -13,6 +13,7 @@ from onnx import ValueInfoProto
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.export.decomposition import decomposed
 from structir.export.onnx.call import Names, OpCall
+from structir.export.onnx.dtypes import UnsupportedDtype
 from structir.export.onnx.graph import ModelNames, OnnxGraph
 from structir.export.onnx.kernels import find_extern_mapping, find_kernel_mapping
 from structir.export.onnx.registry import find_mapping
@@ -158,6 +159,7 @@ class FunctionExporter:
 
     def value_info(self, name: str, info: StructInfo | None) -> ValueInfoProto:
         """Returns the declaration of a value."""
+        self.record(name, info)
         return ValueInfoProto(
             name=name, type=type_of_value(tensor_info(info), None, self.dim_names)
         )
@@ -169,7 +171,15 @@ class FunctionExporter:
         export = EXPRESSIONS.get(type(expr).__name__)
         if export is None:
             self.fail(f"no ONNX form of {type(expr).__name__} {expr}")
-        return export(self, expr)
+        names = export(self, expr)
+        self.record(names, expr.struct_info)
+        return names
+
+    def record(self, names: Names, info: StructInfo | None) -> None:
+        """Records the dtypes of a value."""
+        for name, field in zip(flat(names), flat_infos(info), strict=False):
+            if isinstance(name, str):
+                self.graph.record(name, getattr(tensor_info(field), "dtype", None))
 
     def _var(self, var: Var) -> Names:
         return self.values[var]
@@ -249,6 +259,8 @@ class FunctionExporter:
             if type(call.op) is Op:
                 return self._op(call)
             return self._function(call)
+        except UnsupportedDtype as error:
+            self.fail(str(error), error.hint)
         finally:
             self.span = before
 
@@ -259,15 +271,22 @@ class FunctionExporter:
             return on_functions(self, call)
         mapping = find_mapping(name)
         count = len(self.graph.nodes)
+        fail: Callable[[str, str], NoReturn] = self.fail
         if mapping is not None:
             try:
                 result = self._sizes(lambda: mapping(OpCall(self, call, self.stem)))
             except (LookupError, ValueError, OverflowError):  # an unknown rank, a large constant
                 result = None
+            except UnsupportedDtype as error:
+                result, fail = None, self._rejected(name, error)
             if result is not None:
                 return result
             self.sizes.forget(self.graph.remove_after(count))
-        return self.value(decomposed(call, "ONNX", self.fail))
+        return self.value(decomposed(call, "ONNX", fail))
+
+    def _rejected(self, name: str, error: UnsupportedDtype) -> Callable[[str, str], NoReturn]:
+        """Returns the function that reports an op whose dtypes ONNX does not have."""
+        return lambda *_: self.fail(f"{name}: no ONNX form of this op: {error}", error.hint)
 
     def _function(self, call: Call) -> Names:
         name = getattr(call.op, "name", "")

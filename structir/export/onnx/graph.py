@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from structir.export.onnx.dtypes import attribute_dtype, cast_attributes, node_dtypes
+
 Array = np.ndarray[Any, Any]
 SHARED_BYTES = 256  # constants up to this size are stored once
 
@@ -19,6 +21,7 @@ class ModelNames:
         self.reserved: set[str] = set()  # names of outputs
         self.initializers: list[TensorProto] = []
         self.shared: dict[tuple[Any, ...], str] = {}
+        self.dtypes: dict[str, str] = {}
 
     def fresh(self, stem: str) -> str:
         """Returns an unused name: the stem, with a number if needed."""
@@ -47,6 +50,7 @@ class ModelNames:
         if key[2] != "" and key in self.shared:
             return self.shared[key]
         name = self.fresh(stem)
+        self.dtypes[name] = array.dtype.name
         self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         if key[2] != "":
             self.shared[key] = name
@@ -66,19 +70,43 @@ class OnnxGraph:
     def emit(
         self, op_type: str, inputs: list[str], outputs: int, stem: str, **attributes: Any
     ) -> list[str]:
-        """Appends a node; returns the names of its outputs."""
-        names = [self.names.fresh(stem) for _ in range(outputs)]
+        """Appends a node; returns the names of its outputs.
+
+        Operands of a dtype that the op does not have are cast to a wider one, and the results back.
+        Raises `UnsupportedDtype` where there is none.
+        """
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
+        known = self.names.dtypes
+        dtypes = node_dtypes(op_type, tuple(map(known.get, inputs)), outputs)
+        pairs = zip(inputs, dtypes.casts, strict=True)
+        operands = [
+            name if dtype is None else self.cast(name, dtype, stem) for name, dtype in pairs
+        ]
         present = {key: value for key, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(op_type, inputs, names, **present))
+        names = [self.names.fresh(stem) for _ in range(outputs)]
+        self.nodes.append(helper.make_node(op_type, operands, names, **present))
         self.produced.update(names)
+        for k, (dtype, narrow) in enumerate(dtypes.results):
+            self.record(names[k], dtype or attribute_dtype(present))
+            if narrow is not None:
+                names[k] = self.cast(names[k], narrow, stem)
         return names
+
+    def cast(self, name: str, dtype: str, stem: str) -> str:
+        """Appends a cast; returns the name of its output."""
+        return self.emit("Cast", [name], 1, stem, **cast_attributes(dtype))[0]
 
     def append_copy(self, value: str, name: str) -> None:
         """Appends a node that copies a value under a name that is in use for it."""
         self.nodes.append(helper.make_node("Identity", [value], [name]))
         self.produced.add(name)
+        self.record(name, self.names.dtypes.get(value))
+
+    def record(self, name: str, dtype: str | None) -> None:
+        """Records the dtype of a value, if it is known."""
+        if dtype is not None:
+            self.names.dtypes[name] = dtype
 
     def rename_after(self, count: int, before: str, name: str) -> None:
         """Renames a value in all nodes after the first `count`."""
@@ -89,6 +117,7 @@ class OnnxGraph:
                         field[k] = name
         self.produced.discard(before)
         self.produced.add(name)
+        self.record(name, self.names.dtypes.get(before))
 
     def remove_after(self, count: int) -> set[str]:
         """Removes all nodes after the first `count`; returns the names of their results."""

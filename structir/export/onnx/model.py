@@ -12,6 +12,7 @@ from onnx import ModelProto, ValueInfoProto, helper
 from structir.batching.combinators import expanded
 from structir.errors import Diagnostic, DiagnosticError
 from structir.export.onnx import ops
+from structir.export.onnx.dtypes import OPSET
 from structir.export.onnx.functions import (
     FunctionExporter,
     flat,
@@ -23,7 +24,7 @@ from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 
-OPSET, IR_VERSION = 21, 10
+IR_VERSION = 10
 MAX_EMBEDDED_BYTES = 1 << 31  # protobuf's limit: larger models have external data
 
 

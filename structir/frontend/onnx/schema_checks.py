@@ -23,6 +23,7 @@ class NodeSchema:
     """The element types that the formal parameters of an op accept, and its attributes."""
 
     names: tuple[str, ...]  # type variables; of a variadic parameter the last one, repeated
+    results: tuple[str, ...]  # type variables of the results
     allowed: dict[str, frozenset[str]]
     max_inputs: int
     max_outputs: int
@@ -46,6 +47,7 @@ def node_schema(domain: str, name: str, version: int) -> NodeSchema | None:
     is_homogeneous = last is None or last.option != VARIADIC or last.is_homogeneous
     return NodeSchema(
         names,
+        tuple(formal.type_str for formal in schema.outputs),
         allowed,
         schema.max_input,
         schema.max_output,

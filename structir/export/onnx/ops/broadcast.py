@@ -123,7 +123,9 @@ def shift(call: OpCall) -> str:
 
 
 @exports("log_add_exp")
-def log_add_exp(call: OpCall) -> str:
+def log_add_exp(call: OpCall) -> str | None:
+    if not is_float(str(call.out.dtype)):
+        return None
     x, y = call["x"], call["y"]
     distance = call.emit("Neg", call.emit("Abs", call.emit("Sub", x, y)))
     rest = call.emit("Log", call.emit("Add", call.emit("Exp", distance), call.constant(1)))

@@ -27,7 +27,7 @@ def with_dtype(call: OpCall, name: str, operand: str) -> str:
 @exports("matmul")
 def matmul(call: OpCall) -> str:
     operands = [with_dtype(call, call[name], name) for name in ("lhs", "rhs")]
-    return call.emit_words("MatMul", operands)
+    return call.emit("MatMul", *operands)
 
 
 @exports("outer")

@@ -34,13 +34,19 @@ def arange(call: OpCall) -> str | None:
     start, end, step = (call.attr(name) for name in ("start", "end", "step"))
     start, end = (0, start) if end is None else (start, end)
     dtype = str(call.out.dtype)
-    bounds = [
-        call.constant(value)
-        if isinstance(value, int | float)
-        else call.cast(call.scalar(value), dtype)
-        for value in (start, end, step)
-    ]
+    if any(isinstance(value, float) for value in (start, end, step)):
+        return _float_steps(call, start, step, dtype if is_float(dtype) else "float64")
+    bounds = [call.cast(call.scalar(value), dtype) for value in (start, end, step)]
     return call.emit("Range", *bounds)
+
+
+def _float_steps(call: OpCall, start: float, step: float, dtype: str) -> str:
+    """Returns start + i*step for each index; a Range of floats may have another length."""
+    (count,) = dims_of(call.out)
+    numbers = [call.scalar(value) for value in (0, count, 1)]
+    index = call.cast(call.emit("Range", *numbers), dtype)
+    scaled = call.emit("Mul", index, call.constant(step, dtype))
+    return call.cast(call.emit("Add", call.constant(start, dtype), scaled), call.out.dtype)
 
 
 @exports("hamming_window")

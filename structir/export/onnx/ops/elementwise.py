@@ -17,7 +17,6 @@ direct(
         "asinh": "Asinh",
         "atan": "Atan",
         "atanh": "Atanh",
-        "bitwise_not": "BitwiseNot",
         "cos": "Cos",
         "cosh": "Cosh",
         "erf": "Erf",
@@ -26,8 +25,6 @@ direct(
         "grad.no_grad": "Identity",
         "grad.start_checkpoint": "Identity",
         "log": "Log",
-        "negative": "Neg",
-        "nn.relu": "Relu",
         "sigmoid": "Sigmoid",
         "sign": "Sign",
         "sin": "Sin",
@@ -52,6 +49,28 @@ def trunc(call: OpCall) -> str:
     if not is_float(call.dtype("x")):
         return call.emit("Identity", x)
     return call.emit("Mul", call.emit("Sign", x), call.emit("Floor", call.emit("Abs", x)))
+
+
+@exports("bitwise_not")
+def bitwise_not(call: OpCall) -> str:
+    return call.emit("Not" if call.dtype("x") == "bool" else "BitwiseNot", call["x"])
+
+
+@exports("negative")
+def negative(call: OpCall) -> str:
+    if is_signed(call.dtype("x")):
+        return call.emit("Neg", call["x"])
+    return call.emit("Sub", call.constant(0), call["x"])  # Neg has no unsigned integers
+
+
+@exports("nn.relu")
+def relu(call: OpCall) -> str:
+    return call.emit("Relu" if is_signed(call.dtype("x")) else "Identity", call["x"])
+
+
+def is_signed(dtype: str) -> bool:
+    """Returns whether a dtype has negative numbers."""
+    return dtype != "bool" and not dtype.startswith("uint")
 
 
 @exports("square")

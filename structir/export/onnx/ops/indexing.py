@@ -18,7 +18,7 @@ def take(call: OpCall) -> str | None:
         dtype = call.dtype("indices")
         length = call.cast(call.scalar(call.dims("x")[axis]), dtype)
         indices = _inside(call, indices, length, dtype)
-    return call.emit("Gather", call["x"], indices, axis=axis)
+    return call.emit("Gather", call["x"], call.cast(indices, "int64"), axis=axis)
 
 
 def _inside(call: OpCall, indices: str, length: str, dtype: str) -> str:
@@ -31,7 +31,8 @@ def _inside(call: OpCall, indices: str, length: str, dtype: str) -> str:
 
 @exports("gather_elements")
 def gather_elements(call: OpCall) -> str:
-    return call.emit("GatherElements", call["data"], call["indices"], axis=call.attr("axis"))
+    indices = call.cast(call["indices"], "int64")
+    return call.emit("GatherElements", call["data"], indices, axis=call.attr("axis"))
 
 
 @exports("gather_nd")

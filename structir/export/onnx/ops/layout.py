@@ -31,7 +31,10 @@ def expand_dims(call: OpCall) -> str:
 def squeeze(call: OpCall) -> str:
     if call.attr("axis") is None:
         return call.reshape(call["x"], dims_of(call.out))
-    return call.emit("Squeeze", call["x"], call.ints(call.axes("axis", "x")))
+    axes = call.axes("axis", "x")
+    return (
+        call.emit("Squeeze", call["x"], call.ints(axes)) if axes else call["x"]
+    )  # none are all axes
 
 
 @exports("reshape", "flatten", "nn.batch_flatten", "collapse_sum_like", "collapse_sum_to")
@@ -50,7 +53,7 @@ def collapse(call: OpCall) -> str:
     axes = [*range(added), *expanded]
     total = call["x"]
     if axes:
-        total = call.emit_words("ReduceSum", [total], call.ints(axes), keepdims=1)
+        total = call.emit("ReduceSum", total, call.ints(axes), keepdims=1)
     return call.reshape(total, target)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import helper
 
 from structir.export.onnx.call import OpCall, dims_of
+from structir.export.onnx.graph import OnnxGraph
 from structir.export.onnx.registry import exports
 from structir.frontend.onnx.tensors import element_type
 
@@ -24,7 +25,9 @@ def reduction(call: OpCall) -> str:
     if axes is not None and not call.axes("axis", "x"):
         return call.emit("Identity", call["x"])
     keep = int(call.attr("keepdims"))
-    return call.emit_words(REDUCTIONS[call.op], [call["x"]], listed, keepdims=keep)
+    is_any = (call.op, call.dtype("x")) == ("mean", "bool")  # a mean other than 0 is true
+    op_type = "ReduceMax" if is_any else REDUCTIONS[call.op]
+    return call.emit(op_type, call["x"], listed, keepdims=keep)
 
 
 @exports("argmax", "argmin")
@@ -41,7 +44,7 @@ def cumsum(call: OpCall) -> str:
     x, axis = call.cast(call["x"], call.out.dtype), call.attr("axis")
     x = call.flat(x) if axis is None else x
     place = call.constant(axis or 0, "int64")
-    return call.emit_words("CumSum", [x], place, exclusive=int(call.attr("exclusive")))
+    return call.emit("CumSum", x, place, exclusive=int(call.attr("exclusive")))
 
 
 @exports("sort", "argsort")
@@ -79,24 +82,27 @@ def cumprod(call: OpCall) -> str | None:
         return None
     axis %= len(sizes)
     others = [size for k, size in enumerate(sizes) if k != axis]
-    names = call.context.graph.names
-    dtype = element_type(str(call.out.dtype))
-    state, element, after, output = (names.fresh(f"{call.stem}_step") for _ in range(4))
-    body = helper.make_graph(
+    names, dtype = call.context.graph.names, str(call.out.dtype)
+    body = OnnxGraph(names)
+    state, element = (names.fresh(f"{call.stem}_step") for _ in range(2))
+    for name in (state, element):
+        body.record(name, dtype)
+    (after,) = body.emit("Mul", [state, element], 1, call.stem)
+    copied = state if call.attr("exclusive") else after
+    (output,) = body.emit("Identity", [copied], 1, call.stem)
+    inputs, outputs = (
         [
-            helper.make_node("Mul", [state, element], [after]),
-            helper.make_node("Identity", [state if call.attr("exclusive") else after], [output]),
-        ],
-        names.fresh("body"),
-        [helper.make_tensor_value_info(n, dtype, [None] * len(others)) for n in (state, element)],
-        [helper.make_tensor_value_info(n, dtype, [None] * len(others)) for n in (after, output)],
+            helper.make_tensor_value_info(n, element_type(dtype), [None] * (len(sizes) - 1))
+            for n in ns
+        ]
+        for ns in ((state, element), (after, output))
     )
     ones = call.expand(call.constant(1), others)
     return call.emit_many(
         "Scan",
         2,
         *(ones, x),
-        body=body,
+        body=body.proto(names.fresh("body"), inputs, outputs),
         num_scan_inputs=1,
         scan_input_axes=[axis],
         scan_output_axes=[axis],

@@ -1,0 +1,80 @@
+"""Hashes of Python functions of users, by which their compiled code is cached."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import secrets
+from collections.abc import Iterator
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+PLAIN = (int, float, complex, str, bytes, type(None))
+LIBRARIES = frozenset({"math", "numba", "numpy", "structir"})  # whose versions are in cache keys
+
+
+def is_of_package(value: Any) -> bool:
+    """Returns whether this package defines a function."""
+    return _package(value) == "structir"
+
+
+def _package(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
+def code_hash(value: Any) -> str:
+    """Returns a hash of a function and of all that it refers to: closures, constants and functions.
+
+    A value of another kind has a new hash in each process.
+    """
+    hasher = hashlib.sha256()
+    for part in _parts(value, {}):
+        hasher.update(len(part).to_bytes(8, "little") + part)
+    return hasher.hexdigest()
+
+
+def _parts(value: Any, seen: dict[int, Any]) -> Iterator[bytes]:
+    if isinstance(value, PLAIN):
+        yield repr(value).encode()
+        return
+    if id(value) in seen:
+        yield b"seen"
+        return
+    seen[id(value)] = value  # keeps it alive, so that no other value has its id
+    function = getattr(value, "py_func", value)  # of a function compiled by numba
+    code = getattr(function, "__code__", None)
+    if isinstance(value, np.ndarray):
+        yield repr((value.dtype, value.shape)).encode() + value.tobytes()
+    elif isinstance(value, tuple | list):
+        yield f"{len(value)} values".encode()
+        for each in value:
+            yield from _parts(each, seen)
+    elif isinstance(value, ModuleType) or _package(value) in LIBRARIES | {"builtins"}:
+        yield f"{_package(value)} {getattr(value, '__name__', type(value).__name__)}".encode()
+    elif isinstance(code, CodeType):
+        yield marshal.dumps(code)
+        yield from _parts(getattr(function, "__defaults__", None), seen)
+        for cell in function.__closure__ or ():
+            yield from _parts(cell.cell_contents, seen)
+        for name in _names(code):
+            if name in function.__globals__:
+                yield from _parts(function.__globals__[name], seen)
+    else:
+        yield _of_process(value)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Returns the names that a function and the functions inside of it look up."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)
+
+
+PROCESS = secrets.token_bytes(16)
+
+
+def _of_process(value: Any) -> bytes:
+    return PROCESS + str(id(value)).encode()
