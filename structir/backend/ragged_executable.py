@@ -99,14 +99,16 @@ class RaggedFunction:
     def _fields(self, args: tuple[Value, ...]) -> list[Value] | None:
         """Returns the parts of ragged arrays that need no check; None for other arguments."""
         fields: list[Value] = []
-        for tensor, value in zip(self.fast or (), args, strict=True):
+        kinds = self.fast or ()
+        for k, value in enumerate(args):  # a strict `zip` takes as long as all else
+            tensor = kinds[k]
             if tensor is None:
                 fields.append(value)
             elif type(value) is RaggedArray:
-                values, offsets = value.values, value.offsets
+                values = value.values
                 if tensor != (values.dtype, values.ndim) or len(value.leading) != 1:
                     return None
-                fields += (values, offsets[:-1], offsets[1:])
+                fields += (values, *value.rows_of_values[1:])
             else:
                 return None
         return fields
@@ -147,10 +149,11 @@ class RaggedFunction:
 def parts_of(value: Value) -> Value:
     """Returns a value with tuples in place of ragged arrays."""
     if type(value) is RaggedArray:
-        offsets, leading = value.offsets, value.leading
+        _, starts, limits = value.rows_of_values
+        leading = value.leading
         if len(leading) == 1:
-            return value.values, offsets[:-1], offsets[1:]
-        return value.values, offsets[:-1].reshape(leading), offsets[1:].reshape(leading)
+            return value.values, starts, limits
+        return value.values, starts.reshape(leading), limits.reshape(leading)
     return tuple(map(parts_of, value)) if isinstance(value, tuple) else value
 
 

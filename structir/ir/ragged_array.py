@@ -24,16 +24,23 @@ class RaggedArray:
     `leading` are the sizes of the axes before the ragged one; by default there is one axis.
     """
 
-    __slots__ = ("leading", "offsets", "values")
+    __slots__ = ("leading", "rows_of_values", "values")
 
     def __init__(self, values: Any, offsets: Any, leading: Sequence[int] | None = None) -> None:
         self.values: Array = np.asarray(values)
         if not self.values.dtype.isnative:
             self.values = self.values.astype(self.values.dtype.newbyteorder("="))
-        self.offsets: Array = np.asarray(offsets, "int64")
-        rows = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
+        offsets = np.asarray(offsets, "int64")
+        rows = len(offsets) - 1 if offsets.ndim == 1 else -1
+        # the offsets, and the views of them that calls pass on
+        self.rows_of_values: tuple[Array, Array, Array] = offsets, offsets[:-1], offsets[1:]
         self.leading: tuple[int, ...] = (rows,) if leading is None else tuple(leading)
         self._check(rows)
+
+    @property
+    def offsets(self) -> Array:
+        """The index of the first value of each row, and the number of values."""
+        return self.rows_of_values[0]
 
     def _check(self, rows: int) -> None:
         """Raises ShapeMismatchError unless the offsets divide the values into rows."""
@@ -102,17 +109,22 @@ class RaggedArray:
     @classmethod
     def from_limits(cls, values: Array, starts: Array, limits: Array) -> RaggedArray:
         """Builds a ragged array from the start and the end of each row."""
-        starts, limits = np.asarray(starts, "int64"), np.asarray(limits, "int64")
+        starts = np.asarray(starts, "int64")
         offsets = np.empty(starts.size + 1, "int64")
         offsets[0] = 0
         offsets[1:] = limits if limits.ndim == 1 else limits.reshape(-1)
-        if offsets[:-1].tobytes() != starts.tobytes():
+        rows = offsets, offsets[:-1], offsets[1:]
+        if rows[1].tobytes() != starts.tobytes():
             raise _error(
                 "row starts: expected the limit of the row before, found a gap",
                 "pass rows in order, without gaps between them",
                 "E0731",
             )
-        return cls(values, offsets, starts.shape)
+        if offsets[-1] != len(values) or np.count_nonzero(rows[2] < rows[1]):
+            return cls(values, offsets, starts.shape)  # reports the error
+        array = cls.__new__(cls)  # the results of calls have no more to be checked
+        array.values, array.rows_of_values, array.leading = values, rows, starts.shape
+        return array
 
     @property
     def row_starts(self) -> Array:
@@ -147,7 +159,8 @@ class RaggedArray:
     def with_values(self, values: Array) -> RaggedArray:
         """Returns other values in the same rows."""
         array = RaggedArray.__new__(RaggedArray)
-        array.values, array.offsets, array.leading = values, self.offsets, self.leading
+        array.values, array.leading = values, self.leading
+        array.rows_of_values = self.rows_of_values
         return array
 
     def rows(self) -> list[Array]:

@@ -44,6 +44,7 @@ here: Any = offset_by
 fill: Any = copy_filled
 fetch: Any = prefetch
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
+LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
 
 
 def lines_copier(lanes: int) -> Any:
@@ -119,11 +120,17 @@ def panel_filler(shape: TileShape) -> Any:
 
 @vectorisable
 def copy_panels(
-    panels: Number, source: Number, terms: Number, columns: Number, width: Number, row: Number
+    panels: Number,
+    source: Number,
+    terms: Number,
+    columns: Number,
+    width: Number,
+    row: Number,
+    room: Number,
 ) -> Number:
     """Packs the next full panels line by line; returns their number of columns."""
     # Consecutive lines are on different pages, which hardware prefetchers do not cross.
-    count = min(max(WIDEST_PANEL // (width * terms), 1), MOST_PANELS, columns // width)
+    count = min(max(room // (width * terms), 1), MOST_PANELS, columns // width)
     for t in range(terms):
         for p in range(count):
             to, line = here(panels, (p * terms + t) * width), here(source, t * row + p * width)
@@ -143,6 +150,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
     fill_panel = panel_filler(shapes[0])
     pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
+    transpose = extern(f"structir_turning_{shapes[0].dtype}")
 
     def product(
         a: Number,
@@ -162,12 +170,21 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
             for i in range(m):
                 for j in range(n):
                     c[i * c_row + j] = zero
-        for i0 in range(0, m, ROW_BLOCK):
-            rows = min(ROW_BLOCK, m - i0)
+        turned = a_row == 1 and a_column != 1 and m > FEW_ROWS
+        room = WIDEST_PANEL - (LEFT_ROWS * LEFT_TERMS if turned else 0)
+        left_row, left_column = (LEFT_TERMS, 1) if turned else (a_row, a_column)
+        together = LEFT_ROWS if turned else ROW_BLOCK
+        for i0 in range(0, m, together):
+            rows = min(together, m - i0)
             block = FEW_TERMS if rows <= FEWER_ROWS and b_column == 1 else TERM_BLOCK
+            block = min(block, LEFT_TERMS) if turned else block
             for k0 in range(0, k, block):
                 terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
                 left = from_here(a, i0 * a_row + k0 * a_column)
+                if turned:
+                    lines = from_here(panel, room)
+                    transpose((lines, left, rows, terms, LEFT_TERMS, a_column))
+                    left = lines
                 j0, copied, first = 0, 0, 0
                 while j0 < n:
                     registers = registers_for(n - j0, lanes, most)
@@ -180,14 +197,16 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     elif rows > FEW_ROWS and b_column == 1 and registers == most:
                         if j0 >= copied:
                             first = j0
-                            copied = j0 + copy_panels(panel, lines, terms, n - j0, width, b_row)
+                            copied = j0 + copy_panels(
+                                panel, lines, terms, n - j0, width, b_row, room
+                            )
                         lines, step = from_here(panel, (j0 - first) * terms), width
                     elif rows > FEW_ROWS or b_column != 1:
                         fill_panel(panel, lines, terms, columns, width, b_row, b_column)
                         lines, step = panel, width
                     out = from_here(c, i0 * c_row + j0)
                     right = (lines, step, out, c_row, terms, columns, adds)
-                    pass_panel((left, a_row, a_column, *right, registers, rows, 0))
+                    pass_panel((left, left_row, left_column, *right, registers, rows, 0))
                     j0 += width
 
     signature = types.void(*[pointer] * 3, *[types.int64] * 8, pointer)

@@ -10,26 +10,39 @@ from structir.backend.math.bits import bits_of_single, fma_single, polynomial, s
 from structir.backend.math.double import exp_clamped, log_core
 from structir.backend.math.options import Number, vectorisable
 
-single = np.float32
+single, whole = np.float32, np.int32  # numba computes with int32 in int64
 ZERO, ONE, HALF = single(0), single(1), single(0.5)
 INFINITY, NAN = single(np.inf), single(np.nan)
+QUARTER, TINY = single(0.25), single(2.0**-26)  # log1p(x) rounds to x below the second
 SMALLEST_NORMAL, SCALE, SCALE_EXPONENT = single(2.0**-126), single(2.0**23), single(23)
-SQRT_HALF_BITS, MANTISSA_BITS = np.int32(0x3F3504F3), np.int32(23)
-EXPONENT_MASK = np.int32(-(2**23))
+LEAST_MANTISSA_BITS, MANTISSA_BITS = np.int32(0x3F400000), np.int32(23)  # of 3/4
+EXPONENT_MASK, FOUR_BITS = np.int32(-(2**23)), np.int32(0x40800000)
 LN_2_HIGH, LN_2_LOW = single(0.693359375), single(-2.12194440e-4)
 
-# (log(1 + t) - t + t**2/2) / t**3 on sqrt(1/2) - 1 .. sqrt(2) - 1
+# (log(1 + t) - t) / t**2 on -1/4 .. 1/2
 log_terms = polynomial(
-    0.3333331048488617,
-    -0.25000008940696716,
-    0.2000216692686081,
-    -0.16668090224266052,
-    0.1421855241060257,
-    -0.12403076887130737,
-    0.11893518269062042,
-    -0.11694380640983582,
-    0.06757614761590958,
+    -0.5,
+    0.3333345055580139,
+    -0.25000110268592834,
+    0.19990848004817963,
+    -0.1664687842130661,
+    0.14477629959583282,
+    -0.13163936138153076,
+    0.10472551733255386,
+    -0.04515228420495987,
 )
+
+
+@vectorisable
+def log_of_parts(exponent: Number, t: Number) -> Number:
+    """Computes exponent * log(2) + log(1 + t) for -1/4 <= t < 1/2.
+
+    The first product is exact. The rounding error of its sum with t is added to the smaller terms.
+    """
+    high = exponent * LN_2_HIGH
+    total = high + t
+    low = fma_single(exponent, LN_2_LOW, t - (total - high))
+    return total + fma_single(t * t, log_terms(t), low)
 
 
 @vectorisable
@@ -38,13 +51,9 @@ def log(x: Number) -> Number:
     tiny = x < SMALLEST_NORMAL
     scaled = x * SCALE if tiny else x
     bits = bits_of_single(scaled)
-    offset = bits - SQRT_HALF_BITS
-    exponent = single(offset >> MANTISSA_BITS) - (SCALE_EXPONENT if tiny else ZERO)
-    t = single_of_bits(bits - (offset & EXPONENT_MASK)) - ONE
-    p = log_terms(t)
-    square = t * t
-    low = fma_single(p * square, t, exponent * LN_2_LOW)
-    value = fma_single(exponent, LN_2_HIGH, t + fma_single(-HALF, square, low))
+    offset = whole(bits - LEAST_MANTISSA_BITS)
+    exponent = single(whole(offset >> MANTISSA_BITS)) - (SCALE_EXPONENT if tiny else ZERO)
+    value = log_of_parts(exponent, single_of_bits(bits - (offset & EXPONENT_MASK)) - ONE)
     value = x if x == INFINITY else value
     value = -INFINITY if x == ZERO else value
     return NAN if not x >= ZERO else value
@@ -52,10 +61,20 @@ def log(x: Number) -> Number:
 
 @vectorisable
 def log1p(x: Number) -> Number:
-    """Computes log(1 + x) without cancellation."""
-    wide = np.float64(x)
-    small = wide * (1.0 - wide * (0.5 - wide * (1.0 / 3.0)))
-    return single(small if abs(wide) < 1e-4 else log_core(1.0 + wide))
+    """Computes log(1 + x) without cancellation, from an exact reduced argument.
+
+    For 1 + x = 2**n * m, the argument is m - 1 = 2**-n * x + (2**-n - 1). With 3/4 <= m < 3/2 this
+    sum has no rounding error, but for n > 24, where it does not matter."""
+    rounds_to_x = abs(x) < TINY
+    inner = ZERO if rounds_to_x else x  # the square of a small number underflows, which is slow
+    offset = whole(bits_of_single(ONE + inner) - LEAST_MANTISSA_BITS)
+    raised = offset & EXPONENT_MASK
+    scaled = single_of_bits(bits_of_single(inner) - raised)
+    power = single_of_bits(FOUR_BITS - raised) * QUARTER
+    value = log_of_parts(single(whole(offset >> MANTISSA_BITS)), scaled + (power - ONE))
+    value = x if rounds_to_x or not x < INFINITY else value
+    value = -INFINITY if x == -ONE else value
+    return NAN if x < -ONE else value
 
 
 @vectorisable

@@ -70,6 +70,8 @@ def test_scratch_holds_the_widest_panel():
         TileShape("float32", 16, 3, (8,)).columns, TileShape("float32", 8, 2, (6,)).columns
     )
     assert widest * products.TERM_BLOCK <= products.WIDEST_PANEL
+    left = products.LEFT_ROWS * products.LEFT_TERMS
+    assert widest * products.LEFT_TERMS <= products.WIDEST_PANEL - left
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -37,7 +37,7 @@ UNARY = {
     "sinh": (exponential.sinh, np.sinh, (-91, 91), 0.51),
     "cosh": (exponential.cosh, np.cosh, (-91, 91), 0.51),
     "log": (logarithm.log, np.log, (0, 5), 0.9),
-    "log1p": (logarithm.log1p, np.log1p, (-1, 5), 0.51),
+    "log1p": (logarithm.log1p, np.log1p, (-1, 5), 0.95),
     "asinh": (logarithm.asinh, np.arcsinh, (-10, 10), 0.51),
     "acosh": (logarithm.acosh, np.arccosh, (1, 5), 0.51),
     "atanh": (logarithm.atanh, np.arctanh, (-1, 1), 0.51),
