@@ -14,6 +14,7 @@ from structir.analysis import (
 )
 from structir.analysis.lattice import FAIL_L0, FAIL_L1, FAIL_L2, PASS
 from structir.ir.axes import rows_in
+from tests.cases import every_case
 
 SYMBOLS: dict = {}
 
@@ -100,7 +101,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), list(itertools.product(SHAPES, SHAPES)))
+@every_case(("one", "other"), itertools.product(SHAPES, SHAPES))
 def test_a_join_describes_both(one: str, other: str) -> None:
     join = unify_to_lca(info(one), info(other))
     assert base_check(join, info(one)) == PASS

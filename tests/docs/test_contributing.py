@@ -33,7 +33,7 @@ def blocks() -> list[str]:
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository with the new file in it."""
     home = tmp_path_factory.mktemp("grown")
-    ignored = shutil.ignore_patterns("__pycache__", ".*_cache", ".hypothesis")
+    ignored = shutil.ignore_patterns(".*_cache", ".hypothesis")
     for folder in ("structir", "tests", "docs"):
         shutil.copytree(ROOT / folder, home / folder, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", home)

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from structir import passes
 from structir.ir import registered_ops
 from structir.script import I, R, T
+from tests.cases import every_case
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coming-from-tvm.md"
@@ -54,6 +53,6 @@ def test_there_are_many() -> None:
     assert len(names()) > 80
 
 
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_the_name_exists(name: str) -> None:
     assert found(name) is not None

@@ -8,6 +8,7 @@ import pytest
 import structir
 import structir.numpy as snp
 from structir.script import R
+from tests.cases import every_case
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
@@ -252,7 +253,7 @@ INDICES = [
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # of infinities, in NumPy
-@pytest.mark.parametrize("number", range(len(CASES)))
+@every_case("number", range(len(CASES)))
 def test_functions_equal_numpy(number: int) -> None:
     expected = np.asarray(CASES[number](np))
     result = np.asarray(CASES[number](snp))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import structir.numpy as snp
+from tests.cases import every_case
 
 RANDOM = np.random.default_rng(5)
 A, B = RANDOM.normal(size=(3, 4)), RANDOM.normal(size=(3, 4))
@@ -143,7 +144,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CASES)
+@every_case("name", CASES)
 def test_arguments_have_the_meaning_of_numpy(name: str) -> None:
     wanted, results = CASES[name](np), CASES[name](snp)
     pairs = zip(results, wanted, strict=True) if isinstance(wanted, tuple) else [(results, wanted)]

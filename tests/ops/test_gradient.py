@@ -11,6 +11,7 @@ from structir.ir.dims import as_sym
 from structir.opdef.gradient import gradients
 from structir.projections.adjoint import adjoint
 from structir.projections.spec import product_of_reads
+from tests.cases import every_case
 from tests.ops.calls import called
 
 RNG = np.random.default_rng(4)
@@ -215,7 +216,7 @@ def moved(value, way, step):
     return value + step * way
 
 
-@pytest.mark.parametrize(("name", "args", "keywords"), CASES)
+@every_case(("name", "args", "keywords"), CASES)
 def test_gradients_match_differences(name, args, keywords):
     call, values = called(name, *args, **keywords)
     definition = call.op.definition

@@ -12,6 +12,7 @@ import pytest
 from structir import ops
 from structir.errors import DiagnosticError
 from structir.ir import TensorStructInfo, registered_ops
+from tests.cases import every_case
 from tests.ops.calls import called
 
 ops.load()
@@ -68,8 +69,8 @@ def assert_same(result, wanted):
         np.testing.assert_array_equal(result, wanted)
 
 
-@pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore")
+@every_case("case", CASES)
 def test_references_match_other_libraries(case):
     args = [restored(a) for a in case["args"]]
     keywords = {n: restored(v) for n, v in case["keywords"].items()}

@@ -7,6 +7,7 @@ import pytest
 from scipy import special
 
 from structir.ir.dtype import numpy_dtype
+from tests.cases import every_case
 from tests.ops.calls import evaluated
 
 RNG = np.random.default_rng(11)
@@ -422,7 +423,7 @@ case("nn.layer_norm", [x, gamma, beta, -1], standard(x, (-1,)) * gamma + beta)
 case("nn.rms_norm", [x, gamma, -1], x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * gamma)
 
 
-@pytest.mark.parametrize(("name", "args", "keywords", "wanted"), CASES)
+@every_case(("name", "args", "keywords", "wanted"), CASES)
 def test_reference(name, args, keywords, wanted):
     result = evaluated(name, *args, **keywords)
     pairs = zip(result, wanted, strict=True) if isinstance(wanted, tuple) else [(result, wanted)]

@@ -18,6 +18,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.parameters import REQUIRED
 from structir.script import R
 from tests.backend.agreement import assert_agree
+from tests.cases import every_case
 from tests.ops.calls import called, evaluated
 from tests.ops.test_every_op import assert_fits
 
@@ -26,6 +27,7 @@ OPS = {
     op.name: op.definition for op in registered_ops() if hasattr(op.definition, "index_signature")
 }
 every_op = pytest.mark.parametrize("name", sorted(OPS))
+every_op_in_one = every_case("name", sorted(OPS))
 DTYPES = ("bool", "int8", "int64", "uint8", "float16", "bfloat16", "float64")
 STRANGE = (-7, 0, 3, 2.5, True, "nonsense", "float32", (), (0, 0), (9,), ("a",), (1.5, 2), None)
 
@@ -93,7 +95,7 @@ def test_operands_of_other_dtypes_ranks_and_sizes(name):
                 assert_rejected_or_correct(name, exchanged(args, place, other), keywords)
 
 
-@every_op
+@every_op_in_one
 def test_invalid_attributes(name):
     signature = OPS[name].signature
     places = {p.name: k for k, p in enumerate(signature.parameters)}
@@ -112,7 +114,7 @@ def test_invalid_attributes(name):
                 called(name, **{**named, parameter.name: object()})
 
 
-@every_op
+@every_op_in_one
 def test_surplus_missing_and_unknown_arguments(name):
     signature = OPS[name].signature
     for args, keywords in OPS[name].examples:
@@ -143,8 +145,8 @@ def laid_out(array, way):
     return wide[(slice(1, None, 2),) * array.ndim]
 
 
-@every_op
 @pytest.mark.filterwarnings("ignore")
+@every_op_in_one
 def test_the_layout_of_arrays_does_not_matter(name):
     for args, keywords in OPS[name].examples:
         call, values = called(name, *args, **keywords)
@@ -157,7 +159,7 @@ def test_the_layout_of_arrays_does_not_matter(name):
             assert_agree(wanted, OPS[name].reference(call, moved))
 
 
-@every_op
+@every_op_in_one
 def test_sizes_of_0(name):
     """Sets each size of an example to 0 in all operands."""
     for args, keywords in OPS[name].examples:

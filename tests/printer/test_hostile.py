@@ -10,6 +10,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticError
 from structir.tools.fuzzing import random_program
+from tests.cases import every_case
 
 LONG = "9" * 4000
 SUM = f"({' + '.join([f'n{i}' for i in range(12)])} + 1)"
@@ -219,7 +220,7 @@ def broken(rng: Random, text: str) -> str:
     return "".join(words)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@every_case("seed", range(150))
 def test_broken_at_random(seed: int) -> None:
     rng = Random(seed)
     text = random_program(seed % 20, 4).script()

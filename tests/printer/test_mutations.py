@@ -7,10 +7,9 @@ import warnings
 from random import Random
 from typing import Any
 
-import pytest
-
 import structir
 from structir.errors import DiagnosticError
+from tests.cases import every_case
 from tests.printer.corpus import FOLDER
 
 LINES = (FOLDER / "function_deduction.jsonl").read_text().splitlines()
@@ -42,7 +41,7 @@ def mutated(rng: Random) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@every_case("seed", range(200))
 def test_a_mutated_program(seed: int) -> None:
     text = mutated(Random(seed))
     with warnings.catch_warnings():

@@ -9,6 +9,7 @@ import structir
 from structir.errors import DiagnosticError
 from structir.interpret import register_extern
 from structir.script import R
+from tests.cases import every_case
 from tests.printer.tvm_programs import PROGRAMS, Program
 
 
@@ -52,7 +53,7 @@ def test_a_program_of_tvm_has_the_values_of_numpy(program, capsys):
             assert np.asarray(result).shape == value.shape
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name for program in PROGRAMS])
+@every_case("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_program_of_tvm_prints_and_parses_back(program):
     module = parsed(program)
     back = structir.parse(module.script(), constants=program.constants or None)

@@ -1,6 +1,7 @@
 """Loops, comprehensions and conditions over values of Python are resolved at parse time."""
 
 import contextlib
+import itertools
 from collections import OrderedDict
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import structir
 from structir.errors import DiagnosticError
 from structir.script import R
+from tests.cases import every_case
 
 W = np.arange(16, dtype="float32").reshape(4, 4)
 VALUES = {
@@ -295,8 +297,7 @@ EXPRESSIONS = (
 )
 
 
-@pytest.mark.parametrize("trap", ["object", "metaclass", "dict", "list", "key"])
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@every_case(("expression", "trap"), itertools.product(EXPRESSIONS, traps()))
 def test_no_code_of_a_value_runs(expression, trap):
     value = traps()[trap]
     for body in (

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from structir.projections.boxes import NOTHING, Region, region
 from structir.projections.cost import neighbours, shards
 from structir.projections.program import Program, program_of
+from tests.cases import every_case
 from tests.projections.case_programs import function_of
 
 FOLDER = Path(os.environ.get("STRUCTIR_CASES", Path(__file__).parent))
@@ -132,7 +131,7 @@ def tally(position: int) -> tuple[Counter[tuple[str, str]], list[object]]:
     return counted, shown
 
 
-@pytest.mark.parametrize("position", range(len(CASES)), ids=[c["id"] for c in CASES])
+@every_case("position", range(len(CASES)), ids=lambda position: CASES[position]["id"])
 def test_regions_equal_the_measured_ones(position: int) -> None:
     counted, shown = tally(position)
     assert counted.total() > 0

@@ -1,5 +1,6 @@
 """Scalar expressions: functions compared with NumPy and SciPy, derivatives, and dtype rules."""
 
+import itertools
 import math
 
 import numpy as np
@@ -28,6 +29,7 @@ from structir.projections.scalar_expr import (
     substitute,
 )
 from structir.projections.values import EvaluationPoint, derivative, dtype_of, evaluate
+from tests.cases import every_case
 
 X, Y, Z = OperandElement("x"), OperandElement("y"), OperandElement("z")
 
@@ -131,8 +133,7 @@ def test_every_function_has_an_expected_value():
     }  # of other files
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", EXPECTED)
+@every_case(("name", "dtype"), itertools.product(EXPECTED, ["float32", "float64"]))
 def test_values_equal_numpy(name, dtype):
     values = arguments(name, dtype)
     result = evaluate(applied(name), EvaluationPoint(dict(zip("xyz", values, strict=False))))

@@ -14,6 +14,7 @@ from structir.ir.dims import as_dim
 from structir.solver.domains.terms import Row
 from structir.solver.program.report import Report
 from structir.solver.solver import ConstraintSolver, Value
+from tests.cases import every_case
 from tests.solver import judge
 from tests.solver.case_program import Case
 from tests.solver.case_text import text_of, value
@@ -142,7 +143,7 @@ def checker_faults(case: Case) -> list[str]:
     return faults
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+@every_case("case", CASES, ids=lambda case: case["id"])
 def test_answer_is_sound_and_core_cases_are_solved(case: Case) -> None:
     found = verdict(case["id"])
     assert found.unsound == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.cases import every_case
 from tests.solver import judge
 from tests.solver.case_program import Case
 
@@ -62,7 +63,7 @@ def conflict_verdict(case: Case, found: judge.Answer) -> Verdict:
     return Verdict(True, wrong_op=wrong, not_minimal=rough)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+@every_case("case", CASES, ids=lambda case: case["id"])
 def test_answer_is_sound_and_core_cases_are_solved(case: Case) -> None:
     found = verdict(case["id"])
     assert found.unsound == []

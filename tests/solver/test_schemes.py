@@ -16,6 +16,7 @@ from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict, Origin
 from structir.solver.domains.terms import Row, RowVar, row_vars
 from structir.solver.solver import ConstraintSolver, Value
+from tests.cases import every_case
 
 
 def as_argument(value: Any) -> Any:
@@ -73,7 +74,7 @@ def result_rows(call: Call) -> list[Row]:
     return [part.dims for part in parts]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("op", "args", "keywords"), list(calls()))
+@every_case(("op", "args", "keywords"), calls())
 def test_known_operands_give_the_deduced_result(
     op: Op, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
@@ -87,7 +88,7 @@ def test_known_operands_give_the_deduced_result(
             assert mine == deduced
 
 
-@pytest.mark.parametrize(("op", "args", "keywords"), list(calls()))
+@every_case(("op", "args", "keywords"), calls())
 def test_inferred_operands_are_sound(
     op: Op, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:

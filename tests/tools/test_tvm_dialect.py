@@ -10,6 +10,7 @@ from structir.errors import DiagnosticError
 from structir.ir.kernel import Kernel
 from structir.tools.cli import build
 from structir.tools.tvm_dialect import tvm_text
+from tests.cases import every_case
 from tests.printer.tvm_programs import PROGRAMS, Program
 
 WITHOUT_FORM = {"inplace calls"}  # and functions of TIR, which are kernels
@@ -29,7 +30,7 @@ def has_kernels(program: Program) -> bool:
 PLAIN = [p for p in PROGRAMS if p.name not in WITHOUT_FORM and not has_kernels(p)]
 
 
-@pytest.mark.parametrize("program", PLAIN, ids=[program.name for program in PLAIN])
+@every_case("program", PLAIN, ids=lambda program: program.name)
 def test_a_plain_program_in_the_spelling_of_tvm_parses_back(program):
     module = parsed(program)
     text = tvm_text(module)

@@ -207,8 +207,8 @@ class PointText:
         return lines
 
     def _size(self, size: Dim) -> str:
-        if isinstance(size, int):
-            return str(size)
+        """Returns the name of a size. Static ones are arguments too, so that all shapes of a rank
+        share the machine code."""
         return self.sizes.setdefault(size, f"n{len(self.sizes)}")
 
     def _index(self, index: Dim) -> str:
