@@ -100,6 +100,7 @@ class BufferTable:
                 self.uses[buffer] = self.uses.get(buffer, 0) + 1
                 if buffer.base is not None:
                     self.kept.add(buffer.root)
+        self.added_up = _added_up_in_columns(stages)
 
     def differing(self, before: BufferTable) -> set[Buffer]:
         """Returns the buffers of which anything is different in an earlier table."""
@@ -157,6 +158,20 @@ class BufferTable:
             and dims.at_least(columns, LEAST_COLUMNS) is True
         )
 
+    def spreads_columns(self, stage: Stage, read: Load, value: Expression) -> bool:
+        """Whether inlining a transposition makes a reduction of columns, which reads neighbours in
+        its inner loop, read with steps, and each element several times. Products copy such operands
+        themselves."""
+        adds_columns = stage.reduce or stage.out in self.added_up
+        if not adds_columns or not isinstance(value, Load):
+            return False
+        if self.product_of(stage) is not None or self.windows_of(stage) is not None:
+            return False
+        places = [entry for entry in read.entries if not isinstance(entry, Expression)]
+        repeats = not {axis for place in places for axis in dims.syms(place)}.issuperset(stage.axes)
+        keeps = _reads_neighbours(stage, read) and not _reads_neighbours(stage, value)
+        return repeats and keeps
+
     def is_epilogue(self, stage: Stage) -> bool:
         """Whether a map uses the result of a reduction at its own point: it becomes its
         epilogue."""
@@ -166,6 +181,23 @@ class BufferTable:
             if makers and makers[0].reduce and own <= _unit_axes(read):
                 return True
         return False
+
+
+def _added_up_in_columns(stages: list[Stage]) -> set[Buffer]:
+    """Returns the buffers that are reduced, directly or by way of maps, along another axis than
+    their last."""
+    found = set[Buffer]()
+    for stage in reversed(stages):
+        if stage.reduce or stage.out in found:
+            found.update(read.buffer for read in stage.loads if _reads_neighbours(stage, read))
+    return found
+
+
+def _reads_neighbours(stage: Stage, read: Load) -> bool:
+    """Whether neighbours along the last axis of a stage read neighbouring elements."""
+    if not read.entries or not stage.parallel or isinstance(read.entries[-1], Expression):
+        return False
+    return dims.as_sym(read.entries[-1]) == stage.parallel[-1]
 
 
 def _unit_axes(read: Load) -> set[Sym]:
@@ -280,7 +312,8 @@ def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
 
 def _composed_load(stage: Stage, read: Load, table: BufferTable) -> Expression | None:
     maker = _moved(stage, read, table)
-    return None if maker is None else value_at(maker, read.entries)
+    value = None if maker is None else value_at(maker, read.entries)
+    return None if value is None or table.spreads_columns(stage, read, value) else value
 
 
 def _moved(stage: Stage, read: Load, table: BufferTable) -> Stage | None:

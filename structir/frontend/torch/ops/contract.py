@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.reduce import norm_along
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
@@ -192,9 +193,13 @@ def distances_of_pairs(node: FxNode) -> Expr:
 
 
 def _distances(node: FxNode, lhs: Expr, rhs: Expr) -> Expr:
-    """Returns the distance of each row of `lhs` to each row of `rhs`."""
+    """Returns the distance of each row of `lhs` to each row of `rhs`.
+
+    The rows of `rhs` become columns, so that the innermost loop reads neighbouring elements and
+    sums need no horizontal addition.
+    """
     lhs_rank, rhs_rank = len(node.dims_of(lhs)), len(node.dims_of(rhs))
-    lhs = R.expand_dims(lhs, [lhs_rank - 1])
-    rhs = R.expand_dims(rhs, [rhs_rank - 2])
-    magnitude = node.emit(R.abs(R.subtract(lhs, rhs)))
-    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [max(lhs_rank, rhs_rank)])
+    columns = node.emit(reorder_axes(rhs, [*range(rhs_rank - 2), rhs_rank - 1, rhs_rank - 2]))
+    difference = R.subtract(R.expand_dims(lhs, [lhs_rank]), R.expand_dims(columns, [rhs_rank - 2]))
+    magnitude = node.emit(R.abs(difference))
+    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [max(lhs_rank, rhs_rank) - 1])
