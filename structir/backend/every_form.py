@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from operator import attrgetter
@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 
 from structir.analysis.arguments import arguments_of, default_values
-from structir.analysis.deduction import deduce
 from structir.analysis.donation import donated_of
-from structir.analysis.lattice import PASS, base_check
-from structir.analysis.substitution import Substitution
+from structir.backend.function_forms import OfForm, form_variables, known
 from structir.backend.plan import recording
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import (
-    BoundDtype,
     as_value,
     in_field_order,
     match,
@@ -26,13 +23,9 @@ from structir.interpret.argument_checks import (
 )
 from structir.interpret.scope import Activation
 from structir.ir.axes import RowVar
-from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import sym
 from structir.ir.dtype import DtypeVar
-from structir.ir.expr import Binding, Call, Function, Var, VarBinding
-from structir.ir.node import replace
-from structir.ir.struct_info import PrimStructInfo, StructInfo, TupleStructInfo
-from structir.solver.program.result_refinement import with_result
+from structir.ir.expr import Function, Var
+from structir.ir.struct_info import PrimStructInfo, TupleStructInfo
 from structir.solver.program.value_trees import elements
 
 Value = Any
@@ -41,44 +34,6 @@ Form = tuple[int | str, ...]  # the number of axes or the dtype of each variable
 FORM_OF = attrgetter("ndim", "dtype")
 SAMPLE_RANKS = (2, 1, 3, 4, 0)  # most ops are valid at the first ones
 SAMPLE_DTYPES = ("float32", "int64", "bool")
-
-
-def form_variables(function: Function) -> list[RowVar | DtypeVar]:
-    """Returns the row variables and dtype variables that the parameters of a function bind."""
-    bound = standing_alone([param.struct_info for param in function.params])
-    return [variable for variable in bound if type(variable) in (RowVar, DtypeVar)]
-
-
-class OfForm(Substitution):
-    """Substitutes axes for row variables and dtypes for dtype variables; infers again."""
-
-    def __init__(self, form: Mapping[Any, int | str]) -> None:
-        super().__init__(dims={v: _replacement(v, known) for v, known in form.items()})
-
-    def binding(self, binding: Binding) -> Binding:
-        """Returns a binding whose StructInfo is inferred from its new operands."""
-        if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
-            return super().binding(binding)
-        value = self.part(binding.value)
-        declared = self.info(binding.var.struct_info)
-        value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
-        inferred = value.struct_info
-        info = self._sharper(declared, inferred)
-        var = binding.var
-        if info != var.struct_info:
-            var = self.variables[binding.var] = type(var)(var.name, info, var.span)
-            self.infos.clear()
-        return VarBinding(var, value, binding.span)
-
-    def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
-        return inferred if base_check(declared, inferred) is PASS else declared
-
-
-def _replacement(variable: RowVar | DtypeVar, known: int | str) -> Any:
-    """Returns new axes for a row variable of a known rank, or the dtype of a dtype variable."""
-    if isinstance(known, str):
-        return known
-    return tuple([sym(f"{variable.name}{k}") for k in range(known)])
 
 
 class EveryForm:
@@ -94,9 +49,9 @@ class EveryForm:
         self.name, self.function = name, function
         self.general = general  # runs at any rank and dtype, op by op
         self.compiled = compiled  # compiles one function to an executable
-        self.variables = form_variables(function)
+        self.variables = form_variables(self.function)
         self.has_dtypes = any([type(variable) is DtypeVar for variable in self.variables])
-        infos = [part for p in function.params for part in elements(p.struct_info)]
+        infos = [part for p in self.function.params for part in elements(p.struct_info)]
         self.has_scalars = any([type(info) is PrimStructInfo for info in infos])
         self.is_repeatable = function.is_pure and not donated_of(function)
         self.defaults = partial(default_values, function)
@@ -163,7 +118,7 @@ class EveryForm:
             )
             if any(variable not in scope.sizes for variable in self.variables):
                 return None
-            form = tuple([_known(scope.sizes[variable]) for variable in self.variables])
+            form = tuple([known(scope.sizes[variable]) for variable in self.variables])
             if None not in key:
                 self._form_keys[key] = form
         return form
@@ -179,7 +134,7 @@ class EveryForm:
     def _of_form(self, form: Form) -> Function | None:
         """Returns the function for these ranks and dtypes; None if it is invalid for them."""
         try:
-            return OfForm(dict(zip(self.variables, form, strict=True))).function(self.function)
+            return OfForm(dict(zip(self.variables, form, strict=True))).instance(self.function)
         except DiagnosticError:
             return None
 
@@ -193,11 +148,6 @@ class EveryForm:
             if function is not None:
                 return function
         return None
-
-
-def _known(bound: Any) -> int | str:
-    """Returns the dtype of a dtype variable, or the number of axes of a row variable."""
-    return bound.dtype if isinstance(bound, BoundDtype) else len(bound)
 
 
 def _shaped(info: Any, value: Value) -> Value:

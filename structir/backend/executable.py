@@ -21,7 +21,8 @@ from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.counted import with_counts
 from structir.backend.cpu.features import check_host
-from structir.backend.every_form import EveryForm, form_variables
+from structir.backend.every_form import EveryForm
+from structir.backend.function_forms import form_variables, with_form_variables
 from structir.backend.host_ops import host_calls
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan, recording
@@ -158,7 +159,9 @@ class Executable:
                 owning(self._interpreter.global_function(name)),
                 partial(self._with_form, name),
             )
-            for name, function in functions.items()
+            for name, function in zip(
+                functions, map(with_form_variables, functions.values()), strict=True
+            )
             if form_variables(function)
         }
         if len(self.direct) > before:

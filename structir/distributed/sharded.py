@@ -11,6 +11,7 @@ import attrs
 
 from structir.analysis.arguments import arguments_of, check_call, default_values
 from structir.analysis.variables import walk
+from structir.backend.function_forms import OfForm, form_variables, known, with_form_variables
 from structir.distributed.assembly import (
     allocate_results,
     combine_partials,
@@ -21,7 +22,7 @@ from structir.distributed.assembly import (
 )
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
-from structir.distributed.dtype_instances import at_dtypes, dtype_vars_of
+from structir.distributed.dtype_instances import at_dtypes
 from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.open_branches import (
     condition_of,
@@ -75,19 +76,23 @@ def shard(
     """Returns a function of a module that runs in shards when called; options as in `plan`.
 
     Ragged tensors are cut by rows, into shards with about equal numbers of elements. The arguments
-    of a call determine the dtype variables that `dtypes` does not, and the conditionals whose
-    branches have results of different shapes: these are computed before the plan.
+    of a call determine ranks that the parameters do not, the dtypes that neither they nor `dtypes`
+    do, and the conditionals whose branches have results of different shapes: these are computed
+    before the plan.
     """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
     module = at_dtypes(module, name, dtypes or {})
     function = module.functions.get(name)
-    if isinstance(function, Function) and dtype_vars_of(function):
-        return GenericSharded(module, name, function, options)
-    return _at_known_dtypes(module, name, options)
+    if isinstance(function, Function):
+        named = with_form_variables(function)
+        if form_variables(named):
+            return GenericSharded(module, name, named, options)
+        module = _with_form(module, name, named, {}) if named is not function else module
+    return _of_known_form(module, name, options)
 
 
-def _at_known_dtypes(
+def _of_known_form(
     module: IRModule, name: str, options: Mapping[str, Any]
 ) -> Sharded | BranchedSharded:
     """Returns the sharded function, or one that decides its conditionals first."""
@@ -310,29 +315,39 @@ class BranchedSharded(ShardedAtArguments):
 
 @attrs.frozen(eq=False)
 class GenericSharded(ShardedAtArguments):
-    """A function with dtype variables that runs in shards: one sharded function for each
-    combination of dtypes."""
+    """A function with row variables or dtype variables that runs in shards: one sharded function
+    for each combination of ranks and dtypes."""
 
     module: IRModule
     name: str
     function: Function
     options: Mapping[str, Any]
-    instances: dict[tuple[str, ...], Sharded | BranchedSharded] = attrs.Factory(dict)
+    instances: dict[tuple[int | str, ...], Sharded | BranchedSharded] = attrs.Factory(dict)
 
     def at(self, /, *args: Value, **names: Value) -> Sharded:
-        """Returns the sharded function at the dtypes of these arguments."""
+        """Returns the sharded function at the ranks and dtypes of these arguments."""
         params, defaults = self.function.params, partial(default_values, self.function)
         values = arguments_of(self.name, params, args, names, defaults)
         pairs = zip(params, values, strict=True)
         converted = [as_value(param.struct_info, value) for param, value in pairs]
         bound = _bound(self.name, self.function, converted)
-        dtypes = {v.name: bound[v].dtype for v in dtype_vars_of(self.function)}
-        key = tuple(dtypes.values())
+        form = {v: known(bound[v]) for v in form_variables(self.function)}
+        key = tuple(form.values())
         if key not in self.instances:
-            instance = at_dtypes(self.module, self.name, dtypes)
-            self.instances[key] = _at_known_dtypes(instance, self.name, self.options)
+            instance = _with_form(self.module, self.name, self.function, form)
+            self.instances[key] = _of_known_form(instance, self.name, self.options)
         sharded = self.instances[key]
         return sharded.at(*args, **names) if isinstance(sharded, BranchedSharded) else sharded
+
+
+def _with_form(
+    module: IRModule, name: str, function: Function, form: Mapping[Any, int | str]
+) -> IRModule:
+    """Returns a module with a function at known ranks and dtypes, and with inlined calls."""
+    instance = OfForm(form).instance(function)
+    module = with_inlined_calls(module.with_functions({**module.functions, name: instance}))
+    inlined: Any = module.functions[name]  # ranks of its callees are known now
+    return module.with_functions({**module.functions, name: OfForm({}).instance(inlined)})
 
 
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:

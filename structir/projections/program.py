@@ -202,7 +202,9 @@ class ProgramBuilder:
         if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
             message = f"cannot compute regions of `{getattr(owner, 'name', 'a value')}`"
             label = f"expected a tensor of known shape, found {info}"
-            raise StructInfoError(Diagnostic(message, owner.span, label=label, code="E0902"))
+            hint = _known_shape_hint(owner, info)
+            diagnostic = Diagnostic(message, owner.span, label=label, hint=hint, code="E0902")
+            raise StructInfoError(diagnostic)
         key = (owner, path)
         self.shapes[key] = tuple([self.number(d, owner) for d in info.dims])
         return key
@@ -326,6 +328,18 @@ class ProgramBuilder:
             )
         self.opaque(result, ([self.tree(value.cond)],))
         return result
+
+
+def _known_shape_hint(owner: Expr, info: StructInfo) -> str:
+    """Returns the edit that gives a value a known shape."""
+    rank = getattr(info, "ndim", None)
+    axes = [f'"d{axis}"' for axis in range(2 if rank is None else rank)]
+    dtype = getattr(info, "dtype", None)
+    shape = ", ".join(axes) + "," * (len(axes) == 1)
+    known = f"R.Tensor(({shape})" + (f', "{dtype}")' if dtype else ")")
+    if isinstance(owner, Var):
+        return f"state its sizes: `{owner.name}: {known}`"
+    return f"state its sizes: `R.match_cast(..., {known})`"
 
 
 def _has_full_signature(definition: Any, call: Call) -> bool:

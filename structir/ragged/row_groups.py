@@ -373,6 +373,9 @@ def fused(group: RowGroup, outputs: list[Var], is_compiled: Any) -> list[Binding
         function, operands, kinds = _row_function(group, outputs)
     except (DiagnosticError, _NotOneRow):
         return None
+    returned: Any = function.ret_struct_info
+    if any(info.dims is None for info in returned.fields):  # a size that no operand states
+        return None
     module = IRModule({"main": function})
     results = tuple(["values" if _first(v) == group.total else "rows" for v in outputs])
     attributes = {"row": module.script(), "kinds": kinds, "results": results}

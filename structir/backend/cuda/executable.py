@@ -20,7 +20,8 @@ from structir.backend.cuda.host_part import refuse_host_ops
 from structir.backend.cuda.plan import DevicePlan
 from structir.backend.cuda.portable import device_routine
 from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
-from structir.backend.every_form import EveryForm, form_variables
+from structir.backend.every_form import EveryForm
+from structir.backend.function_forms import form_variables, with_form_variables
 from structir.backend.loops.writer import KernelText, MissingCodeError
 from structir.backend.program import HostProgram, WholeRegion, number_buffers
 from structir.backend.serialise import StoredFunction
@@ -101,9 +102,9 @@ class DeviceExecutable:
         functions: dict[str, Any] = dict(self.module.functions)
         own = {n: f for n, f in functions.items() if isinstance(f, Function)}
         for name, function in own.items():
-            if form_variables(function):
+            if form_variables(generic := with_form_variables(function)):
                 again = partial(self._again, name)
-                every_form = EveryForm(name, function, partial(_any_rank, name), again)
+                every_form = EveryForm(name, generic, partial(_any_rank, name), again)
                 self._every_form[name] = every_form
             elif name not in self.direct:
                 functions[name] = self._compiled(name, function)

@@ -1,4 +1,4 @@
-"""Functions with dtype variables in shards."""
+"""Functions of any rank or dtype in shards."""
 
 import numpy as np
 import pytest
@@ -25,6 +25,25 @@ def test_arguments_bind_dtype_variables_of_shards(dtype: str) -> None:
     assert plan(module, **options).bytes_in == sharded.plan(x, w, x[0, 0]).bytes_in
     assert search(module, **options).plan is not None
     assert sharded.compute(x, w, np.dtype(dtype).type(2)).tolist() == result.tolist()
+
+
+@pytest.mark.parametrize("param", ["R.Tensor", "R.Tensor(('*s', 'n'))", "R.Tensor(ndim={})"])
+@pytest.mark.parametrize("shape", [(4,), (4, 6), (2, 3, 4)])
+def test_arguments_bind_unknown_ranks_sizes_and_dtypes(param: str, shape: tuple[int, ...]) -> None:
+    module = structir.parse(f"""
+@R.function(private=True)
+def scaled(x, y):
+    return R.multiply(R.exp(x), y)
+
+@R.function
+def main(x: {param.format(len(shape))}, y: R.Tensor):
+    return scaled(x, y), R.sum(x, axis=[-1])
+""")
+    x, y = np.random.default_rng(0).normal(size=shape), np.ones(())
+    sharded = shard(module, workers=2)
+    for actual, expected in zip(sharded(x, y), (np.exp(x), x.sum(-1)), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    assert len(sharded.plan(x, y).shards) == 2
 
 
 def test_rows_of_any_dtype() -> None:

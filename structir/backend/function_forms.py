@@ -1,0 +1,103 @@
+"""Functions of any rank or dtype, at known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import count
+from typing import Any
+
+from structir.analysis.deduction import deduce, result_info
+from structir.analysis.lattice import PASS, base_check
+from structir.analysis.substitution import Substitution
+from structir.interpret.argument_checks import BoundDtype
+from structir.ir.axes import RowVar
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import sym
+from structir.ir.dtype import DtypeVar
+from structir.ir.expr import Binding, Call, Function, VarBinding
+from structir.ir.node import replace
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.solver.program.result_refinement import with_result
+
+
+def form_variables(function: Function) -> list[RowVar | DtypeVar]:
+    """Returns the row variables and dtype variables that the parameters of a function bind."""
+    bound = standing_alone([param.struct_info for param in function.params])
+    return [variable for variable in bound if type(variable) in (RowVar, DtypeVar)]
+
+
+def known(bound: Any) -> int | str:
+    """Returns the dtype of a dtype variable, or the number of axes of a row variable."""
+    return bound.dtype if isinstance(bound, BoundDtype) else len(bound)
+
+
+class OfForm(Substitution):
+    """Substitutes axes for row variables and dtypes for dtype variables; infers again."""
+
+    def __init__(self, form: Mapping[Any, int | str]) -> None:
+        super().__init__(dims={v: _replacement(v, known) for v, known in form.items()})
+
+    def binding(self, binding: Binding) -> Binding:
+        """Returns a binding whose StructInfo is inferred from its new operands."""
+        if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
+            return super().binding(binding)
+        value = self.part(binding.value)
+        declared = self.info(binding.var.struct_info)
+        value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
+        inferred = value.struct_info
+        info = self._sharper(declared, inferred)
+        var = binding.var
+        if info != var.struct_info:
+            var = self.variables[binding.var] = type(var)(var.name, info, var.span)
+            self.infos.clear()
+        return VarBinding(var, value, binding.span)
+
+    def instance(self, function: Function) -> Function:
+        """Returns a function of this form, with the result that its new body has."""
+        new = self.function(function)
+        result = result_info(new.body.struct_info, new.params)
+        return replace(new, ret_struct_info=self._sharper(new.ret_struct_info, result))
+
+    def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
+        return inferred if base_check(declared, inferred) is PASS else declared
+
+
+def _replacement(variable: RowVar | DtypeVar, known: int | str) -> Any:
+    """Returns new axes for a row variable of a known rank, or the dtype of a dtype variable."""
+    if isinstance(known, str):
+        return known
+    return tuple([sym(f"{variable.name}{k}") for k in range(known)])
+
+
+def with_form_variables(function: Function) -> Function:
+    """Returns a function whose parameters have variables for unknown ranks, sizes and dtypes.
+
+    The StructInfo of its body is that of before: `OfForm` infers it.
+    """
+    named = partial(_with_variables, numbers=count())
+    params = [type(p)(p.name, named(p.struct_info), p.span) for p in function.params]
+    changed = {
+        old: new
+        for old, new in zip(function.params, params, strict=True)
+        if new.struct_info != old.struct_info
+    }
+    if not changed:
+        return function
+    body = Substitution(changed).part(function.body)
+    return replace(function, params=tuple([changed.get(p, p) for p in function.params]), body=body)
+
+
+def _with_variables(info: StructInfo, numbers: count[int]) -> StructInfo:
+    """Returns the StructInfo of a parameter with variables for unknown ranks and dtypes."""
+    if isinstance(info, TupleStructInfo):
+        return replace(info, fields=tuple([_with_variables(f, numbers) for f in info.fields]))
+    if not isinstance(info, TensorStructInfo):
+        return info
+    if info.axes is info.dims is None:
+        row = (RowVar(f"r{next(numbers)}"),)
+        dims = tuple([sym(f"d{next(numbers)}") for _ in range(info.ndim or 0)])
+        info = replace(info, axes=row) if info.ndim is None else replace(info, dims=dims)
+    if info.element is None:
+        info = replace(info, dtype_var=DtypeVar(f"D{next(numbers)}"))
+    return info
