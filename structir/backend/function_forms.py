@@ -56,8 +56,11 @@ class OfForm(Substitution):
     def instance(self, function: Function) -> Function:
         """Returns a function of this form, with the result that its new body has."""
         new = self.function(function)
-        result = result_info(new.body.struct_info, new.params)
-        return replace(new, ret_struct_info=self._sharper(new.ret_struct_info, result))
+        result = new.body.struct_info
+        if result is None:
+            return new
+        result = self._sharper(new.ret_struct_info, result_info(result, new.params))
+        return replace(new, ret_struct_info=result)
 
     def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
         return inferred if base_check(declared, inferred) is PASS else declared
