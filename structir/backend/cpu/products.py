@@ -141,15 +141,57 @@ def copy_panels(
     return count * width
 
 
-def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
-    """Builds the product of unpacked operands, which packs panels of the right one as needed."""
-    element = DTYPES[shapes[0].dtype]
-    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
-    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
+def panel_passes(shapes: tuple[TileShape, ...]) -> Any:
+    """Returns the function that adds a block of terms to some rows of the result, panel by panel of
+    the right operand, which is packed in `room` elements."""
+    lanes, most = shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
     copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
     fill_panel = panel_filler(shapes[0])
     pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
+
+    @vectorisable
+    def pass_panels(
+        left: tuple[Number, Number, Number],
+        right: tuple[Number, Number, Number],
+        out: tuple[Number, Number, Number],
+        sizes: tuple[Number, Number, Number],
+        panel: Number,
+        room: Number,
+    ) -> None:
+        (b, b_row, b_column), (c, c_row, adds), (rows, n, terms) = right, out, sizes
+        j0, copied, first = 0, 0, 0
+        while j0 < n:
+            registers = registers_for(n - j0, lanes, most)
+            width = registers * lanes
+            columns = min(width, n - j0)
+            lines, step = from_here(b, j0 * b_column), b_row
+            if columns < width and b_column == 1:
+                copy_lines(panel, lines, terms, columns, width, b_row)
+                lines, step = panel, width
+            elif rows > FEW_ROWS and b_column == 1 and registers == most:
+                if j0 >= copied:
+                    first = j0
+                    copied = j0 + copy_panels(panel, lines, terms, n - j0, width, b_row, room)
+                lines, step = from_here(panel, (j0 - first) * terms), width
+            elif rows > FEW_ROWS or b_column != 1:
+                fill_panel(panel, lines, terms, columns, width, b_row, b_column)
+                lines, step = panel, width
+            tile = (lines, step, from_here(c, j0), c_row, terms, columns, adds)
+            pass_panel((*left, *tile, registers, rows, 0))
+            j0 += width
+
+    return pass_panels
+
+
+def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
+    """Builds the product of unpacked operands, which packs panels of the right one as needed.
+
+    Blocks of a transposed left operand are transposed: its columns would evict each other."""
+    element = DTYPES[shapes[0].dtype]
+    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+    zero, from_here = element(0), here
+    pass_panels = panel_passes(shapes)
     transpose = extern(f"structir_turning_{shapes[0].dtype}")
 
     def product(
@@ -172,7 +214,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     c[i * c_row + j] = zero
         turned = a_row == 1 and a_column != 1 and m > FEW_ROWS
         room = WIDEST_PANEL - (LEFT_ROWS * LEFT_TERMS if turned else 0)
-        left_row, left_column = (LEFT_TERMS, 1) if turned else (a_row, a_column)
+        row, column = (LEFT_TERMS, 1) if turned else (a_row, a_column)
         together = LEFT_ROWS if turned else ROW_BLOCK
         for i0 in range(0, m, together):
             rows = min(together, m - i0)
@@ -185,29 +227,9 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     lines = from_here(panel, room)
                     transpose((lines, left, rows, terms, LEFT_TERMS, a_column))
                     left = lines
-                j0, copied, first = 0, 0, 0
-                while j0 < n:
-                    registers = registers_for(n - j0, lanes, most)
-                    width = registers * lanes
-                    columns = min(width, n - j0)
-                    lines, step = from_here(b, k0 * b_row + j0 * b_column), b_row
-                    if columns < width and b_column == 1:
-                        copy_lines(panel, lines, terms, columns, width, b_row)
-                        lines, step = panel, width
-                    elif rows > FEW_ROWS and b_column == 1 and registers == most:
-                        if j0 >= copied:
-                            first = j0
-                            copied = j0 + copy_panels(
-                                panel, lines, terms, n - j0, width, b_row, room
-                            )
-                        lines, step = from_here(panel, (j0 - first) * terms), width
-                    elif rows > FEW_ROWS or b_column != 1:
-                        fill_panel(panel, lines, terms, columns, width, b_row, b_column)
-                        lines, step = panel, width
-                    out = from_here(c, i0 * c_row + j0)
-                    right = (lines, step, out, c_row, terms, columns, adds)
-                    pass_panel((left, left_row, left_column, *right, registers, rows, 0))
-                    j0 += width
+                right = (from_here(b, k0 * b_row), b_row, b_column)
+                out = (from_here(c, i0 * c_row), c_row, adds)
+                pass_panels((left, row, column), right, out, (rows, n, terms), panel, room)
 
     signature = types.void(*[pointer] * 3, *[types.int64] * 8, pointer)
     return c_function(signature, product)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cpu.features import has_wide_vectors
+from structir.backend.cpu.features import has_fma, has_wide_vectors
 from structir.backend.math.bits import (
     bits_of_single,
     fma_single,
@@ -27,7 +27,7 @@ LOWEST, HIGHEST = (
     single(89.0),
 )  # exp is 0 below the first and infinite above the second
 LOWEST_POWER, HIGHEST_POWER = single(-150), single(129)  # of two
-SCALES_TO_ZERO = has_wide_vectors()
+SCALES_TO_ZERO, FUSED = has_wide_vectors(), has_fma()
 UNDERFLOWED = single(-1000) if SCALES_TO_ZERO else single(0)
 ZERO, ONE, TWO = single(0), single(1), single(2)
 BIAS, MANTISSA_BITS, HALVE = np.int32(127), np.int32(23), np.int32(1)
@@ -40,6 +40,7 @@ exp_terms = polynomial(
     0.04166840389370918,
     0.00836889911442995,
     0.001381422160193324,
+    one_rounding=False,
 )
 
 # (tanh(x)/x - 1) / x**2 in x**2, |x| <= 0.62
@@ -57,9 +58,12 @@ TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
 
 @vectorisable
 def exp_mantissa(r: Number) -> Number:
-    """Computes exp(r) for |r| <= ln(2)/2."""
+    """Computes exp(r) for |r| <= ln(2)/2; without fused multiply-add, with another order of
+    roundings, which is then within 1 unit in the last place too."""
     p = exp_terms(r)
-    return fma_single(fma_single(p, r, ONE), r, ONE)
+    if FUSED:
+        return (p * r + ONE) * r + ONE
+    return ONE + (r + r * r * p)
 
 
 @vectorisable
@@ -84,10 +88,10 @@ def exp_below(x: Number) -> Number:
     by a value that the scale instruction maps to 0 directly, or by 0 with a final select."""
     vanishes = x < LOWEST
     x = UNDERFLOWED if vanishes else x
-    shifted = fma_single(x, LOG2_E, ROUNDER)
+    shifted = x * LOG2_E + ROUNDER
     n = shifted - ROUNDER
-    r = fma_single(n, LN_2_HIGH, x)
-    r = fma_single(n, LN_2_LOW, r)
+    r = n * LN_2_HIGH + x  # the product is exact
+    r = n * LN_2_LOW + r
     value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
     return value if SCALES_TO_ZERO else (ZERO if vanishes else value)
 
@@ -112,10 +116,10 @@ def exp2(x: Number) -> Number:
 @vectorisable
 def exp_normal(x: Number) -> Number:
     """Computes exp(x) for arguments whose result is a normal number."""
-    shifted = fma_single(x, LOG2_E, ROUNDER)
+    shifted = x * LOG2_E + ROUNDER
     n = shifted - ROUNDER
-    r = fma_single(n, LN_2_HIGH, x)
-    r = fma_single(n, LN_2_LOW, r)
+    r = n * LN_2_HIGH + x  # the product is exact
+    r = n * LN_2_LOW + r
     exponent = bits_of_single(shifted) << MANTISSA_BITS
     return single_of_bits(bits_of_single(exp_mantissa(r)) + exponent)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from structir.backend.math.bits import bits_of_single, fma_single, polynomial, single_of_bits
+from structir.backend.math.bits import bits_of_single, polynomial, single_of_bits
 from structir.backend.math.double import exp_clamped, log_core
 from structir.backend.math.options import Number, vectorisable
 
@@ -30,6 +30,7 @@ log_terms = polynomial(
     -0.13163936138153076,
     0.10472551733255386,
     -0.04515228420495987,
+    one_rounding=False,
 )
 
 
@@ -41,8 +42,8 @@ def log_of_parts(exponent: Number, t: Number) -> Number:
     """
     high = exponent * LN_2_HIGH
     total = high + t
-    low = fma_single(exponent, LN_2_LOW, t - (total - high))
-    return total + fma_single(t * t, log_terms(t), low)
+    low = exponent * LN_2_LOW + (t - (total - high))
+    return total + (t * t * log_terms(t) + low)
 
 
 @vectorisable
