@@ -149,6 +149,7 @@ class PointText:
 
     def __init__(self, calls: PointCalls) -> None:
         self.calls = calls
+        self.fills_elements = any(map(self._is_element, calls.arguments))
         self.axes = {axis: f"i{k}" for k, axis in enumerate(calls.extents)}
         self.pointers: dict[Buffer, str] = {}
         self.sizes: dict[Dim, str] = {}
@@ -170,6 +171,11 @@ class PointText:
             before=tuple(before),
         )
 
+    def _is_element(self, argument: Any) -> bool:
+        """Whether an argument is one element of a result."""
+        is_result = isinstance(argument, BufferPoint) and argument.buffer in self.calls.results
+        return is_result and all(index is not None for index in argument.at)
+
     def _argument(self, argument: Any) -> str:
         if isinstance(argument, BufferPoint):
             return self._seen(argument)
@@ -181,8 +187,7 @@ class PointText:
         return repr(argument) if not isinstance(argument, float) else f"float64({argument!r})"
 
     def _seen(self, place: BufferPoint) -> str:
-        filled = place.buffer in self.calls.results
-        scalar = filled and all(at is not None for at in place.at)
+        scalar = self._is_element(place)
         at = [":" if i is None else self._index(i) for i in place.at] + [":"] * scalar
         key = place.buffer, scalar
         name = self.arrays.setdefault(key, f"x{len(self.arrays)}")
@@ -201,14 +206,21 @@ class PointText:
         """Splits the linear index of the point into positions along the axes."""
         lines, rest = [], "point"
         for axis, name in list(self.axes.items())[::-1]:
-            lines.append(f"{name} = {rest} % {self._size(self.calls.extents[axis])}")
-            lines.append(f"{name}_rest = {rest} // {self._size(self.calls.extents[axis])}")
+            if name == "i0" and not self.fills_elements:
+                lines.append(f"i0 = {rest}")  # the outermost axis needs no division
+                break
+            size = self._size(self.calls.extents[axis])
+            lines.append(f"{name} = {rest} % {size}")
+            lines.append(f"{name}_rest = {rest} // {size}")
             rest = f"{name}_rest"
         return lines
 
     def _size(self, size: Dim) -> str:
         """Returns the name of a size. Static ones are arguments too, so that all shapes of a rank
-        share the machine code."""
+        share the machine code. They are constants where a call fills one element: it takes no
+        longer than the divisions that find its position, which are faster by constants."""
+        if isinstance(size, int) and self.fills_elements:
+            return str(size)
         return self.sizes.setdefault(size, f"n{len(self.sizes)}")
 
     def _index(self, index: Dim) -> str:

@@ -12,14 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 PLAIN = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+f16c"
 WIDER = f"{PLAIN},+avx2,+fma,+bmi,+bmi2,+lzcnt"
-PROGRAM = '''
+TILES = """
 import sys
-import numpy as np
-import structir
 from structir.backend.cpu.tiles import tile_shapes
 
 lanes = [shape.lanes for shape in tile_shapes("float32")]
 assert lanes == eval(sys.argv[1]), lanes
+"""
+PROGRAM = (
+    TILES
+    + '''
+import numpy as np
+import structir
 LINES = """
 R.nn.gelu(R.matmul(x, w) + b)
 R.nn.softmax(R.matmul(x, R.permute_dims(x)))
@@ -57,16 +61,23 @@ for line in LINES.strip().splitlines():
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5, err_msg=line)
     assert compiled.kernel_count, line
 '''
+)
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
 @pytest.mark.parametrize(
-    ("name", "features", "lanes"), [("haswell", WIDER, "[8, 8]"), ("x86-64", PLAIN, "[]")]
+    ("name", "features", "lanes", "program"),
+    [
+        ("haswell", WIDER, "[8, 8]", TILES),  # the programs run on it by its name alone
+        pytest.param("x86-64", PLAIN, "[]", PROGRAM, marks=pytest.mark.exhaustive),
+    ],
+    ids=["haswell", "x86-64"],
 )
-def test_programs_for_plainer_processors(name: str, features: str, lanes: str) -> None:
+def test_programs_for_processors_by_their_features(
+    name: str, features: str, lanes: str, program: str
+) -> None:
     named = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
-    done = run_with(named, PROGRAM, lanes)
+    done = run_with(named, program, lanes)
     assert done.returncode == 0, done.stderr
 
 
