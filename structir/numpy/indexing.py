@@ -114,9 +114,9 @@ def _reversed_slice(item: slice, length: Dim, step: int) -> tuple[Dim, Dim, int]
         return (start + (count - 1) * step, start + 1, step) if count else (0, 0, step)
     if item.start is None and item.stop is None:
         return dims.floormod(length - 1, -step), length, step
-    start, stop = _from_end(item.start, length, length - 1), _from_end(item.stop, length, -1)
-    count = dims.dim_max(dims.floordiv(start - stop - step - 1, -step), 0)
-    return start + (count - 1) * step, start + 1, step  # begins behind the end for a count of 0
+    first, last = _from_end(item.start, length, length - 1), _from_end(item.stop, length, -1)
+    number = dims.dim_max(dims.floordiv(first - last - step - 1, -step), 0)
+    return first + (number - 1) * step, first + 1, step  # begins behind the end for none
 
 
 def _from_end(value: Any, length: Dim, default: Dim) -> Dim:
