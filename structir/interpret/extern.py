@@ -9,6 +9,7 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.ir.dtype import numpy_dtype
+from structir.ops.sort import sortable
 
 _functions: dict[str, Callable[..., Any]] = {}
 _by_form: set[str] = set()
@@ -70,8 +71,9 @@ def _assert(condition: Any, template: str, values: Any = ()) -> tuple[()]:
 def _unique(values: Any, *options: Any) -> Any:
     """Returns the sorted unique elements; `options` are those of `R.unique`, and an axis."""
     index, inverse, counts, *axis = options[1:]  # the first is `sorted`; they always are
-    results = np.unique(values, index, inverse, counts, *axis)
+    results = np.unique(sortable(values), index, inverse, counts, *axis)
     parts = list(results) if isinstance(results, tuple) else [results]
+    parts[0] = parts[0].astype(values.dtype)
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 

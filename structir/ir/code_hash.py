@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-import secrets
+import os
 from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-import numpy as np
+from structir.lazy import lazy_module
 
+np = lazy_module("numpy")
 PLAIN = (int, float, complex, str, bytes, type(None))
 LIBRARIES = frozenset({"math", "numba", "numpy", "structir"})  # whose versions are in cache keys
 
@@ -73,7 +74,7 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(each)
 
 
-PROCESS = secrets.token_bytes(16)
+PROCESS = os.urandom(16)
 
 
 def _of_process(value: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from structir.numpy.creation import broadcast, diagonal, eye
+from structir.numpy.creation import broadcast, diagonal, eye, zeros_like
 from structir.numpy.elementwise import clip, real
 from structir.numpy.reductions import average, sum
 from structir.numpy.shaping import axis_of, concatenate, moveaxis, reshape, swapaxes
@@ -144,8 +144,18 @@ def kron(a: Any, b: Any) -> TracedArray:
 
 @traced
 def cross(a: Any, b: Any, axis: int = -1) -> TracedArray:
-    """Returns the cross product of vectors with three components."""
+    """Returns the cross product of vectors with two or three components.
+
+    Of two vectors with two components it is the third component, without the axis.
+    """
     x, y = (moveaxis(v, axis, -1) for v in _operands(a, b))
+    pairs = [v.shape[-1] == 2 for v in (x, y)]
+    if all(pairs):
+        return x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
+    x, y = (
+        concatenate([v, zeros_like(v[..., :1])], -1) if is_pair else v
+        for v, is_pair in zip((x, y), pairs, strict=True)
+    )
     parts = [
         x[..., i : i + 1] * y[..., j : j + 1] - x[..., j : j + 1] * y[..., i : i + 1]
         for i, j in ((1, 2), (2, 0), (0, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, dim_max, dim_min
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, PrimValue, ShapeExpr
 from structir.lazy import lazy_module
@@ -22,7 +22,7 @@ from structir.tracing.array import (
     operand,
 )
 from structir.tracing.context import fields, traced
-from structir.tracing.size import TracedSize, as_dim, as_dims, is_size
+from structir.tracing.size import as_dim, as_dims, is_size, size
 
 np = lazy_module("numpy")
 
@@ -138,7 +138,7 @@ def linspace(
     width = high - low
     positions = arange(num, dtype=width.dtype_name)
     positions = positions.reshape(num, *[1] * width.ndim) if width.ndim else positions
-    fraction = positions / steps if isinstance(steps, TracedSize) or steps > 0 else positions
+    fraction = positions / size(dim_max(as_dim(steps), 1))
     values = _with_first_axis_at(low + fraction * width, axis)
     values = values if dtype is None else convert(values, name)
     return (values, width / steps) if retstep else values
@@ -220,7 +220,7 @@ def diag(v: Any, k: int = 0) -> TracedArray:
     rows = apply(R.where, hit, broadcast(array[:, None], (size, side)), matrix)
     below = full((row, side), 0, array.dtype_name)
     above = full((side - size - row, side), 0, array.dtype_name)
-    parts = [expression(part) for part in (below, rows, above) if part.shape[0] != 0]
+    parts = [expression(part) for part in (below, rows, above) if part.dims[0] != 0]
     if not parts:
         return rows
     return emit(R.concat(parts, axis=0)) if len(parts) > 1 else TracedArray(parts[0])
@@ -239,21 +239,12 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedA
     first, second = axis1 % rank, axis2 % rank
     rest = [k for k in range(rank) if k not in (first, second)]
     x = emit(R.permute_dims(expression(array), [*rest, first, second]))
-    rows, columns = x.shape[-2:]
-    if offset > 0:
-        x, columns = x[..., offset:], columns - offset
-    elif offset < 0:
-        x, rows = x[..., -offset:, :], rows + offset
-    length = rows if rows is columns or rows == columns else _smaller(rows, columns)
-    x = x[..., :length, :length]
-    same = eye(length, dtype="bool")
-    if x.dtype_name == "bool":
-        return (x & same).any(-1)
-    return apply(lambda x, same: R.sum(R.where(same, x, R.zeros_like(x)), axis=[-1]), x, same)
-
-
-def _smaller(first: Any, second: Any) -> Any:
-    return first if first <= second else second
+    rows, columns = x.dims[-2:]
+    row, column = max(-offset, 0), max(offset, 0)
+    length = dim_max(dim_min(rows - row, columns - column), 0)
+    flat = x.reshape((*x.shape[:-2], size(rows * columns)))
+    positions = arange(size(length)) * size(columns + 1) + size(columns * row + column)
+    return emit(R.take(expression(flat), expression(positions), axis=rank - 2))
 
 
 @traced

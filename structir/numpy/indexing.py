@@ -112,9 +112,20 @@ def _reversed_slice(item: slice, length: Dim, step: int) -> tuple[Dim, Dim, int]
         start, stop, _ = item.indices(length)
         count = max(0, (start - stop - step - 1) // -step)
         return (start + (count - 1) * step, start + 1, step) if count else (0, 0, step)
-    if item.start is not None or item.stop is not None:
-        raise _fail("the bounds of a slice with a negative step need an axis of known size")
-    return dims.floormod(length - 1, -step), length, step
+    if item.start is None and item.stop is None:
+        return dims.floormod(length - 1, -step), length, step
+    first, last = _from_end(item.start, length, length - 1), _from_end(item.stop, length, -1)
+    number = dims.dim_max(dims.floordiv(first - last - step - 1, -step), 0)
+    return first + (number - 1) * step, first + 1, step  # begins behind the end for none
+
+
+def _from_end(value: Any, length: Dim, default: Dim) -> Dim:
+    """Returns a bound of a slice from the end, as a position from -1 to the last element."""
+    bound = _bound(value, length, default)
+    if value is None:
+        return default
+    bound = dims.select(dims.compare("<", bound, 0), bound + length, bound)
+    return dims.dim_min(dims.dim_max(bound, -1), length - 1)
 
 
 def _bound(value: Any, length: Dim, default: Dim) -> Dim:

@@ -337,7 +337,16 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[TracedArray
     return [array[(*before, slice(low, high))] for low, high in itertools.pairwise(edges)]
 
 
-array_split = split
+@traced
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[TracedArray]:
+    """Returns parts: a number of them whose sizes differ by at most 1, or those between
+    positions."""
+    array, bounds = operand(ary), indices_or_sections
+    if is_size(bounds):
+        count, total = int(bounds), array.shape[axis_of(axis, array.ndim)]
+        sizes = [(total + count - 1 - k) // count for k in range(count - 1)]
+        bounds = list(itertools.accumulate(sizes))
+    return split(array, bounds, axis)
 
 
 @traced

@@ -8,7 +8,7 @@ from typing import Any
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.lazy import lazy_module
-from structir.numpy.creation import arange, linspace, zeros, zeros_like
+from structir.numpy.creation import arange, full, linspace, zeros, zeros_like
 from structir.numpy.elementwise import (
     astype,
     clip,
@@ -197,7 +197,7 @@ def quantile(
         raise DiagnosticError(Diagnostic(message, code="E1107"))
     array = real(ravel(a) if axis is None else a)
     position = axis_of(0 if axis is None else axis, array.ndim)
-    ordered = moveaxis(sort(array, position), position, 0)
+    ordered = _ordered(array, position)
     fractions = as_array(q)
     places = cast(fractions, array.dtype_name) * (ordered.shape[0] - 1)
     low = astype(floor(places), int)
@@ -216,6 +216,14 @@ QUANTILE_METHODS: dict[str, Callable[..., TracedArray]] = {
     "midpoint": lambda low, high, share: (low + high) / 2,
     "nearest": lambda low, high, share: where(share <= 0.5, low, high),
 }
+
+
+def _ordered(array: TracedArray, axis: int) -> TracedArray:
+    """Returns the sorted elements along an axis, which becomes the first; one NaN for none."""
+    ordered = moveaxis(sort(array, axis_of(axis, array.ndim)), axis, 0)
+    if ordered.dims[0] == 0:
+        return full((1, *ordered.shape[1:]), np.nan, ordered.dtype_name)
+    return ordered
 
 
 def _kept_axes(
@@ -255,7 +263,7 @@ def median(
 ) -> TracedArray:
     """Returns the middle element, or the mean of the two in the middle; NaN where there is one."""
     array = real(ravel(a) if axis is None else a)
-    ordered = moveaxis(sort(array, axis_of(axis or 0, array.ndim)), axis or 0, 0)
+    ordered = _ordered(array, axis or 0)
     length = ordered.shape[0]
     middle = (ordered[(length - 1) // 2] + ordered[length // 2]) / 2
     last = ordered[-1]  # NaNs are sorted behind all numbers

@@ -37,7 +37,7 @@ from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
 from structir.ops.scatter import scatter_elements
 from structir.ops.slices import strided_slice
-from structir.ops.sort import argsort, sort
+from structir.ops.sort import argsort, sort, sortable
 
 np = lazy_module("numpy")
 Array = Any
@@ -79,7 +79,8 @@ def _(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    values, index, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    values, index, inverse, counts = np.unique(sortable(x), True, True, True, axis=axis)
+    values = values.astype(x.dtype)
     if not sorted:
         order = np.argsort(index)
         values, index, counts = np.take(values, order, axis=axis or 0), index[order], counts[order]

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, Literal
 
 from structir.errors import ShapeMismatchError
+from structir.ir.dtype import dtype_name
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit, component
@@ -22,13 +23,22 @@ from structir.ops.ordering import first_of_order, index_of_rank, order_of_keys, 
 from structir.ops.reduce import reduce_signature, sum_
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
+from structir.projections.values import computing_dtype
 
 np = lazy_module("numpy")
 Array = Any
 
 
+def sortable(x: Array) -> Array:
+    """Returns the elements in a dtype that NumPy sorts: it misplaces NaNs of narrow floats."""
+    if x.dtype.kind not in "fV":
+        return x
+    return x.astype(computing_dtype(dtype_name(x.dtype)), copy=False)
+
+
 def stable_order(x: Array, descending: bool) -> Array:
     """Computes a stable argsort."""
+    x = sortable(x)
     if not descending:
         return np.argsort(x, axis=-1, kind="stable")
     length = x.shape[-1]
@@ -238,7 +248,7 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
     kept_axes = tuple([k for k in range(x.ndim) if k not in axes])
     shape = tuple([x.shape[k] for k in kept_axes])
     rows = np.transpose(x, (*kept_axes, *axes)).reshape(*shape, prod(x.shape[k] for k in axes))
-    order = np.argsort(rows, axis=-1, kind="stable")
+    order = stable_order(rows, descending=False)
     middle = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
     value, position = np.take_along_axis(rows, middle, -1)[..., 0], middle[..., 0]
     if keepdims:
@@ -287,6 +297,7 @@ def bucketize_signature(call: CallView) -> ResolvedSignature:
 @op(bucketize_signature)
 def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
     """Computes the bucket of each element: the number of sorted boundaries below it."""
+    x, boundaries = sortable(x), sortable(boundaries)
     if np.any(boundaries[1:] < boundaries[:-1]):
         raise ShapeMismatchError(
             "bucketize: boundaries: expected ascending numbers, found a decrease"

@@ -233,6 +233,9 @@ CASES = [
     lambda xp: xp.linalg.svd(A, compute_uv=False),
     lambda xp: xp.geomspace(1.0, 100.0, 5),
     lambda xp: xp.bitwise_count(I),
+    lambda xp: xp.median(np.zeros((2, 0)), axis=1),
+    lambda xp: xp.cross(A[:, :2], A[:, 1:3]),
+    lambda xp: xp.cross(A[:, :2], A[:, :3]),
 ]
 INDICES = [
     *[0, -1, slice(1, None), slice(None, -1), slice(None, None, 2), slice(None, None, -1)],
@@ -252,7 +255,7 @@ INDICES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:invalid value")  # of infinities, in NumPy
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:Mean of empty", "ignore:Arrays of 2-")
 @every_case("number", range(len(CASES)))
 def test_functions_equal_numpy(number: int) -> None:
     expected = np.asarray(CASES[number](np))
@@ -272,7 +275,8 @@ def test_indices_equal_numpy(index: Any) -> None:
 
 def test_slices_of_axes_of_symbolic_size_equal_numpy() -> None:
     bounds = (None, 0, 2, -1, -3)
-    slices = [slice(low, high, step) for low in bounds for high in bounds for step in (1, 2)]
+    slices = [slice(low, high, step) for low in bounds for high in bounds for step in (1, -1)]
+    slices += [slice(None, 1, -2), slice(3, None, -3), slice(1, -1, 2)]
     info = R.Tensor(("n",), "float32")
     module = structir.trace(lambda x: tuple([x[index] for index in slices]), info)
     for n in range(6):
@@ -280,6 +284,26 @@ def test_slices_of_axes_of_symbolic_size_equal_numpy() -> None:
         results = structir.interpret(module, "main", x)
         for index, result in zip(slices, results, strict=True):
             np.testing.assert_array_equal(result, x[index], err_msg=f"{index} of {n}")
+
+
+MODES = ("edge", "wrap", "reflect", "symmetric")
+
+
+def of_symbolic_sizes(xp: Any, x: Any) -> list[Any]:
+    """Returns padded matrices, parts, diagonals and spaces."""
+    n, m = x.shape
+    padded = [xp.pad(x, ((2 * n, 1), (0, m)), mode) for mode in MODES]
+    diagonals = [xp.diagonal(x, k) for k in (-3, 0, 2)]
+    return [*padded, *diagonals, *xp.array_split(x, 3), xp.linspace(0.0, 1.0, n), xp.diag(x[0], 1)]
+
+
+def test_functions_of_symbolic_sizes_equal_numpy() -> None:
+    module = structir.trace(lambda x: of_symbolic_sizes(snp, x), R.Tensor(("n", "m"), "float64"))
+    for shape in ((2, 5), (5, 2), (1, 1)):
+        x = np.arange(1.0, 1 + shape[0] * shape[1]).reshape(shape)
+        results = structir.interpret(module, "main", x)
+        for result, expected in zip(results, of_symbolic_sizes(np, x), strict=True):
+            np.testing.assert_allclose(result, expected)
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)

@@ -68,3 +68,27 @@ def main(x: R.Tensor(("n", "m"), "int64")):
     x = np.random.default_rng(0).integers(-(2**62), 2**62, (90, 2)) >> np.arange(90)[:, None] % 62
     order = structir.compile(module)["main"](x)
     np.testing.assert_array_equal(order, structir.interpret(module, "main", x))
+
+
+def test_not_a_number_of_a_narrow_float_is_last():
+    x = np.array([np.nan, 3, np.inf, -np.inf, np.nan, 7, 96, 1, 7])
+    source = """
+@R.function
+def main(x: R.Tensor((9,), "{0}")):
+    edges = R.const([1.0, 7.0], "{0}")
+    middle = R.median(x, axis=0)
+    return R.sort(x), R.unique(x, return_counts=True), middle, R.bucketize(x, edges)
+"""
+    expected, *results = [
+        structir.interpret(
+            structir.parse(source.format(dtype)), "main", x.astype(numpy_dtype(dtype))
+        )
+        for dtype in ("float32", "bfloat16", "float8_e5m2")
+    ]
+    for result in results:
+        for value, wanted in zip(flat_values(result), flat_values(expected), strict=True):
+            np.testing.assert_array_equal(value.astype("float64"), wanted.astype("float64"))
+
+
+def flat_values(value):
+    return [v for each in value for v in flat_values(each)] if isinstance(value, tuple) else [value]

@@ -53,21 +53,17 @@ def sort(call: OpCall) -> str:
     return values if call.op == "sort" else call.cast(positions, call.out.dtype)
 
 
-def _ordered(call: OpCall, largest: bool, count: int | None = None) -> list[str]:
-    """Returns the sorted elements along an axis, and their positions; equal ones keep their
-    order."""
+def _ordered(call: OpCall, largest: bool) -> list[str]:
+    """Returns the first sorted elements along an axis, as many as the result has, and their
+    positions; equal ones keep their order."""
     axis = call.axis("axis", "x")
-    length = call.dims("x")[axis] if count is None else count
-    return call.emit_many(
-        "TopK", 2, call["x"], call.vector((length,)), axis=axis, largest=int(largest)
-    )
+    count = call.vector((dims_of(call.out)[axis],))
+    return call.emit_many("TopK", 2, call["x"], count, axis=axis, largest=int(largest))
 
 
 @exports("topk")
-def topk(call: OpCall) -> str | list[str] | None:
-    if call.attr("k") < 1:
-        return None
-    values, positions = _ordered(call, call.attr("largest"), call.attr("k"))
+def topk(call: OpCall) -> str | list[str]:
+    values, positions = _ordered(call, call.attr("largest"))
     positions = call.cast(positions, call.attr("dtype"))
     return {"values": values, "indices": positions}.get(call.attr("ret_type"), [values, positions])
 
