@@ -12,8 +12,6 @@ from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
 Emit = Callable[[Expr], Expr]  # binds an expression to a variable
-NEWTON_STEPS = 3
-NORMAL_TAIL = ((2.515517, 0.802853, 0.010328), (1.0, 1.432788, 0.189269, 0.001308))
 SHIFT = 8  # the asymptotic series of trigamma is accurate from here on
 ZETA_TERMS = 24
 ZETA_SERIES = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000)
@@ -135,29 +133,6 @@ def polygamma(order: int, x: Expr, emit: Emit) -> Expr:
     sign = 1.0 if order % 2 else -1.0
     result: Expr = R.multiply(zeta, _double(sign * math.factorial(order)))
     return result
-
-
-def inverse_normal_distribution(p: Expr, emit: Emit) -> Expr:
-    """Returns the inverse of the normal distribution function: a rational approximation of the
-    lower tail, then Halley steps. Source: Abramowitz and Stegun, 26.2.23."""
-    one, half = _double(1.0), _double(0.5)
-    tail = emit(R.minimum(p, R.subtract(one, p)))
-    is_inner = emit(R.logical_and(R.greater(tail, _double(0.0)), R.less_equal(tail, half)))
-    tail = emit(R.where(is_inner, tail, half))
-    t = emit(R.sqrt(R.multiply(_double(-2.0), R.log(tail))))
-    over, under = (_polynomial(t, coefficients) for coefficients in NORMAL_TAIL)
-    x = emit(R.subtract(R.divide(over, under), t))
-    for _ in range(NEWTON_STEPS):
-        mass = R.multiply(half, R.erfc(R.multiply(x, _double(-math.sqrt(0.5)))))
-        density = R.exp(R.multiply(R.multiply(x, x), _double(-0.5)))
-        ratio = R.divide(R.subtract(mass, tail), density)
-        step = emit(R.multiply(ratio, _double(math.sqrt(2 * math.pi))))
-        slope = R.add(one, R.multiply(half, R.multiply(x, step)))
-        x = emit(R.subtract(x, R.divide(step, slope)))
-    is_upper = emit(R.greater(p, half))
-    value = R.where(is_inner, R.where(is_upper, R.negative(x), x), _double(math.nan))
-    value = R.where(R.equal(p, _double(0.0)), _double(-math.inf), value)
-    return emit(R.where(R.equal(p, one), _double(math.inf), value))
 
 
 def _polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:

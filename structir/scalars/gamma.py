@@ -1,7 +1,6 @@
 """The logarithm of the gamma function and its derivative: the scalar function and the ops."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from structir.ir.scalar_functions import declare
@@ -9,6 +8,7 @@ from structir.lazy import lazy_module
 from structir.opdef.define import op
 from structir.projections import scalar_expr as e
 from structir.projections.scalar_expr import ScalarExpr
+from structir.scalars.polynomial import polynomial
 
 np = lazy_module("numpy")
 special = lazy_module("scipy.special")
@@ -25,13 +25,6 @@ SERIES = (
     -0.020697987372370493,
     0.06362150587634356,
 )
-
-
-def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    total = coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        total = total * x + coefficient
-    return total
 
 
 def _sum_of_reciprocals(z: Any) -> Any:
@@ -51,7 +44,7 @@ def _digamma(x: Any) -> ScalarExpr:
     z = e.select(is_reflected, 1 - x, x)
     y = z + SHIFT
     inverse = 1 / y
-    series = _polynomial(inverse * inverse, SERIES) * (inverse * inverse)
+    series = polynomial(inverse * inverse, SERIES) * (inverse * inverse)
     value = e.log(y) - 0.5 * inverse - series - _sum_of_reciprocals(e.min(z, LARGE))
     turns = x - e.round(x)
     reflection = math.pi / e.tan(math.pi * turns)

@@ -48,3 +48,22 @@ def main(x: R.Tensor(("n", 40), "float32")):
     compiled = structir.compile(structir.parse(text))
     x = np.random.default_rng(0).standard_normal((50, 40), np.float32)
     np.testing.assert_array_equal(compiled["main"](x), x[:, 3:36].T)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "max"])
+def test_a_transposed_operand_of_reduced_columns(reduction: str) -> None:
+    """The transposition stays: otherwise the inner loop reads with steps, once for each row."""
+    text = f"""
+@R.function
+def main(x: R.Tensor(("n", 5), "float32"), y: R.Tensor(("m", 5), "float32")):
+    columns = R.permute_dims(y)
+    difference = R.subtract(R.expand_dims(x, [2]), columns)
+    return R.{reduction}(R.multiply(difference, difference), axis=[1])
+"""
+    compiled = structir.compile(structir.parse(text))
+    assert "T.transpose(" in compiled.source("main")
+    rng = np.random.default_rng(0)
+    for rows, columns in ((7, 33), (1, 1), (0, 3), (40, 16)):
+        x, y = (rng.standard_normal((count, 5), np.float32) for count in (rows, columns))
+        expected = getattr(((x[:, None] - y) ** 2), reduction)(-1)
+        np.testing.assert_allclose(compiled["main"](x, y), expected, rtol=1e-5)

@@ -630,6 +630,7 @@ def algebra():
         like(op, getattr(torch.special, "gammaln" if op == "lgamma" else op), x)
     like("log1p", torch.special.log1p, np.linspace(-1, 5, 40, dtype="float32"))
     like("erfinv", torch.special.erfinv, np.linspace(-1, 1, 41, dtype="float32"))
+    like("ndtri", torch.special.ndtri, np.linspace(0, 1, 41, dtype="float32"))
     for lower in (True, False):
         solved = torch.linalg.solve_triangular(t, torch.from_numpy(b), upper=not lower)
         case("linalg.solve_triangular", solved, definite, b, lower=lower)

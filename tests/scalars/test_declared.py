@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 
 import structir
 from structir.ir import op as op_registry
@@ -117,3 +118,16 @@ def test_facts_of_domain_order_and_symmetry(function) -> None:
         if function.parity:
             sign = 1 if function.parity == "even" else -1
             np.testing.assert_array_equal(compute(-inside), sign * values)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_inverse_normal_distribution():
+    """It has 14 digits from the least float up to the neighbour of 1."""
+    least = 10.0 ** -np.linspace(0.3, 323, 2001)
+    p = np.concatenate([least, 1 - least[:100], np.linspace(0, 1, 2001), [-0.5, 1.5, np.nan]])
+    text = """@R.function
+def main(p: R.Tensor(("n",), "float64")):
+    return R.ndtri(p)
+"""
+    main = structir.compile(structir.parse(text))["main"]
+    np.testing.assert_allclose(main(p), scipy.special.ndtri(p), rtol=4e-15, atol=1e-16)

@@ -27,8 +27,7 @@ def _double(value: float) -> Expr:
 @torch_op("special_ndtri")
 def inverse_normal_distribution(node: FxNode) -> Expr:
     """Builds ndtri in float64."""
-    value = functions.inverse_normal_distribution(_operand_in_double(node), node.emit)
-    return cast(value, node.out_dtype())
+    return cast(R.ndtri(_operand_in_double(node)), node.out_dtype())
 
 
 @torch_op("nextafter")
