@@ -187,6 +187,9 @@ class RaggedArray:
         padded[np.arange(length) < lengths[..., None]] = self.values
         return padded
 
+    def __reduce__(self) -> Any:
+        return RaggedArray, (self.values, self.offsets, self.leading)
+
     def __len__(self) -> int:
         return self.leading[0]
 
