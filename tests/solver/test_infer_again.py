@@ -40,9 +40,31 @@ def helper(x: R.Tensor(("k",), "float32")):
     s = R.shape([k + 1])
     return (y, s)
 """
+PRODUCT = """
+@R.function
+def main(x: R.Tensor(ndim=3, dtype=None), y: R.Tensor(("*r", "n", "_"), "'T")):
+    n = T.int64()
+    z = R.where(x > y, x, y)
+    w = R.match_cast(y, R.Tensor(ndim=3, dtype="'T"))
+    return w, R.reshape(z, (-1,))
+"""
+UNNAMED = """
+@R.function
+def main(x: R.Tensor(("*r", "_"), None), y: R.Tensor(("n", "m"), "'T")):
+    n = T.int64()
+    m = T.int64()
+    return x, R.einsum((x, y), "*b i; i *o -> *b *o")
+"""
+EXPANDED = """
+@R.function
+def main(x: R.Tensor(("*r",), None), y: R.Tensor(("n", 1), "int32")):
+    n = T.int64()
+    z = R.multiply(x, x)
+    return x, z, R.concat((z, y), axis=1)
+"""
 
 
-@pytest.mark.parametrize("text", [CLOSURE, NARROWED, NAMED_TWICE, LOST])
+@pytest.mark.parametrize("text", [CLOSURE, NARROWED, NAMED_TWICE, LOST, PRODUCT, UNNAMED, EXPANDED])
 @pytest.mark.filterwarnings("ignore")
 def test_well_formed_and_complete_at_once(text: str) -> None:
     found = structir.infer(structir.parse(text))

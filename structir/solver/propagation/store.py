@@ -136,19 +136,21 @@ class ConstraintStore:
     def normalize(self, dim: Dim) -> Dim:
         """Returns a size with all bindings and all products of known value substituted."""
         dim = self.dim(dim)
-        if type(dim) is int or not self.rewrites:
-            return dim
-        for monomial, coefficient in dim.terms.items():  # type: ignore[union-attr]
-            if monomial in self.rewrites:
-                value, reason = self.rewrites[monomial]
-                mark = len(self.used)
-                value = self.dim(value)
-                if _mentions_product(value, monomial):  # the product is the simpler term
-                    del self.used[mark:]
-                    continue
-                self.used.append(reason)
-                term = Poly({monomial: coefficient}, 0)
-                return self.normalize(dim - term + value * coefficient)
+        done: set[Monomial] = set()  # values of products may mention each other
+        while type(dim) is Poly and self.rewrites:
+            known = [m for m in dim.terms if m in self.rewrites and m not in done]
+            if not known:
+                break
+            done.add(monomial := known[0])
+            value, reason = self.rewrites[monomial]
+            mark = len(self.used)
+            value = self.dim(value)
+            if _mentions_product(value, monomial):  # the product is the simpler term
+                del self.used[mark:]
+                continue
+            self.used.append(reason)
+            coefficient = dim.terms[monomial]
+            dim = self.dim(dim - Poly({monomial: coefficient}, 0) + value * coefficient)
         return dim
 
     def _value(self, symbol: Sym) -> Dim:
@@ -362,7 +364,9 @@ def _single_symbol(dim: Poly) -> Sym | None:
 
 
 def _mentions_product(dim: Dim, monomial: Monomial) -> bool:
-    """Returns whether an opaque function in a size depends on all variables of a product."""
+    """Returns whether a size mentions a product, or an opaque function of all its variables."""
+    if type(dim) is Poly and monomial in dim.terms:
+        return True
     factors = set(variables(Poly({monomial: 1}, 0)))
     atoms = [] if type(dim) is int else [a for m in dim.terms for a in m if type(a) is Opaque]  # type: ignore[union-attr]
     return any(factors <= {v for arg in atom.args for v in variables(arg)} for atom in atoms)
