@@ -46,7 +46,8 @@ def main(x: R.Tensor(ndim=3, dtype=None), y: R.Tensor(("*r", "n", "_"), "'T")):
     n = T.int64()
     z = R.where(x > y, x, y)
     w = R.match_cast(y, R.Tensor(ndim=3, dtype="'T"))
-    return w, R.reshape(z, (-1,))
+    v = R.reshape(z, (-1,))
+    return x, y, z, w, v
 """
 UNNAMED = """
 @R.function
