@@ -39,19 +39,19 @@ def check(call, image, weight, sizes, threads=1, dtype="float32"):
     return executable
 
 
-IMAGES = '("n", 4, "height", "width")'
-SIZES = [(1, 4, 14, 17), (2, 4, 5, 7), (0, 4, 8, 8), (1, 4, 3, 31)]
+IMAGES = '("n", 16, "height", "width")'
+SIZES = [(1, 16, 14, 17), (2, 16, 5, 7), (0, 16, 8, 8), (1, 16, 3, 31)]
 FORMS = [
-    ("padding=1", (16, 4, 3, 3)),
-    ("padding=1", (45, 4, 3, 3)),
-    ("", (64, 4, 2, 3)),
-    ("padding=1", (130, 4, 3, 3)),
-    ("strides=2, padding=1", (32, 4, 3, 3)),
-    ("strides=(2, 3), padding=(0, 1, 2, 1)", (16, 4, 3, 3)),
-    ("dilation=2, padding=2", (30, 4, 3, 3)),
-    ("padding=1, groups=2", (32, 2, 3, 3)),
-    ("strides=2", (48, 4, 1, 1)),
-    ("padding=1", (5, 4, 3, 3)),
+    ("padding=1", (16, 16, 3, 3)),
+    ("padding=1", (45, 16, 3, 3)),
+    ("", (64, 16, 3, 3)),
+    ("padding=1", (130, 16, 3, 3)),
+    ("strides=2, padding=1", (32, 16, 3, 3)),
+    ("strides=(2, 3), padding=(0, 1, 2, 1)", (16, 16, 3, 3)),
+    ("dilation=2, padding=2", (30, 16, 3, 3)),
+    ("padding=1, groups=2", (32, 8, 4, 4)),
+    ("strides=2", (48, 16, 1, 1)),  # few terms: products of windows
+    ("padding=1", (5, 16, 3, 3)),
 ]
 
 
@@ -71,22 +71,22 @@ def test_what_follows_may_be_nothing_or_read_the_image(call):
 @pytest.mark.parametrize("size", [7, 14])
 def test_known_sizes(size):
     call = "R.nn.relu(R.nn.conv2d(x, w, padding=1) + b)"
-    shape = (1, 8, size, size)
-    check(call, str(shape), (80, 8, 3, 3), [shape])
+    shape = (1, 16, size, size)
+    check(call, str(shape), (80, 16, 3, 3), [shape])
 
 
 def test_threads_take_panels_of_channels():
     call = "R.nn.relu(R.nn.conv2d(x, w, padding=1) + b)"
-    check(call, IMAGES, (200, 4, 3, 3), [(1, 4, 40, 40), (3, 4, 9, 40)], threads=2)
+    check(call, IMAGES, (200, 16, 3, 3), [(1, 16, 40, 40), (3, 16, 9, 40)], threads=2)
 
 
 def test_lines_volumes_and_doubles():
-    check("R.nn.conv1d(x, w, padding=2) + b", '("n", 3, "k")', (24, 3, 5), [(2, 3, 30)])
-    volume = '("n", 3, "d", "h", "k")'
-    sizes = [(1, 3, 3, 5, 6), (2, 3, 2, 2, 2)]
-    check("R.nn.conv3d(x, w, padding=1) + b", volume, (16, 3, 3, 3, 3), sizes)
+    check("R.nn.conv1d(x, w, padding=2) + b", '("n", 32, "k")', (24, 32, 5), [(2, 32, 30)])
+    volume = '("n", 5, "d", "h", "k")'
+    sizes = [(1, 5, 3, 5, 6), (2, 5, 2, 2, 2)]
+    check("R.nn.conv3d(x, w, padding=1) + b", volume, (16, 5, 3, 3, 3), sizes)
     call = "R.nn.conv2d(x, w, padding=1) + b"
-    check(call, IMAGES, (24, 4, 3, 3), SIZES, dtype="float64")
+    check(call, IMAGES, (24, 16, 3, 3), SIZES, dtype="float64")
 
 
 def tile_forms():

@@ -19,6 +19,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 
 MOST_UNUSED = 0.2  # the share of unused lanes in registers that hold rows of weights
+FEWEST_TERMS = 128  # of sums with weights in registers: each vector of sums is transposed
 MOST_GAPS = 4  # elements of a line, relative to the number of columns
 BLAS_DTYPES = frozenset({"float32", "float64"})
 
@@ -213,7 +214,7 @@ def _weights(
 ) -> MatrixForm | None:
     """Returns the left operand as a constant whose rows fill registers well."""
     form = constant_matrix(stage, left.buffer.root, a, terms, rows)
-    if form is None or not has_products_of_floats(stage.out.dtype):
+    if form is None or not has_products_of_floats(stage.out.dtype) or form.terms < FEWEST_TERMS:
         return None
     unused = padded_columns(form.columns, lanes_of(stage.out.dtype)) - form.columns
     return form if unused <= MOST_UNUSED * form.columns else None
