@@ -15,10 +15,24 @@ from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
 from structir.ir.dtype import DtypeVar
-from structir.ir.expr import Binding, Call, Function, VarBinding
+from structir.ir.expr import (
+    Binding,
+    Call,
+    DataflowVar,
+    Function,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.program.result_refinement import with_result
+
+DEDUCED = (Call, If, TupleGetItem)  # values whose StructInfo is inferred again
+INFERRED = (*DEDUCED, Tuple, Var, DataflowVar)
 
 
 def form_variables(function: Function) -> list[RowVar | DtypeVar]:
@@ -40,18 +54,23 @@ class OfForm(Substitution):
 
     def binding(self, binding: Binding) -> Binding:
         """Returns a binding whose StructInfo is inferred from its new operands."""
-        if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
+        if not isinstance(binding, VarBinding) or type(binding.value) not in INFERRED:
             return super().binding(binding)
         value = self.part(binding.value)
         declared = self.info(binding.var.struct_info)
-        value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
-        inferred = value.struct_info
-        info = self._sharper(declared, inferred)
+        if type(value) in DEDUCED:
+            value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
+        info = self._sharper(declared, value.struct_info)
         var = binding.var
         if info != var.struct_info:
             var = self.variables[binding.var] = type(var)(var.name, info, var.span)
             self.infos.clear()
         return VarBinding(var, value, binding.span)
+
+    def sequence(self, sequence: SeqExpr) -> SeqExpr:
+        """Returns a sequence with the StructInfo of its new result."""
+        new = super().sequence(sequence)
+        return replace(new, struct_info=new.body.struct_info)
 
     def instance(self, function: Function) -> Function:
         """Returns a function of this form, with the result that its new body has."""
