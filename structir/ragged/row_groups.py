@@ -373,12 +373,12 @@ def fused(group: RowGroup, outputs: list[Var], is_compiled: Any) -> list[Binding
         function, operands, kinds = _row_function(group, outputs)
     except (DiagnosticError, _NotOneRow):
         return None
-    returned: Any = function.ret_struct_info
+    text = IRModule({"main": function}).script()
+    returned: Any = row_function(text).ret_struct_info
     if any(info.dims is None for info in returned.fields):  # a size that no operand states
         return None
-    module = IRModule({"main": function})
     results = tuple(["values" if _first(v) == group.total else "rows" for v in outputs])
-    attributes = {"row": module.script(), "kinds": kinds, "results": results}
+    attributes = {"row": text, "kinds": kinds, "results": results}
     call = Call(rows, (Tuple(tuple(operands)), group.starts, group.limits), attributes)
     infos = TupleStructInfo(tuple([v.struct_info for v in outputs]))
     call = replace(call, struct_info=infos)

@@ -159,7 +159,9 @@ def panel_passes(shapes: tuple[TileShape, ...]) -> Any:
         panel: Number,
         room: Number,
     ) -> None:
-        (b, b_row, b_column), (c, c_row, adds), (rows, n, terms) = right, out, sizes
+        b, b_row, b_column = right
+        c, c_row, adds = out
+        rows, n, terms = sizes
         j0, copied, first = 0, 0, 0
         while j0 < n:
             registers = registers_for(n - j0, lanes, most)
