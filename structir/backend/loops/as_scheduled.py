@@ -12,7 +12,6 @@ from structir.backend.loops.columns import column_nodes
 from structir.backend.loops.group import Group
 from structir.backend.loops.matrix import product_kernel
 from structir.backend.loops.padding import padding_nodes
-from structir.backend.loops.picks import is_pick, pick_nodes
 from structir.backend.loops.planes import plane_nodes
 from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_nodes import window_sums_nodes
@@ -38,10 +37,6 @@ def _blocks(group: Group, name: str) -> ShownKernel:
     return scheduled_by_recipe(product_rows_kernel(group, name), group)
 
 
-def _nest(group: Group, name: str) -> ShownKernel:
-    return (pick_nodes if is_pick(group) else kernel_by_recipe)(group, name)
-
-
 # Constant numbers make these faster, unless groups that differ in them share one code.
 WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
     "columns": column_nodes,
@@ -49,10 +44,4 @@ WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
     "planes": plane_nodes,
     "windows": window_sums_nodes,
 }
-KERNELS = {
-    **WITH_NUMBERS,
-    "rows": _rows,
-    "blocks": _blocks,
-    "matrix": product_kernel,
-    "nest": _nest,
-}
+KERNELS = {**WITH_NUMBERS, "rows": _rows, "blocks": _blocks, "matrix": product_kernel}

@@ -3,13 +3,13 @@ which each pass over the columns adds a few terms."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from math import prod
 
 from structir.backend.loops.access import address_of, joined_axes
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import accumulated, applied, literal
-from structir.backend.loops.column_blocks import ZERO, ColumnBlockWriter, Statements
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
     Expression,
@@ -20,27 +20,36 @@ from structir.backend.loops.expression import (
     symbols_of,
 )
 from structir.backend.loops.group import Group
-from structir.backend.loops.library_nodes import Axes
+from structir.backend.loops.library_nodes import Axes, FlatNodeWriter
 from structir.backend.loops.reciprocals import with_reciprocals
 from structir.backend.loops.rounding import are_skipped, stored
 from structir.backend.loops.rows import extents_of
 from structir.backend.loops.simplify import simplified
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.expr import Var
 from structir.ir.kernel import (
+    VECTOR,
     Apply,
     Assign,
     Element,
+    KernelStatement,
+    Local,
+    LoopVariable,
     Scalar,
+    Scratch,
     computed_in,
 )
 from structir.ir.kernel_functions import NARROW, ROUND
+from structir.ir.struct_info import TensorStructInfo
 from structir.loops.edits import calculate, integer
 from structir.projections.monoid import MONOIDS
 
 BLOCK = 4096  # totals at once: they and the streams beside them stay in the first cache
 UNROLLED = 4  # terms taken together, so that totals are loaded and stored a quarter as often
 STREAMS_FROM = 400_000  # elements from which narrow rows come from memory and want one stream
+
+ZERO = integer(0)
 
 
 def column_nodes(group: Group, name: str) -> ShownKernel:
@@ -88,39 +97,95 @@ class ColumnGroup:
         return rebuilt(root, leaf)
 
 
-class _ColumnWriter(ColumnBlockWriter):
-    block = BLOCK
-
+class _ColumnWriter(FlatNodeWriter):
     def __init__(self, group: Group, name: str) -> None:
-        super().__init__(group, name)
         columns = ColumnGroup(group)
-        self.inlined, self.center, self.dtype = columns.inlined, columns.center, columns.dtype
-        self.stage = columns.center
-        self.set_axes(columns.rows, columns.vector, columns.terms)
-        self.totals = self.columns_array("totals", self.dtype)
+        super().__init__(group, name)
+        self.columns, self.center, self.vector = columns, columns.center, columns.vector
+        self.flat_axes = columns.center.axes
+        groups = [*columns.rows, self.vector, *columns.terms]
+        self.collapsed = frozenset([axis for axes in groups for axis in axes[:-1]])
+        width = self.extent(self.vector)
+        # the columns of a block, if it has all of them
+        self.width = width if columns.rows and dims.at_least(BLOCK, width) is True else None
+        size = BLOCK if self.width is None else self.width
+        self.totals = Var("totals", TensorStructInfo((size,), columns.dtype))
+        self.scratch.append(Scratch(self.totals, zeros=False))
         self.total: Scalar | None = None  # of the column being written
+        self.bounds: tuple[Scalar, Scalar] = ZERO, ZERO  # of a block of columns
 
-    def write_block(self, into: Statements) -> None:
-        identity = literal(MONOIDS[self.center.monoid or ""].identity(self.dtype), self.dtype)
-        self.over_columns(
-            into, lambda place, body: body.append(Assign(self._total_at(place), identity))
-        )
-        self.over_axes(self.terms[:-1], into, self._passes)
-        self.over_columns(into, self._results)
+    def write_group(self, into: list[KernelStatement]) -> None:
+        rows = self.columns.rows
+        if not rows:
+            low, high = self.part(self.extent(self.vector), into)
+            self._blocks(low, high, into)
+            return
+        low, high = self.part(prod(self.extent(axes) for axes in rows), into)
+        row, body = LoopVariable("r", "int64"), list[KernelStatement]()
+        self.decode(row, rows, body)
+        (width,) = self.integers(self.extent(self.vector))
+        if self.width is None:
+            self._blocks(ZERO, width, body)
+        else:
+            self.bounds = ZERO, width
+            self._block(body)
+        into.append(self.loop_over(row, low, high, body))
 
-    def _total_at(self, place: Scalar) -> Element:
-        return Element(self.totals, (place,), self.dtype)
+    def _blocks(self, low: Scalar, high: Scalar, into: list[KernelStatement]) -> None:
+        start, stop = LoopVariable("j0", "int64"), Local("j1", "int64")
+        self.bounds = start, stop
+        end = Apply("min", (calculate("add", start, integer(BLOCK)), high), "int64")
+        body: list[KernelStatement] = [Assign(stop, end)]
+        self._block(body)
+        into.append(self.loop_over(start, low, high, body, BLOCK))
 
-    def _passes(self, into: Statements) -> None:
-        """Writes the loops over the innermost axis of terms, several terms at a time."""
-        axes = self.terms[-1]
+    def _block(self, into: list[KernelStatement]) -> None:
+        """Writes the results of a block of columns."""
+        dtype = self.columns.dtype
+        identity = literal(MONOIDS[self.center.monoid or ""].identity(dtype), dtype)
+        self._over_columns(into, lambda total, body: body.append(Assign(total, identity)))
+        self._passes(self.columns.terms, into)
+        self._over_columns(into, self._results)
+
+    def _over_columns(
+        self,
+        into: list[KernelStatement],
+        point: Callable[[Element, list[KernelStatement]], None],
+    ) -> None:
+        """Writes a loop over the columns of the block, each with its total."""
+        column, body = LoopVariable(self.unused("j"), "int64"), list[KernelStatement]()
+        self.scalars.axes[self.vector[-1]] = column
+        place = calculate("sub", column, self.bounds[0])
+        point(Element(self.totals, (place,), self.columns.dtype), body)
+        into.append(self.loop_over(column, *self.bounds, body, kind=VECTOR))
+
+    def _passes(self, terms: Sequence[Axes], into: list[KernelStatement]) -> None:
+        """Writes the loops over terms; of the innermost axis, several at a time."""
+        axes, *inner = terms
         (size,) = self.integers(self.extent(axes))
+        if inner:
+            self._loop(axes, ZERO, size, into, lambda body: self._passes(inner, body))
+            return
         even = self._even(size, into)
-        for low, high, count in ((ZERO, even, UNROLLED), (even, size, 1)):
-            if high is not ZERO:
-                self.over_axis(axes, (low, high), into, partial(self._pass, count), count)
+        if even is not ZERO:
+            self._loop(axes, ZERO, even, into, lambda body: self._pass(UNROLLED, body), UNROLLED)
+        self._loop(axes, even, size, into, lambda body: self._pass(1, body))
 
-    def _even(self, size: Scalar, into: Statements) -> Scalar:
+    def _loop(
+        self,
+        axes: Axes,
+        low: Scalar,
+        high: Scalar,
+        into: list[KernelStatement],
+        inner: Callable[[list[KernelStatement]], None],
+        step: int = 1,
+    ) -> None:
+        variable, body = LoopVariable(self.unused("u"), "int64"), list[KernelStatement]()
+        self.scalars.axes[axes[-1]] = variable
+        inner(body)
+        into.append(self.loop_over(variable, low, high, body, step))
+
+    def _even(self, size: Scalar, into: list[KernelStatement]) -> Scalar:
         """Returns the number of terms that are taken several at a time."""
         width, count = self.extent(self.vector), self.extent(self.center.axes)
         even = calculate("floordiv", size, integer(UNROLLED))
@@ -138,26 +203,24 @@ class _ColumnWriter(ColumnBlockWriter):
         into.append(Assign(chosen, Apply("select", (test, even, ZERO), "int64")))
         return chosen
 
-    def _pass(self, count: int, into: Statements) -> None:
+    def _pass(self, count: int, into: list[KernelStatement]) -> None:
         """Writes a pass over the columns, which adds neighbouring terms to each total."""
-        last = self.terms[-1][-1]
+        last = self.columns.terms[-1][-1]
         first = self.scalars.axes[last]
         add = partial(accumulated, MONOIDS[self.center.monoid or ""].combine)
 
-        def point(place: Scalar, body: Statements) -> None:
+        def point(total: Element, body: list[KernelStatement]) -> None:
             terms = list[Scalar]()
             for number in range(count):
                 self.scalars.axes[last] = calculate("add", first, integer(number))
                 terms.append(self._value(self.center.body, body))
             self.scalars.axes[last] = first
-            total = self._total_at(place)
             body.append(Assign(total, add(total, reduce(add, terms))))
 
-        self.over_columns(into, point)
+        self._over_columns(into, point)
 
-    def _results(self, place: Scalar, into: Statements) -> None:
+    def _results(self, total: Element, into: list[KernelStatement]) -> None:
         """Writes what is stored of one column: its total, and maps of it."""
-        total = self._total_at(place)
         self.total, dtype = self.scalars.local("total", total.dtype), self.center.out.dtype
         value: Scalar = total
         if self.group.kept != {self.center.out} and dtype in NARROW and not are_skipped():
@@ -171,9 +234,11 @@ class _ColumnWriter(ColumnBlockWriter):
                 self._keep(stage, self._value(body, into, stage.out.dtype), into)
             self.done.add(stage.out)
 
-    def _value(self, root: Expression, into: Statements, dtype: str | None = None) -> Scalar:
+    def _value(
+        self, root: Expression, into: list[KernelStatement], dtype: str | None = None
+    ) -> Scalar:
         """Returns the value of an expression of the group, as an element of `dtype` stores it."""
-        body = simplified(self.inlined(root))
+        body = simplified(self.columns.inlined(root))
         body = body if dtype is None else stored(body, dtype)
         column = self.vector[-1]
 
@@ -183,6 +248,6 @@ class _ColumnWriter(ColumnBlockWriter):
 
         return self.scalars.value(with_reciprocals(body, is_wanted), into)
 
-    def read(self, load: Load, into: Statements) -> Scalar:
+    def read(self, load: Load, into: list[KernelStatement]) -> Scalar:
         is_total = load.buffer is self.center.out and self.total is not None
         return self.total if is_total else super().read(load, into)  # type: ignore[return-value]
