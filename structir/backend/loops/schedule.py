@@ -8,10 +8,9 @@ from functools import partial
 import attrs
 
 from structir.backend.emit.called import called_kernel
-from structir.backend.loops.as_kernel import ShownKernel
-from structir.backend.loops.as_scheduled import WITH_NUMBERS
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
@@ -19,8 +18,9 @@ from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.library_nodes import text_of
 from structir.backend.loops.matrix import matrix_kernel
+from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.picks import pick_kernel
-from structir.backend.loops.planes import with_planes
+from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
@@ -30,6 +30,7 @@ from structir.backend.loops.shared_numbers import SharedNumbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import transpose_kernel, transpose_of
+from structir.backend.loops.window_nodes import window_sums_kernel
 from structir.backend.loops.window_sums import is_faster_than_product
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.wrapped import with_runs
@@ -90,9 +91,16 @@ Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
     "blocks": block_kernel,
+    "columns": column_kernel,
     "matrix": matrix_kernel,
     "nest": pick_kernel,
     "routine": routine_kernel,
+}
+# Constant numbers make these faster, unless groups that differ in them share one code.
+WITH_NUMBERS: dict[str, Callable[[Group, bool], KernelText]] = {
+    "padding": padding_kernel,
+    "planes": plane_kernel,
+    "windows": window_sums_kernel,
 }
 SUPPORT = ProductSupport(windows=is_faster_than_product)
 
@@ -146,9 +154,9 @@ def _settled(numbers: SharedNumbers, program: LoopProgram, groups: Sequence[Grou
 
 
 def _written(
-    numbers: SharedNumbers, nodes: Callable[[Group, str], ShownKernel], group: Group
+    numbers: SharedNumbers, schedule: Callable[[Group, bool], KernelText], group: Group
 ) -> KernelText:
-    return text_of(nodes(group, "kernel"), group, numbers.are_shared(group))
+    return schedule(group, numbers.are_shared(group))
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:
