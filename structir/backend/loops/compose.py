@@ -186,11 +186,11 @@ class BufferTable:
 def _added_up_in_columns(stages: list[Stage]) -> set[Buffer]:
     """Returns the buffers that are reduced, directly or by way of maps, along another axis than
     their last."""
-    found = set[Buffer]()
+    reduced = set[Buffer]()
     for stage in reversed(stages):
-        if stage.reduce or stage.out in found:
-            found.update(read.buffer for read in stage.loads if _reads_neighbours(stage, read))
-    return found
+        if stage.reduce or stage.out in reduced:
+            reduced.update(read.buffer for read in stage.loads if _reads_neighbours(stage, read))
+    return reduced
 
 
 def _reads_neighbours(stage: Stage, read: Load) -> bool:
