@@ -61,6 +61,24 @@ def offset_by(typing_context: Any, pointer: Any, elements: Any) -> Any:
     return pointer(pointer, types.int64), generate
 
 
+def stack_memory(element: Any, count: int) -> Any:
+    """Returns a function, for compiled code, that returns a pointer to memory on the stack."""
+
+    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+
+    @intrinsic
+    def memory(typing_context: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.ArrayType(context.get_value_type(element), count)
+            with builder.goto_entry_block():
+                place = builder.alloca(kind)
+            return builder.bitcast(place, context.get_value_type(pointer))
+
+        return pointer(), generate
+
+    return memory
+
+
 def _floating(name: str, arity: int, *flags: str) -> Any:
     """Returns an LLVM intrinsic on operands of one float type, in reverse order.
 

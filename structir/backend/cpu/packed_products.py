@@ -25,9 +25,9 @@ from structir.backend.cpu.tiles import (
 )
 from structir.backend.math.options import Number, vectorisable
 
+here: Any = offset_by
 ROW_BLOCK = 256  # rows of the left operand per panel, which stay in L2
 TERM_BLOCK = 1024  # terms per block of a reduction
-WHOLE = 1 << 40  # terms: no blocking
 
 
 def load_tiles(
@@ -72,21 +72,51 @@ def tiles_text(
     return str(module)
 
 
-def packed_product(
-    name: str, shapes: tuple[TileShape, ...], kinds: tuple[Any, Any], head: int, unit: int
-) -> Loaded:
-    """Builds the product that calls the tile functions under a symbol.
+def packed_panel_passes(name: str, shapes: tuple[TileShape, ...]) -> Any:
+    """Returns the function that multiplies a block of rows and terms by all panels.
 
-    `kinds` are the types of operands and results. In a panel, each column has `head` elements, then
-    its terms, padded to a multiple of `unit`. Without a head, terms are blocked for the cache.
+    The tile functions are those of `load_tiles`. A panel has `size` elements per column; `start` is
+    the number of those before the first term of the block.
     """
-    operand, result = [types.CPointer(k) for k in kinds]  # type: ignore[no-untyped-call]
-    zero, lanes, most = kinds[1](0), shapes[0].lanes, len(shapes)
-    term_block = TERM_BLOCK if head == 0 else WHOLE
+    lanes, most = shapes[0].lanes, len(shapes)
     widest, wide = lanes * most, lanes * most * PANELS_PER_ROW_TILE
-    from_here: Any = offset_by
-    registers_for = vectorisable(panel_registers)
+    from_here, registers_for = here, vectorisable(panel_registers)
     pass_panel, pass_row = extern(name), extern(row_name(name))
+
+    @vectorisable
+    def pass_panels(
+        left: tuple[Number, Number, Number],
+        right: tuple[Number, Number, Number],
+        out: tuple[Number, Number, Number],
+        sizes: tuple[Number, Number, Number],
+    ) -> None:
+        panels, size, start = right
+        c, c_row, adds = out
+        rows, n, terms = sizes
+        j0 = 0
+        while rows == 1 and n - j0 >= wide:
+            if registers_for(n - j0 - wide + widest, lanes, most) < most:
+                break  # the last of these panels is narrower
+            lines = from_here(panels, j0 * size + start * widest)
+            tile = (lines, widest, from_here(c, j0), c_row, terms, wide, adds)
+            pass_row((*left, *tile, widest * size))
+            j0 += wide
+        while j0 < n:
+            registers = registers_for(n - j0, lanes, most)
+            width = registers * lanes
+            lines = from_here(panels, j0 * size + start * width)
+            tile = (lines, width, from_here(c, j0), c_row, terms, min(width, n - j0), adds)
+            pass_panel((*left, *tile, registers, rows, width * size))
+            j0 += width
+
+    return pass_panels
+
+
+def packed_product(name: str, shapes: tuple[TileShape, ...], element: Any) -> Loaded:
+    """Builds the product of floats that calls the tile functions under a symbol."""
+    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+    zero, from_here = element(0), here
+    pass_panels = packed_panel_passes(name, shapes)
 
     def product(
         a: Number,
@@ -103,30 +133,14 @@ def packed_product(
             for i in range(m):
                 for j in range(n):
                     c[i * c_row + j] = zero
-        column = head + (k + unit - 1) // unit * unit
-        first = 0
-        while m == 1 and n - first >= wide:
-            if registers_for(n - first - wide + widest, lanes, most) < most:
-                break  # the last of these panels is narrower
-            panel, out = from_here(panels, first * column), from_here(c, first)
-            right = (panel, widest, out, c_row, k, wide, 0)
-            pass_row((a, a_row, a_column, *right, widest * column))
-            first += wide
-        blocks = (k + term_block - 1) // term_block
-        block = (k + blocks - 1) // max(blocks, 1)
+        blocks = (k + TERM_BLOCK - 1) // TERM_BLOCK if m > 1 else 1
+        block = max((k + blocks - 1) // blocks, 1)
         for i0 in range(0, m, ROW_BLOCK):
             rows = min(ROW_BLOCK, m - i0)
             for k0 in range(0, k, block):
                 terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
-                left = from_here(a, i0 * a_row + k0 * a_column)
-                j0 = first
-                while j0 < n:
-                    registers = registers_for(n - j0, lanes, most)
-                    width = registers * lanes
-                    lines = from_here(panels, j0 * column + k0 * width)
-                    out = from_here(c, i0 * c_row + j0)
-                    right = (lines, width, out, c_row, terms, min(width, n - j0), adds)
-                    pass_panel((left, a_row, a_column, *right, registers, rows, width * column))
-                    j0 += width
+                left = (from_here(a, i0 * a_row + k0 * a_column), a_row, a_column)
+                out = (from_here(c, i0 * c_row), c_row, adds)
+                pass_panels(left, (panels, k, k0), out, (rows, n, terms))
 
-    return c_function(types.void(operand, operand, result, *[types.int64] * 6), product)
+    return c_function(types.void(pointer, pointer, pointer, *[types.int64] * 6), product)

@@ -239,8 +239,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
 
 def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """Builds the product with a packed right operand."""
-    element = DTYPES[shapes[0].dtype]
-    return packed_product(f"structir_panel_{shapes[0].dtype}", shapes, (element, element), 0, 1)
+    return packed_product(f"structir_panel_{shapes[0].dtype}", shapes, DTYPES[shapes[0].dtype])
 
 
 def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:

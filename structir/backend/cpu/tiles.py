@@ -7,6 +7,7 @@ Each term adds the products of a broadcast left element and the registers of a r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -87,13 +88,16 @@ class TileFunction:
     distance.
     """
 
+    unit = 1  # elements of b per lane of a register
+    steps = 1  # terms per iteration, of which the number of terms is a multiple
+
     def __init__(
         self,
         module: ir.Module,
         shape: TileShape,
         rows: int,
         windows: bool = False,
-        operands: ir.Type | None = None,
+        operands: tuple[ir.Type, ir.Type] | None = None,
         prefetching: bool = False,
         panels: int = 1,
         name: str | None = None,
@@ -103,10 +107,10 @@ class TileFunction:
         self.real = ELEMENTS[shape.dtype]
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
-        read, written = (operands or self.real).as_pointer(), self.real.as_pointer()
+        left, right = [kind.as_pointer() for kind in operands or (self.real, self.real)]
         steps = WORD.as_pointer() if windows else WORD
-        kinds = [read, WORD, WORD, read, steps, written, WORD, WORD, WORD, WORD]
-        kinds += [read] if prefetching else [WORD] if panels > 1 else []
+        kinds = [left, WORD, WORD, right, steps, self.real.as_pointer(), WORD, WORD, WORD, WORD]
+        kinds += [right] if prefetching else [WORD] if panels > 1 else []
         kind = ir.FunctionType(ir.VoidType(), kinds)
         name = name or tile_name(shape, rows) + ("_fetching" if prefetching else "")
         self.function = ir.Function(module, kind, name)
@@ -138,38 +142,46 @@ class TileFunction:
                 phi.add_incoming(value, before)
         builder.cbranch(builder.icmp_signed("<", term, self.terms), body, after)
         builder.position_at_end(body)
-        self._add_products(term, lines, totals, body)
-        term.add_incoming(builder.add(term, _word(1)), body)
+        sums: list[list[Any]] = totals
+        for step in range(self.steps):
+            sums = self._added(builder.add(term, _word(step)), lines, sums)
+        for phi, value in zip(chain(*totals), chain(*sums), strict=True):
+            phi.add_incoming(value, body)
+        term.add_incoming(builder.add(term, _word(self.steps)), body)
         builder.branch(head)
         builder.position_at_end(after)
         self._store(totals)
         builder.ret_void()
 
-    def _add_products(
-        self, term: Any, lines: list[Any], totals: list[list[Any]], body: Any
-    ) -> None:
+    def _added(self, term: Any, lines: list[Any], totals: list[list[Any]]) -> list[list[Any]]:
+        """Emits the accumulation of a term's products; returns the new totals."""
         builder = self.builder
         line = builder.gep(self.b, [self._start_of(term)])
         load = self._load_inside if self.windows else self._load
         right = [load(line, v) for v in range(self.shape.vectors)]
         self._prefetch_next(term, line)
         step = builder.mul(term, self.a_column)
-        shape = ir.FunctionType(self.vector, [self.vector] * 3)
-        fma = declared(self.module, shape, f"llvm.fma.{self._suffix()}")
+        sums = []
         for row, own in zip(totals, lines, strict=True):
             left = self._splat(builder.load(builder.gep(own, [step])))
-            for total, vector in zip(row, right, strict=True):
-                total.add_incoming(builder.call(fma, [left, vector, total]), body)
+            sums.append([self._sum(left, *both) for both in zip(right, row, strict=True)])
+        return sums
 
-    def _prefetch_next(self, term: Any, line: Any, unit: int = 1) -> None:
+    def _sum(self, left: Any, right: Any, total: Any) -> Any:
+        """Returns a register of totals plus products."""
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        fma = declared(self.module, kind, f"llvm.fma.{self._suffix()}")
+        return self.builder.call(fma, [left, right, total])
+
+    def _prefetch_next(self, term: Any, line: Any) -> None:
         """Prefetches the next panel, or later lines of several panels, whose single row is bound by
         memory bandwidth."""
-        builder, across = self.builder, self.shape.lanes * unit
+        builder, across = self.builder, self.shape.lanes * self.unit
         for start in self.soon:
             self._prefetch(builder.gep(start, [builder.mul(term, _word(across))]), NEAR)
         for v in range(self.shape.vectors if self.panels > 1 else 0):
             ahead = _word(AHEAD * across)
-            self._prefetch(builder.gep(self._register(line, v, unit), [ahead]), NEXT)
+            self._prefetch(builder.gep(self._register(line, v), [ahead]), NEXT)
 
     def _prefetch(self, place: Any, near: int) -> None:
         """Prefetches the cache line of an address for reading."""
@@ -183,8 +195,9 @@ class TileFunction:
     def _suffix(self) -> str:
         return f"v{self.shape.lanes}{SUFFIXES[self.shape.dtype]}"
 
-    def _register(self, line: Any, vector: int, unit: int = 1) -> Any:
+    def _register(self, line: Any, vector: int, unit: int | None = None) -> Any:
         """Returns the address of a register of a line, with `unit` elements per lane."""
+        unit = unit or self.unit
         panel, vector = divmod(vector, self.shape.vectors // self.panels)
         for apart in self.apart:
             line = self.builder.gep(line, [self.builder.mul(_word(panel), apart)])
@@ -204,8 +217,7 @@ class TileFunction:
         """Loads a register of a line up to the last column."""
         place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
         place = self.builder.bitcast(place, self.vector.as_pointer())
-        zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
-        alignment = ir.Constant(INDEX, 4)
+        zero, alignment = ir.Constant(self.vector, None), ir.Constant(INDEX, 4)
         return self.builder.call(self._masked_load(), [place, alignment, self.masks[vector], zero])
 
     def _masked_load(self) -> Any:
@@ -234,23 +246,28 @@ class TileFunction:
         return builder.bitcast(builder.gep(self.c, [index]), self.vector.as_pointer())
 
     def _start(self) -> list[list[Any]]:
-        """Emits the initial totals: zeros, or c."""
-        builder, empty = self.builder, self.builder.block
-        zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
+        """Emits the start of the totals: initial ones, or c."""
+        builder, first = self.builder, [self._initial(v) for v in range(self.shape.vectors)]
+        empty = builder.block
         with builder.if_then(builder.icmp_signed("!=", self.accumulate, _word(0))):
-            held = self._load_tile(zero)
+            held = self._load_tile()
             full = builder.block
         start = []
         for row in held:
             start.append([builder.phi(self.vector) for _ in row])
-            for phi, value in zip(start[-1], row, strict=True):
-                phi.add_incoming(zero, empty)
+            for phi, initial, value in zip(start[-1], first, row, strict=True):
+                phi.add_incoming(initial, empty)
                 phi.add_incoming(value, full)
         return start
 
-    def _load_tile(self, zero: ir.Constant) -> list[list[Any]]:
+    def _initial(self, vector: int) -> Any:
+        """Returns a register of initial totals."""
+        return ir.Constant(self.vector, None)
+
+    def _load_tile(self) -> list[list[Any]]:
         """Loads the tile of c."""
         alignment, load = ir.Constant(INDEX, 4), self._masked_load()
+        zero = ir.Constant(self.vector, None)
         return [
             [
                 self.builder.call(load, [self._address(r, v), alignment, self.masks[v], zero])

@@ -10,11 +10,10 @@ import pytest
 
 import structir
 from structir.backend.cpu import integer_products
-from structir.backend.cpu.c_functions import compile_ir
 from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.integer_products import packed_integers
+from structir.backend.cpu.integer_products import integer_product, packed_integers
 from structir.backend.cpu.integer_tiles import Grouping, IntegerTile
-from structir.backend.cpu.packed_products import tiles_text
+from structir.backend.cpu.packed_products import load_tiles
 from structir.backend.cpu.tiles import TileShape
 from structir.build import BlockBuilder
 from structir.ir import dims
@@ -31,6 +30,10 @@ WAYS = [
 ]
 
 
+# Products of one row, of several blocks of terms, and of several blocks of rows.
+SIZES = [(1, 1, 1), (5, 16, 8), (7, 29, 13), (4, 3, 6), (1, 301, 1600), (98, 47, 37), (2, 5, 0)]
+
+
 def small(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).integers(-128, 128, shape).astype(np.int8)
 
@@ -45,16 +48,16 @@ def test_tiles_of_every_processor(
     monkeypatch.setattr(integer_products, "grouping", lambda: group)
     monkeypatch.setattr(integer_products, "integer_shapes", lambda: shapes)
     name = f"test_panel_{feature}"
-    tile = partial(IntegerTile, group=group)
-    panel = compile_ir(tiles_text(name, shapes, tile), [name])
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 13)(panel.addresses[0])
-    for rows, columns, terms in [(1, 1, 1), (5, lanes, 8), (7, 2 * lanes - 3, 13), (4, 3, 6)]:
+    load_tiles(name, shapes, name, partial(IntegerTile, group=group))
+    monkeypatch.setattr(integer_products, "WORDS", integer_products.ROW_BLOCK * 4)
+    product = integer_product(name, shapes, group)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(product.addresses[0])
+    for rows, columns, terms in SIZES:
         left, right = small(rows, terms), small(terms, columns)
         made = np.full((rows, columns), -7, np.int32)
         panels = packed_integers(right)
         places = [a.ctypes.data for a in (left, panels, made)]
-        sizes = [columns, terms, columns, 0, -(-columns // lanes), rows, 0]
-        call(places[0], terms, 1, places[1], 0, places[2], *sizes)
+        call(*places, rows, columns, terms, terms, 1, columns)
         assert (made == left.astype(int) @ right.astype(int)).all()
 
 

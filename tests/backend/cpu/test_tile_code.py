@@ -34,7 +34,7 @@ PROCESSORS = {
 }
 ARM = {"neoverse-v2": "aarch64-unknown-linux-gnu", "apple-m1": "arm64-apple-darwin"}
 ASKED = sorted({"avx2", "fma", "avx512f", "avx512bw", "avx512vnni"})
-PRODUCT = re.compile(r"vfmadd|vpdpbusd|v?pmaddwd|v?pmulld|smlal")
+PRODUCT = re.compile(r"vfmadd|vpdpbusd|v?pmaddwd|v?pmulld|mla\b")
 JUMP = r"(j\w+|b(\.\w+)?|[ct]bn?z\s.*,)\s+"
 STORE_TO_STACK = re.compile(r", *-?\d*\(%r[sb]p\)$|^st\w+\s.*\[(sp|x29)\b")
 
