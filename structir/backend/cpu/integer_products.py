@@ -6,6 +6,7 @@ The constant is packed in panels: the initial accumulator of each column, then g
 from __future__ import annotations
 
 from functools import cache, partial
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -56,7 +57,7 @@ def integer_product(name: str, shapes: tuple[TileShape, ...], group: Grouping) -
     """
     unit, from_here = group.terms, here
     pass_panels = packed_panel_passes(name, shapes)
-    part = {1: types.int32, 2: types.int16, 4: types.int8}[unit]
+    part: Any = {1: types.int32, 2: types.int16, 4: types.int8}[unit]
     memory = stack_memory(part, WORDS * unit)
     sign = part(-group.shift)
 
