@@ -79,6 +79,20 @@ def expression(tree: LoopTree, dim: Dim) -> Scalar | None:
     return None if remaining & variables.keys() else scalar
 
 
+def written(tree: LoopTree, dim: Dim) -> Scalar:
+    """Returns a bound of a region as an expression."""
+    scalar = expression(tree, dim)
+    assert scalar is not None, "region() returns only dims that are expressions"
+    return scalar
+
+
+def extent_from(tree: LoopTree, start: Dim, stops: Sequence[Dim]) -> Dim | None:
+    """Returns the extent of a range, a constant if possible; None if no size bounds it."""
+    extents = [stop - start for stop in stops]
+    extents = [e for e in extents if tree.is_size(e) and dims.at_least(e, 0)]
+    return next((e for e in extents if isinstance(e, int)), extents[0] if extents else None)
+
+
 def sizes_of(scalar: Scalar) -> list[Size]:
     """Returns the sizes in an expression."""
     if isinstance(scalar, Size):

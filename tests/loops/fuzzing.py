@@ -192,6 +192,11 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         array = rng.choice(arrays)
         return name, (array, rng.choice(_reading(tree, array) or loops))
     at = rng.randrange(len(loops))
+    if name == "shrink" and arrays and rng.random() < 0.5:
+        array = rng.choice(arrays)
+        uses = [a for a in tree.accesses(kernel.body) if a.memory is tree.arrays[array].array]
+        around = {loop.variable.name for use in uses for loop in use.loops}
+        return name, (array, rng.choice(sorted(around) or loops))
     if name == "pack":
         axes = rng.choice([(0,), (1, 0), (1, 0), (0, 1)])
         return name, (rng.choice(arrays + params or ["none"]), loops[at], *axes)
@@ -215,6 +220,8 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "space": rng.choice(["", "", "registers"]),
     }
     parameters = find_primitive(name).parameter_names()
+    if name == "shrink":
+        return name, (values["memory"],)
     return name, tuple([values[parameter] for parameter in parameters])
 
 

@@ -203,7 +203,7 @@ for j in range(n):
     out[j, 1] = x[j, 0] + t
 """,
         ("fuse", "i", "j"),
-        {"primitives.fuse._refuse_dependences_between": nothing},
+        {"primitives.fuse._pair": nothing},
     ),
     Case(
         "a jump between the loops",
@@ -482,6 +482,33 @@ for j in range(m):
 """,
         ("shrink", "row"),
         {"primitives.shrink._require_private": nothing},
+        code="E1119",
+    ),
+    Case(
+        "elements of a block that other iterations write",
+        """
+row = T.zeros((n, m), "float32")
+for i in range(n):
+    for j in range(m):
+        out[i, j] = row[i, j] + 1.0
+        row[i, j] = x[i, j]
+""",
+        ("shrink", "row", "i"),
+        {"primitives.shrink._require_block": nothing},
+        code="E1119",
+    ),
+    Case(
+        "a block that is read after the loop",
+        """
+row = T.zeros((n, m), "float32")
+for i in range(n):
+    for j in range(m):
+        row[i, j] = x[i, j]
+for k in range(m):
+    out[0, k] = row[0, k]
+""",
+        ("shrink", "row", "i"),
+        {"primitives.shrink._require_block": nothing},
         code="E1119",
     ),
     Case(

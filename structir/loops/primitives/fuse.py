@@ -9,7 +9,7 @@ from structir.ir.kernel import For, Kernel, KernelStatement, Scalar
 from structir.ir.node import replace
 from structir.loops.accesses import is_same
 from structir.loops.edits import exchange_all, with_values
-from structir.loops.legality import conflicts, reversed_pairs
+from structir.loops.legality import Pair, conflicts, reversed_pairs
 from structir.loops.loop_tree import LoopTree, derive, jumps, loop_tree
 from structir.loops.nests import dependence, following, refuse_jumps, refuse_varying_bounds
 from structir.loops.primitive import primitive
@@ -20,9 +20,9 @@ from structir.loops.refusal import refusal
 def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
     """Fuses two loops over the same range into one, over the variable of the first.
 
-    The second loop must follow in the same block. Statements between the loops move before both.
-    Refused if an iteration of the second loop depends on a later iteration of the first one. The
-    fused loop is not vectorised.
+    The second loop must follow in the same block. A statement between the loops moves before both,
+    or after both if it depends on the first. Refused if it depends on both, or if an iteration of
+    the second loop depends on a later iteration of the first one. The fused loop is not vectorised.
     """
     tree = loop_tree(kernel)
     one, other = tree.loop(first), tree.loop(second)
@@ -31,10 +31,10 @@ def fuse(kernel: Kernel, first: str, second: str) -> Kernel:
         refuse_jumps(loop, also_continue=True)
         refuse_varying_bounds(tree, loop)
     _require_same_range(tree, one, other)
-    _refuse_dependences_between(tree, between, one)
+    before, after = _moved(tree, between, one, other)
     moved = [with_values(statement, {other.variable: one.variable}) for statement in other.body]
     joined = replace(one, kind="", body=(*one.body, *moved))
-    exchanges: dict[KernelStatement, Sequence[KernelStatement]] = {one: (*between, joined)}
+    exchanges: dict[KernelStatement, Sequence[KernelStatement]] = {one: (*before, joined, *after)}
     exchanges |= {statement: () for statement in (*between, other)}
     new = derive(exchange_all(kernel, exchanges), kernel)
     _refuse_dependences(loop_tree(new), joined, len(one.body))
@@ -80,29 +80,40 @@ def _is_equal(tree: LoopTree, one: Scalar, other: Scalar) -> bool:
     return dims.equal(first, second) is True
 
 
-def _refuse_dependences_between(
-    tree: LoopTree, between: Sequence[KernelStatement], loop: For
-) -> None:
-    """Refuses statements between the loops that jump, or that conflict with the first loop, before
-    which they would move."""
+def _moved(
+    tree: LoopTree, between: Sequence[KernelStatement], one: For, other: For
+) -> tuple[list[KernelStatement], list[KernelStatement]]:
+    """Returns the statements between two loops that move before both, and those that move after
+    both. Refuses statements that jump, or that depend on both loops."""
     jump = jumps(between)
     if jump is not None:
         raise refusal(
             "E1116",
             f"expected no jump between the loops, found a `{jump}`",
-            ("first", loop),
+            ("first", one),
             ("jump", jump),
             help="move the jump before the first loop",
         )
-    pair = next(
-        conflicts(tree.accesses(between), tree.accesses((loop,)), lambda one, other: True), None
-    )
+    before, after = list[KernelStatement](), list[KernelStatement]()
+    for statement in between:
+        depends = _pair(tree, [statement], [one, *after]) is not None
+        (after if depends else before).append(statement)
+    pair = _pair(tree, after, [other])
     if pair is not None:
         raise dependence(
-            "a statement between the loops cannot move before them",
-            (pair[1], pair[0]),
+            "a statement between the loops depends on both",
+            pair,
             help="move the statement out of the way in the source of the kernel",
         )
+    return before, after
+
+
+def _pair(
+    tree: LoopTree, first: Sequence[KernelStatement], second: Sequence[KernelStatement]
+) -> Pair | None:
+    """Returns two accesses of the same memory, one of them a write."""
+    sides = tree.accesses(first), tree.accesses(second)
+    return next(conflicts(*sides, lambda one, other: True), None)
 
 
 def _refuse_dependences(tree: LoopTree, joined: For, length: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    VECTOR,
     Assign,
     Element,
     For,
@@ -16,37 +17,102 @@ from structir.ir.kernel import (
     Scratch,
     computed_in,
 )
+from structir.ir.node import replace
+from structir.ir.struct_info import TensorStructInfo
 from structir.loops.accesses import Access, expressions, is_same
+from structir.loops.blocks import require_elements, with_block
 from structir.loops.edits import Names, exchange_all, substitute
 from structir.loops.initialisation import first_uninitialised_read
 from structir.loops.legality import read_after
 from structir.loops.loop_tree import LoopTree, loop_tree
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
+from structir.loops.regions import extent_from, region, written
 
 
 @primitive
-def shrink(kernel: Kernel, memory: str) -> Kernel:
-    """Replaces a local array by a scalar (array contraction).
+def shrink(kernel: Kernel, memory: str, loop: str = "") -> Kernel:
+    """Replaces a local array by a scalar, or by the block that an iteration of `loop` accesses
+    (array contraction).
 
-    Each iteration of a loop must access only one element, which no other iteration reads. This is
-    typical after `fuse` of the producer and the consumer of the array.
+    Without `loop`, each iteration of some loop must access only one element. An iteration must
+    write all elements that it reads, and none may be read after the loop. This is typical after
+    `fuse` of the producer and the consumer of the array.
     """
     tree = loop_tree(kernel)
     array = tree.array(memory).array
+    if loop:
+        return _with_block(tree, array, tree.loop(loop))
     dtype = str(array.struct_info.dtype)  # type: ignore[attr-defined]
     uses = [a for a in tree.accesses(kernel.body) if a.memory is array]
     scratches = {a.statement for a in uses if isinstance(a.statement, Scratch)}
     uses = [access for access in uses if access.statement not in scratches]
-    loop = _common_loop(tree, array, uses, dtype)
-    _require_private(tree, array, uses, loop)
+    common = _common_loop(tree, array, uses, dtype)
+    _require_private(tree, array, uses, common)
     scalar = Local(Names(tree).fresh(f"{memory}_element"), dtype)
 
     def change(part: Any) -> Any:
         return scalar if isinstance(part, Element) and part.array is array else None
 
     exchanges: dict[KernelStatement, tuple[KernelStatement, ...]] = {s: () for s in scratches}
-    return exchange_all(kernel, exchanges | {loop: (substitute(loop, change),)})
+    return exchange_all(kernel, exchanges | {common: (substitute(common, change),)})
+
+
+def _with_block(tree: LoopTree, array: Var, loop: For) -> Kernel:
+    """Returns the kernel with a block of the array, which an iteration of the loop accesses."""
+    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
+    scratches = [a.statement for a in uses if isinstance(a.statement, Scratch)]
+    uses = [a for a in uses if not isinstance(a.statement, Scratch)]
+    inside = [a for a in uses if loop in a.loops]
+    require_elements(array, inside, loop, "shrink")
+    _require_block(tree, array, uses, scratches, loop)
+    starts, extents = [], []
+    for axis, bounds in enumerate(region(tree, inside, lambda a: _inside(a, loop))):
+        sized = ((start, extent_from(tree, start, bounds.stops)) for start in bounds.starts)
+        start, extent = next(((s, e) for s, e in sized if e is not None), (None, None))
+        if start is None or extent is None:
+            raise refusal(
+                "E1116",
+                f"expected accesses of `{array.name}` in a block of bounded extent along axis "
+                f"{axis}",
+                ("loop", loop),
+                ("array", tree.array(array.name)),
+                help="split the loop, so that its inner part accesses a block",
+            )
+        starts.append(written(tree, start))
+        extents.append(extent)
+    info = TensorStructInfo(tuple(extents), str(array.struct_info.dtype))  # type: ignore[attr-defined]
+    block = Var(Names(tree).fresh(f"{array.name}_{loop.variable.name}"), info)
+    exchanges: dict[KernelStatement, tuple[KernelStatement, ...]] = {
+        s: (replace(s, array=block, zeros=False),) for s in scratches
+    }
+    return exchange_all(tree.kernel, exchanges | {loop: (with_block(loop, array, block, starts),)})
+
+
+def _require_block(
+    tree: LoopTree,
+    array: Var,
+    uses: list[Access],
+    scratches: list[Scratch],
+    loop: For,
+) -> None:
+    outside = next((a.statement for a in uses if loop not in a.loops), None)
+    outside = outside or next((s for s in scratches if loop in tree.ancestors[s]), None)
+    live = outside or first_uninitialised_read(tree, array, loop.body)
+    if live is not None or loop.kind == VECTOR:
+        raise refusal(
+            "E1119",
+            f"expected a plain loop that alone accesses `{array.name}`, each iteration of which "
+            "writes the elements that it reads",
+            ("access", live or loop),
+            ("loop", loop),
+            help="fuse the loops that write and read the array, and name the loop around both",
+        )
+
+
+def _inside(access: Access, loop: For) -> tuple[For, ...]:
+    """Returns the enclosing loops of an access inside an outer loop."""
+    return access.loops[access.loops.index(loop) + 1 :]
 
 
 def _common_loop(tree: LoopTree, array: Var, uses: list[Access], dtype: str) -> For:
@@ -115,4 +181,19 @@ def chain(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
         out[i] = row[i] + row[i]
 """,
     "row",
+)
+shrink.example(
+    """
+@I.kernel
+def chain(x: R.Tensor(("n", 8), "float32"), out: R.Tensor(("n", 8), "float32")):
+    n = T.int64()
+    row = T.empty((n, 8), "float32")
+    for i in range(n):
+        for j in range(8):
+            row[i, j] = 2.0 * x[i, j]
+        for k in range(8):
+            out[i, k] = row[i, k] + row[i, 7 - k]
+""",
+    "row",
+    "i",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
@@ -17,21 +16,20 @@ from structir.ir.kernel import (
     For,
     Kernel,
     KernelStatement,
-    LibraryCall,
     LoopVariable,
     Scalar,
     Scratch,
     computed_in,
 )
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.accesses import Access
+from structir.loops.blocks import require_elements, with_block
 from structir.loops.bounds import extremes
-from structir.loops.edits import Names, calculate, exchange, substitute
+from structir.loops.edits import Names, calculate, exchange
 from structir.loops.initialisation import first_uninitialised_read
 from structir.loops.loop_tree import LoopTree, derive, loop_tree
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
-from structir.loops.regions import AxisBounds, expression, extremum, region
+from structir.loops.regions import AxisBounds, extent_from, extremum, region, written
 
 SPACES = ("", REGISTERS)
 
@@ -50,7 +48,7 @@ def stage(kernel: Kernel, memory: str, loop: str, space: str = "") -> Kernel:
         message = f'space: expected "" or "{REGISTERS}", found {space!r}'
         raise refusal("E1115", message, target, help=f'write `space="{REGISTERS}"`')
     accesses = [a for a in tree.accesses((target,)) if a.memory is array]
-    _require_elements(array, accesses, target)
+    require_elements(array, accesses, target, "stage")
     writes = [access for access in accesses if access.is_write]
     if writes and kernel.part is not None:
         raise refusal(
@@ -69,7 +67,7 @@ def stage(kernel: Kernel, memory: str, loop: str, space: str = "") -> Kernel:
         message = f"expected constant extents in {space}, found {info.dims}"
         help = f'split the loop by a constant, or omit `space="{space}"`'
         raise refusal("E1116", message, accesses[0].statement, target, help=help)
-    inner = _over_copy(target, array, copy, blocks)
+    inner = with_block(target, array, copy, [block.start for block in blocks])
     names = Names(tree)
     names.used.add(copy.name)
     back = (_copying(names, array, copy, blocks, back=True),) if writes else ()
@@ -101,41 +99,22 @@ def _dtype(array: Var) -> str:
     return str(array.struct_info.dtype)  # type: ignore[attr-defined]
 
 
-def _require_elements(array: Var, accesses: list[Access], loop: For) -> None:
-    if not accesses:
-        message = f"expected `{array.name}` in `{loop.variable.name}`, found no access of it"
-        raise refusal("E1116", message, loop, help="name a loop that contains its accesses")
-    for access in accesses:
-        element = access.mention.element
-        whole = element is None or element.flat or not element.indices
-        if whole or isinstance(access.statement, LibraryCall | Scratch):
-            raise refusal(
-                "E1116",
-                f"expected accesses `{array.name}[i, j]` of elements",
-                ("access", access.statement),
-                ("loop", loop),
-                help="stage an array that is accessed by an index for each axis",
-            )
-
-
 def _axis(tree: LoopTree, array: Var, axis: int, loop: For, bounds: AxisBounds) -> _StagedAxis:
     """Returns the accessed range along an axis; raises ScheduleError unless it is bounded, and in
     bounds for all sizes."""
     shape = array.struct_info.dims  # type: ignore[attr-defined]
     around = tree.loops_around(loop)
     for start in bounds.starts if shape is not None else ():
-        extents = [stop - start for stop in bounds.stops]
-        extents = [e for e in extents if tree.is_size(e) and dims.at_least(e, 0)]
+        extent = extent_from(tree, start, bounds.stops)
         low = any(dims.at_least(e, 0) for e in extremes(tree, start, around, False))
         high = any(
             dims.at_least(shape[axis], end)
             for stop in bounds.stops
             for end in extremes(tree, stop, around, True)
         )
-        if extents and low and high:
-            extent = next((e for e in extents if isinstance(e, int)), extents[0])
-            limits = [_written(tree, s) for s in bounds.stops]
-            return _StagedAxis(_written(tree, start), limits, extent)
+        if extent is not None and low and high:
+            limits = [written(tree, s) for s in bounds.stops]
+            return _StagedAxis(written(tree, start), limits, extent)
     raise refusal(
         "E1116",
         f"expected accesses of `{array.name}` in a block of bounded extent along axis {axis}, in "
@@ -144,27 +123,6 @@ def _axis(tree: LoopTree, array: Var, axis: int, loop: For, bounds: AxisBounds) 
         ("array", array),
         help="split the loop, so that its inner part accesses a block, or name an inner loop",
     )
-
-
-def _written(tree: LoopTree, dim: Dim) -> Scalar:
-    scalar = expression(tree, dim)
-    assert scalar is not None, "region() returns only dims that are expressions"
-    return scalar
-
-
-def _over_copy(loop: For, array: Var, copy: Var, blocks: Sequence[_StagedAxis]) -> Any:
-    """Returns the loop with accesses of the copy instead of the array."""
-
-    def change(part: Any) -> Any:
-        if not isinstance(part, Element) or part.array is not array:
-            return None
-        positions = [
-            calculate("sub", substitute(index, change), block.start)
-            for index, block in zip(part.indices, blocks, strict=True)
-        ]
-        return Element(copy, tuple(positions), part.dtype, part.span)
-
-    return substitute(loop, change)
 
 
 def _copying(
