@@ -18,7 +18,7 @@ test-all: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The lines that all tests run; below the part that pyproject.toml asks for, it fails.
-coverage: $(VENV)/installed-test
+coverage: $(VENV)/installed-coverage
 	rm -rf build/coverage
 	mkdir -p build/coverage
 	$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

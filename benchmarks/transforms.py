@@ -6,8 +6,8 @@
 `trace` compares `structir.trace` with `BlockBuilder` on the same program. `vmap` compares a mapped
 function with the function that is written with the batch axis. `train step` is a decoder block with
 its gradient and Adam, one thread. `layers` is the time from trace to first result of a stack of
-equal blocks relative to one block, without a cache on disk. Times are CPU times, medians of
-alternating runs.
+equal blocks relative to one block; without `--quick`, nothing is read from a cache on disk. Times
+are CPU times, medians of alternating runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-os.environ["STRUCTIR_CACHE"] = "off"
+if "--quick" not in sys.argv:  # the tests share a cache
+    os.environ["STRUCTIR_CACHE"] = "off"
 os.environ["STRUCTIR_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 

@@ -1,12 +1,17 @@
 """Of a sampled family, `make test` runs as many cases as its marker says, the same in each run; its
-cache is private."""
+cache is private; flags that jaxlib lacks are left out."""
 
 from pathlib import Path
 
 import attrs
 import pytest
 
-from tests.conftest import cache_folder, pytest_collection_modifyitems
+from tests.conftest import (
+    XLA_FLAGS,
+    accepted_flags,
+    cache_folder,
+    pytest_collection_modifyitems,
+)
 
 
 @attrs.define
@@ -55,3 +60,10 @@ def test_a_cache_that_others_can_write_is_replaced_by_a_temporary_one(
     assert cache_folder(shared, tmp_path_factory) == shared
     shared.chmod(0o777)
     assert cache_folder(shared, tmp_path_factory) not in (shared, missing)
+
+
+def test_flags_that_jaxlib_lacks_are_left_out() -> None:
+    pytest.importorskip("jaxlib")
+    accepted = accepted_flags(["--xla_no_such_flag=1", *XLA_FLAGS])
+    assert accepted
+    assert set(accepted) <= set(XLA_FLAGS)

@@ -7,11 +7,15 @@ programs have few structures, which makes the memo effective.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
-from structir.ir.op import clear_on_redeclaration
+from structir.ir.op import Op, clear_on_redeclaration
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+
+if TYPE_CHECKING:
+    from structir.projections.spec import IndexSpec
 
 Fact = TypeVar("Fact")
 
@@ -37,6 +41,22 @@ def derived(facts: Facts, derive: Callable[[Call], Fact], call: Call) -> Fact:
     if fact is _MISSING:
         fact = facts[derive] = derive(call)
     return fact
+
+
+def spec_of(value: Any) -> IndexSpec | None:
+    """Returns the loops of a call of an op, memoized; None where it has none, or is invalid."""
+    if type(value) is not Call or type(value.op) is not Op:
+        return None
+    try:
+        spec: IndexSpec | None = memoize(_index_spec, value)
+    except StructIRError:  # reported at run time
+        return None
+    return spec
+
+
+def _index_spec(call: Call) -> Any:
+    definition: Any = call.op.definition  # type: ignore[attr-defined]
+    return definition.index_spec(call) if hasattr(definition, "index_spec") else None
 
 
 def facts_of(call: Call) -> Facts:

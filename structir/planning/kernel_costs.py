@@ -21,8 +21,8 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Binding, Call, Constant, MatchCast, Tuple, TupleGetItem, Var
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.opdef.memo import memoize
-from structir.planning.storage import is_view_call, spec_of
+from structir.opdef.memo import memoize, spec_of
+from structir.planning.storage import is_view_call
 from structir.projections.aliasing import dims_product
 from structir.projections.fusion import FusionRelation, fusion
 from structir.projections.scalar_expr import ScalarOp, walk

@@ -24,7 +24,8 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
-from structir.planning.storage import bytes_of, is_view_call, planned_call, spec_of
+from structir.opdef.memo import spec_of
+from structir.planning.storage import bytes_of, is_view_call, planned_call
 
 RECOMPUTABLE = frozenset({Call, TupleGetItem, Tuple, Constant})
 MOST_SEGMENTS = 64

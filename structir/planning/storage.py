@@ -10,17 +10,15 @@ import attrs
 
 from structir.analysis.purity import is_pure_value
 from structir.analysis.variables import variables_in
-from structir.errors import DiagnosticError
 from structir.ir.dims import Dim, Poly, Sym, exact_quotient, syms
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Binding, Call, Expr, GlobalVar, SeqExpr, Tuple, Var, VarBinding
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
-from structir.opdef.memo import memoize
+from structir.opdef.memo import spec_of
 from structir.ops.ragged import has_ragged_axis
 from structir.planning.layout import assign_offsets
 from structir.projections.aliasing import can_update_in_place, dims_product, is_view
-from structir.projections.spec import IndexSpec
 
 ALIGNMENT = 64  # bytes, for constant sizes; symbolic sizes keep elements aligned
 
@@ -160,21 +158,6 @@ def is_view_call(call: Call) -> bool:
     """Whether a call returns a view of its operand."""
     spec = spec_of(call)
     return spec is not None and any(is_view(spec, k) for k in range(len(spec.operands)))
-
-
-def spec_of(value: Any) -> IndexSpec | None:
-    """Returns the loops of a call of an op; None where it has none."""
-    if type(value) is not Call or type(value.op) is not Op:
-        return None
-    try:
-        spec: IndexSpec | None = memoize(_index_spec, value)
-    except DiagnosticError:  # reported at run time
-        return None
-    return spec
-
-
-def _index_spec(call: Call) -> Any:
-    return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
 
 def plan_storages(blocks: Sequence[StorageBlock]) -> list[Storage]:

@@ -6,6 +6,7 @@ Intermediate values of a block stay in cache.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -24,6 +25,8 @@ LEAST = 1 << 18  # elements of arrays that are evaluated in blocks
 
 def evaluate_in_blocks(expr: ScalarExpr, at: EvaluationPoint) -> Array:
     """Returns the value of a scalar expression, as `evaluate` does."""
+    if _most_elements(at) < LEAST:  # most calls, which need no walk over the expression
+        return evaluate(expr, at)
     arrays = _arrays_in(expr, at)
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     size = prod(shape)
@@ -39,6 +42,12 @@ def evaluate_in_blocks(expr: ScalarExpr, at: EvaluationPoint) -> Array:
             result = np.empty(shape, block.dtype)
         result[index] = block
     return result
+
+
+def _most_elements(at: EvaluationPoint) -> int:
+    """Returns a bound on the number of elements of a value."""
+    shapes = {a.shape[::-1] for a in (*at.values.values(), *at.index_vars.values())}
+    return prod(map(max, zip_longest(*shapes, fillvalue=1)))
 
 
 def _cost(expr: ScalarExpr) -> int:

@@ -23,6 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(home)]
     quiet = {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    quiet |= {"SITE_SEARCH": "false", "SITE_COLOURS": "false"}  # a third of the time
     built = subprocess.run(
         command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True, check=False
     )

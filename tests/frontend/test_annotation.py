@@ -22,6 +22,7 @@ from structir.errors import DiagnosticError
 from structir.frontend.onnx import annotate
 from structir.tools import cli
 from tests.frontend.models import BOOL, FLOAT, INT64, made, node, value
+from tests.frontend.onnx_suite import building
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
     warnings.simplefilter("ignore")
@@ -116,8 +117,7 @@ def check_against_runtime(model: ModelProto, inputs: Mapping[str, Any]) -> None:
 @cache
 def suite() -> list[Any]:
     """Returns ONNX's own node tests."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with building():
         return list(collect_testcases(None))
 
 

@@ -18,6 +18,7 @@ from onnx import ModelProto
 import structir
 from structir.frontend.onnx.model import from_onnx
 from structir.frontend.onnx_backend import Backend, CompiledModel
+from tests.frontend.onnx_suite import building
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
     warnings.simplefilter("ignore")
@@ -63,8 +64,7 @@ def suite() -> dict[str, Any]:
 
 @cache
 def categories() -> dict[str, dict[str, Any]]:
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with building():
         return dict(Runner(Either, __name__)._test_items)
 
 

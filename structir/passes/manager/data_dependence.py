@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from structir.analysis.variables import free_vars, variables_in
-from structir.errors import StructIRError
 from structir.ir.expr import (
     Binding,
     Call,
@@ -19,6 +18,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.ir.struct_info import ShapeStructInfo
+from structir.opdef.memo import spec_of
 
 Dependence = Any  # whether a value depends on inputs, or a tuple of it for a tuple
 
@@ -67,11 +67,7 @@ def _data_operands(call: Call) -> list[Expr]:
     """Returns the operands whose values a call reads."""
     if not isinstance(call.op, Op):
         return [call.op, *call.args]
-    index_spec = getattr(call.op.definition, "index_spec", None)
-    try:
-        spec = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        spec = None
+    spec: Any = spec_of(call)
     if spec is None or not spec.computes:
         sizes = call.op.definition.of_sizes
         tensors = [*call.args[: len(sizes)]]

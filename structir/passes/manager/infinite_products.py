@@ -12,13 +12,13 @@ import attrs
 import numpy as np
 
 from structir.analysis.variables import walk_values
-from structir.errors import StructIRError
 from structir.interpret.scope import Activation
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Call, Expr
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
+from structir.opdef.memo import spec_of
 from structir.passes.decompose import decompose
 from structir.passes.manager.comparison import within_rounding
 from structir.passes.manager.effects import EffectRecorder
@@ -180,11 +180,7 @@ def _adds(call: Call) -> bool:
 
 def _statements(call: Call) -> tuple[Statement, ...]:
     """Returns the statements of the index signature of a call, if it has one."""
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
-    try:
-        spec = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return ()
+    spec = spec_of(call)
     return () if spec is None else spec.statements
 
 

@@ -23,6 +23,7 @@ from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.opdef.memo import spec_of
 from structir.passes.manager.kernel_steps import Loop, is_long, loops_of, steps
 
 # One prime is larger than a vector, and one larger than a tile.
@@ -241,11 +242,7 @@ def _contracts(node: Any) -> bool:
     """Whether a call may compute more than some values for each element of operands and results."""
     if type(node) is not Call:
         return False
-    index_spec = getattr(node.op.definition, "index_spec", None) if type(node.op) is Op else None
-    try:
-        spec = None if index_spec is None else index_spec(node)
-    except StructIRError:
-        return True
+    spec = spec_of(node)
     return spec is None or any(each.reduce and len(each.reads) > 1 for each in spec.statements)
 
 

@@ -14,9 +14,9 @@ from structir.interpret.scope import Activation, Value
 from structir.ir.dims import Dim
 from structir.ir.expr import Call, Expr, Function, Tuple
 from structir.ir.op import Op
+from structir.opdef.memo import spec_of
 from structir.passes.manager.effects import EffectRecorder
 from structir.projections.scalar_expr import OperandElement
-from structir.projections.spec import IndexSpec
 
 Path = tuple[int, ...]
 Bound = tuple[Path, Path, int]  # an operand of indices; the tensor and axis that they index
@@ -78,7 +78,7 @@ def _operand(call: Call, path: Path) -> Any:
 
 def _written(call: Call) -> Iterator[tuple[Path, None, int]]:
     """Yields the operands of a call that are used directly as indices into its result."""
-    spec = _spec(call)
+    spec = spec_of(call)
     for statement in () if spec is None or len(spec.results) != 1 else spec.statements:
         operands = {read.name: read.operand for read in statement.reads}
         for write in statement.writes:
@@ -87,24 +87,16 @@ def _written(call: Call) -> Iterator[tuple[Path, None, int]]:
                     yield spec.operands[operands[entry.data.name]].path, None, axis
 
 
-def _spec(call: Call) -> IndexSpec | None:
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
-    try:
-        return None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return None
-
-
 def _gives_nan(call: Call) -> bool:
     """Whether an op defines the reads outside its operands, as NaN."""
-    spec = _spec(call)
+    spec = spec_of(call)
     return spec is not None and spec.fill != spec.fill
 
 
 def _bounds(call: Call) -> Iterator[Bound]:
     """Yields the operands of a call that are used directly as indices into an axis of another
     operand."""
-    spec = _spec(call)
+    spec = spec_of(call)
     for statement in () if spec is None else spec.statements:
         operands = {read.name: read.operand for read in statement.reads}
         for read in statement.reads:

@@ -17,8 +17,8 @@ from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Call, Constant, Var
 from structir.ir.kernel import Apply
 from structir.ir.node import replace
-from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
+from structir.opdef.memo import spec_of
 from structir.passes.manager.edge_plan import has_unknown_rank
 from structir.projections.scalar_expr import ScalarExpr, ScalarOp, walk
 from structir.projections.spec import IndexSpec
@@ -124,14 +124,9 @@ def _truncates(sources: Iterable[str | None], target: str | None) -> bool:
 
 
 def _elementwise_spec(call: Call) -> IndexSpec | None:
-    definition = call.op.definition if type(call.op) is Op else None
-    index_spec = getattr(definition, "index_spec", None)
-    try:
-        if index_spec is not None and any(has_unknown_rank(a.struct_info) for a in call.args):
-            call = _of_vectors(call)
-        spec: IndexSpec | None = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return None
+    if any(has_unknown_rank(a.struct_info) for a in call.args):
+        call = _of_vectors(call)
+    spec = spec_of(call)
     if spec is None or not spec.computes or len(spec.statements) != 1:
         return None
     statement = spec.statements[0]

@@ -13,7 +13,6 @@ import attrs
 import numpy as np
 
 from structir.analysis.variables import walk_values
-from structir.errors import StructIRError
 from structir.ir.dims import Dim, Opaque, Poly
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Call, Constant, If, MatchCast, PrimValue, ShapeExpr, Tuple
@@ -21,6 +20,7 @@ from structir.ir.kernel import Kernel, Literal, Size
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
+from structir.opdef.memo import spec_of
 
 MOST_ELEMENTS = 16  # of a constant whose elements are mentioned
 NARROW_FLOATS = {"bfloat16": 1 << 8, "float16": 1 << 11}
@@ -117,14 +117,9 @@ def _values(members: tuple[Any, ...]) -> Iterator[Place]:
 def _accumulated(call: Call) -> Iterator[int]:
     """Yields numbers of elements whose sum a narrow integer does not represent."""
     dtype = getattr(call.struct_info, "dtype", None)
-    definition = call.op.definition if isinstance(call.op, Op) else None
-    index_spec = getattr(definition, "index_spec", None)
-    if dtype not in WRAPPED_SUMS or index_spec is None:
+    if dtype not in WRAPPED_SUMS:
         return
-    try:
-        spec = index_spec(call)
-    except StructIRError:
-        return
+    spec = spec_of(call)
     if spec is not None and any(each.reduce for each in spec.statements):
         yield from WRAPPED_SUMS[dtype]
 

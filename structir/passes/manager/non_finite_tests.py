@@ -8,12 +8,13 @@ where the rewrite changes selections, comparisons, minima or maxima.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from structir.analysis.variables import walk_values
-from structir.errors import StructIRError
 from structir.ir.expr import Call
 from structir.ir.module import IRModule
 from structir.ir.op import Op
+from structir.opdef.memo import spec_of
 from structir.passes.decompose import decompose
 from structir.projections.scalar_expr import ScalarOp, walk
 
@@ -40,11 +41,7 @@ def _tests(module: IRModule) -> Counter[tuple[str, str]]:
 def _may_test(call: Call, op: Op) -> bool:
     if op.name in EXPLICIT:
         return True
-    index_spec = getattr(op.definition, "index_spec", None)
-    try:
-        spec = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return True
+    spec: Any = spec_of(call)
     if spec is None or not spec.computes:
         return True
     values = [write.value for each in spec.statements for write in each.writes]

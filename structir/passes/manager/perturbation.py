@@ -9,12 +9,12 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from structir.errors import StructIRError
 from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of, is_int, numpy_dtype
 from structir.ir.expr import Binding, Call, Constant, Expr, Var
 from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
+from structir.opdef.memo import spec_of
 from structir.passes.manager.effects import EffectRecorder
 from structir.projections.scalar_expr import ScalarOp, walk
 
@@ -129,11 +129,7 @@ class PerturbedInterpreter(EffectRecorder):
 
 
 def _selects(call: Call) -> bool:
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
-    try:
-        spec = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return False
+    spec = spec_of(call)
     if spec is None or not spec.computes or any(each.reduce for each in spec.statements):
         return False
     return all(_is_selection(w.value) for each in spec.statements for w in each.writes)
@@ -141,15 +137,10 @@ def _selects(call: Call) -> bool:
 
 def rounds_nothing(call: Call) -> bool:
     """Whether an op only moves, selects, compares and rounds to integers."""
-    definition = call.op.definition if type(call.op) is Op else None
-    index_spec = getattr(definition, "index_spec", None)
-    try:
-        spec = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return False
+    spec: Any = spec_of(call)
     if spec is None or not spec.computes:  # such as a bucket, or an order
         dtype = getattr(call.struct_info, "dtype", None)
-        return definition is not None and dtype is not None and is_int(dtype)
+        return type(call.op) is Op and dtype is not None and is_int(dtype)
     is_order = all(not each.reduce or each.monoid in ORDERS for each in spec.statements)
     values = [write.value for each in spec.statements for write in each.writes]
     fns = {e.fn for v in values for e in walk(v) if isinstance(e, ScalarOp)}

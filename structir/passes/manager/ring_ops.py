@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
-from structir.errors import StructIRError
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call
+from structir.opdef.memo import spec_of
 from structir.projections.scalar_expr import (
     LoopIndex,
     OperandElement,
@@ -61,11 +61,7 @@ def is_polynomial(call: Call) -> bool:
 
 
 def _polynomial_spec(call: Call) -> IndexSpec | None:
-    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
-    try:
-        spec: IndexSpec | None = None if index_spec is None else index_spec(call)
-    except StructIRError:
-        return None
+    spec = spec_of(call)
     if spec is None:
         return None
     is_ring = spec.computes and _is_integral(spec.fill) and spec.base is None

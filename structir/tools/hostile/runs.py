@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import attrs
@@ -38,27 +38,31 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Yields the outcome of each seed. After a fault or a hang, a new process runs the rest."""
     count = getattr(importlib.import_module(f"{kinds.__name__}.{kind}"), "BATCH", BATCH)
-    remaining: list[int] = []
+    remaining: list[tuple[str, int]] = []
     for seed in seeds:
-        remaining.append(seed)
+        remaining.append((kind, seed))
         if len(remaining) == count:
-            yield from _batch(kind, remaining, environment or {})
+            yield from outcomes_of(remaining, environment)
             remaining = []
-    yield from _batch(kind, remaining, environment or {})
+    yield from outcomes_of(remaining, environment)
 
 
-def _batch(kind: str, seeds: list[int], environment: Mapping[str, str]) -> Iterator[Outcome]:
-    while seeds:
+def outcomes_of(
+    cases: Sequence[tuple[str, int]], environment: Mapping[str, str] | None = None
+) -> Iterator[Outcome]:
+    """Yields the outcomes of pairs of kind and seed, which one process runs unless one ends it."""
+    while cases:
         count = 0
-        for outcome in _child(kind, seeds, environment):
+        for outcome in _child(cases, environment or {}):
             yield outcome
             count += 1
-        seeds = seeds[count:]
+        cases = cases[count:]
 
 
-def _child(kind: str, seeds: list[int], environment: Mapping[str, str]) -> Iterator[Outcome]:
+def _child(cases: Sequence[tuple[str, int]], environment: Mapping[str, str]) -> Iterator[Outcome]:
     """Yields the outcomes of one child process; the last one is an error if the process dies."""
-    command = [sys.executable, "-m", "structir.tools.hostile.worker", kind, *map(str, seeds)]
+    words = [f"{kind}:{seed}" for kind, seed in cases]
+    command = [sys.executable, "-m", "structir.tools.hostile.worker", *words]
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
             command,
@@ -70,7 +74,7 @@ def _child(kind: str, seeds: list[int], environment: Mapping[str, str]) -> Itera
         count = 0
         try:
             for line in child.stdout or ():
-                yield Outcome(kind, seeds[count], json.loads(line))
+                yield Outcome(*cases[count], json.loads(line))
                 count += 1
             status = child.wait()
         finally:
@@ -78,9 +82,9 @@ def _child(kind: str, seeds: list[int], environment: Mapping[str, str]) -> Itera
             child.wait()
             if child.stdout is not None:
                 child.stdout.close()
-        if count < len(seeds):
+        if count < len(cases):
             message = f"the process ended with exit status {status}\n{_end_of(errors)}"
-            yield Outcome(kind, seeds[count], message)
+            yield Outcome(*cases[count], message)
 
 
 def _end_of(errors: IO[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The child process of a run: `python -m structir.tools.hostile.worker KIND SEED...`.
+"""The child process of a run: `python -m structir.tools.hostile.worker KIND:SEED ...`.
 
 It writes one line of JSON per seed: null, or the error as a string.
 """
@@ -30,17 +30,18 @@ def error_of(kind: Any, seed: int) -> str | None:
     return None
 
 
-def main(name: str, seeds: list[int]) -> None:
-    """Runs the seeds. Output of the tested code goes to the standard error."""
+def main(cases: list[str]) -> None:
+    """Runs seeds of kinds. Output of the tested code goes to the standard error."""
     with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)
-        kind = importlib.import_module(f"{kinds.__name__}.{name}")
-        for seed in seeds:
+        for case in cases:
+            name, _, seed = case.partition(":")
+            kind = importlib.import_module(f"{kinds.__name__}.{name}")
             faulthandler.dump_traceback_later(LIMIT, exit=True)
-            print(json.dumps(error_of(kind, seed)), file=output, flush=True)
+            print(json.dumps(error_of(kind, int(seed))), file=output, flush=True)
         faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":
     faulthandler.enable()
-    main(sys.argv[1], list(map(int, sys.argv[2:])))
+    main(sys.argv[1:])

@@ -11,10 +11,15 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("file", sorted(path.name for path in HERE.glob("simulated_*.py")))
-def test_on_the_simulator(file):
-    run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / file)]
+SHORT = HERE / "simulated_random.py"
+OTHERS = sorted({*HERE.glob("simulated_*.py")} - {SHORT})
+
+
+@pytest.mark.parametrize(
+    "files", [[SHORT], pytest.param(OTHERS, marks=pytest.mark.exhaustive)], ids=["short", "others"]
+)
+def test_on_the_simulator(files):
+    run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, files)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment["NUMBA_ENABLE_CUDASIM"] = "1"
     found = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
