@@ -22,6 +22,7 @@ _FILES = sorted(
 )
 _pass_of, _ = lazy_names(__name__, {name: f"{__name__}.{name}" for name in _FILES})
 _HOMES = {
+    "AtLeast": "base",
     "Pass": "base",
     "PassContext": "base",
     "Instrument": "base",
