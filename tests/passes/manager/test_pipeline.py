@@ -99,6 +99,14 @@ def test_an_option_of_the_wrong_kind_is_an_error(module: IRModule, text: str, me
         pipeline(text)(SCALAR if "gradient" in text else module)
 
 
+@pytest.mark.parametrize("name", ["simplify", "cse", "DeadCodeElimination"])
+def test_a_pass_with_the_name_of_a_built_in_pass_is_rejected(name: str) -> None:
+    with pytest.raises(StructIRError, match=f"{name} is the name of the built-in pass"):
+        passes.add_pass(Pass("own", lambda module: module, aliases=(name,)))
+    with pytest.raises(StructIRError, match="expected a pass, found <function"):
+        passes.add_pass(lambda module: module)
+
+
 @pytest.mark.parametrize("quote", "'\"")
 def test_quoted_options_hold_any_text(quote: str) -> None:
     options = f"{{a}}, {quote} b=3"
