@@ -14,6 +14,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
 from structir.ir.node import NOT_COMPILED, Node, node
+from structir.ir.plain_arrays import plain_array
 from structir.ir.struct_info import (
     OBJECT,
     Dims,
@@ -32,6 +33,7 @@ from structir.lazy import lazy_module
 if TYPE_CHECKING:
     import numpy
 
+np = lazy_module("numpy")
 families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 symbolic = lazy_module("structir.ir.symbolic")
 deduction = lazy_module("structir.analysis.deduction")
@@ -219,8 +221,16 @@ def _as_exprs(values: Sequence[Any], info: Any, key: str = "fields") -> tuple[Ex
 
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
-    """Returns the array if no array over its memory is writeable, else a read-only copy."""
-    holder: Any = unmasked(data)
+    """Returns the array if no array over its memory is writeable, else a read-only copy.
+
+    The result has no subclass of arrays, and the byte order of this machine, as kernels expect.
+    """
+    if not isinstance(unmasked(data), np.ndarray | np.generic):
+        message = f"expected a NumPy array, found {data!r}"
+        hint = '`R.const([1, 2], "float32")`, or `numpy.asarray(value)`'
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0107"))
+    data = plain_array(data)
+    holder: Any = data
     while hasattr(holder, "flags"):
         if holder.flags.writeable:
             data = data.copy("K")

@@ -12,6 +12,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir.expr import NO_ATTRS, Call, Expr, Tuple
 from structir.ir.node import replace
 from structir.ir.op import Op, register_op
+from structir.ir.plain_arrays import plain_values
 from structir.ir.struct_info import INFO, OBJECT, StructInfo
 from structir.ir.user_rules import checked_rule
 from structir.lazy import lazy_module
@@ -90,7 +91,7 @@ class OpaqueDefinition:
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
         """Computes the result from the values of the operands."""
-        return self.function(*values, **call.attrs)
+        return plain_values(self.function(*values, **call.attrs))
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
         """Returns no assumptions."""

@@ -131,8 +131,9 @@ def _is_described(data: Any, name: str) -> bool:
 def inline_constant(value: Any, dtype: str | None) -> Constant:
     """Returns the constant of `R.const(value, dtype)`.
 
-    The default is the dtype of an array, and float32, int64 or bool for Python numbers. Raises TypeError, ValueError or OverflowError for numbers that the dtype does not have; only an
-    array is converted.
+    The default is the dtype of an array, and float32, int64 or bool for Python numbers. Raises
+    TypeError, ValueError or OverflowError for numbers that the dtype does not have; only an array
+    is converted.
     """
     value = unmasked(value)
     _check_numbers(value, dtype)
