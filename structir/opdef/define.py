@@ -125,7 +125,7 @@ RESULTS: dict[str, tuple[str, Callable[[Any], bool]]] = {  # of hooks that other
 }
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Declaration:
     """A declared op: call it to build calls, and attach hooks with its decorators."""
 
@@ -133,6 +133,9 @@ class Declaration:
 
     def __call__(self, *args: Any, **keywords: Any) -> Call:
         return self.definition.bind(args, keywords, None)
+
+    def __repr__(self) -> str:
+        return f"<op R.{self.definition.name}>"
 
     def _hook(self, name: str, hook: Hook) -> Hook:
         expected = RESULTS.get(name)
