@@ -12,9 +12,8 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, caller_span
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.masked import unmasked
 from structir.ir.node import NOT_COMPILED, Node, node
-from structir.ir.plain_arrays import plain_array
+from structir.ir.plain_arrays import constant_array
 from structir.ir.struct_info import (
     OBJECT,
     Dims,
@@ -33,7 +32,6 @@ from structir.lazy import lazy_module
 if TYPE_CHECKING:
     import numpy
 
-np = lazy_module("numpy")
 families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 symbolic = lazy_module("structir.ir.symbolic")
 deduction = lazy_module("structir.analysis.deduction")
@@ -220,26 +218,6 @@ def _as_exprs(values: Sequence[Any], info: Any, key: str = "fields") -> tuple[Ex
     return tuple(map(as_expr, values, (*known, *[None] * (len(values) - len(known)))))
 
 
-def _immutable(data: numpy.ndarray) -> numpy.ndarray:
-    """Returns the array if no array over its memory is writeable, else a read-only copy.
-
-    The result has no subclass of arrays, and the byte order of this machine, as kernels expect.
-    """
-    if not isinstance(unmasked(data), np.ndarray | np.generic):
-        message = f"expected a NumPy array, found {data!r}"
-        hint = '`R.const([1, 2], "float32")`, or `numpy.asarray(value)`'
-        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0107"))
-    data = plain_array(data)
-    holder: Any = data
-    while hasattr(holder, "flags"):
-        if holder.flags.writeable:
-            data = data.copy("K")
-            data.flags.writeable = False
-            break
-        holder = holder.base
-    return data
-
-
 def _of_data(constant: Any) -> StructInfo:
     return TensorStructInfo(tuple(constant.data.shape), constant.data.dtype.name)
 
@@ -276,7 +254,7 @@ def _of_body(seq: Any) -> StructInfo | None:
 class Constant(Expr):
     """A constant tensor: a read-only NumPy array. A writeable array is copied."""
 
-    data: numpy.ndarray = attrs.field(converter=_immutable)
+    data: numpy.ndarray = attrs.field(converter=constant_array)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_data, takes_self=True))
     span: Span | None = None
 
