@@ -57,6 +57,16 @@ def raising_span(error: BaseException) -> Span | None:
     return _span_at(entry.tb_frame.f_code, entry.tb_lasti, entry.tb_frame.f_globals)
 
 
+def code_span(code: CodeType) -> Span:
+    """Returns the location of the first line of Python code."""
+    lines = linecache.getlines(code.co_filename)
+    line = code.co_firstlineno
+    text = lines[line - 1] if line <= len(lines) else ""
+    column = len(text) - len(text.lstrip())
+    end = max(len(text.rstrip()), column + 1)
+    return Span(Source(code.co_filename, "".join(lines)), line, column, line, end)
+
+
 def _span_at(code: CodeType, instruction: int, namespace: dict[str, Any]) -> Span:
     """Returns the location of an instruction of Python code."""
     lines = linecache.getlines(code.co_filename, namespace)

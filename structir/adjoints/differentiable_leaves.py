@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from structir.ir.code_hash import is_of_package
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, Tuple, TupleGetItem
 from structir.ir.struct_info import (
@@ -22,10 +23,13 @@ def is_float_tensor(info: StructInfo | None) -> bool:
 
 
 def may_have_gradient(info: StructInfo | None) -> bool:
-    """Returns whether a value may contain floating-point tensors."""
+    """Returns whether a value may contain floating-point tensors, as one of a StructInfo of another
+    package may."""
     if isinstance(info, TupleStructInfo):
         return any(map(may_have_gradient, info.fields))
-    return isinstance(info, ObjectStructInfo | FuncStructInfo) or is_float_tensor(info)
+    is_opaque = isinstance(info, ObjectStructInfo | FuncStructInfo)
+    is_foreign = info is not None and not is_of_package(type(info))
+    return is_opaque or is_foreign or is_float_tensor(info)
 
 
 def differentiable_leaves(info: StructInfo | None) -> dict[Path, StructInfo]:

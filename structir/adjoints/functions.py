@@ -78,7 +78,7 @@ class Adjoints:
         with builder.function(name, params, pure=function.is_pure, attrs=_public(function)):
             scope = ReverseMode(builder, self, [params[k] for k in indices], recomputes=False)
             result = scope.run(function.body, copier)
-            path = _target(result, target)
+            path = (target,) if isinstance(result.struct_info, TupleStructInfo) else ()
             dtype = _scalar_dtype(result, path, function, target)
             seed = _seed(dtype, result, path, builder.emit)
             scope.cotangents.add(result, nest_at_path(path, seed))
@@ -218,10 +218,6 @@ def _param_index(function: Function, name: str) -> int:
     return names.index(name)
 
 
-def _target(result: Expr, target: int) -> Path:
-    return (target,) if isinstance(result.struct_info, TupleStructInfo) else ()
-
-
 def _seed(dtype: Element | None, result: Expr, path: Path, emit: Emit) -> Expr:
     """Returns the cotangent of the differentiated scalar: one, in its dtype."""
     if isinstance(dtype, str):
@@ -235,6 +231,9 @@ def _scalar_dtype(result: Expr, path: Path, function: Function, target: int) -> 
     Raises StructInfoError if the result is not a floating-point scalar.
     """
     info: StructInfo | None = result.struct_info
+    if target and not path:
+        message = f"target {target} is a field of a tuple: expected a tuple as the result"
+        raise StructIRError(f"{message}, found {info}", code="E0652")
     for index in path:
         fields = info.fields if isinstance(info, TupleStructInfo) else ()
         if index not in range(len(fields)):

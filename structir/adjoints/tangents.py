@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.adjoints import declared
-from structir.adjoints.differentiable_leaves import Path, differentiable_leaves
+from structir.adjoints.differentiable_leaves import Path, differentiable_leaves, may_have_gradient
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.deduction import callee_name
@@ -282,9 +282,13 @@ class TangentScope:
         """Returns the tangent of an op's result: the transpose of its adjoint."""
         seeds = [self.tangent(arg) for arg in call.args]
         info = binding.var.struct_info
-        if all([seed is None for seed in seeds]) or not differentiable_leaves(info):
+        if all([seed is None for seed in seeds]):
             return None
         if "no_gradient" in getattr(call.op.definition, "hooks", ()):
+            return None
+        if not differentiable_leaves(info):
+            if may_have_gradient(info):
+                raise self._error(call, f"the tangent of {info} is unknown")
             return None
         reverse = ReverseMode(self.builder, Adjoints(self.functions.module), (), recomputes=False)
         cotangent = self._placeholder(binding.var)

@@ -29,6 +29,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import DtypeVar, dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
+from structir.ir.plain_arrays import plain_array
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -415,10 +416,12 @@ def as_value(info: StructInfo, value: Value) -> Value:
     For a tensor parameter, numbers and lists become an array. Tensors of other libraries and
     buffers become arrays that share their memory.
     """
-    if type(value) is np.ndarray and not value.dtype.hasobject:
-        return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+    if type(value) is np.ndarray and value.dtype.isnative and not value.dtype.hasobject:
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise ShapeMismatchError(f"{masked.EXPECTED}: {masked.HINT}")
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return plain_array(value)
     if isinstance(info, TensorStructInfo) and info.axes is not None:
         value = as_ragged(info, value)
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray | RaggedArray):

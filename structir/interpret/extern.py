@@ -30,6 +30,8 @@ def register_extern(
         raise StructIRError(f"register_extern: expected a name, found {name!r}; {hint}")
     if function is None:
         return lambda decorated: register_extern(name, decorated, by_form)
+    if not callable(function):
+        raise StructIRError(f"register_extern: expected a function, found {function!r}")
     _functions[name] = function
     (_by_form.add if by_form else _by_form.discard)(name)
     return function

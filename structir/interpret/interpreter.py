@@ -41,6 +41,7 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
+from structir.ir.plain_arrays import plain_values
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -362,7 +363,7 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
     if not callable(callee):
         name = _callee_name(call.op)
         raise StructIRError(f"`{name}` is not callable: it is {described(callee)}")
-    value = callee(*args)
+    value = plain_values(callee(*args))
     if "signature" in call.attrs:
         _check_signature(call, args, value)
     if call.sinfo_args:

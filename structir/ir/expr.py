@@ -12,8 +12,8 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, caller_span
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.masked import unmasked
 from structir.ir.node import NOT_COMPILED, Node, node
+from structir.ir.plain_arrays import constant_array
 from structir.ir.struct_info import (
     OBJECT,
     Dims,
@@ -218,18 +218,6 @@ def _as_exprs(values: Sequence[Any], info: Any, key: str = "fields") -> tuple[Ex
     return tuple(map(as_expr, values, (*known, *[None] * (len(values) - len(known)))))
 
 
-def _immutable(data: numpy.ndarray) -> numpy.ndarray:
-    """Returns the array if no array over its memory is writeable, else a read-only copy."""
-    holder: Any = unmasked(data)
-    while hasattr(holder, "flags"):
-        if holder.flags.writeable:
-            data = data.copy("K")
-            data.flags.writeable = False
-            break
-        holder = holder.base
-    return data
-
-
 def _of_data(constant: Any) -> StructInfo:
     return TensorStructInfo(tuple(constant.data.shape), constant.data.dtype.name)
 
@@ -266,7 +254,7 @@ def _of_body(seq: Any) -> StructInfo | None:
 class Constant(Expr):
     """A constant tensor: a read-only NumPy array. A writeable array is copied."""
 
-    data: numpy.ndarray = attrs.field(converter=_immutable)
+    data: numpy.ndarray = attrs.field(converter=constant_array)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_data, takes_self=True))
     span: Span | None = None
 

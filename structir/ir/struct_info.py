@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
 
-from structir.errors import Diagnostic, DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, caller_span
 from structir.ir.axes import (
     AnySize,
     Axes,
@@ -18,15 +18,18 @@ from structir.ir.axes import (
     UnresolvedAxes,
     fields_of,
 )
+from structir.ir.code_hash import is_of_package
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.dtype import DTYPES, DtypeVar, Element, dtype_hint, is_dtype_var
 from structir.ir.node import Node
+from structir.ir.user_rules import checked_rule
 from structir.ir.vdevice import VDevice, as_vdevice
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     import sympy
 
+np = lazy_module("numpy")
 symbolic = lazy_module("structir.ir.symbolic")
 named_sizes = lazy_module("structir.printer.parser.named_sizes")  # sizes and dtypes in strings
 K = TypeVar("K", bound="StructInfo")
@@ -51,7 +54,10 @@ class StructInfo(Node):
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def struct_info(cls: type[K]) -> type[K]:
     """Registers a StructInfo subclass under its name without the suffix `StructInfo`."""
-    transformer = None if cls.__module__.startswith("structir.") else _compare_values_by_identity
+    is_built_in = is_of_package(cls)
+    transformer = None if is_built_in else _with_plain_values
+    if not is_built_in:
+        _check_subclass(cls)
     registered = attrs.frozen(
         slots=True,
         eq=True,
@@ -64,9 +70,61 @@ def struct_info(cls: type[K]) -> type[K]:
     return registered
 
 
-def _compare_values_by_identity(_cls: type, fields: list[Any]) -> list[Any]:
-    """Compares values of the program by identity: `==` of two of them builds a call."""
-    return [field if field.eq_key else field.evolve(eq_key=_identity) for field in fields]
+def _check_subclass(cls: type) -> None:
+    """Raises DiagnosticError unless a class of another package is a new subclass of StructInfo."""
+    name = cls.__name__.removesuffix(SUFFIX)
+    fixed = [base for base in cls.__mro__[1:] if base in KINDS.values() and is_of_package(base)]
+    if not issubclass(cls, StructInfo):
+        message, hint = "expected a subclass of StructInfo", f"class {cls.__name__}(StructInfo)"
+    elif fixed:
+        message = f"expected StructInfo as base class, found {fixed[0].__name__}"
+        hint = f"class {cls.__name__}(StructInfo)"
+    elif name in KINDS and is_of_package(KINDS[name]):
+        message = f"expected a new name, found the name of the built-in R.{name}"
+        hint = f"class My{cls.__name__}(StructInfo)"
+    else:
+        return
+    diagnostic = Diagnostic(message, caller_span(), cls.__name__, hint=f"`{hint}`", code="E1134")
+    raise DiagnosticError(diagnostic)
+
+
+def _with_plain_values(_cls: type, fields: list[Any]) -> list[Any]:
+    """Converts the values of fields to those that source has, and compares values of the program by
+    identity: `==` of two of them builds a call."""
+    return [
+        field.evolve(
+            eq_key=field.eq_key or _identity,
+            converter=attrs.converters.pipe(
+                *filter(None, (field.converter, _converter(field.name)))
+            ),
+        )
+        for field in fields
+    ]
+
+
+def _converter(name: str) -> Any:
+    def converted(value: Any, info: Any) -> Any:
+        kind = dict(field_kinds(type(info)))[name]
+        if kind == "dim":
+            return value if value is None else _prim_value(value)
+        return _plain_value(value, name, type(info).__name__) if kind == "static" else value
+
+    return attrs.Converter(converted, takes_self=True)
+
+
+def _plain_value(value: Any, field: str, owner: str) -> Any:
+    """Returns a value as the parser reads it back; raises DiagnosticError if source has none."""
+    if type(value) in (tuple, list):
+        return tuple([_plain_value(item, field, owner) for item in value])
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (type(value) in (bool, int, float, str) and value == value):
+        return value  # NaN is not equal to itself
+    message = f"the field {field}: expected a number, a string or a tuple of these, found {value!r}"
+    is_node = isinstance(value, Node | Poly)
+    noun = "Dim" if isinstance(value, Poly) else "StructInfo"
+    hint = f"annotate the field: `{field}: {noun}`" if is_node else f"store a name: `{field}: str`"
+    raise DiagnosticError(Diagnostic(message, op=owner, hint=hint, code="E1134"))
 
 
 def _identity(value: Any) -> Any:
@@ -368,12 +426,18 @@ class KernelStructInfo(FuncStructInfo):
 
 OBJECT = ObjectStructInfo()
 
+INFO: tuple[str, Callable[[Any], bool]] = (
+    "a StructInfo",
+    lambda value: isinstance(value, StructInfo),
+)
+
 DeriveFunc = TypeVar("DeriveFunc", bound=Callable[..., StructInfo])
 
 
 def derive_func(function: DeriveFunc) -> DeriveFunc:
     """Registers a function that infers the StructInfo of a call of an opaque function."""
-    DERIVE_FUNCS[function.__name__] = function
+    name = function.__name__
+    DERIVE_FUNCS[name] = checked_rule(function, "rule", name, *INFO)
     return function
 
 
@@ -388,7 +452,15 @@ def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
     """
     kinds = _FIELD_KINDS.get(cls)
     if kinds is None:
-        hints = typing.get_type_hints(cls, include_extras=True)
+        try:
+            hints = typing.get_type_hints(cls, include_extras=True)
+        except (
+            NameError
+        ) as error:  # of a class in a function, whose names are not those of a module
+            hint = "import the type at the top level of the module"
+            message = f"cannot evaluate the annotation of a field: {error}"
+            diagnostic = Diagnostic(message, op=cls.__name__, hint=hint, code="E1134")
+            raise DiagnosticError(diagnostic) from None
         kinds = tuple((f.name, _kind_of(f.name, hints[f.name])) for f in attrs.fields(cls))
         _FIELD_KINDS[cls] = kinds
     return kinds

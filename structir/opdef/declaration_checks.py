@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import attrs
@@ -12,6 +14,7 @@ from structir.errors import Diagnostic, Source, Span, raising_span
 from structir.ir.dims import Sym
 from structir.ir.dtype import DTYPES
 from structir.ir.op import find_op
+from structir.ir.struct_info import KINDS
 from structir.opdef.declaration import DeclaredOp, is_built_in
 from structir.opdef.dtypes import family_of
 from structir.opdef.index_expr import AxisPack, IndexExpr, IndexExtent, IndexVar, leaves
@@ -31,7 +34,7 @@ from structir.projections.scalar_expr import LoopIndex, OperandElement, as_scala
 
 
 def check_name(name: str) -> None:
-    """Rejects a name that is not dotted identifiers, or that of a built-in op."""
+    """Rejects a name that is not dotted identifiers, or that of a built-in op or StructInfo."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise NotationError(
             Diagnostic("expected identifiers joined by dots, found this name", op=name)
@@ -41,6 +44,47 @@ def check_name(name: str) -> None:
         hint = f'choose another name: `name="my_{name.rpartition(".")[2]}"`'
         message = f"expected a new name, found the name of the built-in op R.{name}"
         raise NotationError(Diagnostic(message, op=name, hint=hint))
+    if name in KINDS:
+        message = f"expected a new name, found the name of the StructInfo R.{name}"
+        raise NotationError(Diagnostic(message, op=name, hint=f'`name="{name.lower()}_op"`'))
+
+
+def check_opaque(name: str, function: Callable[..., Any], rule: Any) -> None:
+    """Rejects a rule that is no function, and parameters whose number is not fixed."""
+    if not callable(rule):
+        message = f"expected a function of the operands' StructInfo as rule, found {rule}"
+        raise NotationError(Diagnostic(message, op=name, hint="write `@opaque_op(lambda x: ...)`"))
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            message = f"expected a parameter for each operand and attribute, found `{parameter}`"
+            hint = "name them: `def f(x, y, *, axis=0)`; a list of operands is a tuple"
+            raise NotationError(Diagnostic(message, op=name, hint=hint))
+
+
+def check_kernel(definition: DeclaredOp, kernel: Any) -> None:
+    """Rejects a kernel that is no plain Python function of all results, and of known names."""
+    text = definition.index_signature
+    if not isinstance(kernel, FunctionType):
+        message = f"expected a Python function as kernel, found {kernel!r}"
+        hint = "decorate a function: `def _(x: Array, y: Array) -> None: ...`"
+        raise NotationError(Diagnostic(message, op=definition.name, hint=hint))
+    if not isinstance(text, str):  # a function computes the signature of each call
+        return
+    check = _Check(definition, text.replace("\n", " "))
+    signature = check.parse()
+    accesses = (*signature.operands, *signature.results)
+    indices = dict.fromkeys(name for access in accesses for name in _mentioned(access))
+    known = [*check.parameters, *[access.name for access in accesses], *indices]
+    names = list(inspect.signature(kernel).parameters)
+    for name in names:
+        if name not in known:
+            expected = _list_text(dict.fromkeys(known))
+            raise check.error(f"expected parameters of the kernel among {expected}, found {name}")
+    for access in signature.results:
+        if access.name not in names:
+            hint = f"add the parameter `{access.name}`, whose elements the kernel assigns"
+            message = f"expected a parameter of the kernel for the result {access.name}, found none"
+            raise check.error(message, access.text, hint)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:

@@ -438,7 +438,10 @@ def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> E
             values[parameter.name] = arg
         else:
             values[parameter.name] = None if arg is OMITTED else arg
-    decomposition = body(**values)
+    try:
+        decomposition = body(**values)
+    except DiagnosticError as error:
+        raise type(error)([each.at(call.span) for each in error.diagnostics]) from error.__cause__
     if decomposition is not None and not isinstance(decomposition, Expr):
         message = f"invalid decomposition: expected an Expr, found {decomposition!r}"
         raise StructInfoError(Diagnostic(message, call.span, definition.name))

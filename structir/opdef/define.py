@@ -8,9 +8,11 @@ from typing import Any, Literal, TypeVar
 import attrs
 
 from structir.errors import Diagnostic, Span
+from structir.ir.code_hash import is_of_package
 from structir.ir.expr import NO_ATTRS, Call, Expr
 from structir.ir.op import register_op
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import INFO, StructInfo
+from structir.ir.user_rules import checked_rule
 from structir.lazy import lazy_module
 from structir.opdef import deduction, ragged_names
 from structir.opdef.declaration import DeclaredOp, SignatureFunction, is_built_in
@@ -111,7 +113,19 @@ class SignatureOpDefinition(DeclaredOp):
         return self.resolve(call).index_signature
 
 
-@attrs.frozen(eq=False)
+RESULTS: dict[str, tuple[str, Callable[[Any], bool]]] = {  # of hooks that other packages attach
+    "struct_info": INFO,
+    "decompose": ("an Expr or None", lambda value: value is None or isinstance(value, Expr)),
+    "gradient": ("a list of cotangents", lambda value: isinstance(value, list | tuple)),
+    "region": ("a bool", lambda value: isinstance(value, bool)),
+    "cost": (
+        "a number or a dict of numbers",
+        lambda value: isinstance(value, int | float | Mapping) or value is None,
+    ),
+}
+
+
+@attrs.frozen(eq=False, repr=False)
 class Declaration:
     """A declared op: call it to build calls, and attach hooks with its decorators."""
 
@@ -120,8 +134,16 @@ class Declaration:
     def __call__(self, *args: Any, **keywords: Any) -> Call:
         return self.definition.bind(args, keywords, None)
 
+    def __repr__(self) -> str:
+        return f"<op R.{self.definition.name}>"
+
     def _hook(self, name: str, hook: Hook) -> Hook:
-        self.definition.hooks[name] = hook
+        expected = RESULTS.get(name)
+        self.definition.hooks[name] = (
+            checked_rule(hook, f"{name} hook", self.definition.name, *expected)
+            if expected
+            else hook
+        )
         return hook
 
     def reference(self, hook: Hook) -> Hook:
@@ -166,7 +188,8 @@ class Declaration:
         return self._hook("struct_info", hook)
 
     def region(self, hook: Hook) -> Hook:
-        """Attaches the rule of required regions of operands for a region of the result."""
+        """Attaches a predicate of a call: whether its index signature states every operand element
+        that a region of the result needs."""
         return self._hook("region", hook)
 
     def cost(self, hook: Hook) -> Hook:
@@ -210,7 +233,15 @@ class Declaration:
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""
-        return lambda hook: self._hook(f"kernel.{target}", hook)
+
+        def attach(hook: Hook) -> Hook:
+            routine: Any = getattr(hook, "py_func", hook)  # of a function compiled by numba
+            if not is_of_package(routine):
+                declaration_checks.check_kernel(self.definition, routine)
+            self._hook(f"kernel.{target}", routine)
+            return hook
+
+        return attach
 
     def example(self, *args: Any, **keywords: Any) -> None:
         """Adds example arguments, for tests and documentation; raises DiagnosticError."""

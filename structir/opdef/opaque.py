@@ -12,8 +12,13 @@ from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir.expr import NO_ATTRS, Call, Expr, Tuple
 from structir.ir.node import replace
 from structir.ir.op import Op, register_op
-from structir.ir.struct_info import OBJECT, StructInfo
+from structir.ir.plain_arrays import plain_values
+from structir.ir.struct_info import INFO, OBJECT, StructInfo
+from structir.ir.user_rules import checked_rule
+from structir.lazy import lazy_module
+from structir.opdef.declaration import is_built_in
 
+declaration_checks = lazy_module("structir.opdef.declaration_checks")
 Rule = Callable[..., StructInfo]
 
 
@@ -30,6 +35,7 @@ class OpaqueDefinition:
     op: Op = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.rule = checked_rule(self.rule, "StructInfo rule", self.name, *INFO)
         self.hooks["reference"] = self.function
         self.op = register_op(self)
 
@@ -37,7 +43,8 @@ class OpaqueDefinition:
     def argument_names(self) -> tuple[str, ...]:
         """Returns the names of the operands, in order."""
         parameters = inspect.signature(self.function).parameters.values()
-        return tuple([p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD])
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return tuple([p.name for p in parameters if p.kind in kinds])
 
     @property
     def leading(self) -> int:
@@ -49,12 +56,18 @@ class OpaqueDefinition:
         """Returns False for each operand: none is a size."""
         return (False,) * len(self.argument_names)
 
+    @property
+    def body(self) -> Callable[..., Any]:
+        """Returns the function, which determines the package that declares the op."""
+        return self.function
+
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """Builds a call from positional and keyword arguments."""
         try:
             bound = inspect.signature(self.function).bind(*args, **keywords)
         except TypeError as error:
-            raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
+            hint = f"call it as `R.{self.name}{inspect.signature(self.function)}`"
+            raise StructInfoError(Diagnostic(str(error), span, self.name, hint=hint)) from None
         values = bound.arguments
         arguments = [values.pop(name) for name in self.argument_names if name in values]
         operands = tuple([as_operand(value) for value in arguments])
@@ -78,7 +91,7 @@ class OpaqueDefinition:
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
         """Computes the result from the values of the operands."""
-        return self.function(*values, **call.attrs)
+        return plain_values(self.function(*values, **call.attrs))
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
         """Returns no assumptions."""
@@ -110,6 +123,10 @@ def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Call
     """
 
     def declare(function: Callable[..., Any]) -> Op:
-        return OpaqueDefinition(name or function.__name__, function, rule, pure).op
+        op_name = name or function.__name__
+        if not is_built_in(function):
+            declaration_checks.check_name(op_name)
+            declaration_checks.check_opaque(op_name, function, rule)
+        return OpaqueDefinition(op_name, function, rule, pure).op
 
     return declare

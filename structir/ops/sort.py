@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, Literal
 
 from structir.errors import ShapeMismatchError
-from structir.ir.dtype import dtype_name
+from structir.ir.dtype import dtype_name, is_float
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit, component
@@ -221,6 +221,9 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     return [scatter_elements(zeros_like(x), positions, values, call.attrs.get("axis", -1))]
 
 
+NO_ELEMENT = "x: expected at least 1 element, found none"
+
+
 def median_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of a median; along one axis, also of its position."""
     signature = reduce_signature(call)
@@ -237,7 +240,10 @@ def median_signature(call: CallView) -> ResolvedSignature:
 
 @op(median_signature)
 def median(x: Array, axis: Axes | None = None, keepdims: bool = False) -> Any:
-    """Computes the lower median along one axis with its position, or over several axes."""
+    """Computes the lower median along one axis with its position, or over several axes.
+
+    The median of no elements is NaN; integers, and a position, need an element.
+    """
     return x
 
 
@@ -248,12 +254,19 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
     kept_axes = tuple([k for k in range(x.ndim) if k not in axes])
     shape = tuple([x.shape[k] for k in kept_axes])
     rows = np.transpose(x, (*kept_axes, *axes)).reshape(*shape, prod(x.shape[k] for k in axes))
-    order = stable_order(rows, descending=False)
-    middle = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
-    value, position = np.take_along_axis(rows, middle, -1)[..., 0], middle[..., 0]
+    single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
+    if rows.shape[-1] == 0:
+        is_nan = not single and is_float(dtype_name(x.dtype))
+        if prod(shape) and not is_nan:
+            raise ValueError(NO_ELEMENT)
+        value = np.full(shape, np.nan if is_nan else 0, x.dtype)
+        position = np.zeros(shape, "int64")
+    else:
+        order = stable_order(rows, descending=False)
+        middle = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
+        value, position = np.take_along_axis(rows, middle, -1)[..., 0], middle[..., 0]
     if keepdims:
         value, position = np.expand_dims(value, axes), np.expand_dims(position, axes)
-    single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
     return (value, position.astype("int64")) if single else value
 
 
@@ -261,7 +274,10 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
 def _(x: Array, value: Array, position: Array | None) -> None:
     elements = np.atleast_1d(np.asarray(x)).ravel()  # a scalar has no whole axis
     if elements.size == 0:
-        raise ValueError("x: expected at least 1 element, found none")
+        if position is not None or value.dtype.type(0.5) != 0.5:  # of integers and booleans
+            raise ValueError(NO_ELEMENT)
+        value[...] = np.nan
+        return
     middle = index_of_rank(elements, (len(elements) - 1) // 2)
     for index in np.ndindex(value.shape):
         value[index] = elements[middle]

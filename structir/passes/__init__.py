@@ -22,6 +22,7 @@ _FILES = sorted(
 )
 _pass_of, _ = lazy_names(__name__, {name: f"{__name__}.{name}" for name in _FILES})
 _HOMES = {
+    "AtLeast": "base",
     "Pass": "base",
     "PassContext": "base",
     "Instrument": "base",
@@ -49,7 +50,19 @@ def pass_names() -> list[str]:
 
 
 def add_pass(new_pass: Any) -> Any:
-    """Registers a pass that has no file in this folder."""
+    """Registers a pass that has no file in this folder.
+
+    Raises StructIRError for the name of a built-in pass, and for a value that is no pass.
+    """
+    kind = _public("Pass")
+    if not isinstance(new_pass, kind):
+        message = f"add_pass: expected a pass, found {new_pass!r}"
+        raise StructIRError(f"{message}; help: decorate it with `@module_pass`", code="E0611")
+    for name in (new_pass.name, *new_pass.aliases):
+        existing = _find(name)
+        if existing is not None and existing.name not in _ADDED:
+            message = f"add_pass: {name} is the name of the built-in pass {existing.name}"
+            raise StructIRError(f"{message}; help: choose another name", code="E0611")
     _ADDED[new_pass.name] = new_pass
     return new_pass
 
@@ -59,8 +72,7 @@ def find_pass(name: str) -> Any:
 
     Raises StructIRError if there is none.
     """
-    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    match = _named(snake) or next((p for p in all_passes() if snake in p.aliases), None)
+    match = _find(name)
     if match is None:
         names = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
         close = difflib.get_close_matches(name, names, 1)
@@ -69,6 +81,11 @@ def find_pass(name: str) -> Any:
             message += f"; did you mean {close[0]}?"
         raise StructIRError(message, code="E0610")
     return match
+
+
+def _find(name: str) -> Any:
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return _named(snake) or next((p for p in all_passes() if snake in p.aliases), None)
 
 
 def all_passes() -> list[Any]:

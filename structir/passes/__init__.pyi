@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from structir.passes.base import AtLeast as AtLeast
 from structir.passes.base import Instrument as Instrument
 from structir.passes.base import Pass as Pass
 from structir.passes.base import PassContext as PassContext

@@ -7,7 +7,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, get_args, get_origin, overload
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, overload
 
 import attrs
 
@@ -21,6 +21,18 @@ from structir.passes import find_pass
 
 Program = TypeVar("Program", IRModule, Function)
 Fact = TypeVar("Fact")
+
+
+@attrs.frozen
+class AtLeast:
+    """The least value of a numeric option."""
+
+    least: int
+
+
+NonNegative = Annotated[int, AtLeast(0)]
+Positive = Annotated[int, AtLeast(1)]
+Fraction = Annotated[float, AtLeast(0)]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -95,8 +107,9 @@ def _format_option(value: Any) -> str:
     return value if bare else repr(value)
 
 
-PLAIN = {
+PLAIN: dict[str, tuple[Any, str]] = {
     "int": (int, "an integer"),
+    "float": ((int, float), "a number"),
     "bool": (bool, "True or False"),
     "str": (str, "a string"),
     "Mapping": (Mapping, "a dict"),
@@ -108,7 +121,8 @@ LITERAL_WORDS = ("true", "false", "none")
 def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
     """Returns an option, with lists and dicts converted to pipeline syntax.
 
-    Raises StructIRError if its type does not match the annotation.
+    Raises StructIRError if its type does not match the annotation, or it is less than the least
+    value.
     """
     choices = get_args(parameter.annotation)
     if get_origin(parameter.annotation) is Literal and value not in choices:
@@ -125,12 +139,19 @@ def _checked_option(name: str, parameter: inspect.Parameter, value: Any) -> Any:
         raise StructIRError(
             f"{message}; help: name the option: `{parameter.name}=...`", code="E0611"
         )
+    for limit in getattr(parameter.annotation, "__metadata__", ()):
+        if not value >= limit.least:  # NaN is no valid value either
+            message = f"{name}: {parameter.name}: expected {expected} of at least {limit.least}, "
+            hint = f"help: omit the option for the default `{parameter.name}={parameter.default}`"
+            raise StructIRError(f"{message}found {value!r}; {hint}", code="E0611")
     return value
 
 
 def _kinds(annotation: Any) -> tuple[tuple[type, ...], str]:
     """Returns the classes of an annotation and their names for messages; empty if one is
     unknown."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     text = getattr(annotation, "__name__", str(annotation))  # a string if it is not evaluated
     kinds = [PLAIN.get(kind.partition("[")[0].strip()) for kind in text.split("|")]
     known = [kind for kind in kinds if kind is not None]

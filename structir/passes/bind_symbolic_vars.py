@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from structir.analysis.substitution import Substitution
 from structir.errors import StructIRError
@@ -27,12 +27,17 @@ def with_sizes(function: Function, sizes: Mapping[str, int] | str) -> Function:
     size_by_name = read_sizes(sizes) if isinstance(sizes, str) else sizes
     bound = standing_alone([p.struct_info for p in function.params])
     dims = {sym.name: sym for sym in bound if type(sym) is Sym}
-    if unknown := sorted(size_by_name.keys() - dims.keys()):
-        available = ", ".join(dims) or "none"
-        message = f"sizes: no dim {', '.join(unknown)}; available: {available}"
-        raise StructIRError(message, code="E0613")
+    check_dims(size_by_name, dims)
     chosen: dict[Sym, Dim] = {dims[name]: size for name, size in size_by_name.items()}
     return Substitution(dims=chosen).function(function)
+
+
+def check_dims(sizes: Iterable[str], dims: Iterable[str]) -> None:
+    """Raises StructIRError for the name of a size that is none of the dims."""
+    known = list(dims)
+    if unknown := sorted(set(sizes).difference(known)):
+        message = f"sizes: no dim {', '.join(unknown)}; available: {', '.join(known) or 'none'}"
+        raise StructIRError(message, code="E0613")
 
 
 def read_sizes(text: str) -> dict[str, int]:
@@ -40,7 +45,7 @@ def read_sizes(text: str) -> dict[str, int]:
     sizes = {}
     for part in text.replace(",", " ").split():
         name, _, number = part.partition("=")
-        if not number.isdecimal():
+        if not name or not number.isdecimal():
             raise StructIRError(f"sizes: expected NAME=INT, found {part!r}", code="E0611")
         sizes[name] = int(number)
     return sizes

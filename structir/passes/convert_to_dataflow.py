@@ -15,11 +15,11 @@ from structir.ir.expr import (
     SeqExpr,
 )
 from structir.ir.node import replace
-from structir.passes.base import function_pass
+from structir.passes.base import Positive, function_pass
 
 
 @function_pass(aliases=("to_dataflow",), preserves=("normalise",))
-def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
+def convert_to_dataflow(function: Function, *, min_size: Positive = 2) -> Function:
     """Converts runs of at least `min_size` pure bindings without branches to dataflow blocks.
 
     A run next to a dataflow block extends it. Branches and nested functions are converted as well.

@@ -32,13 +32,13 @@ from structir.ir.expr import (
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
-from structir.passes.base import function_pass
+from structir.passes.base import NonNegative, function_pass
 
 UNKNOWN = object()
 
 
 @function_pass(aliases=("fold",))
-def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
+def fold_constant(function: Function, *, max_bytes: NonNegative = 1 << 20) -> Function:
     """Replaces pure op calls on constants by their results, up to `max_bytes`.
 
     Calls use folded constants directly, so that their bindings are removed; results of functions

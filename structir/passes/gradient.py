@@ -6,7 +6,7 @@ from structir.adjoints.functions import Adjoints
 from structir.batching.combinators import expanded, is_expandable
 from structir.errors import DiagnosticError, StructIRError
 from structir.ir.module import IRModule
-from structir.passes.base import module_pass
+from structir.passes.base import NonNegative, module_pass
 from structir.passes.convert_to_dataflow import convert_to_dataflow
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.lambda_lift import lambda_lift
@@ -19,7 +19,7 @@ def gradient(
     *,
     function: str = "main",
     parameters: str = "",
-    target: int = 0,
+    target: NonNegative = 0,
     value_and_grad: bool = True,
 ) -> IRModule:
     """Adds the function `main_adjoint`, which returns the scalar result of `main` and a tuple of

@@ -34,7 +34,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
-from structir.passes.base import module_pass, named_functions
+from structir.passes.base import NonNegative, module_pass, named_functions
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import without_unused
 
@@ -42,7 +42,9 @@ LARGEST = 256  # bindings of a function that is inlined
 
 
 @module_pass(aliases=("inline", "inline_private_functions"))
-def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
+def inline_functions(
+    module: IRModule, *, largest: NonNegative = LARGEST, functions: str = ""
+) -> IRModule:
     """Replaces calls by the bodies of the functions, all or those named.
 
     Argument checks of the callee remain, as match_casts. Aliases, and fields of tuples that the

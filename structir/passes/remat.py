@@ -11,8 +11,8 @@ from structir.ir.dims import Sym
 from structir.ir.expr import BindingBlock, Function, Var
 from structir.ir.module import IRModule
 from structir.ir.node import replace
-from structir.passes.base import module_pass, note
-from structir.passes.bind_symbolic_vars import read_sizes
+from structir.passes.base import Fraction, NonNegative, module_pass, note
+from structir.passes.bind_symbolic_vars import check_dims, read_sizes
 from structir.planning.recompute import (
     Item,
     RecomputePlan,
@@ -30,8 +30,8 @@ def remat(
     module: IRModule,
     *,
     function: str = "",
-    budget: int = 0,
-    work: float = 0.5,
+    budget: NonNegative = 0,
+    work: Fraction = 0.5,
     sizes: str = "",
 ) -> IRModule:
     """Recomputes values before late uses, such as those of a backward pass, to reduce live memory
@@ -52,10 +52,7 @@ def remat(
     }
     chosen_sizes = read_sizes(sizes)
     dims = {symbol.name for value in chosen.values() for symbol in symbols_in(value)}
-    if unknown := sorted(chosen_sizes.keys() - dims):
-        raise StructIRError(
-            f"remat: sizes: no dim {', '.join(unknown)}; available: {', '.join(sorted(dims))}"
-        )
+    check_dims(chosen_sizes, sorted(dims))
     rewritten = {
         name: _recompute(name, f, chosen_sizes, budget, work) for name, f in chosen.items()
     }

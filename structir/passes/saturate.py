@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.analysis.variables import symbols_in
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
-from structir.passes.base import module_pass, note
-from structir.passes.bind_symbolic_vars import read_sizes
+from structir.passes.base import NonNegative, module_pass, note
+from structir.passes.bind_symbolic_vars import check_dims, read_sizes
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.rules import rules_named
@@ -28,9 +29,9 @@ def saturate(
     rules: Any = "simplify",
     cost: Any = "seconds",
     sizes: str = "",
-    nodes: int = 5000,
-    iterations: int = 8,
-    seconds: int = 0,
+    nodes: NonNegative = 5000,
+    iterations: NonNegative = 8,
+    seconds: NonNegative = 0,
     exact: bool = False,
     report: Any = None,
 ) -> IRModule:
@@ -48,11 +49,16 @@ def saturate(
             f"saturate: cost: expected a function or one of {', '.join(COSTS)}, found {cost!r}"
         )
         raise StructIRError(message, code="E0533")
+    if report is not None and not isinstance(report, SaturationReport):
+        message = f"saturate: report: expected a SaturationReport, found {report!r}"
+        raise StructIRError(message, code="E0611")
     chosen = rules_named(rules)
+    chosen_sizes = read_sizes(sizes)
+    check_dims(chosen_sizes, sorted({symbol.name for symbol in symbols_in(module)}))
     record = SaturationReport() if report is None else report
     record.rules.update({rule.name: rule for rule in chosen})
     budget = Budget(nodes, iterations, seconds or None)
-    options = Options(chosen, cost, read_sizes(sizes), budget, exact, record)
+    options = Options(chosen, cost, chosen_sizes, budget, exact, record)
     after = saturated(module, options)
     for name, blocks in record.blocks.items():
         for block in blocks:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from structir.ir.module import IRModule
-from structir.passes.base import module_pass
+from structir.passes.base import Positive, module_pass
 from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 
 @module_pass
-def simplify(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
+def simplify(module: IRModule, *, rounds: Positive = ROUNDS) -> IRModule:
     """Simplifies with identities of ops, algebra and sizes, such as added zeros and consecutive
     reshapes."""
     return run_rules(module, group_rules("simplify"), rounds)

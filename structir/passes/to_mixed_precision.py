@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, StructIRError
 from structir.ir.bodies import with_bindings
+from structir.ir.dtype import is_float
 from structir.ir.expr import (
     Binding,
     Call,
@@ -34,6 +35,9 @@ def to_mixed_precision(function: Function, *, dtype: str = "float16") -> Functio
     It applies to ops that sum a product of operands and have an attribute for the result dtype. An
     `out_dtype` that is the dtype of the operands changes nothing.
     """
+    if not is_float(dtype):
+        message = f"to_mixed_precision: dtype: expected a floating-point dtype, found {dtype!r}"
+        raise StructIRError(f"{message}; help: `dtype=bfloat16`", code="E0611")
     convert = op_with_trait("convert")
 
     def mixed(binding: Binding) -> Iterable[Binding]:

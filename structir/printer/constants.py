@@ -129,16 +129,18 @@ def _is_described(data: Any, name: str) -> bool:
 
 
 def inline_constant(value: Any, dtype: str | None) -> Constant:
-    """Returns the constant of `R.const(value, dtype)`; the default is float32, int64 or bool.
+    """Returns the constant of `R.const(value, dtype)`.
 
-    Raises TypeError, ValueError or OverflowError for numbers that the dtype does not have; only an
-    array is converted.
+    The default is the dtype of an array, and float32, int64 or bool for Python numbers. Raises
+    TypeError, ValueError or OverflowError for numbers that the dtype does not have; only an array
+    is converted.
     """
     value = unmasked(value)
     _check_numbers(value, dtype)
     if dtype is None:
         data = np.asarray(value)
-        data = data.astype({"f": "float32", "i": "int64"}.get(data.dtype.kind, data.dtype))
+        if isinstance(value, np.generic) or not hasattr(value, "dtype"):  # numbers and lists
+            data = data.astype({"f": "float32", "i": "int64"}.get(data.dtype.kind, data.dtype))
     else:
         data = np.asarray(value, numpy_dtype(dtype))
         if dtype in SMALL_INTS and (data.astype("int64") != np.asarray(value)).any():

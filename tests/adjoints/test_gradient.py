@@ -1,13 +1,17 @@
 """The pass `gradient` against differences, on programs with every form that it goes through; and
 what it says of programs that it refuses."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import structir
-from structir import passes
+from structir import opaque_op, passes, struct_info
+from structir.adjoints.tangents import Tangents
 from structir.errors import DiagnosticError, StructIRError
-from structir.ir import Call, IRModule, structural_equal
+from structir.ir import Call, IRModule, StructInfo, TensorStructInfo, structural_equal
+from structir.ir.struct_info import KINDS
 from tests.adjoints.differences import assert_gradient
 
 RNG = np.random.default_rng(5)
@@ -339,3 +343,34 @@ def test_a_gradient_has_no_state() -> None:
     )
     assert (total, count, gradient.tolist()) == (6, 4, [3, 3])
     assert "state" in made["main"].attrs and "state" not in made["main_adjoint"].attrs
+
+
+@struct_info
+class PairedStructInfo(StructInfo):
+    """A value of another package, which holds tensors."""
+
+
+del KINDS["Paired"]
+
+
+@opaque_op(lambda x: PairedStructInfo(), "testing.paired")
+def paired(x: Any) -> Any:
+    return (x, x)
+
+
+@opaque_op(lambda pair: TensorStructInfo((3,), "float64"), "testing.unpaired")
+def unpaired(pair: Any) -> Any:
+    return pair[0]
+
+
+def test_a_value_of_another_package_hides_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "Paired", PairedStructInfo)
+    text = '@R.function\ndef main(x: R.Tensor((3,), "float64")):\n'
+    text += "    return R.sum(R.testing.unpaired(R.testing.paired({})){})\n"
+    with pytest.raises(DiagnosticError, match="unpaired: not differentiable"):
+        differentiated(text.format("x", ""))
+    with pytest.raises(DiagnosticError, match=r"paired: not differentiable: the tangent of"):
+        Tangents(structir.parse(text.format("x", ""))).add("tangent", "main", [0])
+    _, made = differentiated(text.format("R.grad.no_grad(x)", " + x"))
+    _, (slope,) = structir.interpret(made, "main_adjoint", real(3))
+    assert slope.tolist() == [1, 1, 1]

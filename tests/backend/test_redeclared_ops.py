@@ -1,6 +1,7 @@
 """An op of a user that is declared anew: no memo and no cached program has the first body."""
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,14 @@ import structir
 from structir import ScalarExpr, op
 from structir.backend.cached_plans import CachedPlans
 from structir.distributed import search, shard
+from structir.errors import StructIRError
 from structir.ir import op as ops
 from structir.ir import scalar_functions
+from structir.ir.code_hash import code_hash
 from structir.ir.scalar_functions import declare
 from structir.passes import pipeline
+
+Array = Any
 
 SQUARES = """
 @R.function
@@ -59,6 +64,81 @@ def test_programs_with_ops_of_other_packages_are_not_in_the_disk_cache(declared:
     for program in (module, pipeline("gradient")(module)):
         assert CachedPlans(program)._key is None
     assert CachedPlans(structir.parse(SQUARES.replace("scaled_square", "exp")))._key is not None
+
+
+WHOLE = '@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    return R.whole_axis(x)\n'
+FACTOR = 0.0
+
+
+def scaled_whole(x: Any, y: Any) -> None:
+    for i in range(len(x)):
+        y[i] = x[i] * FACTOR
+
+
+def capturing(factor: float) -> Any:
+    def kernel(x: Any, y: Any) -> None:
+        for i in range(len(x)):
+            y[i] = x[i] * factor
+
+    return kernel
+
+
+def without_source(factor: float) -> Any:
+    names: dict[str, Any] = {}
+    exec(f"def kernel(x, y):\n    for i in range(len(x)): y[i] = x[i] * {factor}", names)
+    return names["kernel"]
+
+
+def reading_a_global(factor: float) -> Any:
+    globals()["FACTOR"] = factor
+    return scaled_whole
+
+
+@pytest.mark.parametrize("kernel", [reading_a_global, capturing, without_source])
+def test_a_kernel_is_compiled_with_the_values_that_it_reads(kernel: Any) -> None:
+    x = np.arange(3, dtype="float32")
+    for factor in (2.0, 3.0):
+
+        @op("x[*s, [i]] @ F -> y[*s, [i]] @ F")
+        def whole_axis(x: Any) -> Array:
+            return x
+
+        whole_axis.kernel("cpu")(kernel(factor))
+        exe = structir.compile(structir.parse(WHOLE))
+        assert exe["main"](x).tolist() == (x * factor).tolist() and not exe.fallbacks
+
+
+def test_the_hash_of_a_function_has_all_constants_that_it_reads() -> None:
+    module = ModuleType("constants")
+
+    def reading(value: Any) -> Any:
+        return lambda x, *, by=2: x * value * module.FACTOR * by
+
+    hashes = set()
+    for value, factor in ((np.float32(2), 1.0), (np.float32(3), 1.0), (np.float32(2), 5.0)):
+        module.FACTOR = factor  # type: ignore[attr-defined]
+        hashes.add(code_hash(reading(value)))
+        assert code_hash(reading(value)) in hashes
+    function = reading(np.float32(2))
+    function.__kwdefaults__ = {"by": 3}
+    assert len({*hashes, code_hash(function)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (3, "expected a Python function as kernel, found 3"),
+        (lambda x: None, "expected a parameter of the kernel for the result y"),
+        (lambda x, y, k: None, "expected parameters of the kernel among .*, found k"),
+    ],
+)
+def test_an_invalid_kernel_is_rejected(kernel: Any, message: str) -> None:
+    @op("x[*s, [i]] @ F -> y[*s, [i]] @ F")
+    def whole_axis(x: Any) -> Array:
+        return x
+
+    with pytest.raises(StructIRError, match=message):
+        whole_axis.kernel("cpu")(kernel)
 
 
 CALLED = """

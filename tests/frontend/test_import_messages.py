@@ -94,6 +94,9 @@ def test_the_hint_for_an_unmapped_op_registers_it() -> None:
 
     (result,) = Backend.run_model(model, [np.ones(2, "f4")])
     np.testing.assert_array_equal(result, np.full(2, 4, "f4"))
+    onnx_op("Twice", domain="mine")(lambda node: R.negative(node[0]))  # replaces the mapping
+    (result,) = Backend.run_model(model, [np.ones(2, "f4")])
+    np.testing.assert_array_equal(result, np.ones(2, "f4"))
 
 
 def test_the_hint_for_a_missing_opset_import_adds_it() -> None:

@@ -1,12 +1,15 @@
 """Windows, normalizations, images, sorting and losses against ONNX Runtime and NumPy."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+import structir
+from structir.errors import StructIRError
 from tests.ops.calls import called, evaluated
 
 RNG = np.random.default_rng(23)
@@ -355,6 +358,27 @@ def test_median():
     np.testing.assert_array_equal(value, np.median(x, 1))
     np.testing.assert_array_equal(np.take_along_axis(x, position[:, None], 1)[:, 0], value)
     assert evaluated("median", x) == np.median(x)
+
+
+MEDIAN = """
+@R.function
+def main(x: R.Tensor(("n", "k"), "{}")):
+    return R.median(x, axis=(0, 1), keepdims=True)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_median_of_no_elements(dtype):
+    module = structir.parse(MEDIAN.format(dtype))
+    for run in (structir.compile(module), partial(structir.interpret, module, "main")):
+        if dtype == "float32":
+            assert np.isnan(run(np.zeros((2, 0), dtype))).tolist() == [[True]]
+        else:
+            with pytest.raises(StructIRError):
+                run(np.zeros((2, 0), dtype))
+    assert [r.size for r in evaluated("median", np.zeros((0, 0), dtype), axis=1)] == [0, 0]
+    with pytest.raises(StructIRError, match="at least 1 element"):
+        evaluated("median", np.zeros((2, 0), dtype), axis=1)
 
 
 def measured(name, *args, **keywords):

@@ -7,7 +7,7 @@ import pytest
 
 import structir
 from structir.analysis import check_well_formed
-from structir.errors import Diagnostic, StructInfoError
+from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir import (
     Call,
     ShapeStructInfo,
@@ -52,6 +52,43 @@ def test_rule_infers_struct_info_of_calls() -> None:
     assert isinstance(call, Call)
     assert call.struct_info == TensorStructInfo((5, N, 3), "float32")
     assert find_op("testing.filled") is filled
+
+
+def raising(x: StructInfo) -> StructInfo:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda x: None, "expected a StructInfo as its result, found None"),
+        (lambda: N, r"the StructInfo rule raises TypeError.*takes 0 positional arguments"),
+        (raising, r"the StructInfo rule raises ValueError at .*test_opaque\.py:\d+:\d+: no"),
+    ],
+)
+def test_a_failing_rule_is_an_error_with_location(rule: Any, message: str) -> None:
+    failing = opaque_op(rule, "testing.failing")(lambda x: x)
+    with pytest.raises(StructInfoError, match=message) as caught:
+        failing(Var("x", TensorStructInfo((N,), "float32")))
+    assert caught.value.code == "E1135"
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "function", "message"),
+    [
+        ("exp", lambda x: x, lambda x: x, r"the name of the built-in op R\.exp"),
+        ("Tensor", lambda x: x, lambda x: x, r"the name of the StructInfo R\.Tensor"),
+        ("a b", lambda x: x, lambda x: x, "expected identifiers"),
+        ("testing.a", TensorStructInfo(), lambda x: x, "expected a function of"),
+        ("testing.a", lambda x: x, lambda *x: x, r"for each operand and attribute, found `\*x`"),
+    ],
+)
+def test_an_invalid_declaration_is_rejected(
+    name: str, rule: Any, function: Any, message: str
+) -> None:
+    with pytest.raises(StructIRError, match=message):
+        opaque_op(rule, name)(function)
+    assert find_op("exp").definition.name == "exp" and find_op("testing.a") is None
 
 
 def test_printed_program_is_parsed_and_runs() -> None:

@@ -1,10 +1,13 @@
 """Printing and parsing of StructInfos, registered subclasses included."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 
 import structir
-from structir.errors import ParseError
+from structir.errors import DiagnosticError, ParseError
 from structir.ir import ShapeStructInfo, StructInfo, TensorStructInfo, Var, struct_info
 from structir.ir.dims import Dim, as_dim
 from structir.ir.struct_info import KINDS
@@ -78,6 +81,49 @@ def test_a_registered_kind_without_its_fields_is_one_error() -> None:
                 structir.parse_struct_info(text)
     finally:
         del KINDS["Striped"]
+
+
+def declared_kind(name: str, *bases: type) -> Any:
+    return struct_info(type(name, bases, {"__module__": __name__}))
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "message"),
+    [
+        ("TensorStructInfo", StructInfo, r"the name of the built-in R\.Tensor"),
+        ("WideStructInfo", TensorStructInfo, "as base class, found TensorStructInfo"),
+        ("PlainStructInfo", object, "expected a subclass of StructInfo"),
+    ],
+)
+def test_an_invalid_subclass_is_rejected(name: str, base: type, message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message) as caught:
+        declared_kind(name, base)
+    assert caught.value.code == "E1134" and KINDS["Tensor"] is TensorStructInfo
+
+
+@struct_info
+class TaggedStructInfo(StructInfo):
+    """A value with a size and a tag."""
+
+    rows: Dim
+    tag: Any = None
+
+
+del KINDS["Tagged"]
+
+
+def test_values_of_fields_are_those_that_source_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "Tagged", TaggedStructInfo)
+    for tag in (1, -0.5, True, "a'b\n", (1, ("x",)), np.float32(1.5), [1, [2]], float("inf")):
+        info = TaggedStructInfo("2 * n", tag)
+        again = structir.parse_struct_info(str(info), {"n": structir.SymVar("n")})
+        assert hash(info) and str(again) == str(info) and again.tag == info.tag
+    for tag in ({}, float("nan"), 1j, np.zeros(2), print, TensorStructInfo(), b"x"):
+        with pytest.raises(DiagnosticError, match="the field tag: expected") as caught:
+            TaggedStructInfo(3, tag)
+        assert caught.value.code == "E1134"
+    with pytest.raises(ParseError, match="the field tag"):
+        structir.parse_struct_info("R.Tagged(3, tag={})")
 
 
 def test_symbols_are_shared_and_extended() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from structir.backend.cache import digest
-from structir.backend.cpu.functions import compiled_function, ready_for_arrays
+from structir.backend.cpu.functions import compiled_function, ready_for_arrays, reported
 from structir.backend.cpu.intrinsics import (
     POINTERS,
     add_to,
@@ -183,12 +183,13 @@ def _raise_missing_code() -> Loaded:
 def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | None) -> Any:
     """Returns the code library of a kernel, and its symbol there."""
     symbol = symbol_of(text)
-    if routine is None:
-        with suppress(UntranslatedError):
-            return translate_library(text, symbol, names), symbol
-    else:
-        names["routine"] = compiled_function(routine)
-    return numba_library(text, symbol, names, routine is not None)
+    if routine is not None:
+        with reported(routine):
+            names["routine"] = compiled_function(routine)
+            return numba_library(text, symbol, names, arrays=True)
+    with suppress(UntranslatedError):
+        return translate_library(text, symbol, names), symbol
+    return numba_library(text, symbol, names, arrays=False)
 
 
 def translate_library(text: str, symbol: str, names: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.ir.code_hash import is_of_package
 from structir.ir.op import Op
 from structir.script import R
 
@@ -25,19 +26,28 @@ class OpMapping:
     build: Build
 
 
+def _precedence(mapping: OpMapping) -> tuple[bool, int]:
+    return is_of_package(mapping.build), -mapping.since
+
+
 _entries: dict[tuple[str, str], list[OpMapping]] = {}
 _folds: dict[tuple[str, str], Fold] = {}
 _quantized: dict[str, Build] = {}
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = DEFAULT) -> Callable[[Build], Build]:
-    """Registers the decorated function as the mapping of these ops from opset `since` on."""
+    """Registers the decorated function as the mapping of these ops from opset `since` on.
+
+    It replaces an earlier mapping of the same opset. Mappings of other packages take precedence
+    over those of this one, in any order of import.
+    """
 
     def register(build: Build) -> Build:
+        mapping = OpMapping(since, build)
         for name in names:
             entries = _entries.setdefault((domain, name), [])
-            entries.append(OpMapping(since, build))
-            entries.sort(key=lambda entry: -entry.since)
+            others = [entry for entry in entries if _precedence(entry) != _precedence(mapping)]
+            entries[:] = sorted([*others, mapping], key=_precedence)
         return build
 
     return register

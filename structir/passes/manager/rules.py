@@ -11,7 +11,7 @@ from structir.errors import StructIRError
 from structir.ir.expr import Expr, Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.passes.base import Pass, note
+from structir.passes.base import Pass, Positive, note
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.rewriting.driver import rewrite_function
@@ -81,7 +81,7 @@ def rule_pass(name: str) -> Pass | None:
 
 @cache
 def _alone(rule: Rule) -> Pass:
-    def run(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
+    def run(module: IRModule, *, rounds: Positive = ROUNDS) -> IRModule:
         return run_rules(module, [rule], rounds)
 
     run.__doc__, run.__module__ = rule.doc, rule.generator.__module__

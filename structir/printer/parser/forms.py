@@ -204,6 +204,9 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
             raise _missing_fields(context, node, form) from None
         hint = form.call_hint
         raise context.error(node, f"R.{form.name}: {error}", hint, "E0106") from None
+    except ValueError as error:  # of a class of another package that checks its fields
+        message = f"R.{form.name}: {error}"
+        raise context.error(node, message, form.call_hint, "E0106") from error
     except DiagnosticError as error:
         first = error.diagnostics[0]
         raise context.error(node, first.message, first.hint, first.code) from None

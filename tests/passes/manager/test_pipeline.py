@@ -23,6 +23,9 @@ def main(x: R.Tensor(("n",), "float32")):
 """
 
 
+SCALAR = structir.parse("@R.function\ndef main(x: R.Tensor((), 'float32')):\n    return R.exp(x)\n")
+
+
 @pytest.fixture
 def module() -> IRModule:
     return structir.parse(PROGRAM)
@@ -71,6 +74,37 @@ def test_an_option_has_the_type_of_its_annotation(evaluated: bool) -> None:
     for value in ("x", True, 1.5):
         with pytest.raises(StructIRError, match="top: expected an integer"):
             passes.module_pass(unchanged).with_options(top=value)
+
+
+def test_a_number_below_the_least_value_of_an_option_is_an_error() -> None:
+    for each in passes.all_passes():
+        for option in each.parameters():
+            if type(option.default) in (int, float):
+                for value in (-1, float("nan")) if type(option.default) is float else (-1,):
+                    with pytest.raises(StructIRError, match=f"{option.name}: expected .* at least"):
+                        each.with_options(**{option.name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gradient{target=1}", "a field of a tuple: expected a tuple"),
+        ("saturate{sizes='k=3'}", "no dim k; available: n"),
+        ("saturate{report=x}", "expected a SaturationReport"),
+        ("to_mixed_precision{dtype=int8}", "expected a floating-point dtype"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_an_error(module: IRModule, text: str, message: str) -> None:
+    with pytest.raises(StructIRError, match=message):
+        pipeline(text)(SCALAR if "gradient" in text else module)
+
+
+@pytest.mark.parametrize("name", ["simplify", "cse", "DeadCodeElimination"])
+def test_a_pass_with_the_name_of_a_built_in_pass_is_rejected(name: str) -> None:
+    with pytest.raises(StructIRError, match=f"{name} is the name of the built-in pass"):
+        passes.add_pass(Pass("own", lambda module: module, aliases=(name,)))
+    with pytest.raises(StructIRError, match="expected a pass, found <function"):
+        passes.add_pass(lambda module: module)
 
 
 @pytest.mark.parametrize("quote", "'\"")
