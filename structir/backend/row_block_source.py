@@ -21,7 +21,7 @@ from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.schedule import row_text, scheduled
-from structir.backend.loops.stage import LoopProgram, Routine, Stage
+from structir.backend.loops.stage import KernelCall, LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.backend.row_blocks import (
     ROW,
@@ -31,7 +31,8 @@ from structir.backend.row_blocks import (
     in_blocks,
     reduces_itself,
 )
-from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
+from structir.backend.row_text import RowLoop
+from structir.backend.segment_rows import RowCall, RowOperand, row_loop
 from structir.ir import dims
 from structir.ir.dims import Dim
 
@@ -49,7 +50,7 @@ def stages_of_rows(call: RowCall) -> list[Stage]:
     units = {buffer.root: UNITS[operand.unit] for buffer, operand in call.operands.items()}
     one, length = call.sizes
     program = in_blocks(call.program, one, length, units)
-    routine = RowLoop(call).routine()  # raises NoKernelError if unsupported
+    routine: Routine | KernelCall = row_loop(call)  # raises NoKernelError if unsupported
     slices = SliceLoop.of(call)
     if slices is not None:
         routine = slices.routine()

@@ -43,6 +43,7 @@ LEAST = 16  # LLVM unrolls shorter loops, and smaller strides determine the layo
 ACCUMULATE = "accumulate_"  # prefix of functions that add a term to a total
 DEEPEST = 6  # nested operations, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
+REASSOCIATED = {"add": "add_to", "mul": "multiply_to", "max": "maximum", "min": "minimum"}
 # Functions of floats on integers and booleans: the operand, or a constant.
 OF_WHOLE: dict[str, bool | None] = {
     **dict.fromkeys(ROUNDINGS),
@@ -303,6 +304,15 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     if row is None or not row.takes(operand):
         raise NotShown(f"{fn} of {operand}")
     return Apply(fn, tuple(args), "bool" if row.test else dtype)
+
+
+def accumulated(combine: str, total: Scalar, term: Scalar) -> Scalar:
+    """Combines a total with a term; the terms of float totals may be reordered."""
+    if term.dtype != total.dtype:
+        term = applied("cast", [term], total.dtype)
+    if is_float(total.dtype) and combine in REASSOCIATED:
+        return Apply(REASSOCIATED[combine], (total, term), total.dtype)
+    return applied(f"{ACCUMULATE}{combine}", [total, term], total.dtype)
 
 
 def _sign(value: Scalar, dtype: str) -> Scalar:

@@ -10,15 +10,13 @@ from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
     Expression,
     Load,
-    Operation,
-    apply,
     load,
-    number,
     rebuilt,
     substituted,
     total,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.reciprocals import with_reciprocals
 from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
@@ -28,7 +26,6 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
 from structir.ir.kernel import computed_in
-from structir.ir.kernel_functions import rounds_to_integers
 from structir.projections.monoid import MONOIDS
 
 MOST_ELEMENTS = 16  # of an unrolled row
@@ -132,7 +129,12 @@ class ShortRowSchedule:
 
     def _written_out(self, stage: Stage) -> Expression:
         """Returns the body over loads and the totals of the row."""
-        return self._with_reciprocals(simplified(self._resolved(stage.body)))
+        rows, needed = frozenset(self.group.rows), self.writer.needed_axes
+        body = simplified(self._resolved(stage.body))
+        return with_reciprocals(
+            body,
+            lambda over, under: frozenset() < needed(under) <= rows and not needed(over) <= rows,
+        )
 
     def _resolved(self, root: Expression) -> Expression:
         def leaf(node: Expression) -> Expression:
@@ -150,35 +152,6 @@ class ShortRowSchedule:
             return node if value is None else self._resolved(value)
 
         return rebuilt(root, leaf)
-
-    def _with_reciprocals(self, root: Expression) -> Expression:
-        """Replaces divisions by a value that is constant in the row by products with its
-        reciprocal, except if the quotient is rounded to an integer, where the last bit may
-        decide."""
-        made: dict[tuple[Expression, bool], Expression] = {}
-
-        def visit(node: Expression, is_rounded: bool = False) -> Expression:
-            if not isinstance(node, Operation):
-                return node
-            if (node, is_rounded) not in made:
-                rounds = rounds_to_integers(node.fn, node.dtype)
-                args = tuple([visit(a, rounds) for a in node.args])
-                new = apply(node.fn, args, node.dtype, node.exact)
-                made[node, is_rounded] = new if is_rounded else self._multiplied(new)
-            return made[node, is_rounded]
-
-        return visit(root)
-
-    def _multiplied(self, node: Operation) -> Expression:
-        if node.exact or node.fn != "div" or not is_float(node.dtype):
-            return node
-        over, under = node.args
-        rows = frozenset(self.group.rows)
-        fixed = self.writer.needed_axes(under) <= rows
-        if not fixed or self.writer.needed_axes(over) <= rows or not self.writer.needed_axes(under):
-            return node
-        reciprocal = apply("div", (number(1.0, node.dtype), under), node.dtype)
-        return apply("mul", (over, reciprocal), node.dtype)
 
 
 def _points(axes: list[Sym], extents: Mapping[Sym, Dim]) -> Iterator[dict[Sym, Dim]]:
