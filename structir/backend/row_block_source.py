@@ -20,7 +20,8 @@ from structir.backend.cpu.row_functions import (
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.schedule import row_text, scheduled
+from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.backend.row_blocks import (
@@ -177,7 +178,7 @@ class BlockLoop(RowLoop):
         return ("at" if part.unit == "first" else part.unit) + self.shift
 
     def _kernels(self, program: LoopProgram) -> list[KernelText]:
-        kernels = scheduled(program, rows=row_text).kernels
+        kernels = scheduled(program, rows=row_kernel).kernels
         if any([k.sites or k.function or k.singles for k in kernels]):
             raise NoKernelError("a block of rows needs a kernel of another form")
         return list(kernels)

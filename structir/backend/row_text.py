@@ -8,7 +8,8 @@ from math import prod
 
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.schedule import row_text, scheduled
+from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.stage import Routine
 from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.backend.segment_rows import RowCall, RowOperand
@@ -39,7 +40,7 @@ class RowLoop:
 
     def loop(self) -> list[str]:
         """Returns the lines of the loop."""
-        kernels = scheduled(self.call.program, rows=row_text).kernels
+        kernels = scheduled(self.call.program, rows=row_kernel).kernels
         if any([k.assembled or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)

@@ -14,6 +14,7 @@ from structir.backend.loops.matrix import product_kernel
 from structir.backend.loops.padding import padding_nodes
 from structir.backend.loops.picks import is_pick, pick_nodes
 from structir.backend.loops.planes import plane_nodes
+from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
 from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_nodes import window_sums_nodes
 
@@ -31,6 +32,8 @@ def _rows(group: Group, name: str) -> ShownKernel:
     transpose = transpose_of(group)
     if transpose is not None:
         return transpose_kernel(group, transpose, name)
+    if has_short_rows(group):
+        return short_row_nodes(group, name)
     return kernel_by_recipe(group, name)
 
 

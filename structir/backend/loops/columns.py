@@ -122,7 +122,8 @@ class _ColumnWriter(ColumnBlockWriter):
 
     def _even(self, size: Scalar, into: Statements) -> Scalar:
         """Returns the number of terms that are taken several at a time."""
-        width, count = self.extent(self.vector), self.extent(self.center.axes)
+        width = self.extent(self.vector)
+        count = self.extent((*self.vector, *self.center.reduce))
         even = calculate("floordiv", size, integer(UNROLLED))
         even = calculate("mul", even, integer(UNROLLED))
         is_narrow, is_long = dims.at_least(BLOCK, width), dims.at_least(count, STREAMS_FROM)

@@ -27,7 +27,7 @@ from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared import shared
 from structir.backend.loops.shared_numbers import SharedNumbers
-from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
+from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_sums import is_faster_than_product
@@ -73,17 +73,10 @@ def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> Kernel
     transpose = transpose_of(group)
     if transpose is not None:
         return text_of(transpose_kernel(group, transpose, "kernel"), group)
-    kernel = None
-    if not has_short_rows(group):
-        kernel = (numbers or SharedNumbers()).kernel(group)
-    return kernel or row_text(group)
-
-
-def row_text(group: Group) -> KernelText:
-    """Returns the source of a row group, for enclosing loops."""
+    numbers = numbers or SharedNumbers()
     if has_short_rows(group):
-        return short_row_kernel(group)
-    return row_kernel(group)
+        return text_of(short_row_nodes(group, "kernel"), group, numbers.are_shared(group))
+    return numbers.kernel(group) or row_kernel(group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
