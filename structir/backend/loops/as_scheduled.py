@@ -11,6 +11,7 @@ from structir.backend.loops.by_recipe import kernel_by_recipe, scheduled_by_reci
 from structir.backend.loops.columns import column_nodes
 from structir.backend.loops.group import Group
 from structir.backend.loops.matrix import product_kernel
+from structir.backend.loops.nest import nest_nodes
 from structir.backend.loops.padding import padding_nodes
 from structir.backend.loops.picks import is_pick, pick_nodes
 from structir.backend.loops.planes import plane_nodes
@@ -42,12 +43,13 @@ def _blocks(group: Group, name: str) -> ShownKernel:
 
 
 def _nest(group: Group, name: str) -> ShownKernel:
-    return (pick_nodes if is_pick(group) else kernel_by_recipe)(group, name)
+    return (pick_nodes if is_pick(group) else nest_nodes)(group, name)
 
 
 # Constant numbers make these faster, unless groups that differ in them share one code.
 WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
     "columns": column_nodes,
+    "nest": _nest,
     "padding": padding_nodes,
     "planes": plane_nodes,
     "windows": window_sums_nodes,
@@ -57,5 +59,4 @@ KERNELS = {
     "rows": _rows,
     "blocks": _blocks,
     "matrix": product_kernel,
-    "nest": _nest,
 }

@@ -12,22 +12,12 @@ from structir.backend.loops.as_scalar import accumulated, literal, stated
 from structir.backend.loops.column_blocks import ZERO, ColumnBlockWriter, Statements
 from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.library_nodes import text_of
-from structir.backend.loops.nest import nest_kernel
-from structir.backend.loops.writer import KernelText
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, Element, Local, Scalar, computed_in
 from structir.projections.monoid import MONOIDS
 
 BLOCK = 1024  # results at once: their extremes and indices fit into the first cache
-
-
-def pick_kernel(group: Group) -> KernelText:
-    """Returns the kernel of a stage in its own loops."""
-    if is_pick(group):
-        return text_of(pick_nodes(group, "kernel"), group, shares_numbers=False)
-    return nest_kernel(group)
 
 
 def is_pick(group: Group) -> bool:
@@ -97,9 +87,6 @@ class _PickWriter(ColumnBlockWriter):
         body.append(Assign(better, test))
         for element, new, old in zip(elements, (value, self._index()), (total, at), strict=True):
             body.append(Assign(element, Apply("select", (better, new, old), element.dtype)))
-
-    def _finish(self, place: Scalar, body: Statements) -> None:
-        self._keep(self.stage, self._totals(place)[1], body)
 
     def _pick(self, into: Statements) -> None:
         """Writes one result: its extreme, then the first index that has it; NaN is the extreme."""

@@ -18,8 +18,7 @@ from structir.backend.loops.group import Decision, Group, ProductSupport, groupe
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.library_nodes import text_of
-from structir.backend.loops.matrix import matrix_kernel
-from structir.backend.loops.picks import pick_kernel
+from structir.backend.loops.matrix import product_kernel
 from structir.backend.loops.planes import with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
@@ -79,12 +78,16 @@ def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> Kernel
     return numbers.kernel(group) or row_kernel(group)
 
 
+def matrix_kernel(group: Group) -> KernelText:
+    """Returns the kernel of a matrix product."""
+    return text_of(product_kernel(group, "kernel"), group)
+
+
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
     "blocks": block_kernel,
     "matrix": matrix_kernel,
-    "nest": pick_kernel,
     "routine": routine_kernel,
 }
 SUPPORT = ProductSupport(windows=is_faster_than_product)

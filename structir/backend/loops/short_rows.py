@@ -141,7 +141,7 @@ class _ShortRowWriter(FlatNodeWriter):
             elif stage.out in self.group.kept:
                 root = stored(self.short.written_out(stage), stage.out.dtype)
                 for at in self.short.points(stage):
-                    self._store(stage, at, self._value(root, at, body), body)
+                    self._store(stage, at, self._value_at(root, at, body), body)
         into.append(self.loop_over(row, low, high, body))
 
     def _reduce(self, stage: Stage, into: Statements) -> None:
@@ -149,7 +149,7 @@ class _ShortRowWriter(FlatNodeWriter):
         combine, body = MONOIDS[stage.monoid or ""].combine, self.short.written_out(stage)
         result: Scalar | None = None
         for at in self.short.points(stage):
-            term = self._value(body, at, into)
+            term = self._value_at(body, at, into)
             value = term if result is None else accumulated(combine, result, term)
             result = self.scalars.local("m", value.dtype)
             into.append(Assign(result, stated(value)))
@@ -165,7 +165,7 @@ class _ShortRowWriter(FlatNodeWriter):
             value = applied("cast", [value], element.dtype)
         into.append(Assign(element, value))
 
-    def _value(self, body: Expression, at: Mapping[Sym, Dim], into: Statements) -> Scalar:
+    def _value_at(self, body: Expression, at: Mapping[Sym, Dim], into: Statements) -> Scalar:
         return self.scalars.value(substituted(body, at) or body, into, self.values)
 
 
