@@ -1,4 +1,4 @@
-"""Generates loops over rows as text: temporary."""
+"""Generates the loop over the rows of a program whose kernels are text, for blocks of rows."""
 
 from __future__ import annotations
 
