@@ -20,8 +20,9 @@ from structir.backend.cpu.row_functions import (
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.expression import Load, axis_dim
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.schedule import row_text, scheduled
-from structir.backend.loops.stage import LoopProgram, Routine, Stage
+from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.schedule import scheduled
+from structir.backend.loops.stage import KernelCall, LoopProgram, Routine, Stage
 from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.backend.row_blocks import (
     ROW,
@@ -31,7 +32,8 @@ from structir.backend.row_blocks import (
     in_blocks,
     reduces_itself,
 )
-from structir.backend.segment_rows import RowCall, RowLoop, RowOperand
+from structir.backend.row_text import RowLoop
+from structir.backend.segment_rows import RowCall, RowOperand, row_loop
 from structir.ir import dims
 from structir.ir.dims import Dim
 
@@ -49,7 +51,7 @@ def stages_of_rows(call: RowCall) -> list[Stage]:
     units = {buffer.root: UNITS[operand.unit] for buffer, operand in call.operands.items()}
     one, length = call.sizes
     program = in_blocks(call.program, one, length, units)
-    routine = RowLoop(call).routine()  # raises NoKernelError if unsupported
+    routine: Routine | KernelCall = row_loop(call)  # raises NoKernelError if unsupported
     slices = SliceLoop.of(call)
     if slices is not None:
         routine = slices.routine()
@@ -176,7 +178,7 @@ class BlockLoop(RowLoop):
         return ("at" if part.unit == "first" else part.unit) + self.shift
 
     def _kernels(self, program: LoopProgram) -> list[KernelText]:
-        kernels = scheduled(program, rows=row_text).kernels
+        kernels = scheduled(program, rows=row_kernel).kernels
         if any([k.sites or k.function or k.singles for k in kernels]):
             raise NoKernelError("a block of rows needs a kernel of another form")
         return list(kernels)

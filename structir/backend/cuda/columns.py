@@ -6,12 +6,12 @@ from __future__ import annotations
 from math import prod
 
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
-from structir.backend.loops.columns import ColumnSchedule
+from structir.backend.loops.columns import ColumnGroup
 from structir.backend.loops.expression import load
 from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import LoopScope, loops
+from structir.backend.loops.writer import LoopScope, Writer, loops
 from structir.projections.monoid import MONOIDS
 
 
@@ -20,13 +20,22 @@ def column_kernel(group: Group) -> DeviceText:
     return ThreadColumnSchedule(group).device_text()
 
 
-class ThreadColumnSchedule(ColumnSchedule):
+class ThreadColumnSchedule(ColumnGroup):
     """Writes the kernel of a column group."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        row_axes = frozenset(a for g in self.rows for a in g)
+        self.outer = row_axes | frozenset(self.center.reduce)
+        self.writer = Writer(self.center.axes, row_axes)
+        names = [f"r{i}" for i in range(len(self.rows))] if len(self.rows) > 1 else ["r"]
+        self.writer.name_axes(self.rows, names[: len(self.rows)])
+        self.writer.name_axes([self.vector], ["j"])
+        self.writer.name_axes(self.terms, [f"u{i}" for i in range(len(self.terms))])
 
     def device_text(self) -> DeviceText:
         """Returns the source of the kernel."""
         writer = self.writer
-        self.name_axes()
         groups = [*self.rows, self.vector]
         sizes = [writer.size(self.extent(group)) for group in groups]
         number = "j" if len(groups) == 1 else "point"
@@ -40,7 +49,7 @@ class ThreadColumnSchedule(ColumnSchedule):
         monoid = self.center.monoid or ""
         identity = number_text(MONOIDS[monoid].identity(self.dtype), self.dtype)
         scope = LoopScope(self.outer | set(self.vector))
-        value = self.writer.value(simplified(self.written_out(self.center.body)), [scope])
+        value = self.writer.value(simplified(self.inlined(self.center.body)), [scope])
         total = accumulation_text(monoid, self.dtype, "total", value)
         names = [self.writer.names[group[-1]] or "" for group in self.terms]
         sizes = [self.writer.size(self.extent(group)) for group in self.terms]
@@ -55,7 +64,7 @@ class ThreadColumnSchedule(ColumnSchedule):
         self.writer.local.add(self.center.out)
         for stage in self.group.stages:
             if stage.out in self.group.kept:
-                body = own if stage is self.center else self.written_out(stage.body)
+                body = own if stage is self.center else self.inlined(stage.body)
                 value = self.writer.value(simplified(body), [scope])
                 self.writer.store(stage.out, stage.write, value, [scope])
         return scope.lines

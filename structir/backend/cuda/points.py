@@ -9,10 +9,10 @@ import attrs
 
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
 from structir.backend.cuda.epilogue import Results, results_of
+from structir.backend.cuda.nests import NestSchedule
 from structir.backend.loops.access import split
 from structir.backend.loops.expression import Entry, Expression, load
 from structir.backend.loops.group import Group
-from structir.backend.loops.nest import NestSchedule
 from structir.backend.loops.scalar_text import rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage

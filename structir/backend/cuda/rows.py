@@ -13,10 +13,11 @@ from structir.backend.cuda.device_text import (
     over_threads,
     within_block,
 )
+from structir.backend.cuda.short_rows import short_row_kernel
 from structir.backend.loops.buffer import element_bytes
 from structir.backend.loops.group import Group
 from structir.backend.loops.rows import RowSchedule
-from structir.backend.loops.short_rows import ShortRowSchedule, has_short_rows
+from structir.backend.loops.short_rows import has_short_rows
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
@@ -34,15 +35,6 @@ def any_row_kernel(group: Group) -> DeviceText:
         return short_row_kernel(group)
     schedule = BlockRowSchedule(group)
     return schedule.map_text() if schedule.flat else schedule.device_text()
-
-
-def short_row_kernel(group: Group) -> DeviceText:
-    """Returns the source of a kernel over short rows, one thread each."""
-    schedule = ShortRowSchedule(group)
-    lines = schedule.lines()
-    whole = prod(schedule.extents[axis] for axis in group.rows)
-    lines = over_threads("r", schedule.writer.size(whole), lines)
-    return device_text(schedule.writer, lines, whole, group.origins)
 
 
 class BlockRowSchedule(RowSchedule):

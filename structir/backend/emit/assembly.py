@@ -170,9 +170,13 @@ class Assembly:
 
     def masked_loop(self) -> str:
         """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
+        return self.loop_mark("llvm.loop.vectorize.predicate.enable", ", i1 true")
+
+    def loop_mark(self, name: str, value: str = "") -> str:
+        """Returns the mark of the latch of a loop with a property."""
         number = len(self.metadata)
         self.metadata += [
-            f'!{number} = !{{!"llvm.loop.vectorize.predicate.enable", i1 true}}',
+            f'!{number} = !{{!"{name}"{value}}}',
             f"!{number + 1} = distinct !{{!{number + 1}, !{number}}}",
         ]
         return f", !llvm.loop !{number + 1}"

@@ -1,4 +1,4 @@
-"""Kernels of the program at their calls: over buffers and sizes of the caller."""
+"""Kernels at their calls: over buffers and sizes of the caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.backend.loops.writer import KernelText
 
 def called_kernel(call: KernelCall, origin: str) -> KernelText:
     """Returns the kernel of a call, to be compiled."""
-    code = code_of(call.kernel, call.constants)
+    code = code_of(call.kernel, call.constants, is_generated=call.is_generated)
     pointers, scratch = list[Buffer](), list[Buffer]()
     for array in code.arrays:
         if array in code.panels:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.independent_loops import stays_rolled, vector_parts
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.independent import is_short_and_independent
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
@@ -26,6 +28,8 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
     stream = streaming_loop(emitter, loop)
     if stream is not None and stream.is_useful(low, high):
         stream.emit(low, high)
+    elif _are_vectors(emitter, loop, low, high):
+        _in_vectors(emitter, loop, int(low), int(high))
     elif length is not None and not low.isdecimal():
         _of_constant_length(emitter, loop, low, length)
     elif most is not None and most > 1 and not any(isinstance(s, For) for s in loop.body):
@@ -45,6 +49,26 @@ def round_of(emitter: Emitter, loop: For, index: str) -> None:
     """Emits the body of a loop at an index."""
     emitter.set_local(loop.variable, index)
     emitter.block(loop.body)
+
+
+def _are_vectors(emitter: Emitter, loop: For, low: str, high: str) -> bool:
+    if loop.step != 1 or not (low.isdecimal() and high.isdecimal()):
+        return False
+    is_marked = loop.kind == VECTOR
+    return is_marked or is_short_and_independent(emitter, loop, int(high) - int(low))
+
+
+def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
+    """A vector loop of constant length, as whole vectors and a remainder, which LLVM must not
+    unroll before it vectorizes them."""
+    for first, last in vector_parts(max(high - low, 0)):
+        mark = ""
+        if gains_from_masks(last - first):
+            mark = emitter.asm.masked_loop()
+        elif stays_rolled(last - first):
+            mark = emitter.asm.loop_mark("llvm.loop.unroll.disable")
+        ends = str(low + first), str(low + last)
+        emitter.asm.count(*ends, 1, partial(round_of, emitter, loop), mark)
 
 
 def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> None:

@@ -170,6 +170,8 @@ def _decided(decisive: str) -> Callable[[Emitter, Apply], str]:
         sides = [lambda: decisive, _later(emitter, right)]
         if _may_precede(emitter, right):
             second = emitter.scalar(right)
+            if isinstance(right, Local):  # which LLVM need not keep from an undefined result
+                return emitter.asm.value(f"{apply.fn} i1 {first}, {second}")
             pair = (decisive, second) if decisive == "true" else (second, decisive)
             return emitter.asm.select(first, "i1", *pair)
         return emitter.asm.joined("i1", first, sides if decisive == "true" else sides[::-1])

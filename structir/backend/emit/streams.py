@@ -7,7 +7,7 @@ large, from there on with stores of whole lines. `loops.streams` states when the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -31,6 +31,7 @@ from structir.backend.loops.streams import (
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Local, nodes_of
+from structir.ir.node import Node
 
 MUCH = 6.0  # work on an element from which on memory has too few loads without prefetches
 BLOCK = 128  # elements that are prefetched at once
@@ -239,8 +240,25 @@ def only_filled(kernel: Kernel, shapes: Mapping[Var, tuple[Dim, ...]]) -> frozen
     writes = Counter(
         n.target.array for n in nodes if isinstance(n, Assign) and isinstance(n.target, Element)
     )
-    once = [p for p in kernel.results if accesses[p] == writes[p] == 1]
+    placed = _at_data(nodes)
+    once = [p for p in kernel.results if accesses[p] == writes[p] == 1 and p not in placed]
     return frozenset([p for p in once if may_be_large(Buffer(shapes[p], dtype_of(p)))])
+
+
+def _at_data(nodes: Sequence[Node]) -> set[Var]:
+    """Returns the arrays that are written at places from data: a run there may be short."""
+    loaded: set[Node] = set()  # names of what was read from memory
+    arrays: set[Var] = set()
+    for assign in [node for node in nodes if isinstance(node, Assign)]:
+        target = assign.target
+        sources = [assign.value] if isinstance(target, Local) else target.indices
+        parts = [part for source in sources for part in nodes_of(source)]
+        if any(isinstance(part, Element) or part in loaded for part in parts):
+            if isinstance(target, Local):
+                loaded.add(target)
+            else:
+                arrays.add(target.array)
+    return arrays
 
 
 def finish_streams(emitter: Emitter) -> None:

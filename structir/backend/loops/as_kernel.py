@@ -49,7 +49,6 @@ from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.projections.monoid import MONOIDS
 
 PICKING = {"argmax": "gt", "argmin": "lt"}
-ORDERED = {"bool": "uint8"}  # the dtype of comparisons: kernels do not order booleans
 
 
 @attrs.frozen(eq=False)
@@ -211,7 +210,11 @@ class KernelNodeWriter:
             self._close(outer, body, into)
 
     def _map(self, stage: Stage, into: list[KernelStatement]) -> None:
-        self._keep(stage, self.scalars.value(self._stored(stage, stage.body), into), into)
+        self._keep(stage, self._value(self._stored(stage, stage.body), into), into)
+
+    def _value(self, root: Expression, into: list[KernelStatement]) -> Scalar:
+        """Writes the value of an expression at a point."""
+        return self.scalars.value(root, into)
 
     def _stored(self, stage: Stage, body: Expression) -> Expression:
         """Returns the value of a stage as it is stored: a store to memory rounds, other values are
@@ -270,6 +273,11 @@ class KernelNodeWriter:
             self._where(stage, guards, body, lambda inner: self._add(stage, total, number, inner))
 
         self._loops(stage, stage.reduce, into, term, "k")
+        return self._finish(stage, total, number, into)
+
+    @staticmethod
+    def _finish(stage: Stage, total: Local, number: Local, into: list[KernelStatement]) -> Scalar:
+        """Returns the result of a reduction over all terms."""
         if stage.monoid in PICKING:
             return number
         if stage.monoid == "mean":
@@ -281,10 +289,9 @@ class KernelNodeWriter:
     def _start(self, stage: Stage, into: list[KernelStatement]) -> tuple[Local, Local]:
         """Initialises a total; returns it, and the index or the number of terms."""
         picks, monoid = stage.monoid in PICKING, MONOIDS[stage.monoid or ""]
-        of = stage.body.dtype if picks else computed_in(stage.out.dtype)
-        dtype = ORDERED.get(of, of) if picks else of
+        dtype = stage.body.dtype if picks else computed_in(stage.out.dtype)
         total = number = self.scalars.local("total", dtype)
-        into.append(Assign(total, stated(literal(monoid.identity(of), dtype))))
+        into.append(Assign(total, stated(literal(monoid.identity(dtype), dtype))))
         if picks or stage.monoid == "mean":
             number = self.scalars.local("at" if picks else "count", "int64")
             into.append(Assign(number, stated(literal(0, "int64"))))
@@ -292,11 +299,9 @@ class KernelNodeWriter:
 
     def _add(self, stage: Stage, total: Local, number: Local, into: list[KernelStatement]) -> None:
         """Adds a term to a total."""
-        value, monoid = self.scalars.value(simplified(stage.body), into), stage.monoid or ""
+        value, monoid = self._value(simplified(stage.body), into), stage.monoid or ""
         if monoid in PICKING:
-            if value.dtype != total.dtype:
-                value = applied("cast", [value], total.dtype)
-            better: Scalar = Apply(PICKING[monoid], (value, total), "bool")
+            better = _exceeds(value, total, monoid)
             if is_float(value.dtype):
                 fresh = [Apply("ne", (value, value), "bool"), Apply("eq", (total, total), "bool")]
                 better = Apply("or", (better, Apply("and", tuple(fresh), "bool")), "bool")
@@ -405,3 +410,11 @@ class KernelNodeWriter:
         inner = [axis for axis in stage.parallel if axis not in self._rows()]
         indices = tuple([self.scalars.place(at[axis], into) for axis in inner])  # type: ignore[arg-type]
         return Element(room, indices, computed_in(load.buffer.dtype))
+
+
+def _exceeds(value: Scalar, total: Scalar, monoid: str) -> Scalar:
+    """Returns whether a term is better than the extreme so far. Kernels do not order booleans."""
+    if value.dtype != "bool":
+        return Apply(PICKING[monoid], (value, total), "bool")
+    one, other = (value, total) if monoid == "argmax" else (total, value)
+    return Apply("and", (one, Apply("not", (other,), "bool")), "bool")

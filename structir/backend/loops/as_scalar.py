@@ -39,10 +39,12 @@ from structir.ir.kernel import (
 from structir.ir.kernel_functions import CONVERSIONS, ROUNDINGS, SCALAR_FUNCTIONS
 from structir.ir.polynomial import of_terms
 
+Values = dict[Expression, tuple[Scalar, int]]  # with the number of nested operations
 LEAST = 16  # LLVM unrolls shorter loops, and smaller strides determine the layout of lanes
 ACCUMULATE = "accumulate_"  # prefix of functions that add a term to a total
 DEEPEST = 6  # nested operations, before a name is given
 ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
+REASSOCIATED = {"add": "add_to", "mul": "multiply_to", "max": "maximum", "min": "minimum"}
 # Functions of floats on integers and booleans: the operand, or a constant.
 OF_WHOLE: dict[str, bool | None] = {
     **dict.fromkeys(ROUNDINGS),
@@ -206,10 +208,16 @@ class Scalars:
 
     # ---- values
 
-    def value(self, root: Expression, steps: list[KernelStatement]) -> Scalar:
-        """Returns the value of an expression; names of its parts are bound in `steps`."""
+    def value(
+        self,
+        root: Expression,
+        steps: list[KernelStatement],
+        shared: Values | None = None,
+    ) -> Scalar:
+        """Returns the value of an expression; names of its parts are bound in `steps`. All parts
+        are named if other expressions, whose values are `shared`, may have them, too."""
         uses = Counter(part for node in walk(root) for part in parts_of(node))
-        made: dict[Expression, tuple[Scalar, int]] = {}
+        made: Values = {} if shared is None else shared
         todo = [root]
         while todo:
             node = todo[-1]
@@ -219,13 +227,14 @@ class Scalars:
                 continue
             todo.pop()
             if node not in made:
-                made[node] = self._named(node, uses[node], self._made(node, made, steps), steps)
+                count = uses[node] if shared is None else 2
+                made[node] = self._named(count, self._made(node, made, steps), steps)
         return made[root][0]
 
     def _made(
         self,
         node: Expression,
-        made: Mapping[Expression, tuple[Scalar, int]],
+        made: Values,
         steps: list[KernelStatement],
     ) -> tuple[Scalar, int]:
         match node:
@@ -244,7 +253,7 @@ class Scalars:
         raise NotShown(type(node).__name__)
 
     def _named(
-        self, node: Expression, uses: int, found: tuple[Scalar, int], steps: list[KernelStatement]
+        self, uses: int, found: tuple[Scalar, int], steps: list[KernelStatement]
     ) -> tuple[Scalar, int]:
         scalar, depth = found
         plain = isinstance(scalar, Local | Literal | Size)
@@ -303,6 +312,15 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     if row is None or not row.takes(operand):
         raise NotShown(f"{fn} of {operand}")
     return Apply(fn, tuple(args), "bool" if row.test else dtype)
+
+
+def accumulated(combine: str, total: Scalar, term: Scalar) -> Scalar:
+    """Combines a total with a term; the terms of float totals may be reordered."""
+    if term.dtype != total.dtype:
+        term = applied("cast", [term], total.dtype)
+    if is_float(total.dtype) and combine in REASSOCIATED:
+        return Apply(REASSOCIATED[combine], (total, term), total.dtype)
+    return applied(f"{ACCUMULATE}{combine}", [total, term], total.dtype)
 
 
 def _sign(value: Scalar, dtype: str) -> Scalar:

@@ -8,10 +8,14 @@ from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.block_nodes import product_rows_kernel
 from structir.backend.loops.by_recipe import kernel_by_recipe, scheduled_by_recipe
+from structir.backend.loops.columns import column_nodes
 from structir.backend.loops.group import Group
 from structir.backend.loops.matrix import product_kernel
+from structir.backend.loops.nest import nest_nodes
 from structir.backend.loops.padding import padding_nodes
+from structir.backend.loops.picks import is_pick, pick_nodes
 from structir.backend.loops.planes import plane_nodes
+from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
 from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_nodes import window_sums_nodes
 
@@ -29,6 +33,8 @@ def _rows(group: Group, name: str) -> ShownKernel:
     transpose = transpose_of(group)
     if transpose is not None:
         return transpose_kernel(group, transpose, name)
+    if has_short_rows(group):
+        return short_row_nodes(group, name)
     return kernel_by_recipe(group, name)
 
 
@@ -36,11 +42,21 @@ def _blocks(group: Group, name: str) -> ShownKernel:
     return scheduled_by_recipe(product_rows_kernel(group, name), group)
 
 
-KERNELS: dict[str, Callable[[Group, str], ShownKernel]] = {
-    "rows": _rows,
-    "blocks": _blocks,
-    "matrix": product_kernel,
+def _nest(group: Group, name: str) -> ShownKernel:
+    return (pick_nodes if is_pick(group) else nest_nodes)(group, name)
+
+
+# Constant numbers make these faster, unless groups that differ in them share one code.
+WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
+    "columns": column_nodes,
+    "nest": _nest,
     "padding": padding_nodes,
     "planes": plane_nodes,
     "windows": window_sums_nodes,
+}
+KERNELS = {
+    **WITH_NUMBERS,
+    "rows": _rows,
+    "blocks": _blocks,
+    "matrix": product_kernel,
 }

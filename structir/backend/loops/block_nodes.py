@@ -3,33 +3,27 @@ rows, with right operands as they are in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 
-from structir.backend.loops.access import Address, address_of
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.blocks import BlockSchedule
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.library_nodes import LibraryNodeWriter
+from structir.backend.loops.library_nodes import FlatNodeWriter
 from structir.backend.loops.stage import Stage
 from structir.ir import dims
-from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
     Assign,
-    Element,
     KernelStatement,
     Literal,
     Local,
     LoopVariable,
     Scalar,
     Scratch,
-    computed_in,
 )
 from structir.ir.struct_info import TensorStructInfo
 
@@ -39,14 +33,14 @@ def product_rows_kernel(group: Group, name: str) -> ShownKernel:
     return _BlockWriter(group, name).kernel()
 
 
-class _BlockWriter(LibraryNodeWriter):
+class _BlockWriter(FlatNodeWriter):
     def __init__(self, group: Group, name: str) -> None:
         super().__init__(group, name)
         self.blocks = BlockSchedule(group)
-        self.axes = (*self.blocks.axes, self.blocks.start)
+        self.flat_axes = (*self.blocks.axes, self.blocks.start)
         self.inner: dict[Buffer, Var] = {}  # memory of one block of rows
         collapsed = [*self.blocks.batch, self.blocks.block]
-        self.collapsed = {axis for axes in collapsed for axis in axes[:-1]}
+        self.collapsed = frozenset([axis for axes in collapsed for axis in axes[:-1]])
 
     def write_group(self, into: list[KernelStatement]) -> None:
         blocks = self.blocks
@@ -98,10 +92,11 @@ class _BlockWriter(LibraryNodeWriter):
             (contraction.right.buffer, contraction.right.entries),
             (stage.out, stage.write),
         ]
-        addresses = [self._address(*operand) for operand in operands]
+        addresses = [self.address(*operand) for operand in operands]
         first = {block: axis_dim(self.blocks.start)}
         starts = [
-            dims.substitute(self._at(a, (*contraction.n, *contraction.k)), first) for a in addresses
+            dims.substitute(self.position(a, (*contraction.n, *contraction.k)), first)
+            for a in addresses
         ]
         places = [
             self.flat_element(buffer, self.scalars.index(start))
@@ -114,28 +109,12 @@ class _BlockWriter(LibraryNodeWriter):
         sizes = self.integers(self.extent(contraction.n), self.extent(contraction.k), *steps)
         return self.call("tiled_product", places, [count, *sizes])
 
-    def _address(self, buffer: Buffer, entries: Sequence[Entry]) -> Address:
-        return address_of(*self.blocks.writer.located(buffer, tuple(entries)), self.axes)
-
-    def _at(self, address: Address, without: Sequence[object] = ()) -> Dim:
-        """Returns the part of a flat index that the loops determine."""
-        index = address.rest
-        for axis, step in address.coefficients.items():
-            if axis not in self.collapsed and axis not in without:
-                index = index + axis_dim(axis) * step
-        return index
+    def located(
+        self, buffer: Buffer, entries: tuple[Entry, ...]
+    ) -> tuple[Buffer, tuple[Entry, ...]]:
+        return self.blocks.writer.located(buffer, entries)
 
     # ---- elements
 
     def array_of(self, buffer: Buffer) -> Var | None:
         return self.inner[buffer] if buffer in self.inner else super().array_of(buffer)
-
-    def element_at(
-        self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: list[KernelStatement]
-    ) -> Element:
-        address = self._address(buffer, entries)
-        index = self.scalars.index(self._at(address))
-        for stride, entry in address.data:
-            term = Apply("mul", (self.scalars.place(entry, into), *self.integers(stride)), "int64")
-            index = Apply("add", (index, term), "int64")
-        return Element(array, (index,), computed_in(buffer.dtype), flat=True)

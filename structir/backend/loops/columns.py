@@ -1,27 +1,41 @@
-"""The schedule of a reduction along slow axes: a block of totals in scratch, walked once per
-term."""
+"""The kernel of a reduction along slow axes: the totals of a block of columns in scratch memory, to
+which each pass over the columns adds a few terms."""
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from math import prod
 
 from structir.backend.loops.access import address_of, joined_axes
-from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.as_kernel import ShownKernel
+from structir.backend.loops.as_scalar import accumulated, applied, literal
+from structir.backend.loops.column_blocks import ZERO, ColumnBlockWriter, Statements
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
     Expression,
     Load,
+    Number,
     load,
     rebuilt,
+    symbols_of,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.library_nodes import Axes
+from structir.backend.loops.reciprocals import with_reciprocals
 from structir.backend.loops.rounding import are_skipped, stored
 from structir.backend.loops.rows import extents_of
-from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
-from structir.ir.dims import Dim, Sym
-from structir.ir.kernel import computed_in
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    Element,
+    Scalar,
+    computed_in,
+)
+from structir.ir.kernel_functions import NARROW, ROUND
+from structir.loops.edits import calculate, integer
 from structir.projections.monoid import MONOIDS
 
 BLOCK = 4096  # totals at once: they and the streams beside them stay in the first cache
@@ -29,19 +43,21 @@ UNROLLED = 4  # terms taken together, so that totals are loaded and stored a qua
 STREAMS_FROM = 400_000  # elements from which narrow rows come from memory and want one stream
 
 
-def column_kernel(group: Group) -> KernelText:
-    """The text of a group around a reduction along slow axes."""
-    return ColumnSchedule(group).text()
+def column_nodes(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of a group around a reduction along slow axes."""
+    return _ColumnWriter(group, name).kernel()
 
 
-class ColumnSchedule:
-    """A column group on its way to text."""
+class ColumnGroup:
+    """A reduction along slow axes with its maps, and their collapsed axes: rows, the axis of
+    columns, and the terms."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.center = next(s for s in group.stages if s.reduce)
         self.makers = {s.out: s for s in group.stages if s.direct and s is not self.center}
         self.extents = extents_of(group)
+        self.dtype = computed_in(self.center.out.dtype)
         axes = self.center.axes
         addresses = [
             address_of(r.buffer, r.entries, axes)
@@ -54,119 +70,13 @@ class ColumnSchedule:
         joined = joined_axes(self.center.parallel, self.extents, addresses, pinned)
         self.rows, self.vector = joined[:-1], joined[-1]
         self.terms = joined_axes(self.center.reduce, self.extents, addresses, pinned)
-        row_axes = frozenset(a for g in self.rows for a in g)
-        self.outer = row_axes | frozenset(self.center.reduce)
-        self.writer = Writer(axes, row_axes)
-        self.dtype = computed_in(self.center.out.dtype)
-        self.totals_name = self.columns = self.total = ""
 
-    def extent(self, group: tuple[Sym, ...]) -> Dim:
-        """The number of points along joined axes."""
-        return prod(self.extents[a] for a in group)
+    def extent(self, axes: Axes) -> Dim:
+        """Returns the number of points along collapsed axes."""
+        return prod(self.extents[axis] for axis in axes)
 
-    def text(self) -> KernelText:
-        """The kernel's text."""
-        totals = Buffer((BLOCK,), self.dtype, "scratch")
-        self.writer.scratch.append(totals)
-        self.totals_name = self.writer.pointer(totals)
-        self.name_axes()
-        vector = self.extent(self.vector)
-        width = self.writer.size(vector)
-        if self.rows and isinstance(vector, int) and vector <= BLOCK:
-            self.columns, self.total = f"range({vector})", f"{self.totals_name}[j]"
-        else:
-            self.columns, self.total = "range(j0, j1)", f"{self.totals_name}[j - j0]"
-        block = [*self._start(), *self._accumulation(width), *self._results()]
-        if not self.rows:
-            head = [f"for j0 in range(lo, hi, {BLOCK}):", f"    j1 = min(j0 + {BLOCK}, hi)"]
-            lines = [*head, *indented(block)]
-            return self.writer.finish(lines, self.extent(self.vector), self.group.origins)
-        sizes = [self.writer.size(self.extent(g)) for g in self.rows[1:]]
-        lines = self.writer.decoded(self.rows, ["", *sizes], "r")
-        if "j0" in self.columns:
-            lines += [f"for j0 in range(0, {width}, {BLOCK}):"]
-            block = indented([f"j1 = min(j0 + {BLOCK}, {width})", *block])
-        lines += block
-        whole = prod(self.extent(g) for g in self.rows)
-        return self.writer.finish(
-            ["for r in range(lo, hi):", *indented(lines)], whole, self.group.origins
-        )
-
-    def name_axes(self) -> None:
-        """Rows, the axis that is walked element by element, and the terms."""
-        names = [f"r{i}" for i in range(len(self.rows))] if len(self.rows) > 1 else ["r"]
-        self.writer.name_axes(self.rows, names[: len(self.rows)])
-        self.writer.name_axes([self.vector], ["j"])
-        self.writer.name_axes(self.terms, [f"u{i}" for i in range(len(self.terms))])
-
-    def _start(self) -> list[str]:
-        identity = MONOIDS[self.center.monoid or ""].identity(self.dtype)
-        value = number_text(identity, self.dtype)
-        stored = f"uint8({value})" if self.dtype == "bool" else value
-        return [f"for j in {self.columns}:", f"    {self.total} = {stored}"]
-
-    def _accumulation(self, width: str) -> list[str]:
-        """All terms added to the totals, the innermost reduced axis several at a time."""
-        names = [f"u{i}" for i in range(len(self.terms))]
-        sizes = [self.writer.size(self.extent(g)) for g in self.terms]
-        last, size = names[-1], sizes[-1]
-        count = self.writer.size(self.extent((*self.vector, *self.center.reduce)))
-        together = f"{size} // {UNROLLED} * {UNROLLED}"
-        fits = f"{count} < {STREAMS_FROM} or {width} > {BLOCK}"
-        lines = [f"even = {together} if {fits} else 0"]
-        lines += [f"for {last} in range(0, even, {UNROLLED}):", *indented(self._terms(UNROLLED))]
-        lines += [f"for {last} in range(even, {size}):", *indented(self._terms(1))]
-        return loops(names[:-1], sizes[:-1], lines)
-
-    def _terms(self, count: int) -> list[str]:
-        outer, lines = LoopScope(self.outer), list[str]()
-        everything = self.outer | set(self.vector)
-        axis, name = self.terms[-1][-1], f"u{len(self.terms) - 1}"
-        body = simplified(self.written_out(self.center.body))
-        values = []
-        for step in range(count):
-            self.writer.names[axis] = f"({name} + {step})" if step else name
-            outer.made.clear()
-            inner = LoopScope(everything, lines)
-            values.append(self.writer.value(body, [outer, inner]))
-        self.writer.names[axis] = name
-        monoid = self.center.monoid or ""
-        sum_name = values[0]
-        for value in values[1:]:
-            following = self.writer.fresh()
-            lines.append(f"{following} = {accumulation_text(monoid, self.dtype, sum_name, value)}")
-            sum_name = following
-        before = self.writer.fresh()  # a name for each loop, which LLVM then sees to be its own
-        lines.append(f"{before} = {self.total}" + (" != 0" if self.dtype == "bool" else ""))
-        combined = accumulation_text(monoid, self.dtype, before, sum_name)
-        stored = f"uint8({combined})" if self.dtype == "bool" else combined
-        lines.append(f"{self.total} = {stored}")
-        return [*outer.lines, f"for j in {self.columns}:", *indented(lines)]
-
-    def _results(self) -> list[str]:
-        """What is stored from the totals: the reduction itself, and maps over it."""
-        row_axes = frozenset(a for g in self.rows for a in g)
-        outer = LoopScope(row_axes)
-        inner = LoopScope(row_axes | set(self.vector))
-        name = "total"
-        value = f"{self.total} != 0" if self.dtype == "bool" else self.total
-        if self.group.kept != {self.center.out}:  # other ops read it
-            value = value if are_skipped() else rounded_text(self.center.out.dtype, value)
-        inner.lines.append(f"{name} = {value}")
-        own = load(self.center.out, self.center.write)
-        inner.made[own] = name
-        self.writer.local.add(self.center.out)
-        for stage in self.group.stages:
-            if stage.out not in self.group.kept:
-                continue
-            body: Expression = own if stage is self.center else self.written_out(stage.body)
-            body = stored(simplified(body), stage.out.dtype)
-            value = self.writer.value(body, [outer, inner])
-            self.writer.store(stage.out, stage.write, value, [outer, inner])
-        return [*outer.lines, f"for j in {self.columns}:", *indented(inner.lines)]
-
-    def written_out(self, root: Expression) -> Expression:
-        """The expression with the group's maps put in place of their results."""
+    def inlined(self, root: Expression) -> Expression:
+        """Returns an expression with the maps of the group inlined."""
 
         def leaf(node: Expression) -> Expression:
             maker = self.makers.get(node.buffer) if isinstance(node, Load) else None
@@ -176,3 +86,104 @@ class ColumnSchedule:
             return node if value is None else rebuilt(value, leaf)
 
         return rebuilt(root, leaf)
+
+
+class _ColumnWriter(ColumnBlockWriter):
+    block = BLOCK
+
+    def __init__(self, group: Group, name: str) -> None:
+        super().__init__(group, name)
+        columns = ColumnGroup(group)
+        self.inlined, self.center, self.dtype = columns.inlined, columns.center, columns.dtype
+        self.stage = columns.center
+        self.set_axes(columns.rows, columns.vector, columns.terms)
+        self.totals = self.columns_array("totals", self.dtype)
+        self.total: Scalar | None = None  # of the column being written
+
+    def write_block(self, into: Statements) -> None:
+        identity = literal(MONOIDS[self.center.monoid or ""].identity(self.dtype), self.dtype)
+        self.over_columns(
+            into, lambda place, body: body.append(Assign(self._total_at(place), identity))
+        )
+        self.over_axes(self.terms[:-1], into, self._passes)
+        self.over_columns(into, self._results)
+
+    def _total_at(self, place: Scalar) -> Element:
+        return Element(self.totals, (place,), self.dtype)
+
+    def _passes(self, into: Statements) -> None:
+        """Writes the loops over the innermost axis of terms, several terms at a time."""
+        axes = self.terms[-1]
+        (size,) = self.integers(self.extent(axes))
+        even = self._even(size, into)
+        for low, high, count in ((ZERO, even, UNROLLED), (even, size, 1)):
+            if high is not ZERO:
+                self.over_axis(axes, (low, high), into, partial(self._pass, count), count)
+
+    def _even(self, size: Scalar, into: Statements) -> Scalar:
+        """Returns the number of terms that are taken several at a time."""
+        width = self.extent(self.vector)
+        count = self.extent((*self.vector, *self.center.reduce))
+        even = calculate("floordiv", size, integer(UNROLLED))
+        even = calculate("mul", even, integer(UNROLLED))
+        is_narrow, is_long = dims.at_least(BLOCK, width), dims.at_least(count, STREAMS_FROM)
+        if is_narrow is False or is_long is False:
+            return even
+        tests = [("gt", width, BLOCK)] * (is_narrow is None)
+        tests += [("lt", count, STREAMS_FROM)] * (is_long is None)
+        if not tests:
+            return ZERO
+        fits = [Apply(fn, (*self.integers(dim), integer(n)), "bool") for fn, dim, n in tests]
+        test: Scalar = reduce(lambda one, other: Apply("or", (one, other), "bool"), fits)
+        chosen = self.scalars.local("even", "int64")
+        into.append(Assign(chosen, Apply("select", (test, even, ZERO), "int64")))
+        return chosen
+
+    def _pass(self, count: int, into: Statements) -> None:
+        """Writes a pass over the columns, which adds neighbouring terms to each total."""
+        last = self.terms[-1][-1]
+        first = self.scalars.axes[last]
+        add = partial(accumulated, MONOIDS[self.center.monoid or ""].combine)
+
+        def point(place: Scalar, body: Statements) -> None:
+            terms = list[Scalar]()
+            for number in range(count):
+                self.scalars.axes[last] = calculate("add", first, integer(number))
+                terms.append(self._value(self.center.body, body))
+            self.scalars.axes[last] = first
+            total = self._total_at(place)
+            body.append(Assign(total, add(total, reduce(add, terms))))
+
+        self.over_columns(into, point)
+
+    def _results(self, place: Scalar, into: Statements) -> None:
+        """Writes what is stored of one column: its total, and maps of it."""
+        total = self._total_at(place)
+        self.total, dtype = self.scalars.local("total", total.dtype), self.center.out.dtype
+        value: Scalar = total
+        if self.group.kept != {self.center.out} and dtype in NARROW and not are_skipped():
+            value = applied(f"{ROUND}{dtype}", [total], total.dtype)
+        into.append(Assign(self.total, value))
+        for stage in self.group.stages:
+            if stage.out in self.group.kept:
+                self.stage = stage
+                is_center = stage is self.center
+                body = load(stage.out, stage.write) if is_center else stage.body
+                self._keep(stage, self._value(body, into, stage.out.dtype), into)
+            self.done.add(stage.out)
+
+    def _value(self, root: Expression, into: Statements, dtype: str | None = None) -> Scalar:
+        """Returns the value of an expression of the group, as an element of `dtype` stores it."""
+        body = simplified(self.inlined(root))
+        body = body if dtype is None else stored(body, dtype)
+        column = self.vector[-1]
+
+        def is_wanted(over: Expression, under: Expression) -> bool:
+            varies = [column in symbols_of(side) for side in (over, under)]
+            return varies == [True, False] and not isinstance(under, Number)
+
+        return self.scalars.value(with_reciprocals(body, is_wanted), into)
+
+    def read(self, load: Load, into: Statements) -> Scalar:
+        is_total = load.buffer is self.center.out and self.total is not None
+        return self.total if is_total else super().read(load, into)  # type: ignore[return-value]

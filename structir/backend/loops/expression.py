@@ -155,6 +155,17 @@ def loads_of(expression: Expression) -> list[Load]:
     return [node for node in walk(expression) if type(node) is Load]
 
 
+def symbols_of(expression: Expression) -> frozenset[Sym]:
+    """Returns the axes and sizes in the indices of a value."""
+    found: list[Dim] = []
+    for node in walk(expression):
+        if isinstance(node, Load):
+            found += [entry for entry in node.entries if not isinstance(entry, Expression)]
+        elif isinstance(node, Position):
+            found.append(node.dim)
+    return frozenset().union(*map(dims.syms, found))
+
+
 def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
     """Returns the expression with `leaf` applied to everything that is no function application,
     once each."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from structir.backend.emit.code import code_of
-from structir.backend.loops.access import Address
+from structir.backend.loops.access import Address, address_of
 from structir.backend.loops.as_kernel import KernelNodeWriter, ShownKernel
 from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
@@ -51,12 +51,21 @@ class LibraryNodeWriter(KernelNodeWriter):
         into.append(Part(low, high, extent))
         return low, high
 
+    def unused(self, stem: str) -> str:
+        """Returns an unused name."""
+        return self.scalars.local(stem, "int64").name
+
     @staticmethod
     def loop_over(
-        variable: Local, low: Scalar, high: Scalar, body: Sequence[KernelStatement], step: int = 1
+        variable: Local,
+        low: Scalar,
+        high: Scalar,
+        body: Sequence[KernelStatement],
+        step: int = 1,
+        kind: str = "",
     ) -> For:
         """Returns a loop."""
-        return For(variable, low, high, step, tuple(body))
+        return For(variable, low, high, step, tuple(body), kind=kind)
 
     def decode(self, row: Local, groups: Sequence[Axes], into: list[KernelStatement]) -> None:
         """Splits a linear index into positions along collapsed axes."""
@@ -116,6 +125,35 @@ class LibraryNodeWriter(KernelNodeWriter):
     @staticmethod
     def call(name: str, places: Sequence[Scalar], integers: Sequence[Scalar]) -> LibraryCall:
         return LibraryCall(name, (*places, *integers))
+
+
+class FlatNodeWriter(LibraryNodeWriter):
+    """Writes elements by flat indices, over collapsed axes."""
+
+    flat_axes: Axes  # of the group,
+    collapsed: frozenset[Sym]  # and those of them that others represent
+
+    def address(self, buffer: Buffer, entries: Sequence[Entry]) -> Address:
+        """Returns the address of an element in its memory."""
+        return address_of(*self.located(buffer, tuple(entries)), self.flat_axes)
+
+    def position(self, address: Address, without: Sequence[Sym] = ()) -> Dim:
+        """Returns the part of a flat index that loops determine, without some axes."""
+        index = address.rest
+        for axis, step in address.coefficients.items():
+            if axis not in self.collapsed and axis not in without:
+                index = index + axis_dim(axis) * step
+        return index
+
+    def element_at(
+        self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: list[KernelStatement]
+    ) -> Element:
+        address = self.address(buffer, entries)
+        index = self.scalars.index(self.position(address))
+        for stride, entry in address.data:
+            term = Apply("mul", (self.scalars.place(entry, into), *self.integers(stride)), "int64")
+            index = Apply("add", (index, term), "int64")
+        return Element(array, (index,), computed_in(buffer.dtype), flat=True)
 
 
 def text_of(shown: ShownKernel, group: Group, shares_numbers: bool = True) -> KernelText:

@@ -6,24 +6,18 @@ from structir.backend.loops.access import joined_axes
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.group import Group
-from structir.backend.loops.library_nodes import Axes, LibraryNodeWriter, text_of
-from structir.backend.loops.nest import nest_kernel
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.library_nodes import Axes, LibraryNodeWriter
+from structir.backend.loops.nest import nest_nodes
 from structir.ir.dims import Dim
 from structir.ir.kernel import Apply, KernelStatement, LoopVariable, Scalar
 
 
-def matrix_kernel(group: Group) -> KernelText:
-    """Returns the kernel of a matrix product."""
-    contraction = _product_of(group)
-    if contraction.windows:
-        return nest_kernel(group)
-    return text_of(product_kernel(group, "kernel"), group)
-
-
 def product_kernel(group: Group, name: str) -> ShownKernel:
-    """Returns the nodes of a matrix product without windows."""
-    return _ProductWriter(group, _product_of(group), name).kernel()
+    """Returns the nodes of a matrix product."""
+    product = _product_of(group)
+    if product.windows:
+        return nest_nodes(group, name)
+    return _ProductWriter(group, product, name).kernel()
 
 
 def _product_of(group: Group) -> Contraction:

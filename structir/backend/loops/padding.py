@@ -10,9 +10,8 @@ from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import stated
 from structir.backend.loops.expression import Expression
 from structir.backend.loops.group import Group
-from structir.backend.loops.library_nodes import LibraryNodeWriter, text_of
+from structir.backend.loops.library_nodes import LibraryNodeWriter
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import KernelText
 from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.kernel import (
@@ -26,11 +25,6 @@ from structir.ir.kernel import (
 )
 
 ZERO = Literal(0, "int64")
-
-
-def padding_kernel(group: Group, shares_numbers: bool) -> KernelText:
-    """Returns the kernel of one copy with a border."""
-    return text_of(padding_nodes(group, "kernel"), group, shares_numbers)
 
 
 def padding_nodes(group: Group, name: str) -> ShownKernel:
@@ -113,14 +107,11 @@ class BorderWriter(LibraryNodeWriter):
         if last is None:
             point(into)
             return
-        variable, inner = LoopVariable(self._name("j"), "int64"), list[KernelStatement]()
+        variable, inner = LoopVariable(self.unused("j"), "int64"), list[KernelStatement]()
         self.scalars.axes[last] = variable
         point(inner)
         del self.scalars.axes[last]
         into.append(self.loop_over(variable, low, high, inner))
-
-    def _name(self, stem: str) -> str:
-        return self.scalars.local(stem, "int64").name
 
 
 class _PaddingWriter(BorderWriter):

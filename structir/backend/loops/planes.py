@@ -14,13 +14,11 @@ from structir.backend.loops.by_recipe import scheduled_by_recipe
 from structir.backend.loops.expression import Entry, Expression
 from structir.backend.loops.group import Group
 from structir.backend.loops.inlined_values import with_inlined_values
-from structir.backend.loops.library_nodes import text_of
 from structir.backend.loops.padding import BorderWriter
 from structir.backend.loops.rows import extents_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.window_nodes import window_call
 from structir.backend.loops.window_sums import sum_of_windows
-from structir.backend.loops.writer import KernelText
 from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.expr import Var
@@ -120,11 +118,6 @@ def _row_axes(group: Group) -> tuple[Sym, ...]:
     it."""
     flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
     return group.rows[:-1] if flat else group.rows
-
-
-def plane_kernel(group: Group, shares_numbers: bool) -> KernelText:
-    """Returns the kernel of rows with the copies that they read."""
-    return text_of(plane_nodes(group, "kernel"), group, shares_numbers)
 
 
 def plane_nodes(group: Group, name: str) -> ShownKernel:

@@ -8,29 +8,27 @@ from functools import partial
 import attrs
 
 from structir.backend.emit.called import called_kernel
+from structir.backend.loops.as_kernel import ShownKernel
+from structir.backend.loops.as_scheduled import WITH_NUMBERS
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.library_nodes import text_of
-from structir.backend.loops.matrix import matrix_kernel
-from structir.backend.loops.padding import padding_kernel
-from structir.backend.loops.picks import pick_kernel
-from structir.backend.loops.planes import plane_kernel, with_planes
+from structir.backend.loops.matrix import product_kernel
+from structir.backend.loops.planes import with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared import shared
 from structir.backend.loops.shared_numbers import SharedNumbers
-from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
+from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
 from structir.backend.loops.turns import transpose_kernel, transpose_of
-from structir.backend.loops.window_nodes import window_sums_kernel
 from structir.backend.loops.window_sums import is_faster_than_product
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.wrapped import with_runs
@@ -74,33 +72,23 @@ def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> Kernel
     transpose = transpose_of(group)
     if transpose is not None:
         return text_of(transpose_kernel(group, transpose, "kernel"), group)
-    kernel = None
-    if not has_short_rows(group):
-        kernel = (numbers or SharedNumbers()).kernel(group)
-    return kernel or row_text(group)
-
-
-def row_text(group: Group) -> KernelText:
-    """Returns the source of a row group, for enclosing loops."""
+    numbers = numbers or SharedNumbers()
     if has_short_rows(group):
-        return short_row_kernel(group)
-    return row_kernel(group)
+        return text_of(short_row_nodes(group, "kernel"), group, numbers.are_shared(group))
+    return numbers.kernel(group) or row_kernel(group)
+
+
+def matrix_kernel(group: Group) -> KernelText:
+    """Returns the kernel of a matrix product."""
+    return text_of(product_kernel(group, "kernel"), group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
     "blocks": block_kernel,
-    "columns": column_kernel,
     "matrix": matrix_kernel,
-    "nest": pick_kernel,
     "routine": routine_kernel,
-}
-# Constant numbers make these faster, unless groups that differ in them share one code.
-WITH_NUMBERS: dict[str, Callable[[Group, bool], KernelText]] = {
-    "padding": padding_kernel,
-    "planes": plane_kernel,
-    "windows": window_sums_kernel,
 }
 SUPPORT = ProductSupport(windows=is_faster_than_product)
 
@@ -129,14 +117,25 @@ def scheduled(
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        program = with_products_together(with_runs(_plain(composed(program))))
-        program = with_updates(program)
+        program = _rewritten(program)
         numbers = SharedNumbers()
         schedules = SCHEDULES | {"rows": rows or partial(any_row_kernel, numbers=numbers)}
         schedules |= {kind: partial(_written, numbers, f) for kind, f in WITH_NUMBERS.items()}
         settled = partial(_settled, numbers)
         lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)
     return attrs.evolve(lowered, kernels=shared(lowered.kernels))
+
+
+def settled_groups(program: LoopProgram) -> Sequence[Group]:
+    """Returns the groups of a program, with their memory shared."""
+    program = _rewritten(program)
+    groups, _ = grouped(program, SUPPORT)
+    return _settled(SharedNumbers(), program, groups)[0]
+
+
+def _rewritten(program: LoopProgram) -> LoopProgram:
+    """Returns the composed program with its stages as they are grouped."""
+    return with_updates(with_products_together(with_runs(_plain(composed(program)))))
 
 
 def _plain(program: LoopProgram) -> LoopProgram:
@@ -154,9 +153,9 @@ def _settled(numbers: SharedNumbers, program: LoopProgram, groups: Sequence[Grou
 
 
 def _written(
-    numbers: SharedNumbers, schedule: Callable[[Group, bool], KernelText], group: Group
+    numbers: SharedNumbers, nodes: Callable[[Group, str], ShownKernel], group: Group
 ) -> KernelText:
-    return schedule(group, numbers.are_shared(group))
+    return text_of(nodes(group, "kernel"), group, numbers.are_shared(group))
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:

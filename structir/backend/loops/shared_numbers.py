@@ -14,7 +14,7 @@ from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.writer import KernelText
 
-KINDS = frozenset({"rows", "padding", "planes", "windows"})
+KINDS = frozenset({"columns", "nest", "rows", "padding", "planes", "windows"})
 
 
 class SharedNumbers:

@@ -1,4 +1,4 @@
-"""The schedule of short rows: rows are unrolled, and vectors are across rows."""
+"""The kernels of short rows: rows are unrolled, and vectors are across rows."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from structir.backend.loops.access import Address, address_of, joined_axes
+from structir.backend.loops.as_kernel import ShownKernel
+from structir.backend.loops.as_scalar import Values, accumulated, applied, stated
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
+    Entry,
     Expression,
     Load,
-    Operation,
-    apply,
+    Total,
     load,
-    number,
     rebuilt,
     substituted,
+    symbols_of,
     total,
+    walk,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.library_nodes import FlatNodeWriter
+from structir.backend.loops.reciprocals import with_reciprocals
 from structir.backend.loops.rounding import rounded, stored
-from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
-from structir.ir.kernel import computed_in
-from structir.ir.kernel_functions import rounds_to_integers
+from structir.ir.kernel import Assign, KernelStatement, LoopVariable, Scalar
 from structir.projections.monoid import MONOIDS
 
+Statements = list[KernelStatement]
 MOST_ELEMENTS = 16  # of an unrolled row
 MOST_VALUES = 256  # of all stages of a row together
 
@@ -55,41 +58,16 @@ def _count(stage: Stage, rows: tuple[Sym, ...]) -> Dim:
     return prod(extent for axis, extent in stage.extents.items() if axis not in rows)
 
 
-def short_row_kernel(group: Group) -> KernelText:
-    """Returns the source of a group with short rows."""
-    return ShortRowSchedule(group).text()
-
-
-class ShortRowSchedule:
-    """Writes the kernel of a group with short rows."""
+class ShortRowGroup:
+    """A group with short rows: its collapsed row axes, the elements of a row, and the values of its
+    stages over loads and totals of the row."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.makers = {s.out: s for s in group.stages}
         self.extents = {a: e for s in group.stages for a, e in s.extents.items()}
         self.axes = tuple(dict.fromkeys(a for s in group.stages for a in s.axes))
-        self.writer = Writer(self.axes, group.rows)
-        self.row = LoopScope(frozenset(group.rows))
-
-    def text(self) -> KernelText:
-        """Returns the source of the kernel."""
-        lines = self.lines()
-        whole = prod(self.extents[a] for a in self.group.rows)
-        lines = ["for r in range(lo, hi):", *indented(lines)]
-        return self.writer.finish(lines, whole, self.group.origins)
-
-    def lines(self) -> list[str]:
-        """Returns the lines of the row with index `r`."""
-        groups = joined_axes(self.group.rows, self.extents, self._accesses())
-        names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
-        self.writer.name_axes(groups, names)
-        for stage in self.group.stages:
-            if stage.reduce:
-                self._put_together(stage)
-            elif stage.out in self.group.kept:
-                self._store(stage)
-        sizes = [self.writer.size(prod(self.extents[a] for a in g)) for g in groups[1:]]
-        return [*self.writer.decoded(groups, ["", *sizes], "r"), *self.row.lines]
+        self.rows = joined_axes(group.rows, self.extents, self._accesses())
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads if r.buffer not in self.makers}
@@ -97,42 +75,24 @@ class ShortRowSchedule:
         kept = [s for s in self.group.stages if s.out in self.group.kept]
         return found + [address_of(s.out, s.write, self.axes) for s in kept]
 
-    def _put_together(self, stage: Stage) -> None:
-        """Writes a reduction, one term after another."""
-        dtype, name = computed_in(stage.out.dtype), f"m{len(self.writer.totals)}"
-        monoid, body = stage.monoid or "", self._written_out(stage)
-        identity = number_text(MONOIDS[monoid].identity(dtype), dtype)
-        before = identity
-        for at in self._points(stage):
-            value = self._value(body, at)
-            after = self.writer.fresh()
-            text = accumulation_text(monoid, dtype, before, value)
-            self.row.lines.append(f"{after} = {text if before != identity else value}")
-            before = after
-        self.row.lines.append(f"{name} = {before}")
-        self.writer.totals[stage.out] = name
-        if stage.out in self.group.kept:
-            self.writer.store(stage.out, stage.write, name, [self.row])
-
-    def _store(self, stage: Stage) -> None:
-        body = stored(self._written_out(stage), stage.out.dtype)
-        for at in self._points(stage):
-            entries = tuple(
-                [e if isinstance(e, Expression) else dims.substitute(e, at) for e in stage.write]
-            )
-            self.writer.store(stage.out, entries, self._value(body, at), [self.row])
-
-    def _value(self, body: Expression, at: Mapping[Sym, Dim]) -> str:
-        found = substituted(body, at)
-        return self.writer.value(body if found is None else found, [self.row])
-
-    def _points(self, stage: Stage) -> Iterator[dict[Sym, Dim]]:
+    def points(self, stage: Stage) -> Iterator[dict[Sym, Dim]]:
         """Yields the elements of a row, in order."""
         yield from _points([a for a in stage.axes if a not in self.group.rows], self.extents)
 
-    def _written_out(self, stage: Stage) -> Expression:
+    def written_out(self, stage: Stage) -> Expression:
         """Returns the body over loads and the totals of the row."""
-        return self._with_reciprocals(simplified(self._resolved(stage.body)))
+        rows = frozenset(self.group.rows)
+
+        def is_wanted(over: Expression, under: Expression) -> bool:
+            return frozenset() < self._axes_of(under) <= rows and not self._axes_of(over) <= rows
+
+        return with_reciprocals(simplified(self._resolved(stage.body)), is_wanted)
+
+    def _axes_of(self, value: Expression) -> frozenset[Sym]:
+        """Returns the axes on which a value depends."""
+        has_total = any(isinstance(node, Total) for node in walk(value))
+        axes = symbols_of(value) & frozenset(self.axes)
+        return axes | frozenset(self.group.rows if has_total else ())
 
     def _resolved(self, root: Expression) -> Expression:
         def leaf(node: Expression) -> Expression:
@@ -151,34 +111,62 @@ class ShortRowSchedule:
 
         return rebuilt(root, leaf)
 
-    def _with_reciprocals(self, root: Expression) -> Expression:
-        """Replaces divisions by a value that is constant in the row by products with its
-        reciprocal, except if the quotient is rounded to an integer, where the last bit may
-        decide."""
-        made: dict[tuple[Expression, bool], Expression] = {}
 
-        def visit(node: Expression, is_rounded: bool = False) -> Expression:
-            if not isinstance(node, Operation):
-                return node
-            if (node, is_rounded) not in made:
-                rounds = rounds_to_integers(node.fn, node.dtype)
-                args = tuple([visit(a, rounds) for a in node.args])
-                new = apply(node.fn, args, node.dtype, node.exact)
-                made[node, is_rounded] = new if is_rounded else self._multiplied(new)
-            return made[node, is_rounded]
+def written_at(stage: Stage, at: Mapping[Sym, Dim]) -> tuple[Entry, ...]:
+    """Returns the element that a stage writes at an element of a row."""
+    return tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in stage.write])
 
-        return visit(root)
 
-    def _multiplied(self, node: Operation) -> Expression:
-        if node.exact or node.fn != "div" or not is_float(node.dtype):
-            return node
-        over, under = node.args
-        rows = frozenset(self.group.rows)
-        fixed = self.writer.needed_axes(under) <= rows
-        if not fixed or self.writer.needed_axes(over) <= rows or not self.writer.needed_axes(under):
-            return node
-        reciprocal = apply("div", (number(1.0, node.dtype), under), node.dtype)
-        return apply("mul", (over, reciprocal), node.dtype)
+def short_row_nodes(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of a group with short rows."""
+    return _ShortRowWriter(group, name).kernel()
+
+
+class _ShortRowWriter(FlatNodeWriter):
+    def __init__(self, group: Group, name: str) -> None:
+        super().__init__(group, name)
+        self.short = ShortRowGroup(group)
+        self.values: Values = {}  # of the row, so far
+        self.flat_axes = self.short.axes
+        self.collapsed = frozenset([axis for axes in self.short.rows for axis in axes[:-1]])
+
+    def write_group(self, into: Statements) -> None:
+        low, high = self.part(self.extent(self.group.rows), into)
+        row, body = LoopVariable("r", "int64"), list[KernelStatement]()
+        self.decode(row, self.short.rows, body)
+        for stage in self.group.stages:
+            self.stage = stage
+            if stage.reduce:
+                self._reduce(stage, body)
+            elif stage.out in self.group.kept:
+                root = stored(self.short.written_out(stage), stage.out.dtype)
+                for at in self.short.points(stage):
+                    self._store(stage, at, self._value_at(root, at, body), body)
+        into.append(self.loop_over(row, low, high, body))
+
+    def _reduce(self, stage: Stage, into: Statements) -> None:
+        """Writes a reduction, one term after another."""
+        combine, body = MONOIDS[stage.monoid or ""].combine, self.short.written_out(stage)
+        result: Scalar | None = None
+        for at in self.short.points(stage):
+            term = self._value_at(body, at, into)
+            value = term if result is None else accumulated(combine, result, term)
+            result = self.scalars.local("m", value.dtype)
+            into.append(Assign(result, stated(value)))
+        assert result is not None
+        self.scalars.totals[stage.out] = result
+        if stage.out in self.group.kept:
+            self._store(stage, {}, result, into)
+
+    def _store(self, stage: Stage, at: Mapping[Sym, Dim], value: Scalar, into: Statements) -> None:
+        array = self.fills[stage.out]
+        element = self.element_at(array, stage.out, written_at(stage, at), into)
+        if value.dtype != element.dtype:
+            value = applied("cast", [value], element.dtype)
+        into.append(Assign(element, value))
+
+    def _value_at(self, body: Expression, at: Mapping[Sym, Dim], into: Statements) -> Scalar:
+        return self.scalars.value(substituted(body, at) or body, into, self.values)
 
 
 def _points(axes: list[Sym], extents: Mapping[Sym, Dim]) -> Iterator[dict[Sym, Dim]]:

@@ -80,13 +80,14 @@ class Routine:
 
 @attrs.frozen(eq=False)
 class KernelCall:
-    """A call of a kernel of the program: the values of its parameters, and its dims in terms of the
-    caller's."""
+    """A call of a kernel of the program, or of one that is generated from ops: the values of its
+    parameters, and its dims in terms of the caller's."""
 
     kernel: Kernel
     values: Mapping[Var, Buffer | Dim]
     dims: Mapping[Sym, Dim]
     runs: bool = True
+    is_generated: bool = False
 
     @property
     def sizes(self) -> tuple[Dim, ...]:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from structir.backend.loops.access import address_of
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.group import Group
-from structir.backend.loops.library_nodes import LibraryNodeWriter, text_of
+from structir.backend.loops.library_nodes import LibraryNodeWriter
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.window_sums import POOLS, sum_of_windows, window_of
-from structir.backend.loops.writer import KernelText
 from structir.ir.kernel import KernelStatement, LibraryCall, LoopVariable
-
-
-def window_sums_kernel(group: Group, shares_numbers: bool) -> KernelText:
-    """Returns the kernel of a stage that is a sum over windows."""
-    return text_of(window_sums_nodes(group, "kernel"), group, shares_numbers)
 
 
 def window_sums_nodes(group: Group, name: str) -> ShownKernel:
