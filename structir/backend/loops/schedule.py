@@ -12,6 +12,7 @@ from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
+from structir.backend.loops.exponentials import with_nonpositive_exponentials
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
@@ -129,7 +130,8 @@ def scheduled(
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        program = with_products_together(with_runs(_plain(composed(program))))
+        program = with_nonpositive_exponentials(_plain(composed(program)))
+        program = with_products_together(with_runs(program))
         program = with_updates(program)
         numbers = SharedNumbers()
         schedules = SCHEDULES | {"rows": rows or partial(any_row_kernel, numbers=numbers)}
