@@ -395,7 +395,7 @@ def _load_windows_product(dtype: str) -> None:
 @cache
 def _load_pixel_product(dtype: str) -> None:
     shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
-    block = terms_at_once()
+    block = terms_at_once(shapes)
     _load_text(f"pixels {shapes} {block}", name, partial(pixel_tiles_text, shapes, name, block))
 
 

@@ -111,7 +111,7 @@ def texts() -> Iterator[tuple[str, str]]:
             yield f"windows {dtype}", tiles_text("panel", highest(window_shapes(dtype)), windows)
     if shapes := tile_shapes("float32"):
         yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
-        yield "pixels", pixel_tiles_text(shapes, "pixels")
+        yield "pixels", pixel_tiles_text(shapes, "pixels", 72)
 
 
 def highest(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:
