@@ -1,4 +1,4 @@
-"""Exponentials of differences to a maximum, as in a softmax: they do not overflow."""
+"""Exponentials of differences to a maximum of the same values: they do not overflow."""
 
 from __future__ import annotations
 
