@@ -198,7 +198,9 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
 
     count = min(HIGHEST, lanes)
     lines = [builder.load(place(held, _word(k * lanes)), align=4) for k in range(count)]
-    limit, masks = splat(builder, points, lanes), list[Any]()
+    few = builder.icmp_signed("<", points, _word(count))
+    limit = splat(builder, builder.select(few, points, _word(count)), lanes)
+    masks = list[Any]()
     for first in range(0, lanes, count):
         numbers = [lane - first for lane in range(lanes)]  # negative: never below `limit`
         masks.append(
