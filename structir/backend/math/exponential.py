@@ -12,6 +12,7 @@ from structir.backend.math.bits import (
     fma_single,
     polynomial,
     scale_single,
+    scale_twice,
     single_of_bits,
 )
 from structir.backend.math.double import exp_clamped
@@ -29,8 +30,7 @@ HIGHEST, HIGHEST_POWER = single(89), single(129)  # exp and exp2 are infinite ab
 LOWEST, LEAST = (single(-103.97208), single(-1000)) if SCALES_TO_ZERO else (single(-104.6),) * 2
 LOWEST_POWER, LEAST_POWER = (single(-150), single(-1000)) if SCALES_TO_ZERO else (single(-151),) * 2
 ZERO, ONE, TWO = single(0), single(1), single(2)
-BIAS, MANTISSA_BITS, HALF = np.int32(127), np.int32(23), np.int32(22)
-EXPONENT = np.int32(0x7F800000)
+MANTISSA_BITS = np.int32(23)
 SCALED_ONE = single(2.0**-24)
 SCALED_ROUNDER = ROUNDER + single(24 + 127)  # the low bits of the sum are the field of 2**(n + 24)
 SIGN, MAGNITUDE = np.int32(-(2**31)), np.int32(0x7FFFFFFF)
@@ -76,15 +76,6 @@ def scaled_exp_mantissa(r: Number) -> Number:
     if FUSED:
         return (p * r + SCALED_ONE) * r + SCALED_ONE
     return SCALED_ONE + (r * SCALED_ONE + r * r * p)
-
-
-@vectorisable
-def scale_twice(value: Number, exponent: Number) -> Number:
-    """Computes value * 2**exponent as two products with powers of two, of which only the second one
-    may round; correct for subnormal results. The second power is 0 for the exponent -151."""
-    second = ((exponent + 152) << HALF) & EXPONENT
-    first = ((exponent + 2 * BIAS) << MANTISSA_BITS) - second
-    return (value * single_of_bits(first)) * single_of_bits(second)
 
 
 scale: Any = scale_single if has_wide_vectors() else scale_twice
