@@ -120,8 +120,10 @@ def hash_of_other_packages() -> str:
 
 
 def with_double() -> Mapping[str, ScalarFunction]:
-    """Returns the functions that have a float64 form; GPUs have a library function for each."""
-    return {name: row for name, row in declared().items() if row.double is not None}
+    """Returns the functions of ops that have a float64 form; GPUs have a library function for
+    each."""
+    rows = declared().items()
+    return {name: row for name, row in rows if row.double is not None and row.rule}
 
 
 class FunctionTable(Mapping[str, ScalarFunction]):

@@ -37,6 +37,15 @@ declare(
     monotone="increasing",
 )
 declare(
+    "exp_nonpositive",
+    rule="",
+    numpy=lambda x: np.exp(np.minimum(x, 0)),
+    single=lambda: vector.exp_nonpositive,
+    double=lambda: wide.exp_nonpositive,
+    cost=10,
+    monotone="increasing",
+)
+declare(
     "exp2",
     numpy="exp2",
     slopes=(lambda x: math.log(2) * e.exp2(x),),

@@ -9,7 +9,7 @@ import pytest
 import structir
 from structir.backend.cpu.c_functions import compile_ir
 from structir.backend.cpu.panels import packed_narrow
-from structir.backend.cpu.pixel_tiles import MANY_TERMS, POINTS, TERMS, pixel_tiles_text
+from structir.backend.cpu.pixel_tiles import MANY_TERMS, POINTS, pixel_tiles_text
 from structir.backend.cpu.products import has_products_of_floats
 from structir.backend.cpu.tiles import TileShape, tile_shapes
 from tests.backend.agreement import assert_agree
@@ -98,7 +98,7 @@ def tile_forms():
 
 @needs_tiles
 @pytest.mark.parametrize("shapes", tile_forms())
-@pytest.mark.parametrize("block", [TERMS, MANY_TERMS])
+@pytest.mark.parametrize("block", [72, MANY_TERMS])
 def test_tiles_of_each_processor(shapes, block):
     """All heights and widths, against a sum over the terms."""
     lanes = shapes[0].lanes
@@ -109,7 +109,7 @@ def test_tiles_of_each_processor(shapes, block):
     run = kind(code.addresses[0])
     image, few = floats(3000), np.array([0, 3, 40, 41, 7], np.int64)
     for channels in (1, lanes - 1, lanes, lanes + 3, 2 * lanes):
-        for terms, counts in ((few, range(16)), (np.arange(2 * TERMS + 7), (61, 2 * POINTS + 3))):
+        for terms, counts in ((few, range(16)), (np.arange(151), (61, 2 * POINTS + 3))):
             weights = floats(len(terms), channels, seed=channels)
             panels = _in_panels(weights, lanes)
             for count in counts:

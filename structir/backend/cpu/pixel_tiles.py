@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 
 from structir.backend.cpu.features import is_amd
@@ -21,9 +22,9 @@ from structir.backend.cpu.transposes import transpose_lines
 from structir.backend.math.bits import declared
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
-HEIGHTS = (8, 6, 4, 2, 1)  # points per tile
-HIGHEST = HEIGHTS[0]
-POINTS, TERMS = 60, 72  # points and terms per block: their totals and weights stay in L1
+HIGHEST = 8  # points of a tile
+BUSY = 8  # totals of a tile that hide the latency of fused multiply-adds
+POINTS, WEIGHTS = 60, 18 << 10  # points, and bytes of weights, per block: they stay in L1
 MANY_TERMS = 1024  # of weights that stay in L2
 
 
@@ -35,20 +36,23 @@ def pixel_registers(shapes: tuple[TileShape, ...]) -> int:
 def tile_heights(shape: TileShape, across: int, most: int) -> tuple[int, ...]:
     """Returns the heights of the tiles of a width, in points: totals leave registers for
     weights."""
-    highest = 6 if across == most else 8
-    return tuple([h for h in HEIGHTS if h <= min(highest, shape.lanes)])
+    highest = min(6 if across == most else HIGHEST, shape.lanes)
+    return tuple(range(highest, 0, -1))
 
 
-def terms_at_once() -> int:
+def terms_at_once(shapes: tuple[TileShape, ...]) -> int:
     """Returns the number of terms per block.
 
-    AMD's CPUs read weights from L2 as fast as a tile needs them. There, storing totals more often
-    costs up to 5 %.
+    With AVX-512, AMD's CPUs read weights from L2 as fast as a tile needs them; there, storing
+    totals more often costs up to 5 %. With AVX2 it gains up to 9 %.
     """
-    return MANY_TERMS if is_amd() else TERMS
+    registers = pixel_registers(shapes)
+    if is_amd() and registers > 2:
+        return MANY_TERMS
+    return WEIGHTS // (registers * shapes[0].lanes * np.dtype(shapes[0].dtype).itemsize)
 
 
-def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int = TERMS) -> str:
+def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int) -> str:
     """Returns LLVM IR of the function
 
     name(image, points, terms, weights, out, out_row, term_count, channels, point_count):
@@ -85,7 +89,7 @@ class PixelTile:
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.suffix = f"v{shape.lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
         pointer, words = self.real.as_pointer(), WORD.as_pointer()
-        kinds = [pointer, words, words, pointer, pointer, WORD, WORD, WORD, pointer, *[WORD] * 3]
+        kinds = [pointer, words, words, pointer, pointer, WORD, WORD, WORD, pointer, *[WORD] * 4]
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, f"pixels_{shape.dtype}_{across}_{rows}")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
@@ -94,7 +98,7 @@ class PixelTile:
         """Emits the body: accumulates a block of terms onto the spilled totals, or onto zeros for
         the first block; stores the results after the last block."""
         builder, function = self.builder, self.function
-        image, points, _, weights, _, _, count, _, self.held, whole, first, last = function.args
+        image, points, _, weights, _, _, count, _, self.held, whole, first, last, _ = function.args
         starts = [builder.load(builder.gep(points, [_word(r)])) for r in range(self.rows)]
         places = [builder.gep(image, [start]) for start in starts]
         panel = builder.mul(whole, _word(self.shape.lanes))
@@ -164,21 +168,23 @@ class PixelTile:
         return self.builder.load(place, align=4)
 
     def _store(self) -> None:
-        """Stores the spilled totals to the result, transposed square by square."""
+        """Stores the spilled totals to the result, transposed square by square. Later tiles
+        overwrite what is stored beyond their points."""
         builder, lanes = self.builder, self.shape.lanes
-        _, _, _, _, out, out_row, _, channels, *_ = self.function.args
+        _, _, _, _, out, out_row, _, channels, *_, remaining = self.function.args
         for v in range(self.across):
             square = builder.gep(self.held, [_word(v * self.rows * lanes)])
             place = builder.gep(out, [builder.mul(_word(v * lanes), out_row)])
             left = builder.sub(channels, _word(v * lanes))
-            builder.call(self.storing, [square, place, out_row, _word(self.rows), left])
+            builder.call(self.storing, [square, place, out_row, remaining, left])
 
 
 def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
     """Emits storing(lines, out, out_row, points, channels): out[j, i] = lines[i, j].
 
     Further elements of the lines are ignored. After the transposition, a register has the points of
-    one channel or of several.
+    one channel or of several. A whole one is stored without a mask: masked stores take tens of
+    cycles on some CPUs.
     """
     real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
     vector, lanes = ir.VectorType(real, shape.lanes), shape.lanes
@@ -192,18 +198,29 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
 
     count = min(HIGHEST, lanes)
     lines = [builder.load(place(held, _word(k * lanes)), align=4) for k in range(count)]
-    limit, masks = splat(builder, points, lanes), list[Any]()
+    few = builder.icmp_signed("<", points, _word(count))
+    limit = splat(builder, builder.select(few, points, _word(count)), lanes)
+    masks = list[Any]()
     for first in range(0, lanes, count):
         numbers = [lane - first for lane in range(lanes)]  # negative: never below `limit`
         masks.append(
             builder.icmp_unsigned("<", ir.Constant(ir.VectorType(WORD, lanes), numbers), limit)
         )
+    turned = transpose_lines(builder, lines)
+    if len(masks) == 1:
+        enough = builder.icmp_signed(">=", points, _word(lanes))
+        enough = builder.and_(enough, builder.icmp_signed(">=", channels, _word(len(turned))))
+        with builder.if_then(enough, likely=True):
+            for channel, line in enumerate(turned):
+                start = builder.mul(_word(channel), out_row)
+                builder.store(line, place(out, start), align=4)
+            builder.ret_void()
     suffix = f"v{lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
     kinds = [vector, vector.as_pointer(), INDEX, masks[0].type]
     kind = ir.FunctionType(ir.VoidType(), kinds)
     store = declared(module, kind, f"llvm.masked.store.{suffix}.p0")
     parts = len(masks)
-    for number, line in enumerate(transpose_lines(builder, lines)):
+    for number, line in enumerate(turned):
         for part, mask in enumerate(masks):
             channel = _word(number * parts + part)
             with builder.if_then(builder.icmp_signed("<", channel, channels)):
@@ -261,7 +278,7 @@ def _write_blocks(
             arguments[k] = builder.gep(arguments[k], [place])
         arguments[3] = builder.gep(arguments[3], [builder.mul(term, _word(column[0].shape.lanes))])
         arguments[6] = terms
-        more = [count, first, builder.zext(last, WORD)]
+        more = [count, first, builder.zext(last, WORD), builder.sub(points, point)]
         _write_pass(builder, column, [*arguments, held, *more], points_here)
 
 
@@ -293,15 +310,21 @@ def _counter(builder: ir.IRBuilder) -> Any:
 def _write_pass(
     builder: ir.IRBuilder, column: list[PixelTile], arguments: list[Any], points: Any
 ) -> None:
-    """Emits loops over tiles of decreasing height, each while enough points remain."""
+    """Emits loops over tiles of decreasing height, each while enough points remain, and not so few
+    beyond them that the last tile would wait for its products."""
     place, shape = _counter(builder), column[0].shape
+    least = -(-BUSY // column[0].across)
     for tile in column:
         head, body, after = (builder.function.append_basic_block() for _ in range(3))
         builder.branch(head)
         builder.position_at_end(head)
         point = builder.load(place)
-        left = builder.sub(points, point)
-        builder.cbranch(builder.icmp_signed(">=", left, _word(tile.rows)), body, after)
+        beyond = builder.sub(builder.sub(points, point), _word(tile.rows))
+        fits = builder.icmp_signed(">=", beyond, _word(0))
+        if tile.rows > least:
+            is_last = builder.icmp_signed("==", beyond, _word(0))
+            fits = builder.or_(is_last, builder.icmp_signed(">=", beyond, _word(least)))
+        builder.cbranch(fits, body, after)
         builder.position_at_end(body)
         passed = list(arguments)
         passed[1], passed[4] = (
@@ -310,6 +333,7 @@ def _write_pass(
         )
         held = builder.mul(point, _word(tile.across * shape.lanes))
         passed[8] = builder.gep(arguments[8], [held])
+        passed[12] = builder.sub(arguments[12], point)
         builder.call(tile.function, passed)
         builder.store(builder.add(point, _word(tile.rows)), place)
         builder.branch(head)

@@ -29,7 +29,7 @@ from structir.backend.cpu.packed_products import (
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.backend.cpu.symbols import call_with_fields, extern
-from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
+from structir.backend.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
 from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.options import Number, vectorisable
 
@@ -250,7 +250,8 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
-    pass_panel = extern(f"structir_windows_panel_{shapes[0].dtype}")
+    pass_whole = extern(f"structir_windows_panel_{shapes[0].dtype}")
+    pass_cut = extern(f"structir_cut_windows_panel_{shapes[0].dtype}")
 
     def product(
         a: Number,
@@ -276,9 +277,13 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
             while j0 < n:
                 registers = registers_for(n - j0, lanes, most)
                 width = registers * lanes
+                columns = min(width, n - j0)
                 lines, out = from_here(b, j0), from_here(c, j0)
-                right = (lines, starts, out, c_row, terms, min(width, n - j0), adds)
-                pass_panel((left, a_row, 1, *right, registers, m, 0))
+                right = (lines, starts, out, c_row, terms, columns, adds)
+                if columns == width:
+                    pass_whole((left, a_row, 1, *right, registers, m, 0))
+                else:
+                    pass_cut((left, a_row, 1, *right, registers, m, 0))
                 j0 += width
 
     return c_function(types.void(*[pointer] * 3, *[types.int64] * 5, offsets), product)
@@ -379,14 +384,21 @@ def _load_transpose(dtype: str) -> None:
 
 @cache
 def _load_windows_panel(dtype: str) -> None:
-    shapes, name = window_shapes(dtype), f"structir_windows_panel_{dtype}"
+    shapes, name = tile_shapes(dtype), f"structir_windows_panel_{dtype}"
     text = partial(tiles_text, name, shapes, partial(TileFunction, windows=True))
     _load_text(f"windows tiles {shapes}", name, text)
 
 
 @cache
+def _load_cut_windows_panel(dtype: str) -> None:
+    shapes, name = cut_shapes(dtype), f"structir_cut_windows_panel_{dtype}"
+    text = partial(tiles_text, name, shapes, partial(TileFunction, windows=True, cut=True))
+    _load_text(f"cut windows tiles {shapes}", name, text)
+
+
+@cache
 def _load_windows_product(dtype: str) -> None:
-    shapes = window_shapes(dtype)
+    shapes = tile_shapes(dtype)
     code = load_or_build(f"windows product {shapes}", partial(_build_windows_product, shapes))
     llvm.add_symbol(f"structir_windows_product_{dtype}", code.addresses[0])
 
@@ -394,7 +406,7 @@ def _load_windows_product(dtype: str) -> None:
 @cache
 def _load_pixel_product(dtype: str) -> None:
     shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
-    block = terms_at_once()
+    block = terms_at_once(shapes)
     _load_text(f"pixels {shapes} {block}", name, partial(pixel_tiles_text, shapes, name, block))
 
 
@@ -422,6 +434,7 @@ LOADERS: dict[str, Callable[[str], None]] = {
     "panel": _load_panels,
     "transpose": _load_transpose,
     "windows_panel": _load_windows_panel,
+    "cut_windows_panel": _load_cut_windows_panel,
     "windows_product": _load_windows_product,
     "pixel_product": _load_pixel_product,
 }

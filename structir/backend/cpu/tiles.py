@@ -50,8 +50,8 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
     return ()
 
 
-def window_shapes(dtype: str) -> tuple[TileShape, ...]:
-    """Returns the tile shapes of products that read windows.
+def cut_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the tile shapes of products that read lines up to the last column.
 
     Without AVX-512, column masks take vector registers too, so the tiles have one row less.
     """
@@ -82,8 +82,8 @@ class TileFunction:
 
     tile(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate) computes `rows` lines
     of c, `columns` wide, as the sum over `terms`, added to c if `accumulate` is nonzero. Strides
-    are in elements. Lines of b are read in full. With `windows`, b_row is a table of line offsets,
-    and lines are read up to `columns`. With `prefetching`, the last argument is the address to
+    are in elements. Lines of b are read in full, or with `cut` up to `columns`. With `windows`,
+    b_row is a table of line offsets. With `prefetching`, the last argument is the address to
     prefetch from, one register per term. With several `panels`, the last argument is their
     distance.
     """
@@ -97,13 +97,14 @@ class TileFunction:
         shape: TileShape,
         rows: int,
         windows: bool = False,
+        cut: bool = False,
         operands: tuple[ir.Type, ir.Type] | None = None,
         prefetching: bool = False,
         panels: int = 1,
         name: str | None = None,
     ) -> None:
-        self.module, self.shape, self.rows, self.windows = module, shape, rows, windows
-        self.panels = panels
+        self.module, self.shape, self.rows = module, shape, rows
+        self.windows, self.cut, self.panels = windows, cut, panels
         self.real = ELEMENTS[shape.dtype]
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
@@ -157,7 +158,7 @@ class TileFunction:
         """Emits the accumulation of a term's products; returns the new totals."""
         builder = self.builder
         line = builder.gep(self.b, [self._start_of(term)])
-        load = self._load_inside if self.windows else self._load
+        load = self._load_inside if self.cut else self._load
         right = [load(line, v) for v in range(self.shape.vectors)]
         self._prefetch_next(term, line)
         step = builder.mul(term, self.a_column)

@@ -30,7 +30,7 @@ from structir.ir.dims import Dim, Sym, ceildiv, exact_quotient
 ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
 FEWER_ROWS = 24  # if a row is a whole image
-FEWEST_POINTS = 12  # of a line alone: its last tile may be narrow
+FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 
 
 def block_kernel(group: Group) -> KernelText:

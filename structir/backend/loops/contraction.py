@@ -19,7 +19,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 
 MOST_UNUSED = 0.2  # the share of unused lanes in registers that hold rows of weights
-FEWEST_TERMS = 128  # of sums with weights in registers: each vector of sums is transposed
+FEWEST_TERMS = 96  # of sums with weights in registers: each vector of sums is transposed
 MOST_GAPS = 4  # elements of a line, relative to the number of columns
 BLAS_DTYPES = frozenset({"float32", "float64"})
 

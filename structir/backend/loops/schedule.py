@@ -13,6 +13,7 @@ from structir.backend.loops.as_scheduled import WITH_NUMBERS
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
+from structir.backend.loops.exponentials import with_nonpositive_exponentials
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates

@@ -95,6 +95,28 @@ def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
     return types.float32(types.float32, types.int32), generate
 
 
+@intrinsic
+def scale_twice(typing_context: Any, value: Any, exponent: Any) -> Any:
+    """Computes value * 2**exponent as two products with powers of two, of which only the second one
+    may round; correct for subnormal results. The second power is 0 for the exponent -151.
+
+    In Python it would be arithmetic of int64, which LLVM does not narrow."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+
+        def field(bias: int, bits: int) -> Any:
+            biased = builder.add(args[1], ir.Constant(word, bias))
+            return builder.shl(biased, ir.Constant(word, bits))
+
+        second = builder.and_(field(152, 22), ir.Constant(word, 0x7F800000))
+        first = builder.sub(field(254, 23), second)
+        powers = [builder.bitcast(bits, args[0].type) for bits in (first, second)]
+        return builder.fmul(builder.fmul(args[0], powers[0]), powers[1])
+
+    return types.float32(types.float32, types.int32), generate
+
+
 def rare(name: str) -> Any:
     """Returns an intrinsic that calls a function of the C library on a float64.
 

@@ -12,6 +12,7 @@ from structir.backend.math.bits import (
     fma_single,
     polynomial,
     scale_single,
+    scale_twice,
     single_of_bits,
 )
 from structir.backend.math.double import exp_clamped
@@ -22,26 +23,28 @@ ROUNDER = single(12582912.0)  # 1.5 * 2**23: the sum has the nearest integer in 
 ROUNDER_BITS = np.int32(0x4B400000)
 LOG2_E, LN_2 = single(1.4426950408889634), single(0.6931471805599453)
 LN_2_HIGH, LN_2_LOW = single(-0.693359375), single(2.12194440e-4)
-LOWEST, HIGHEST = (
-    single(-103.97208),
-    single(89.0),
-)  # exp is 0 below the first and infinite above the second
-LOWEST_POWER, HIGHEST_POWER = single(-150), single(129)  # of two
 SCALES_TO_ZERO, FUSED = has_wide_vectors(), has_fma()
-UNDERFLOWED = single(-1000) if SCALES_TO_ZERO else single(0)
+HIGHEST, HIGHEST_POWER = single(89), single(129)  # exp and exp2 are infinite above them
+# An arithmetic underflow costs about a hundred cycles. Scaling has none for a low exponent: an x
+# below the first of two numbers, where the result is 0, is replaced by the second.
+LOWEST, LEAST = (single(-103.97208), single(-1000)) if SCALES_TO_ZERO else (single(-104.6),) * 2
+LOWEST_POWER, LEAST_POWER = (single(-150), single(-1000)) if SCALES_TO_ZERO else (single(-151),) * 2
 ZERO, ONE, TWO = single(0), single(1), single(2)
-BIAS, MANTISSA_BITS, HALVE = np.int32(127), np.int32(23), np.int32(1)
+MANTISSA_BITS = np.int32(23)
+SCALED_ONE = single(2.0**-24)
+SCALED_ROUNDER = ROUNDER + single(24 + 127)  # the low bits of the sum are the field of 2**(n + 24)
 SIGN, MAGNITUDE = np.int32(-(2**31)), np.int32(0x7FFFFFFF)
 
 # (exp(r) - 1 - r) / r**2 on +-ln(2)/2: minimax for the relative error, by Lawson's iteration.
-exp_terms = polynomial(
+EXP_TERMS = (
     0.4999999403953552,
     0.1666651964187622,
     0.04166840389370918,
     0.00836889911442995,
     0.001381422160193324,
-    one_rounding=False,
 )
+exp_terms = polynomial(*EXP_TERMS, one_rounding=False)
+scaled_exp_terms = polynomial(*[c * float(SCALED_ONE) for c in EXP_TERMS], one_rounding=False)
 
 # (tanh(x)/x - 1) / x**2 in x**2, |x| <= 0.62
 tanh_terms = polynomial(
@@ -67,33 +70,31 @@ def exp_mantissa(r: Number) -> Number:
 
 
 @vectorisable
-def scale_twice(value: Number, exponent: Number) -> Number:
-    """Computes value * 2**exponent as two products with normal numbers; correct for subnormal
-    results."""
-    first = exponent >> HALVE
-    low = single_of_bits((first + BIAS) << MANTISSA_BITS)
-    high = single_of_bits(((exponent - first) + BIAS) << MANTISSA_BITS)
-    return (value * low) * high
+def scaled_exp_mantissa(r: Number) -> Number:
+    """Computes `SCALED_ONE` * exp(r), with the roundings of `exp_mantissa`."""
+    p = scaled_exp_terms(r)
+    if FUSED:
+        return (p * r + SCALED_ONE) * r + SCALED_ONE
+    return SCALED_ONE + (r * SCALED_ONE + r * r * p)
 
 
 scale: Any = scale_single if has_wide_vectors() else scale_twice
 
 
 @vectorisable
-def exp_below(x: Number) -> Number:
-    """Computes exp(x) for x up to slightly above the overflow threshold.
-
-    An arithmetic underflow costs about a hundred cycles. An x whose result is 0 is therefore
-    replaced
-    by a value that the scale instruction maps to 0 directly, or by 0 with a final select."""
-    vanishes = x < LOWEST
-    x = UNDERFLOWED if vanishes else x
-    shifted = x * LOG2_E + ROUNDER
-    n = shifted - ROUNDER
+def reduced(n: Number, x: Number) -> Number:
+    """Computes x - n * log(2) for an integer n."""
     r = n * LN_2_HIGH + x  # the product is exact
-    r = n * LN_2_LOW + r
-    value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
-    return value if SCALES_TO_ZERO else (ZERO if vanishes else value)
+    return n * LN_2_LOW + r
+
+
+@vectorisable
+def exp_below(x: Number) -> Number:
+    """Computes exp(x) for x up to slightly above the overflow threshold."""
+    x = LEAST if x < LOWEST else x
+    shifted = x * LOG2_E + ROUNDER
+    r = reduced(shifted - ROUNDER, x)
+    return scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
 
 
 @vectorisable
@@ -103,23 +104,38 @@ def exp(x: Number) -> Number:
 
 
 @vectorisable
+def exp_moderate(x: Number) -> Number:
+    """Computes exp(x) for x up to 70: without overflow, one product scales."""
+    if SCALES_TO_ZERO:
+        return exp_below(x)
+    x = LEAST if x < LOWEST else x
+    shifted = x * LOG2_E + SCALED_ROUNDER
+    r = reduced(shifted - SCALED_ROUNDER, x)
+    power = single_of_bits(bits_of_single(shifted) << MANTISSA_BITS)
+    return scaled_exp_mantissa(r) * power
+
+
+@vectorisable
+def exp_nonpositive(x: Number) -> Number:
+    """Computes the exponential of x, or of 0 if x is positive."""
+    return exp_moderate(ZERO if x > ZERO else x)
+
+
+@vectorisable
 def exp2(x: Number) -> Number:
     """Computes 2**x, with IEEE behavior for subnormal results, overflow and NaN."""
-    vanishes = x < LOWEST_POWER
-    bounded = UNDERFLOWED if vanishes else (HIGHEST_POWER if x > HIGHEST_POWER else x)
-    shifted = bounded + ROUNDER
-    r = (bounded - (shifted - ROUNDER)) * LN_2
-    value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
-    return value if SCALES_TO_ZERO else (ZERO if vanishes else value)
+    x = HIGHEST_POWER if x > HIGHEST_POWER else x
+    x = LEAST_POWER if x < LOWEST_POWER else x
+    shifted = x + ROUNDER
+    r = (x - (shifted - ROUNDER)) * LN_2
+    return scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
 
 
 @vectorisable
 def exp_normal(x: Number) -> Number:
     """Computes exp(x) for arguments whose result is a normal number."""
     shifted = x * LOG2_E + ROUNDER
-    n = shifted - ROUNDER
-    r = n * LN_2_HIGH + x  # the product is exact
-    r = n * LN_2_LOW + r
+    r = reduced(shifted - ROUNDER, x)
     exponent = bits_of_single(shifted) << MANTISSA_BITS
     return single_of_bits(bits_of_single(exp_mantissa(r)) + exponent)
 
@@ -127,7 +143,7 @@ def exp_normal(x: Number) -> Number:
 @vectorisable
 def sigmoid(x: Number) -> Number:
     """Computes 1 / (1 + exp(-x)) as exp(x) / (1 + exp(x)), with x clamped where the result is 1."""
-    e = exp_below(SIGMOID_ONE if x > SIGMOID_ONE else x)
+    e = exp_moderate(SIGMOID_ONE if x > SIGMOID_ONE else x)
     return e / (ONE + e)
 
 

@@ -13,7 +13,9 @@ from structir.backend.math.options import Number, vectorisable
 HIGHEST, LOWEST = 710.0, -746.0  # exp is infinite above the first and 0 below the second
 HIGHEST_POWER, LOWEST_POWER = 1025.0, -1076.0  # of two
 HIGHEST_SINH = 710.6
-BIAS, MANTISSA_BITS = 1023, 52
+BIAS, MANTISSA_BITS, FIELD = 1023, 52, 0x7FF
+SCALED_ONE = 2.0**-53
+SCALED_ROUNDER = ROUNDER + (53 + BIAS)  # the low bits of the sum are the field of 2**(n + 53)
 ROUNDER_BITS = 0x4338000000000000
 SIGN, MAGNITUDE = -(2**63), 2**63 - 1
 SMALL = 1e-20  # expm1(x), sinh(x) and tanh(x) are x below it
@@ -36,9 +38,8 @@ exp_terms = polynomial(
 
 
 @vectorisable
-def reduced(shifted: Number, x: Number) -> Number:
-    """Computes x - n * log(2) for the integer n = shifted - ROUNDER."""
-    n = shifted - ROUNDER
+def reduced(n: Number, x: Number) -> Number:
+    """Computes x - n * log(2) for an integer n."""
     return fma_double(n, -LN_2_LOW, fma_double(n, -LN_2_HIGH, x))
 
 
@@ -56,21 +57,33 @@ def power_of_two(exponent: Number) -> Number:
 
 @vectorisable
 def scaled(value: Number, exponent: Number) -> Number:
-    """Computes value * 2**exponent as two products with normal numbers; correct for subnormal
-    results."""
-    half = exponent >> 1
-    return (value * power_of_two(half)) * power_of_two(exponent - half)
+    """Computes value * 2**exponent as two products with powers of two, of which only the second one
+    may round; correct for subnormal results. The second power is 0 for the exponent -1076."""
+    second = ((exponent + 1077) >> 1) & FIELD
+    first = (exponent + 2 * BIAS) - second
+    first_power = double_of_bits(first << MANTISSA_BITS)
+    return (value * first_power) * double_of_bits(second << MANTISSA_BITS)
 
 
 @vectorisable
 def exp(x: Number) -> Number:
     """Computes exp(x)."""
-    bounded = HIGHEST if x > HIGHEST else x
-    bounded = LOWEST if bounded < LOWEST else bounded
-    shifted = fma_double(bounded, LOG2_E, ROUNDER)
-    value = less_one(reduced(shifted, bounded)) + 1.0
-    value = scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
-    return x if x != x else value
+    x = HIGHEST if x > HIGHEST else x
+    x = LOWEST if x < LOWEST else x
+    shifted = fma_double(x, LOG2_E, ROUNDER)
+    value = less_one(reduced(shifted - ROUNDER, x)) + 1.0
+    return scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
+
+
+@vectorisable
+def exp_nonpositive(x: Number) -> Number:
+    """Computes the exponential of x, or of 0 if x is positive; without overflow, one product
+    scales."""
+    x = 0.0 if x > 0.0 else x
+    x = LOWEST if x < LOWEST else x
+    shifted = fma_double(x, LOG2_E, SCALED_ROUNDER)
+    value = fma_double(less_one(reduced(shifted - SCALED_ROUNDER, x)), SCALED_ONE, SCALED_ONE)
+    return value * double_of_bits(bits_of_double(shifted) << MANTISSA_BITS)
 
 
 @vectorisable
@@ -80,8 +93,7 @@ def power_of_sum(high: Number, low: Number) -> Number:
     bounded = LOWEST_POWER if bounded < LOWEST_POWER else bounded
     shifted = bounded + ROUNDER
     value = less_one(((bounded - (shifted - ROUNDER)) + low) * LN_2) + 1.0
-    value = scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
-    return high if high != high else value
+    return scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
 
 
 @vectorisable
@@ -96,7 +108,7 @@ def quarter_of_expm1(x: Number) -> Number:
     2**n * (exp(r) - 1) + (2**n - 1)."""
     shifted = fma_double(x, LOG2_E, ROUNDER)
     quarter = power_of_two(bits_of_double(shifted) - ROUNDER_BITS - 2)
-    return fma_double(quarter, less_one(reduced(shifted, x)), quarter - 0.25)
+    return fma_double(quarter, less_one(reduced(shifted - ROUNDER, x)), quarter - 0.25)
 
 
 @vectorisable
@@ -111,7 +123,7 @@ def expm1(x: Number) -> Number:
 @vectorisable
 def sigmoid(x: Number) -> Number:
     """Computes 1 / (1 + exp(-x)), never by way of an overflow."""
-    e = exp(-abs(x))
+    e = exp_nonpositive(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 

@@ -22,7 +22,7 @@ from structir.backend.math.wide import (
 from structir.backend.math.wide_logarithm import log_of_sum
 
 LAST = 6.0  # from here on erf rounds to 1
-LAST_COMPLEMENT = 28.0  # and erfc to 0
+LAST_COMPLEMENT = 27.31  # and erfc to 0
 OFFSET, TAIL_OFFSET = 3.0, 4.0
 CENTER, MIDDLE, TAIL = 3.125, 3.25, 5.05
 INFINITY, NAN = float("inf"), float("nan")
@@ -171,7 +171,7 @@ def erf(x: Number) -> Number:
     t = 1.0 / (bounded + OFFSET)
     square = bounded * bounded
     shifted = fma_double(-square, LOG2_E, ROUNDER)
-    gauss = less_one(reduced(shifted, -square)) + 1.0
+    gauss = less_one(reduced(shifted - ROUNDER, -square)) + 1.0
     gauss = gauss * power_of_two(bits_of_double(shifted) - ROUNDER_BITS)
     large = 1.0 - gauss * (t * near_tail_terms(t))
     small = fma_double(size, erf_terms(square), size)
@@ -193,7 +193,7 @@ def erfc(x: Number) -> Number:
     square = bounded * bounded
     lost = fma_exact(bounded, bounded, -square)
     shifted = fma_double(-square, LOG2_E, ROUNDER)
-    gauss = less_one(reduced(shifted, -square) - lost) + 1.0
+    gauss = less_one(reduced(shifted - ROUNDER, -square) - lost) + 1.0
     tail = gauss * ((t + t_low) * tail_terms(u))
     tail = scaled(tail, bits_of_double(shifted) - ROUNDER_BITS)
     value = 2.0 - tail if x < 0.0 else tail

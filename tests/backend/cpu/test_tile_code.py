@@ -17,7 +17,7 @@ from structir.backend.cpu.integer_tiles import IntegerTile, grouping, integer_sh
 from structir.backend.cpu.named_cpu import features_of
 from structir.backend.cpu.packed_products import tiles_text
 from structir.backend.cpu.pixel_tiles import pixel_tiles_text
-from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
+from structir.backend.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
 from structir.backend.cpu.window_sums import WindowForm, WindowSum, block_rows
 
 AVX2 = frozenset({"avx2", "fma"})
@@ -106,12 +106,14 @@ def texts() -> Iterator[tuple[str, str]]:
     integers = partial(IntegerTile, group=grouping())
     yield "integers", tiles_text("panel", highest(integer_shapes()), integers, in_panels=True)
     windows = partial(TileFunction, windows=True)
+    cut_windows = partial(windows, cut=True)
     for dtype in ("float32", "float64"):
         if shapes := tile_shapes(dtype):
-            yield f"windows {dtype}", tiles_text("panel", highest(window_shapes(dtype)), windows)
+            yield f"windows {dtype}", tiles_text("panel", highest(shapes), windows)
+            yield f"cut {dtype}", tiles_text("panel", highest(cut_shapes(dtype)), cut_windows)
     if shapes := tile_shapes("float32"):
         yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
-        yield "pixels", pixel_tiles_text(shapes, "pixels")
+        yield "pixels", pixel_tiles_text(shapes, "pixels", 72)
 
 
 def highest(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:

@@ -23,6 +23,10 @@ def sigmoid(x):
     return np.where(x >= 0, 1, e) / (1 + e)
 
 
+def exp_nonpositive(x):
+    return np.exp(np.minimum(x, 0))
+
+
 def erfinv(x):
     return np.where(x == 0, x, scipy.special.erfinv(x))  # SciPy loses the sign of zero
 
@@ -30,6 +34,7 @@ def erfinv(x):
 # function, reference in double precision, interval of interest, bound in units of the last place
 UNARY = {
     "exp": (exponential.exp, np.exp, (-105, 90), 0.9),
+    "exp_nonpositive": (exponential.exp_nonpositive, exp_nonpositive, (-105, 0), 0.9),
     "exp2": (exponential.exp2, np.exp2, (-151, 130), 0.9),
     "expm1": (exponential.expm1, np.expm1, (-20, 90), 0.51),
     "sigmoid": (exponential.sigmoid, sigmoid, (-105, 30), 2.5),
