@@ -136,7 +136,8 @@ def settled_groups(program: LoopProgram) -> Sequence[Group]:
 
 def _rewritten(program: LoopProgram) -> LoopProgram:
     """Returns the composed program with its stages as they are grouped."""
-    return with_updates(with_products_together(with_runs(_plain(composed(program)))))
+    program = with_nonpositive_exponentials(_plain(composed(program)))
+    return with_updates(with_products_together(with_runs(program)))
 
 
 def _plain(program: LoopProgram) -> LoopProgram:
