@@ -164,10 +164,10 @@ class ReverseMode:
         rule = call.op.definition.hooks["loop_gradient"]
         result_cotangent = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
+        info = binding.var.struct_info  # may be sharper than deduction
+        call = replace(call, args=(callee, *call.args[1:]), struct_info=info)
         try:
-            cotangents: list[Cotangent] = rule(
-                replace(call, args=(callee, *call.args[1:])), result_cotangent, steps
-            )
+            cotangents: list[Cotangent] = rule(call, result_cotangent, steps)
         except StructInfoError as error:
             raise _not_differentiable(call, error.diagnostics[0].message) from None
         for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
