@@ -15,7 +15,8 @@ from structir.adjoints.differentiable_leaves import (
     may_have_gradient,
     nest_at_path,
 )
-from structir.analysis.deduction import callee_name
+from structir.analysis.deduction import callee_name, deduce
+from structir.analysis.lattice import FAIL_L1, base_check
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, variables_in
@@ -164,10 +165,10 @@ class ReverseMode:
         rule = call.op.definition.hooks["loop_gradient"]
         result_cotangent = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
+        info = binding.var.struct_info  # may be sharper than deduction
+        call = replace(call, args=(callee, *call.args[1:]), struct_info=info)
         try:
-            cotangents: list[Cotangent] = rule(
-                replace(call, args=(callee, *call.args[1:])), result_cotangent, steps
-            )
+            cotangents: list[Cotangent] = rule(call, result_cotangent, steps)
         except StructInfoError as error:
             raise _not_differentiable(call, error.diagnostics[0].message) from None
         for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
@@ -186,10 +187,17 @@ class ReverseMode:
         if pullback is None:
             raise _not_differentiable(call, _reason_without_pullback(callee, bool(paths)))
         function, targets = pullback
-        cotangents = [_at_path(cotangent, path) for path in paths]
+        result = deduce(call)  # may be sharper than the binding
+        cotangents = [self.cast(_at_path(cotangent, p), _info_at(result, p)) for p in paths]
         results = emit(Call(function, (*call.args, *cotangents), span=call.span))
         for index, (k, path) in enumerate(targets):
             self.cotangents.add(call.args[k], nest_at_path(path, emit(results[index])))
+
+    def cast(self, cotangent: Expr, info: StructInfo) -> Expr:
+        """Returns a cotangent with the sizes that a pullback expects, checked by a run."""
+        if base_check(info, cotangent.struct_info) is not FAIL_L1:
+            return cotangent
+        return self.builder.match_cast(cotangent, info)
 
     def branch(self, binding: Binding, value: Any, cotangent: Sum) -> None:
         """Propagates through an `if`: recomputes the branch and applies its gradient rules."""
@@ -285,6 +293,12 @@ def _at_path(cotangent: Sum, path: Path) -> Any:
     for index in path:
         cotangent = None if cotangent is None else cotangent.get(index)
     return cotangent
+
+
+def _info_at(info: Any, path: Path) -> Any:
+    for index in path:
+        info = info.fields[index]
+    return info
 
 
 def _as_same_dim(symbol: Any) -> Any:

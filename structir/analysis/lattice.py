@@ -203,13 +203,13 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
     # a size that one parameter binds, and no other mentions, accepts an unknown size
     uses = Counter(dim_uses(derived.params or ()))
     unused = {dim for dim in own_dims(derived) if uses[dim] == 1}
-    accepted = tuple(
-        [
-            _with_unknown(param, unused) if argument == get_static_type(argument) else param
-            for param, argument in zip(derived.params or (), base.params or (), strict=True)
-        ]
-    )
-    return min(_check_infos(accepted, base.params), base_check(base.ret, derived.ret))
+    results = [base_check(base.ret, derived.ret)]
+    for param, argument in zip(derived.params or (), base.params or (), strict=True):
+        result = base_check(param, argument)
+        if argument == get_static_type(argument):
+            result = max(result, base_check(_with_unknown(param, unused), argument))
+        results.append(result)
+    return min(results)
 
 
 # Join

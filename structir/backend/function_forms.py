@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import count
 from typing import Any
 
 from structir.analysis.deduction import deduce, result_info
-from structir.analysis.lattice import PASS, base_check
+from structir.analysis.lattice import PASS, base_check, greatest_lower_bound
 from structir.analysis.substitution import Substitution
 from structir.interpret.argument_checks import BoundDtype
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import sym
+from structir.ir.dims import Sym, as_sym, sym
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import (
     Binding,
@@ -21,6 +21,7 @@ from structir.ir.expr import (
     DataflowVar,
     Function,
     If,
+    MatchCast,
     SeqExpr,
     Tuple,
     TupleGetItem,
@@ -42,18 +43,48 @@ def form_variables(function: Function) -> list[RowVar | DtypeVar]:
 
 
 def known(bound: Any) -> int | str:
-    """Returns the dtype of a dtype variable, or the number of axes of a row variable."""
+    """Returns the dtype of a dtype variable, the number of axes of a row variable, or a size."""
+    if isinstance(bound, int):
+        return bound
     return bound.dtype if isinstance(bound, BoundDtype) else len(bound)
 
 
 class OfForm(Substitution):
-    """Substitutes axes for row variables and dtypes for dtype variables; infers again."""
+    """Substitutes axes for row variables, dtypes for dtype variables and numbers for sizes; infers
+    again."""
 
     def __init__(self, form: Mapping[Any, int | str]) -> None:
         super().__init__(dims={v: _replacement(v, known) for v, known in form.items()})
+        self.bound_before: set[Any] = set()  # by parameters and casts
+
+    def function(self, function: Function) -> Function:
+        """Returns a function with replacements."""
+        self.bound_before.update(standing_alone([p.struct_info for p in function.params]))
+        return super().function(function)
+
+    def cast(self, binding: MatchCast) -> Binding:
+        """Returns a match_cast; the variables that it binds to known sizes and dtypes are these."""
+        new = standing_alone([binding.struct_info]).keys() - self.bound_before
+        actual = self.part(binding.value).struct_info
+        self.dims |= {
+            variable: value
+            for variable, value in _values_in(binding.struct_info, actual)
+            if variable in new
+        }
+        self.bound_before |= new
+        self.infos.clear()
+        cast: Any = super().binding(binding)
+        info = self._sharper(cast.struct_info, actual)
+        if info == cast.struct_info:
+            return cast  # type: ignore[no-any-return]
+        var: Var = type(cast.var)(cast.var.name, info, cast.var.span)
+        self.variables[binding.var] = var
+        return MatchCast(var, cast.value, info, cast.span)
 
     def binding(self, binding: Binding) -> Binding:
         """Returns a binding whose StructInfo is inferred from its new operands."""
+        if isinstance(binding, MatchCast):
+            return self.cast(binding)
         if not isinstance(binding, VarBinding) or type(binding.value) not in INFERRED:
             return super().binding(binding)
         value = self.part(binding.value)
@@ -82,12 +113,29 @@ class OfForm(Substitution):
         return replace(new, ret_struct_info=result)
 
     def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
-        return inferred if base_check(declared, inferred) is PASS else declared
+        if base_check(declared, inferred) is PASS:
+            return inferred
+        return greatest_lower_bound(declared, inferred) or declared
 
 
-def _replacement(variable: RowVar | DtypeVar, known: int | str) -> Any:
-    """Returns new axes for a row variable of a known rank, or the dtype of a dtype variable."""
-    if isinstance(known, str):
+def _values_in(pattern: Any, info: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the variables of a StructInfo that another one determines, with their values."""
+    if isinstance(pattern, TupleStructInfo) and isinstance(info, TupleStructInfo):
+        for fields in zip(pattern.fields, info.fields, strict=False):
+            yield from _values_in(*fields)
+    if not isinstance(pattern, TensorStructInfo) or not isinstance(info, TensorStructInfo):
+        return
+    if pattern.dtype_var is not None and info.element is not None:
+        yield pattern.dtype_var, info.element
+    if isinstance(pattern.dims, tuple) and isinstance(info.dims, tuple):
+        for dim, size in zip(pattern.dims, info.dims, strict=False):
+            yield as_sym(dim), size
+
+
+def _replacement(variable: RowVar | DtypeVar | Sym, known: int | str) -> Any:
+    """Returns new axes for a row variable of a known rank, the dtype of a dtype variable, or the
+    number for a size."""
+    if isinstance(known, str) or not isinstance(variable, RowVar):
         return known
     return tuple([sym(f"{variable.name}{k}") for k in range(known)])
 

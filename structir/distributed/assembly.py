@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from structir.distributed.plan import Plan
@@ -64,13 +64,15 @@ def store_blocks(plan: Plan, cell: int, blocks: Sequence[Value], results: Sequen
             result[slices(bounds)] = next(computed)
 
 
-def pack_results(program: Program, results: Iterator[Value]) -> Value:
-    """Returns results in the structure of the function's result: a tensor or nested tuples."""
+def pack_results(program: Program, results: Iterable[Value], others: Sequence[Value]) -> Value:
+    """Returns results in the structure of the function's result: a tensor or nested tuples.
+
+    `others` are the fields that are no tensors, in order."""
     keys = dict.fromkeys(leaves(program.result))  # a tuple may repeat a value
-    return _packed(program.result, dict(zip(keys, results, strict=True)))
+    return _packed(program.result, dict(zip(keys, results, strict=True)), iter(others))
 
 
-def _packed(tree: Any, results: Mapping[Hashable, Value]) -> Value:
+def _packed(tree: Any, results: Mapping[Hashable, Value], others: Iterator[Value]) -> Value:
     if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
-        return tuple([_packed(branch, results) for branch in tree])
-    return results[tree]
+        return tuple([_packed(branch, results, others) for branch in tree])
+    return next(others) if tree is None else results[tree]

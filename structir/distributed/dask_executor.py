@@ -13,7 +13,6 @@ import attrs
 from structir.distributed.assembly import (
     allocate_results,
     combine_partials,
-    pack_results,
     reduce_cells,
     slices,
     store_blocks,
@@ -42,7 +41,7 @@ def dask_arrays(function: Sharded, args: Sequence[Value]) -> Value:
     plan, tasks = _cells(function, args)
     firsts = plan.shards[:: plan.pieces]
     results = [_array(k, tensor, firsts, tasks) for k, tensor in enumerate(plan.results)]
-    return pack_results(plan.program, iter(results))
+    return function.result(plan.program, results, args)
 
 
 def compute_results(function: Sharded, args: Sequence[Value], client: Any, progress: bool) -> Value:
@@ -58,7 +57,7 @@ def compute_results(function: Sharded, args: Sequence[Value], client: Any, progr
         )
     for cell, blocks in completed:
         store_blocks(plan, cell, blocks, results)
-    return function.result(pack_results(plan.program, iter(results)), args)
+    return function.result(plan.program, results, args)
 
 
 def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, Value]]:
@@ -76,7 +75,7 @@ def _cells(
     function: Sharded, args: Sequence[Value], client: Any = None
 ) -> tuple[Plan, list[Value]]:
     check_dask()
-    plan = function.plan(*args)
+    plan = function.plan_for(args)
     shard_program = attrs.evolve(
         function.shard_program(plan), concurrent_tasks=concurrent_tasks(client)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from structir.analysis.substitution import Substitution
@@ -26,6 +26,13 @@ def with_distinct_names(function: Function) -> Function:
         return function
     body = Substitution(params).sequence(function.body)
     return replace(function, params=tuple([params.get(p, p) for p in function.params]), body=body)
+
+
+def unused_name(name: str, used: Container[str]) -> str:
+    """Returns `name`, or a variant that is not in `used`."""
+    while name in used:
+        name += "_"
+    return name
 
 
 def _renamed(items: Iterable[Any]) -> list[tuple[Any, str]]:

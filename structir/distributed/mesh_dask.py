@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import cached_property
@@ -91,21 +91,21 @@ class PlacedProgram:
         """Computes the result as NumPy arrays; the arguments are those that are not weights."""
         original = self.program.original
         args = original.arguments_beside(self.arguments, args, names)
-        plan = self.program.plan(*args)
+        plan = self.program.plan_for(args)
         inputs = self.program.values(plan, args)
         lost = (CancelledError, OSError, cluster.KilledWorker)
         for _ in range(ATTEMPTS - 1):
             with suppress(*lost):
                 self.place_missing(plan)
-                return original.result(self._run(plan, inputs), args)
+                return original.result(plan.program, self._run(plan, inputs), args)
         self.place_missing(plan)
-        return original.result(self._run(plan, inputs), args)
+        return original.result(plan.program, self._run(plan, inputs), args)
 
-    def _run(self, plan: MeshPlan, inputs: Mapping[str, Value]) -> Value:
+    def _run(self, plan: MeshPlan, inputs: Mapping[str, Value]) -> Iterable[Value]:
         run = DaskRun(self, plan, inputs, self.addresses())
         for task in self.program.tasks(plan):
             run.submit(task)
-        return self.program.result(plan, inputs, run.gather)
+        return list(self.program.results(plan, inputs, run.gather))
 
 
 @attrs.frozen(eq=False)

@@ -248,7 +248,7 @@ def required_values(
     Results are split along the first axis of the first result. A unit computes whole blocks, so the
     blocks of its inputs are those that its blocks require, not only their required elements.
     """
-    shape = planner.first.shape
+    shape = planner.shape
     grid = (count, *[1 for _ in shape[1:]]) if shape else ()
     at = (index, *[0 for _ in shape[1:]]) if shape else ()
     pairs = zip(planner.results, planner.blocks(grid, at), strict=True)

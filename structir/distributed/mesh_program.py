@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.distributed.assembly import pack_results, slices
+from structir.distributed.assembly import slices
 from structir.distributed.mesh_plan import MeshPlan, result_keys
 from structir.distributed.mesh_schedule import CombineTask, LevelTask, MeshSchedule, PieceSource
 from structir.distributed.mesh_worker import run_combine, run_level, take_piece
@@ -41,7 +41,10 @@ class MeshProgram:
 
     def plan(self, /, *args: Value, **names: Value) -> MeshPlan:
         """Returns the plan for the sizes of these arguments."""
-        args = self.original.arguments(args, names)
+        return self.plan_for(self.original.arguments(args, names))
+
+    def plan_for(self, args: Sequence[Value]) -> MeshPlan:
+        """Returns the plan for arguments of all parameters."""
         return self.plan_of(self.original.sizes(args))
 
     def plan_of(self, sizes: Mapping[str, Any]) -> MeshPlan:
@@ -69,11 +72,12 @@ class MeshProgram:
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Computes the result for NumPy arguments, task after task in this process."""
         args = self.original.arguments(args, names)
-        plan = self.plan(*args)
+        plan = self.plan_for(args)
         run = LocalRun(self, plan, self.values(plan, args))
         for task in self.tasks(plan):
             run.run(task)
-        return self.original.result(self.result(plan, run.values, run.piece), args)
+        results = self.results(plan, run.values, run.piece)
+        return self.original.result(plan.program, results, args)
 
     def values(self, plan: MeshPlan, args: Sequence[Value]) -> dict[str, Value]:
         """Returns the inputs by their name in the plan, and constants."""
@@ -82,13 +86,11 @@ class MeshProgram:
             inputs.update(named_tensors(param.name, param.struct_info, value))
         return inputs
 
-    def result(self, plan: MeshPlan, inputs: Mapping[str, Value], piece: Any) -> Value:
-        """Returns the results, copied together from the blocks that workers hold."""
+    def results(self, plan: MeshPlan, inputs: Mapping[str, Value], piece: Any) -> Iterator[Value]:
+        """Yields the tensors of the result, copied together from the blocks that workers hold."""
         schedule = MeshSchedule(plan)
-        results = [
-            self._result(plan, schedule, key, inputs, piece) for key in result_keys(plan.program)
-        ]
-        return pack_results(plan.program, iter(results))
+        for key in result_keys(plan.program):
+            yield self._result(plan, schedule, key, inputs, piece)
 
     def _result(
         self,

@@ -10,6 +10,7 @@ import attrs
 
 from structir.backend.compile import compile as compile_module
 from structir.distributed.assembly import reduce_pairwise, slices
+from structir.distributed.distinct_names import unused_name
 from structir.distributed.mesh_schedule import (
     BlockInput,
     CombineTask,
@@ -27,7 +28,6 @@ from structir.distributed.worker import (
     ShardProgram,
     located_error,
     threads_of_task,
-    unused_name,
 )
 from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype

@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars
 from structir.batching.expansion_values import without_dataflow
 from structir.batching.refinement import Refinement
-from structir.interpret import interpret
-from structir.ir.expr import Binding, BindingBlock, Function, If, SeqExpr, Var, VarBinding
+from structir.distributed.host_values import HostFunction, binds_plain_values
+from structir.ir.expr import Binding, BindingBlock, Function, If, SeqExpr, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.lazy import lazy_module
-
-np = lazy_module("numpy")
-CONDITION = "condition"
 
 
 def open_branch(function: Function) -> Any:
     """Returns the first binding of a conditional with a tensor of unknown sizes or with a ragged
-    axis; None if there is none."""
+    axis, or whose branches compute scalars or shapes for their calls; None if there is none."""
     for binding in function.body.bindings():
-        if isinstance(binding.value, If) and has_unknown_size(binding.var.struct_info):
+        value = binding.value
+        if not isinstance(value, If):
+            continue
+        if has_unknown_size(binding.var.struct_info) or binds_plain_values(value):
             return binding
     return None
 
@@ -37,28 +34,19 @@ def has_unknown_size(info: StructInfo | None) -> bool:
 
 
 def condition_of(
-    module: IRModule, name: str, branch: VarBinding, values: Mapping[Var, Any]
+    module: IRModule,
+    name: str,
+    branch: VarBinding,
+    values: Sequence[Any],
+    sizes: Mapping[str, Any],
 ) -> bool:
     """Returns the condition of a conditional for arguments; only what it depends on is computed."""
     function: Any = module.functions[name]
     bindings = list(function.body.bindings())
     before = bindings[: next(k for k, b in enumerate(bindings) if b.var is branch.var)]
     value: Any = branch.value
-    used, kept = {*free_vars(value.cond)}, list[Binding]()
-    for binding in reversed(before):
-        if binding.var in used:
-            kept.insert(0, binding)
-            used |= {*free_vars(binding.value)}
-    params = tuple([param for param in function.params if param in used])
-    body = SeqExpr((BindingBlock(tuple(kept)),) if kept else (), value.cond)
-    computed = Substitution(fresh=True).function(Function(params, body, value.cond.struct_info))
-    arguments = [_array(values[param]) for param in params]
-    with_condition = module.with_functions({**module.functions, CONDITION: computed})
-    return bool(interpret(with_condition, CONDITION, *arguments))
-
-
-def _array(value: Any) -> Any:
-    return value if not hasattr(value, "dask") else np.asarray(value)
+    condition = HostFunction.of(module, function.params, before, (value.cond,))
+    return bool(condition(values, sizes)[0])
 
 
 class _ChosenBranch(Refinement):

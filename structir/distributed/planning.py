@@ -11,12 +11,14 @@ from typing import Any
 import attrs
 
 from structir.analysis.kernel_dtypes import with_kernels_at_dtypes
-from structir.analysis.variables import symbols_in
+from structir.analysis.variables import free_vars, symbols_in
+from structir.backend.function_forms import OfForm
 from structir.batching.combinators import expanded
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.distinct_names import with_distinct_names
 from structir.distributed.dtype_instances import at_dtypes, check_dtypes
+from structir.distributed.host_values import HostValues, with_host_values
 from structir.distributed.known_values import known_values
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
 from structir.distributed.ragged_boundary import (
@@ -27,9 +29,9 @@ from structir.distributed.ragged_boundary import (
 )
 from structir.distributed.reductions import Reduction, find_reduction
 from structir.distributed.row_cuts import Cuts, row_cuts
-from structir.errors import Diagnostic, StructInfoError, StructIRError
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
 from structir.ir.bodies import bindings_of
-from structir.ir.expr import Call, Expr, Function, Var
+from structir.ir.expr import Call, Function, Var
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo
@@ -99,12 +101,14 @@ def plan_of_prepared(
 
 @attrs.frozen(eq=False)
 class ShardableFunction:
-    """A function of a module whose calls are inlined and whose ragged tensors are their parts;
-    `boundary` describes the ragged ones."""
+    """A function of a module whose calls are inlined, whose ragged tensors are their parts, and
+    which computes tensors only; `boundary` describes the ragged ones, `host` the other values."""
 
     module: IRModule
     name: str
     boundary: RaggedBoundary | None = None
+    host: HostValues | None = None
+    replaced_dims: frozenset[str] = frozenset()  # of casts, by known sizes
 
     @property
     def function(self) -> Function:
@@ -113,8 +117,14 @@ class ShardableFunction:
         assert isinstance(function, Function)
         return function
 
+    @property
+    def params(self) -> tuple[Var, ...]:
+        """The parameters of a call; the function may have more."""
+        return self.function.params if self.host is None else self.host.params
+
     def planner(self, sizes: Mapping[str, Any], pieces: int = 1) -> Planner:
         """Returns the planner at sizes, which have the row lengths of ragged parameters."""
+        sizes = {name: size for name, size in sizes.items() if name not in self.replaced_dims}
         complete = with_row_lengths(self.function, self.boundary, sizes)
         return make_planner(self.function, complete, self.name, pieces, self.module)
 
@@ -129,7 +139,8 @@ class ShardableFunction:
 
 def prepared(module: IRModule, name: str) -> ShardableFunction:
     """Inlines the calls of functions and closures, so that their operands are sharded too, replaces
-    ragged tensors by their parts, and names the dims and parameters of a function apart.
+    ragged tensors by their parts, names the dims and parameters of a function apart, and separates
+    the values that are no tensors.
 
     Raises StructIRError if there is no such function, or if it has dtype variables.
     """
@@ -137,19 +148,25 @@ def prepared(module: IRModule, name: str) -> ShardableFunction:
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")
     check_dtypes(function, name)
-    module = with_inlined_calls(module)
-    module, boundary = with_parts(module, name)
+    names = {symbol.name for symbol in symbols_in(function)}
+    module = with_inlined_calls(module, name)
+    dense, boundary = with_parts(module, name)
+    if dense is not module:  # sizes and dtypes of parts may be known only now
+        module = with_inlined_calls(dense, name)
     named = with_distinct_names(module.functions[name])  # type: ignore[arg-type]
-    return ShardableFunction(
-        replace(module, functions={**module.functions, name: named}), name, boundary
-    )
+    module = replace(module, functions={**module.functions, name: named})
+    module, host = with_host_values(module, name)
+    remaining = {symbol.name for symbol in symbols_in(module.functions[name])}
+    return ShardableFunction(module, name, boundary, host, frozenset(names - remaining))
 
 
-def with_inlined_calls(module: IRModule) -> IRModule:
-    """Inlines the calls of functions and closures."""
+def with_inlined_calls(module: IRModule, name: str) -> IRModule:
+    """Inlines the calls of functions and closures, and infers the StructInfos of one again."""
     # Closures of called functions are lifted where the calls are: there their sizes are known.
     known = expanded(with_kernels_at_dtypes(module))
-    return inline_calls(lambda_lift(inline_calls(known)))
+    inlined = inline_calls(lambda_lift(inline_calls(known)))
+    function: Any = inlined.functions[name]  # ranks of its callees are known now
+    return inlined.with_functions({**inlined.functions, name: OfForm({}).instance(function)})
 
 
 def make_planner(
@@ -181,12 +198,16 @@ def make_planner(
 
 
 def _check_no_closures(function: Function) -> None:
-    """Raises StructInfoError for closures as arguments: the tensors they capture are unknown."""
+    """Raises StructInfoError for unknown closures as arguments, which may capture tensors."""
+    known = set[Any]()
     for binding in bindings_of(function):
         call = binding.value
+        if isinstance(call, Function):
+            known.add(binding.var)
         if isinstance(call, Call):
             for part in (call.op, *call.args):
-                if isinstance(part, Var) and isinstance(part.struct_info, FuncStructInfo):
+                is_function = isinstance(part.struct_info, FuncStructInfo)
+                if isinstance(part, Var) and is_function and part not in known:
                     text = f"cannot shard a call with the closure `{part.name}`"
                     hint = "pass a function of the module, with its captured values as arguments"
                     raise StructInfoError(Diagnostic(text, call.span, hint=hint))
@@ -213,10 +234,6 @@ class Planner:
     @cached_property
     def results(self) -> dict[Hashable, PlanTensor]:
         """The tensors of the result, by key."""
-        if not _only_tensors(self.program.result):
-            raise StructIRError(
-                f"cannot shard {self.name}: expected only tensors in its result", code="E0904"
-            )
         return {key: self.tensor(key) for key in leaves(self.program.result)}
 
     def tensor(self, key: Any) -> PlanTensor:
@@ -225,7 +242,21 @@ class Planner:
         name = getattr(owner, "name", "constant") + "".join([f"[{k}]" for k in path])
         dtype = info_of(key).dtype
         if dtype is None:
-            raise StructIRError(f"cannot shard a tensor of unknown dtype: {name}", code="E0904")
+            known = f'R.Tensor({self.program.shapes[key]}, "float32")'
+            bound = (
+                f"{name}: {known}"
+                if any(p is owner for p in self.function.params)
+                else f"R.match_cast(..., {known})"
+            )
+            raise DiagnosticError(
+                Diagnostic(
+                    f"cannot shard `{name}`",
+                    owner.span,
+                    label=f"expected a tensor of known dtype, found {info_of(key)}",
+                    hint=f"state its dtype: `{bound}`",
+                    code="E0904",
+                )
+            )
         return PlanTensor(name, self.program.shapes[key], dtype)
 
     @cached_property
@@ -241,25 +272,28 @@ class Planner:
         return find_reduction(self.program, next(iter(self.results)))
 
     @property
-    def first(self) -> PlanTensor:
-        """The result that the grid splits."""
-        if not self.results:
-            raise StructIRError(f"cannot shard {self.name}: no tensor in its result", code="E0904")
-        return next(iter(self.results.values()))
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the grid splits: that of the first result."""
+        return next((tensor.shape for tensor in self.results.values()), ())
 
     def check(self, grid: Grid) -> None:
         """Raises StructIRError unless the grid has a valid number of shards for each axis."""
-        shape = self.first.shape
+        shape = self.shape
         if len(grid) != len(shape):
-            raise StructIRError(
-                f"grid has {len(grid)} entries but the result of {self.name} has rank {len(shape)}",
-                code="E0903",
-            )
+            count = len(grid)
+            text = f"grid has {count} entries but the result of {self.name} has rank {len(shape)}"
+            raise self._wrong_grid(text, grid)
         for axis, (parts, size) in enumerate(zip(grid, shape, strict=True)):
             if not 1 <= parts <= max(size, 1):
-                raise StructIRError(
-                    f"cannot split axis {axis} (size {size}) into {parts} shards", code="E0903"
-                )
+                text = f"cannot split axis {axis} (size {size}) into {parts} shards"
+                raise self._wrong_grid(text, grid)
+
+    def _wrong_grid(self, text: str, grid: Grid) -> DiagnosticError:
+        """Returns the error of a grid, with the nearest one as its hint."""
+        pairs = itertools.zip_longest(grid[: len(self.shape)], self.shape, fillvalue=1)
+        nearest = tuple([min(max(parts, 1), max(size, 1)) for parts, size in pairs])
+        hint = f"`grid={nearest}`"
+        return DiagnosticError(Diagnostic(text, self.function.span, hint=hint, code="E0903"))
 
     def plan(self, grid: Grid) -> Plan:
         """Returns the plan of a grid."""
@@ -287,7 +321,7 @@ class Planner:
         A result is split along the axes where its size equals that of the first result, and along
         rows of ragged tensors where the first one has the same rows. Along the other axes, the
         first cell computes it."""
-        shape = self.first.shape
+        shape = self.shape
         blocks: list[Bounds | None] = []
         cuts = self.row_cuts(grid[0]) if grid else {}
         for key, tensor in self.results.items():
@@ -313,8 +347,8 @@ class Planner:
     def row_cuts(self, parts: int) -> Cuts:
         """Returns the positions between rows of ragged tensors, along which results are split."""
         if parts not in self.cuts_by_parts:
-            dim = self.dim(next(iter(self.results)), 0)
-            self.cuts_by_parts[parts] = row_cuts(self.program, dim, parts)
+            first = next(iter(self.results))
+            self.cuts_by_parts[parts] = row_cuts(self.program, self.dim(first, 0), parts)
         return self.cuts_by_parts[parts]
 
     def regions(self, blocks: Blocks, piece: Piece) -> Mapping[Hashable, Region]:
@@ -353,15 +387,16 @@ class Planner:
 
     @cached_property
     def plain(self) -> tuple[Var, ...]:
-        """The parameters that are not tensors; every shard receives them."""
+        """The parameters that are not tensors and that bindings use; every shard receives them."""
+        used = set(free_vars(self.function.body))
         params = zip(self.function.params, self.program.params, strict=True)
-        return tuple([param for param, tree in params if tree is None])
+        return tuple([param for param, tree in params if tree is None and param in used])
 
     def sharing(self, grid: Grid) -> dict[int, Mapping[str, Sharing]]:
         """Returns what the first two shards along each split axis share of every input."""
-        shape = self.first.shape
+        shape = self.shape
         tile = [max(n // g, 1) for n, g in zip(shape, grid, strict=True)]
-        key = next(iter(self.results))
+        key = next(iter(self.results), None)
 
         def required(block: Region) -> dict[str, Region]:
             regions = self.program.required_regions({key: block})
@@ -374,13 +409,13 @@ class Planner:
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kind of each axis of the first result: parallel, scan or whole."""
-        key = next(iter(self.results))
+        key = next(iter(self.results), None)
         for step in self.program.steps:
             origin = step.origin
             outputs = {output: index for index, output in enumerate(step.outputs)}
             if key in outputs and isinstance(origin, CallOrigin) and origin.spec is not None:
                 return axis_kinds(origin.spec, outputs[key])
-        return (PARALLEL,) * len(self.first.shape)
+        return (PARALLEL,) * len(self.shape)
 
     def cheapest(self, workers: int, max_bytes: int | None, model: ClusterModel) -> Plan:
         """Returns the plan whose slowest shard takes the least time.
@@ -388,12 +423,13 @@ class Planner:
         It has as many shards as workers, or a multiple where a shard would exceed `max_bytes`."""
         if workers < 1:
             raise StructIRError(
-                f"workers must be a positive integer, found {workers}", code="E0903"
+                f"workers must be a positive integer, found {workers}; help: `workers=1`",
+                code="E0903",
             )
-        max_count = prod(self.first.shape)
+        max_count = prod(self.shape)
         count, min_bytes = workers, 0
         while True:
-            grids = list(_grids(count, self.first.shape))
+            grids = list(_grids(count, self.shape))
             costs = {grid: self.cost(grid, model) for grid in grids}
             min_bytes = min([c[1] for c in costs.values()], default=min_bytes)
             fits = [g for g in grids if max_bytes is None or costs[g][1] <= max_bytes]
@@ -407,7 +443,7 @@ class Planner:
                 )
             count = count * 2 if grids or max_bytes else max(count - 1, 1)
             if not grids and max_bytes is None and count == 1:
-                return self.plan((1,) * len(self.first.shape))
+                return self.plan((1,) * len(self.shape))
 
     def cost(self, grid: Grid, model: ClusterModel) -> tuple[float, int, int]:
         """Returns the seconds of the slowest shard, the held bytes of the largest one, and the
@@ -448,10 +484,3 @@ def _grids(count: int, shape: Sequence[int]) -> Iterator[Grid]:
         if count % parts == 0:
             for remaining in _grids(count // parts, shape[1:]):
                 yield (parts, *remaining)
-
-
-def _only_tensors(tree: Any) -> bool:
-    """Whether all fields of a result are tensors."""
-    if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
-        return all(map(_only_tensors, tree))
-    return tree is not None

@@ -159,7 +159,8 @@ def ragged_tensors(
 ) -> Iterator[tuple[int, str, Path, Any]]:
     """Yields each ragged tensor of the parameters: the number of the parameter, the name in a plan,
     the path into the parameter, and the StructInfo of its parts."""
-    for k, (param, original) in enumerate(zip(function.params, boundary.params, strict=True)):
+    params = function.params[: len(boundary.params)]  # without those of other values
+    for k, (param, original) in enumerate(zip(params, boundary.params, strict=True)):
         for path, info in _ragged_fields(original.struct_info, param.struct_info, ()):
             yield k, param.name + "".join([f"[{index}]" for index in path]), path, info
 

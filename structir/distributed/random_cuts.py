@@ -27,7 +27,7 @@ def random_mesh_program(
     source = random.Random(seed)
     original = Sharded(prepared(module, name), {})
     planner = original.prepared.planner(original.sizes(original.arguments(arguments, {})))
-    shape = planner.first.shape
+    shape = planner.shape
     mesh = WorkerMesh(source.choice(MESHES))
     units = work_units(planner.program)
     cuts = [source.choice(list(cut_options(planner.program, u).cuts(mesh))) for u in units]

@@ -100,7 +100,8 @@ class SearchSpace:
         one axis, and only where that is not much slower than the best plan."""
         if workers < 1:
             raise StructIRError(
-                f"workers must be a positive integer, found {workers}", code="E0903"
+                f"workers must be a positive integer, found {workers}; help: `workers=1`",
+                code="E0903",
             )
         best: SearchCandidate | None = None
         for count in [stages] if stages is not None else stage_counts(workers, len(self.units)):
@@ -124,7 +125,7 @@ class SearchSpace:
     def _pipelines(
         self, mesh: WorkerMesh, count: int, micro_batches: int | None, bound: float
     ) -> Iterator[SearchCandidate]:
-        kinds, shape = self.planner.kinds, self.planner.first.shape
+        kinds, shape = self.planner.kinds, self.planner.shape
         counts = micro_batch_counts(kinds, shape, count)
         for batches in [micro_batches] if micro_batches is not None else counts:
             if batches > 1 and (not shape or not 1 <= batches <= shape[0]):

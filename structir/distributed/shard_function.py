@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 
 from structir.analysis.deduction import deduce
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import free_vars
 from structir.distributed.branches import sink_into_branches
 from structir.distributed.callee_blocks import (
     block_of_kernel,
@@ -19,7 +21,8 @@ from structir.distributed.constant_lifting import SMALL
 from structir.distributed.local_op import LocalDefinition
 from structir.distributed.local_rows import local_arguments, local_result
 from structir.distributed.loop_specs import copy_spec, loop_signature
-from structir.errors import Diagnostic, StructInfoError
+from structir.distributed.tensor_fields import has_known_sizes, paths, tensors
+from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym, as_dim
 from structir.ir.dtype import numpy_dtype
@@ -135,6 +138,7 @@ class _ShardWriter:
         self.sizes: dict[Sym, int] = dict(parts.program.sizes)
         self.widths: dict[int, Dim] = {}
         self.kernels: dict[str, Kernel] = {}
+        self.span: Span | None = None  # of the current step
 
     def width(self, size: int) -> Dim:
         """Returns a symbol for a block size, so that shards that differ only in it are equal."""
@@ -162,6 +166,7 @@ class _ShardWriter:
     def step(self, number: int, step: RegionStep) -> None:
         """Emits a step of the program, restricted to its blocks."""
         origin = step.origin
+        self.span = getattr(getattr(origin, "call", None), "span", None)
         if isinstance(origin, BranchOrigin):
             self.branch(number, step, origin)
         elif origin.rows is not None:
@@ -295,12 +300,21 @@ class _ShardWriter:
             if key is not None and need.bounds is not None
         }
         call = self.rebuild_call(origin.call, available)
+        if self.is_whole(step, operand_regions) and not has_known_sizes(call.struct_info):
+            owner: Any = step.outputs[0][0]  # type: ignore[index]
+            call = replace(call, struct_info=owner.struct_info)  # may be sharper than deduction
         infos = tensors(call.struct_info)
         self.key.append((number, tuple(infos)))
         self.bind(call, step.outputs)
         for key, info in zip(step.outputs, infos, strict=True):
             if self.regions.get(key):
                 self.blocks[key] = self.computed_block(key, info, origin.call)
+
+    def is_whole(self, step: RegionStep, operands: Sequence[Region]) -> bool:
+        """Whether the regions of the operands of a step cover them."""
+        shapes = [self.program.shapes.get(key, ()) for key in step.inputs]
+        pairs = zip(operands, shapes, strict=True)
+        return all(r.bounds == ((0,) * len(shape), shape) for r, shape in pairs)
 
     def rows(self, number: int, step: RegionStep, origin: CallOrigin) -> None:
         """Emits an op on rows: the same call on blocks of rows, at positions in these blocks."""
@@ -347,7 +361,7 @@ class _ShardWriter:
         if not isinstance(infos, TupleStructInfo):
             self.values[outputs[0]] = var
             return
-        for key, path in zip(outputs, _paths(infos), strict=True):
+        for key, path in zip(outputs, paths(infos), strict=True):
             field: Expr = var
             for index in path:
                 info = field.struct_info.fields[index]
@@ -411,6 +425,8 @@ class _ShardWriter:
         if isinstance(expr, Tuple):
             fields = enumerate(expr.fields)
             return Tuple(tuple([self.argument(f, available, (*path, k)) for k, f in fields]))
+        if expr in self.program.closures:
+            return self.closure(expr)
         tree = self.program.tree(expr)
         if tree is not None:
             return self.of_tree(tree, available, path)
@@ -420,10 +436,27 @@ class _ShardWriter:
             return self.values[expr]
         return expr
 
+    def closure(self, var: Expr) -> Expr:
+        """Returns a closure that captures values of the shard."""
+        if var not in self.values:
+            function = self.program.closures[var]
+            captured = {v: self.captured(v) for v in free_vars(function)}
+            self.values[var] = self.emit(Substitution(captured, fresh=True).function(function))
+        return self.values[var]
+
+    def captured(self, var: Var) -> Expr:
+        """Returns a value that a closure captures; its steps require it completely."""
+        value = self.expr(var)
+        return self.emit(value) if isinstance(value, Tuple) else value
+
     def of_tree(self, tree: Any, available: Mapping[Key, Expr], path: Path) -> Expr:
         if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
             fields = enumerate(tree)
             return Tuple(tuple([self.of_tree(t, available, (*path, k)) for k, t in fields]))
+        if tree is None:
+            text = "cannot shard a call that takes a tuple variable of tensors and other values"
+            hint = "pass the fields of the tuple as arguments of their own"
+            raise StructInfoError(Diagnostic(text, self.span, hint=hint))
         block = available.get(path, available.get(tree))
         return self.value(tree) if block is None else block
 
@@ -451,17 +484,3 @@ def _at(call: Call, path: tuple[int, ...]) -> Expr:
     for index in path[1:]:
         operand = operand.fields[index]
     return operand  # type: ignore[no-any-return]
-
-
-def tensors(info: StructInfo | None) -> list[TensorStructInfo]:
-    """Returns the tensors of a StructInfo, in order."""
-    if isinstance(info, TupleStructInfo):
-        return [tensor for field in info.fields for tensor in tensors(field)]
-    return [info] if isinstance(info, TensorStructInfo) else []
-
-
-def _paths(info: StructInfo, path: Path = ()) -> list[Path]:
-    """Returns the path of every tensor of a StructInfo."""
-    if isinstance(info, TupleStructInfo):
-        return [p for k, field in enumerate(info.fields) for p in _paths(field, (*path, k))]
-    return [path] if isinstance(info, TensorStructInfo) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from structir.distributed.dtype_instances import at_dtypes
 from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.open_branches import (
     condition_of,
+    has_unknown_size,
     in_plain_blocks,
     open_branch,
     with_branch,
@@ -48,13 +49,15 @@ from structir.distributed.worker import (
 )
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation, ForeignTensor
+from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Sym
-from structir.ir.expr import Function, GlobalVar
+from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
+from structir.projections.program import Program
 
 np = lazy_module("numpy")
 dask_executor = lazy_module("structir.distributed.dask_executor")
@@ -87,19 +90,27 @@ def shard(
     if isinstance(function, Function):
         named = with_form_variables(function)
         if form_variables(named):
-            return GenericSharded(module, name, named, options)
+            return GenericSharded(module, name, named, form_variables(named), options)
         module = _with_form(module, name, named, {}) if named is not function else module
     return _of_known_form(module, name, options)
 
 
 def _of_known_form(
     module: IRModule, name: str, options: Mapping[str, Any]
-) -> Sharded | BranchedSharded:
-    """Returns the sharded function, or one that decides its conditionals first."""
+) -> Sharded | GenericSharded | BranchedSharded:
+    """Returns the sharded function, or one that first decides its conditionals, or takes the sizes
+    of its arguments where deduction needs numbers."""
     whole = prepared(module, name)
-    if open_branch(whole.function) is None:
-        return Sharded(whole, options)
-    return BranchedSharded(in_plain_blocks(with_inlined_calls(module), name), name, options)
+    if open_branch(whole.function) is not None:
+        plain = in_plain_blocks(with_inlined_calls(module, name), name)
+        return BranchedSharded(plain, name, options)
+    function: Any = module.functions[name]
+    bound = standing_alone([param.struct_info for param in function.params])
+    sizes = [variable for variable in bound if isinstance(variable, Sym)]
+    infos = [binding.var.struct_info for binding in whole.function.body.bindings()]
+    if sizes and any(map(has_unknown_size, infos)):
+        return GenericSharded(module, name, function, sizes, options)
+    return Sharded(whole, options)
 
 
 @attrs.frozen(eq=False)
@@ -114,23 +125,27 @@ class Sharded:
     def arguments(self, args: Sequence[Value], names: Mapping[str, Value]) -> tuple[Value, ...]:
         """Returns the arguments of a call in the order of the parameters; numbers and lists become
         arrays, as in calls of an executable."""
-        params, defaults = self.function.params, partial(default_values, self.function)
+        params, defaults = self.params, partial(default_values, self.function)
         values = arguments_of(self.name, params, args, names, defaults)
         if self.prepared.boundary is not None:
             values = self.prepared.boundary.arguments(values)
         pairs = zip(params, values, strict=True)
-        return tuple([as_value(param.struct_info, value) for param, value in pairs])
+        values = tuple([as_value(param.struct_info, value) for param, value in pairs])
+        if self.prepared.host is None:
+            return values
+        sizes = self.sizes_of(params, values)
+        return (*values, *self.prepared.host.operands(values, sizes))
 
     def arguments_beside(
         self, placed: Mapping[str, Value], args: Sequence[Value], names: Mapping[str, Value]
     ) -> tuple[Value, ...]:
         """Returns the arguments of a call that omits the parameters that are placed."""
-        params = [p for p in self.function.params if p.name not in placed]
+        params = [p for p in self.params if p.name not in placed]
         values = arguments_of(
             self.name, params, args, names, partial(default_values, self.function)
         )
         both = {**placed, **{p.name: v for p, v in zip(params, values, strict=True)}}
-        return self.arguments((), {p.name: both[p.name] for p in self.function.params})
+        return self.arguments((), {p.name: both[p.name] for p in self.params})
 
     def weight_arguments(
         self, weights: Mapping[str, Value]
@@ -138,7 +153,7 @@ class Sharded:
         """Returns weights by parameter, converted as arguments are, and by name in a plan."""
         values: dict[str, Value] = {}
         tensors: dict[str, Value] = {}
-        for position, param in enumerate(self.function.params):
+        for position, param in enumerate(self.params):
             if param.name not in weights:
                 continue
             values[param.name] = self.argument(position, weights[param.name])
@@ -149,7 +164,7 @@ class Sharded:
         """Returns the argument of one parameter."""
         if self.prepared.boundary is not None:
             value = self.prepared.boundary.argument(position, value)
-        return as_value(self.function.params[position].struct_info, value)
+        return as_value(self.params[position].struct_info, value)
 
     @property
     def module(self) -> IRModule:
@@ -163,27 +178,46 @@ class Sharded:
 
     @property
     def function(self) -> Function:
-        """The function, with the parts of ragged tensors as parameters."""
+        """The function, with the parts of ragged tensors and other values as parameters."""
         return self.prepared.function
+
+    @property
+    def params(self) -> tuple[Var, ...]:
+        """The parameters of a call, with the parts of ragged tensors."""
+        return self.prepared.params
 
     def sizes(self, args: Sequence[Value]) -> dict[str, Any]:
         """Returns the symbolic sizes of arguments, the row lengths of ragged ones, and the sizes
         that match_casts bind to their elements."""
-        sizes: dict[str, Any] = infer_sizes(self.name, self.function, args)
+        sizes = self.sizes_of(self.function.params, args)
+        return sizes | sizes_of_elements(self.module, self.function, sizes, args)
+
+    def sizes_of(self, params: Sequence[Var], args: Sequence[Value]) -> dict[str, Any]:
+        """Returns the symbolic sizes of arguments, and the row lengths of ragged ones."""
+        sizes: dict[str, Any] = infer_sizes(self.name, params, args)
         boundary = self.prepared.boundary
         if boundary is not None:
             sizes |= rows_of_arguments(self.function, boundary, args)
-        return sizes | sizes_of_elements(self.function, sizes, args)
+        return sizes
 
-    def result(self, value: Value, args: Sequence[Value]) -> Value:
-        """Returns a result, with ragged arrays in place of their parts."""
-        boundary = self.prepared.boundary
+    def result(self, program: Program, results: Iterable[Value], args: Sequence[Value]) -> Value:
+        """Returns the result with these tensors, its other fields, and ragged arrays in place of
+        their parts."""
+        boundary, host = self.prepared.boundary, self.prepared.host
+        others: tuple[Value, ...] = ()
+        if host is not None:
+            args = args[: len(self.params)]
+            others = host.results(args, self.sizes_of(self.params, args))
+        value = pack_results(program, results, others)
         return value if boundary is None else boundary.joined(value, args)
 
     def plan(self, /, *args: Value, **names: Value) -> Plan:
         """Returns the plan for the shapes of these arguments: NumPy arrays, Dask arrays, or objects
         with `shape` and `dtype`."""
-        args = self.arguments(args, names)
+        return self.plan_for(self.arguments(args, names))
+
+    def plan_for(self, args: Sequence[Value]) -> Plan:
+        """Returns the plan for arguments of all parameters of the function."""
         sizes = self.sizes(args)
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
@@ -213,7 +247,7 @@ class Sharded:
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Computes the result for NumPy arguments, shard after shard in this process."""
         args = self.arguments(args, names)
-        plan = self.plan(*args)
+        plan = self.plan_for(args)
         program = self.shard_program(plan)
         inputs = self.values(plan, args)
         outputs = [
@@ -223,7 +257,7 @@ class Sharded:
         results = allocate_results(plan)
         for cell, blocks in enumerate(reduce_cells(plan, outputs, combine_partials)):
             store_blocks(plan, cell, blocks, results)
-        return self.result(pack_results(plan.program, iter(results)), args)
+        return self.result(plan.program, results, args)
 
     def values(self, plan: Plan, args: Sequence[Value]) -> dict[str, Value]:
         """Returns the inputs by their name in the plan: tuple fields separately, and constants."""
@@ -287,7 +321,7 @@ class BranchedSharded(ShardedAtArguments):
     module: IRModule
     name: str
     options: Mapping[str, Any]
-    instances: dict[tuple[bool, ...], Sharded] = attrs.Factory(dict)
+    instances: dict[tuple[bool, ...], Sharded | ShardedAtArguments] = attrs.Factory(dict)
     modules: dict[tuple[bool, ...], IRModule] = attrs.Factory(dict)  # with the first ones decided
 
     def at(self, /, *args: Value, **names: Value) -> Sharded:
@@ -299,8 +333,9 @@ class BranchedSharded(ShardedAtArguments):
         arguments = arguments_of(self.name, function.params, args, names, defaults)
         while (branch := open_branch(function)) is not None:
             pairs = zip(function.params, arguments, strict=True)
-            values = {param: as_value(param.struct_info, value) for param, value in pairs}
-            side = condition_of(module, self.name, branch, values)
+            values = [as_value(param.struct_info, value) for param, value in pairs]
+            sizes = infer_sizes(self.name, function.params, values)
+            side = condition_of(module, self.name, branch, values, sizes)
             sides = (*sides, side)
             if sides not in self.modules:
                 chosen = with_branch(function, branch, side)
@@ -309,45 +344,49 @@ class BranchedSharded(ShardedAtArguments):
             module = self.modules[sides]
             function = module.functions[self.name]
         if sides not in self.instances:
-            self.instances[sides] = Sharded(prepared(module, self.name), self.options)
-        return self.instances[sides]
+            self.instances[sides] = _of_known_form(module, self.name, self.options)
+        return _at(self.instances[sides], args, names)
 
 
 @attrs.frozen(eq=False)
 class GenericSharded(ShardedAtArguments):
-    """A function with row variables or dtype variables that runs in shards: one sharded function
-    for each combination of ranks and dtypes."""
+    """A function that runs in shards at the values of some variables, for row variables, dtypes and
+    sizes: one sharded function for each combination."""
 
     module: IRModule
     name: str
     function: Function
+    variables: Sequence[Any]
     options: Mapping[str, Any]
-    instances: dict[tuple[int | str, ...], Sharded | BranchedSharded] = attrs.Factory(dict)
+    instances: dict[Any, Sharded | ShardedAtArguments] = attrs.Factory(dict)
 
     def at(self, /, *args: Value, **names: Value) -> Sharded:
-        """Returns the sharded function at the ranks and dtypes of these arguments."""
+        """Returns the sharded function at the ranks, dtypes or sizes of these arguments."""
         params, defaults = self.function.params, partial(default_values, self.function)
         values = arguments_of(self.name, params, args, names, defaults)
         pairs = zip(params, values, strict=True)
         converted = [as_value(param.struct_info, value) for param, value in pairs]
-        bound = _bound(self.name, self.function, converted)
-        form = {v: known(bound[v]) for v in form_variables(self.function)}
+        bound = _bound(self.name, params, converted)
+        form = {v: known(bound[v]) for v in self.variables if v in bound}
         key = tuple(form.values())
         if key not in self.instances:
             instance = _with_form(self.module, self.name, self.function, form)
             self.instances[key] = _of_known_form(instance, self.name, self.options)
-        sharded = self.instances[key]
-        return sharded.at(*args, **names) if isinstance(sharded, BranchedSharded) else sharded
+        return _at(self.instances[key], args, names)
+
+
+def _at(
+    sharded: Sharded | ShardedAtArguments, args: Sequence[Value], names: Mapping[str, Value]
+) -> Sharded:
+    return sharded if isinstance(sharded, Sharded) else sharded.at(*args, **names)
 
 
 def _with_form(
     module: IRModule, name: str, function: Function, form: Mapping[Any, int | str]
 ) -> IRModule:
-    """Returns a module with a function at known ranks and dtypes, and with inlined calls."""
+    """Returns a module with a function at known variables, and with inlined calls."""
     instance = OfForm(form).instance(function)
-    module = with_inlined_calls(module.with_functions({**module.functions, name: instance}))
-    inlined: Any = module.functions[name]  # ranks of its callees are known now
-    return module.with_functions({**module.functions, name: OfForm({}).instance(inlined)})
+    return with_inlined_calls(module.with_functions({**module.functions, name: instance}), name)
 
 
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:
@@ -392,17 +431,17 @@ def _described(value: Value) -> Value:
     return _Described(tuple(map(int, value.shape)), np.dtype(value.dtype))
 
 
-def infer_sizes(name: str, function: Function, args: Sequence[Value]) -> dict[str, int]:
+def infer_sizes(name: str, params: Sequence[Var], args: Sequence[Value]) -> dict[str, int]:
     """Infers the symbolic sizes from arguments; raises ShapeMismatchError where they do not
     match."""
-    bound = _bound(name, function, args)
+    bound = _bound(name, params, args)
     return {symbol.name: size for symbol, size in bound.items() if isinstance(symbol, Sym)}
 
 
-def _bound(name: str, function: Function, args: Sequence[Value]) -> Mapping[Any, Any]:
+def _bound(name: str, params: Sequence[Var], args: Sequence[Value]) -> Mapping[Any, Any]:
     """Returns the sizes and dtypes that arguments bind."""
-    check_call(name, function.params, args)
+    check_call(name, params, args)
     scope = Activation({}, {})
-    pairs = zip(function.params, args, strict=True)
+    pairs = zip(params, args, strict=True)
     match([(p.struct_info, _described(v), f"{name}: parameter {p.name}") for p, v in pairs], scope)
     return scope.sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from structir.analysis.variables import walk
 from structir.backend.compile import compile as compile_module
 from structir.backend.cores import physical_cores
 from structir.backend.threads import VARIABLE
+from structir.distributed.distinct_names import unused_name
 from structir.distributed.plan import Piece, Shard
 from structir.distributed.planning import Blocks, Planner, make_planner
 from structir.distributed.shard_function import PartialResults, ShardFunction
@@ -69,13 +70,6 @@ def make_shard_program(
     return ShardProgram(
         source, name, tuple(sorted(sizes.items())), pieces, tuple(locations.items()), origin
     )
-
-
-def unused_name(name: str, used: Container[str]) -> str:
-    """Returns `name`, or a variant that is not in `used`."""
-    while name in used:
-        name += "_"
-    return name
 
 
 def _calls(function: Any) -> list[Call]:
@@ -169,13 +163,16 @@ def run_task(program: ShardProgram, task: Task, *values: Value) -> tuple[Value, 
 
     Raises StructIRError with the locations of the original program where it fails.
     """
-    received = sum(v.nbytes for v in values if isinstance(v, np.ndarray))
+    state = worker_state(program)
+    tensors = {tensor.name for tensor in state.planner.inputs.values()}
+    pairs = zip(task.names, values, strict=True)
+    received = sum(value.nbytes for name, value in pairs if name in tensors)
     if received != task.bytes_in:
         raise StructIRError(
             f"shard {task.index}: expected {task.bytes_in} bytes, received {received}", code="E0910"
         )
     try:
-        return worker_state(program).run(task, values)
+        return state.run(task, values)
     except Exception as error:
         blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
         raise located_error(program, f"shard {task.index}", error, f", block {blocks}") from None

@@ -207,10 +207,16 @@ class _BodyLayout:
     slices: int
 
     @classmethod
-    def of(cls, cell: Function, states: int, slices: int) -> _BodyLayout:
+    def of(cls, cell: Function, call: Call, states: int, slices: int) -> _BodyLayout:
         ret = cell.ret_struct_info
         params = tuple([param.struct_info for param in cell.params])
         fields = ret.fields if isinstance(ret, TupleStructInfo) else ()
+        passed = [*_fields(call, 1), *map(_of_one_step, _fields(call, 2))]
+        passed += _fields(call, 3) if len(call.args) > 3 else []
+        returned = getattr(call.struct_info, "fields", ())
+        results = [*passed[:states], *map(_of_one_step, returned[states:])]
+        params = tuple(map(_known_of, params, passed))
+        fields = tuple(map(_known_of, fields, results))
         tensors = (*[p for p in params if not isinstance(p, ShapeStructInfo)], *fields)
         if not all(map(_is_known, tensors)) or len(fields) < states:
             raise StructInfoError(
@@ -226,6 +232,23 @@ class _BodyLayout:
     def floating(self, positions: range) -> list[int]:
         """Returns the positions of floating-point parameters."""
         return [k for k in positions if _is_floating(self.params[k])]
+
+
+def _fields(call: Call, index: int) -> list[Any]:
+    """Returns the StructInfos of the fields of an operand, or that of another operand."""
+    info = call.args[index].struct_info
+    return list(info.fields) if isinstance(info, TupleStructInfo) else [info]
+
+
+def _of_one_step(info: Any) -> Any:
+    """Returns the StructInfo of a slice along the first axis."""
+    axes = _axes(info) if isinstance(info, TensorStructInfo) else None
+    return info if not axes else TensorStructInfo(axes[1:], info.element)
+
+
+def _known_of(own: StructInfo, passed: Any) -> StructInfo:
+    """Returns the StructInfo of a parameter or result of the body; that of the call if unknown."""
+    return passed if not _is_known(own) and _is_known(passed) else own
 
 
 def _is_known(info: StructInfo) -> bool:
@@ -256,7 +279,7 @@ def _loop_gradient(call: Call, cotangents: Any, loop: Any) -> list[Any]:
     steps = _axes(scanned[0]) if _is_known(scanned[0]) else None
     if not all(map(_is_known, scanned)) or not steps or not isinstance(steps[0], int | Poly):
         raise StructInfoError(Diagnostic("x: expected a known shape for the gradient"))
-    layout = _BodyLayout.of(loop.cell, states, len(scanned))
+    layout = _BodyLayout.of(loop.cell, call, states, len(scanned))
     return _BackwardLoop(call, cotangents, loop, layout).argument_cotangents()
 
 

@@ -28,9 +28,6 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -53,8 +50,6 @@ from structir.projections.region_propagation import (
 from structir.projections.regions import dependence
 from structir.projections.row_blocks import RowBlocks, row_dependency
 from structir.projections.spec import IndexSpec, sizes_in
-
-WITHOUT_ELEMENTS = (FuncStructInfo, PrimStructInfo, ShapeStructInfo)
 
 Tree = Any  # a key of a tensor, a tuple of trees, or None for other values
 Key = tuple[Expr, tuple[int, ...]]  # an expression, and the path into its tuple
@@ -93,6 +88,7 @@ class Program:
     parts: Mapping[Call, Tree]  # calls nested in others, after decomposition
     sizes: Mapping[Sym, int]
     notes: tuple[WholeAxis, ...] = ()  # the operands that are required completely, and why
+    closures: Mapping[Expr, Function] = attrs.Factory(dict)
 
     def tree(self, expr: Expr) -> Tree:
         """Returns the tensors of an expression of the function or of a decomposed call."""
@@ -158,6 +154,7 @@ def program_of(
         builder.parts,
         builder.sizes,
         tuple(dict.fromkeys(builder.notes)),
+        builder.closures,
     )
 
 
@@ -192,14 +189,15 @@ class ProgramBuilder:
     values: dict[Var, Tree] = attrs.Factory(dict)
     parts: dict[Call, Tree] = attrs.Factory(dict)  # of decomposed calls
     shapes: dict[Hashable, Shape] = attrs.Factory(dict)
+    closures: dict[Expr, Function] = attrs.Factory(dict)
 
     def fresh(self, owner: Expr, info: StructInfo | None, path: tuple[int, ...]) -> Tree:
         """Declares the tensors of a value with this StructInfo."""
         if isinstance(info, TupleStructInfo):
             return tuple([self.fresh(owner, f, (*path, k)) for k, f in enumerate(info.fields)])
-        if info is None or isinstance(info, WITHOUT_ELEMENTS):
+        if not isinstance(info, TensorStructInfo):
             return None
-        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
+        if not isinstance(info.dims, tuple):
             message = f"cannot compute regions of `{getattr(owner, 'name', 'a value')}`"
             label = f"expected a tensor of known shape, found {info}"
             hint = _known_shape_hint(owner, info)
@@ -269,6 +267,8 @@ class ProgramBuilder:
         spec = callee.spec
         if spec is not None and self.decomposes and not _runs_in_parts(definition, callee):
             spec = None
+        if any([arg in self.closures for arg in call.args if isinstance(arg, Var)]):
+            spec = None  # the index signature has no captured values
         self.notes.extend(callee.notes)
         for size in symbols_in(call.args) if self.decomposes else ():
             self.number(dims.as_dim(size), call)  # a shard passes the same numbers to its call
@@ -378,7 +378,13 @@ def _at(args: list[Tree], path: tuple[int, ...]) -> Hashable:
     return tree  # type: ignore[no-any-return]
 
 
+def _add_closure(builder: ProgramBuilder, var: Var, function: Function) -> Tree:
+    builder.closures[var] = function
+    return builder.tree(function)
+
+
 BOUND: dict[type, Callable[[ProgramBuilder, Var, Any], Tree]] = {
     Call: ProgramBuilder.call,
+    Function: _add_closure,
     If: ProgramBuilder.branch,
 }

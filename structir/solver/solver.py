@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from structir.ir.polynomial import Sym
-from structir.solver.constraints.constraint import Constraint
+from structir.solver.constraints.constraint import Constraint, Sum
 from structir.solver.constraints.scheme import Scheme, apply
 from structir.solver.domains import labels, ranks
 from structir.solver.domains.reasons import NO_REASON, Conflict, Origin, Reason, origins
@@ -212,6 +212,23 @@ class ConstraintSolver:
         search(self.store, until)
         while self._apply_decided(until):
             search(self.store, until)
+
+    def assume_dense_sums(self) -> bool:
+        """Assumes that no open part of a concatenation is ragged; returns whether one is open.
+
+        Results print an open part as a size, so other constraints must hold for a size."""
+        store = self.store
+        sums = [active for active in store.open if type(active.constraint) is Sum]
+        if not store.may_be_ragged or not sums:
+            return False
+        store.may_be_ragged = False
+        for active in sums:
+            for part in map(store.dim, active.constraint.parts):  # type: ignore[attr-defined]
+                for symbol in variables(part):
+                    store.set(store.dense, symbol, None)
+            store.post(active.constraint)
+        store.run()
+        return True
 
     def _apply_decided(self, until: int) -> bool:
         """Applies disjunctions with one remaining scheme; returns whether there were any."""

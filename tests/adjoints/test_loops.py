@@ -22,6 +22,20 @@ def cell(
 
 """
 LOOPS = {
+    "steps of unknown sizes": (
+        """
+@R.function
+def cell(h: R.Tensor((), "float64"), x: R.Tensor(dtype="float64", ndim=1)):
+    a = R.add(R.multiply(h, h), R.sum(x))
+    return (a, a)
+
+@R.function
+def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t", 2), "float64")):
+    r = R.scan(cell, (h,), xs)
+    return r[0]
+""",
+        ((), (3, 2)),
+    ),
     "states, outputs and captured values": (
         CELL
         + """
@@ -112,6 +126,22 @@ def test_loop_gradients_agree_with_finite_differences(
     assert_gradient(module, made, tuple(np.asarray(RNG.standard_normal(s)) for s in shapes))
 
 
+def test_loops_over_steps_without_annotations() -> None:
+    module = structir.infer(
+        structir.parse("""
+@R.function(private=True)
+def step(s, x):
+    n = R.multiply(R.add(s, x), x)
+    return (n, n)
+
+@R.function
+def main(xs: R.Tensor(("t", "*s"), "float64")):
+    return R.sum(R.square(R.scan(cls.step, (R.sum(xs, axis=0),), xs)[1]))
+""")
+    )
+    assert_gradient(module, passes.Gradient()(module), (RNG.standard_normal((2, 3)),))
+
+
 def test_integer_inputs_are_scanned() -> None:
     module = structir.parse("""
 @R.function
@@ -149,18 +179,18 @@ def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t",), "float64"), f: R.Objec
         passes.Gradient(parameters="h")(module)
 
 
-def test_steps_with_unknown_sizes_are_rejected() -> None:
+def test_loops_over_tensors_of_unknown_rank_are_rejected() -> None:
     module = structir.parse("""
 @R.function
-def cell(h: R.Tensor((), "float64"), x: R.Tensor(dtype="float64", ndim=1)):
+def cell(h: R.Tensor((), "float64"), x: R.Tensor(dtype="float64")):
     a = R.add(h, R.sum(x))
     return (a, a)
 
 
 @R.function
-def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t", 2), "float64")):
+def main(h: R.Tensor((), "float64"), xs: R.Tensor(dtype="float64")):
     r = R.scan(cell, (h,), xs)
     return r[0]
 """)
-    with pytest.raises(DiagnosticError, match="expected parameters and results of known shape"):
+    with pytest.raises(DiagnosticError, match="x: expected a known shape"):
         passes.Gradient()(module)

@@ -118,3 +118,18 @@ def test_gradients_that_need_a_known_rank_are_rejected(
     module = structir.parse(f"@R.function\ndef main({params}):\n    return {result}\n")
     with pytest.raises(DiagnosticError, match=message):
         passes.Gradient(parameters="x")(module)
+
+
+def test_a_result_of_fewer_known_sizes_than_its_function_has() -> None:
+    module = structir.parse("""
+@R.function
+def wide(x: R.Tensor(("n",), "float64"), y: R.Tensor(("m",), "float64")):
+    return R.multiply(x, R.multiply(y, y))
+
+@R.function
+def main(x: R.Tensor(("n",), "float64"), y: R.Tensor(("m",), "float64")):
+    r: R.Tensor(("_",), "float64") = cls.wide(x, y)
+    return R.sum(R.square(r))
+""")
+    arguments = (np.array([0.5, -1.5, 2.0]), np.array([1.5]))
+    assert_gradient(module, passes.Gradient()(module), arguments)

@@ -188,11 +188,11 @@ class Module:
             y[i] = x[i] + T.float32(number)
 
     @R.function
-    def main(x: R.Tensor(("n",), "float32"), flags: R.Tensor(("n",), "bool")):
+    def main(x: R.Tensor(("n",), "float32"), size: R.Tensor((1,), "int64")):
         cls = Module
         n = T.int64()
         found = T.int64()
-        cast = R.match_cast(flags, R.Tensor((found,), "bool"))
+        cast = R.match_cast(R.tensor_to_shape(size), R.Shape((found,)))
         y = R.call_kernel(cls.add_number, (x, R.prim_value(found)),
                           out_sinfo=R.Tensor((n,), "float32"))
         return y

@@ -35,7 +35,7 @@ def exhaustive(report: SearchReport, shape: tuple[int, ...], stages: Sequence[in
     space, best = report.space, float("inf")
     for count in stages:
         mesh = WorkerMesh(shape)
-        for batches in micro_batch_counts(space.planner.kinds, space.planner.first.shape, count):
+        for batches in micro_batch_counts(space.planner.kinds, space.planner.shape, count):
             table = space.table(mesh, batches)
             grouped = pipeline_stages(table, count)
             assert grouped is not None

@@ -1,5 +1,7 @@
 """Sharded functions compute the original result, bitwise equal unless a reduction is split."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -159,15 +161,86 @@ def test_results_without_elements(rows: int) -> None:
     agree(EMPTY, floats(rows, 3), floats(4), grid=(2,))
 
 
-def test_a_result_other_than_tensors_is_an_error() -> None:
-    text = """
+OTHER_VALUES = {
+    "scalars": "return R.exp(x), a, R.prim_value(n + 1), R.prim_value(0.5)",
+    "a scalar only": "return a",
+    "nothing": "return R.tuple()",
+    "texts": 'return R.exp(x), R.str("text"), R.dtype("float32")',
+    "shapes": "s = R.shape_of(x)\n    return R.reshape(x, s), (s, (R.sum(x), s))",
+    "elements": "s = R.tensor_to_shape(t)\n    return R.full(s, a), s",
+    "a size of elements": """s = R.match_cast(R.tensor_to_shape(t), R.Shape((k, 2)))
+    return R.full((k, 3), a), R.prim_value(k), R.shape_to_tensor(s)""",
+    "fields": "b = pair[1]\n    return R.multiply(pair[0], b), pair, b",
+    "an object": "y = R.match_cast(o, R.Tensor((k,), 'float32'))\n    return R.exp(y), o, y",
+    "calls": "r = cls.scaled(x, a)\n    return r[0], r[1], r",
+    "branches": """if R.max(x) > 0.5:
+        r = (R.exp(x), a)
+    else:
+        r = (R.abs(x), pair[1])
+    b = r[1]
+    return R.multiply(x, b), b, r""",
+    "a scan with captured values": """q = R.exp(x)
+    @R.function
+    def step(s: R.Tensor(("n",), "float32"), row: R.Tensor(("n",), "float32")):
+        r = R.add(s, R.multiply(R.multiply(row, q), a))
+        return r, r
+    return R.scan(step, (x,), R.reshape(R.concat((x, q)), (2, n)))""",
+    "scalars in branches": """if R.max(x) > 0.5:
+        s = R.tensor_to_shape(t)
+        y = R.sum(R.full(s, a))
+    else:
+        y = R.sum(x)
+    return y, t""",
+}
+OTHER = """
+@R.function(private=True)
+def scaled(x: R.Tensor(("n",), "float32"), a: R.Prim("float32")):
+    return R.multiply(x, a), a
+
+@R.function
+def main(
+    x: R.Tensor(("n",), "float32"), a: R.Prim("float32"), t: R.Tensor((2,), "int64"),
+    pair: R.Tuple(R.Tensor(("n",), "float32"), R.Prim("float32")), o: R.Object
+):
+    n, k = T.int64(), T.int64()
+    BODY
+"""
+
+
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_values_that_are_no_tensors(name: str) -> None:
+    module = structir.parse(OTHER.replace("BODY", OTHER_VALUES[name]))
+    x = floats(5)
+    args = (x, 2.5, np.array([4, 2]), (x, 0.5), x)
+    expected = structir.interpret(module, "main", *args)
+    sharded = shard(module, workers=2)
+    assert_equal(sharded(*args), expected)
+    assert_equal(sharded.compute(*args), expected)
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert isinstance(actual, tuple) and len(actual) == len(expected)
+        for pair in zip(actual, expected, strict=True):
+            assert_equal(*pair)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    else:
+        assert type(actual) is type(expected) and actual == expected
+
+
+def test_a_closure_as_a_result() -> None:
+    module = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
-    s = R.shape(["n", 3])
-    return (x, s)
-"""
-    with pytest.raises(StructIRError, match="expected only tensors in its result"):
-        shard(structir.parse(text), grid=(2,))(floats(4))
+    @R.function
+    def add(y: R.Tensor(("n",), "float32")):
+        return R.add(x, y)
+    return R.exp(x), add
+""")
+    x = floats(4)
+    _, add = shard(module, workers=2)(x)
+    np.testing.assert_array_equal(add(x), x + x)
 
 
 def test_a_called_function_with_large_constants() -> None:

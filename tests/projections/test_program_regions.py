@@ -136,8 +136,16 @@ def test_an_unknown_shape_is_an_error() -> None:
         program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
 
 
-def test_values_other_than_tensors_are_errors() -> None:
+def test_values_other_than_tensors_have_no_elements() -> None:
     text = EXTERN.replace('x: R.Tensor((6, 4), "float32")', "x: R.Object")
+    program = program_of(function(text))
+    assert program.params[0] is None
+    required = program.required_regions({program.result: region((0, 0), (1, 1))})
+    assert program.params[1] in required
+
+
+def test_tensors_of_unknown_shape_are_errors() -> None:
+    text = EXTERN.replace('x: R.Tensor((6, 4), "float32")', "x: R.Tensor")
     with pytest.raises(StructInfoError, match="regions of `x`"):
         program_of(function(text))
 

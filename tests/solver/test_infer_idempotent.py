@@ -166,6 +166,22 @@ def main(x: R.Tensor(("2:time", "n:word"), "float32"), start: R.Tensor((), "int6
     assert structural_equal(structir.infer(completed), completed)
 
 
+@pytest.mark.parametrize(
+    "info", ["ndim=1, dtype='float32'", "('d',), 'float32'", "None, 'float32'"]
+)
+def test_a_part_of_a_concatenation_is_a_size_beside_a_ragged_axis(info: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(
+    x: R.Tensor(("n", "*"), "float32"), y: R.Tensor({info}), z: R.Tensor(("n",), "float32")
+):
+    return R.add(y, x), R.einsum((y, z), "a *s; b *s -> a+b *s")
+""")
+    inferred = structir.infer(module)
+    assert str(inferred["main"].params[1].struct_info) == 'R.Tensor((1,), dtype="float32")'
+    assert structural_equal(structir.infer(inferred), inferred)
+
+
 SHAPE = re.compile(r"R\.Tensor\(\(([^()]*)\)")
 BINDING = re.compile(r"    (v\d+_0) = (.*)")
 

@@ -424,10 +424,22 @@ def _generate(function: Function, generator: ConstraintGenerator) -> ConstraintG
     try:
         generator.visit(function)
         generator.solve()
+        _close_sums(generator)
         generator.name_open_sizes(function.params)
     except Conflict as conflict:
         raise _FunctionUnsatisfiable(generator, conflict) from None
     return generator
+
+
+def _close_sums(generator: ConstraintGenerator) -> None:
+    """Takes open parts of concatenations for sizes, unless one must be ragged."""
+    snapshot, may_be_ragged = generator.snapshot(), generator.solver.store.may_be_ragged
+    try:
+        if generator.solver.assume_dense_sums():
+            generator.solve()
+    except Conflict:
+        generator.restore(snapshot)
+    generator.solver.store.may_be_ragged = may_be_ragged
 
 
 def _call_graph(module: IRModule) -> dict[str, list[str]]:

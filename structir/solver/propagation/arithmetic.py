@@ -61,7 +61,7 @@ def _equate_ragged(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
         return True
     size, ragged_size = (rhs, lhs) if is_ragged(lhs) else (lhs, rhs)
     symbol = symbol_of(size)
-    if symbol is None:
+    if symbol is None or any(store.dim(Poly({(dense,): 1}, 0)) == size for dense in store.dense):
         raise store.conflict(f"expected a size, found a ragged axis: {size}", "E0405")
     store.bind(symbol, ragged_size)
     return True

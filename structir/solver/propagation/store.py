@@ -66,6 +66,7 @@ class ConstraintStore:
     def __init__(self, least: int = 1) -> None:
         self.least = least  # lower bound of all sizes
         self.may_be_ragged = False  # whether a ragged axis occurs anywhere
+        self.dense: dict[Sym, None] = {}  # open sizes that are not ragged
         self.labelled = False  # whether some axis carries a label
         self.dims: dict[Sym, Dim] = {}
         self.row_of: dict[RowVar, Row] = {}
