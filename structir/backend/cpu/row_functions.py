@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -218,27 +219,69 @@ class _ReducedRows(_RowFunction):
         return [self.neutral, none] if self.tracks_nan else [self.neutral]
 
     def in_chunks(self, step: int) -> Any:
-        many = self._rows_before_end(step)
+        """Emits a loop over groups of rows, as many as a vector has elements, whose totals are
+        combined at once."""
+        builder, many = self.builder, self._rows_before_end(step)
+        per_group = word(self.width)
+        vectors, totals = self._memory_of_group()
 
-        def reduced(row: Any, carried: Any) -> list[Any]:
-            start, limit = self.ends(row)
-            length = self.builder.sub(limit, start)
-            return self._reduced(row, (start, length), step, self._masked)
+        def group(index: Any, carried: Any) -> list[Any]:
+            first = builder.mul(index, per_group)
+            rows = limited(builder, "smin", builder.sub(many, first), per_group)
 
-        emit_loop(self.builder, many, [], reduced)
+            def row(index: Any, carried: Any) -> list[Any]:
+                start, limit = self.ends(builder.add(first, index))
+                run = start, builder.sub(limit, start)
+                vector = self._in_one_vector(self._totals(run, step, self._in_pairs))
+                builder.store(vector, builder.gep(vectors, [index]))
+                return []
+
+            emit_loop(builder, rows, [], row)
+            each = [builder.gep(vectors, [word(k)]) for k in range(self.width)]
+            result = self._rounded(self._across([builder.load(place) for place in each]))
+            place = builder.gep(self.out, [first])
+            is_whole = builder.icmp_signed("==", rows, per_group)
+            with builder.if_else(is_whole) as (whole, part):
+                with whole:
+                    pointer = builder.bitcast(place, result.type.as_pointer())
+                    builder.store(result, pointer, align=element_size(self.out))
+                with part:
+                    builder.store(result, builder.bitcast(totals, result.type.as_pointer()))
+
+                    def element(index: Any, carried: Any) -> list[Any]:
+                        total = builder.load(builder.gep(totals, [index]))
+                        builder.store(total, builder.gep(place, [index]))
+                        return []
+
+                    emit_loop(builder, rows, [], element)
+            return []
+
+        last = builder.add(many, word(self.width - 1))
+        emit_loop(builder, builder.sdiv(last, per_group), [], group)
         return many
 
+    def _memory_of_group(self) -> tuple[Any, Any]:
+        """Emits stack memory for the vectors of a group of rows, and for their totals."""
+        with self.builder.goto_entry_block():
+            vectors = self.builder.alloca(self.neutral.type, self.width)
+            vectors.align = 64
+            totals = self.builder.alloca(self.out.type.pointee, self.width)
+            totals.align = 64
+        return vectors, totals
+
     def one_by_one(self, first: Any) -> None:
-        step = VECTORS[0] * self.width
+        builder, step = self.builder, VECTORS[0] * self.width
 
         def reduced(index: Any, carried: Any) -> list[Any]:
-            row = self.builder.add(first, index)
-            return self._reduced(row, self.inside(row), step, self._element_wise)
+            row = builder.add(first, index)
+            total = self._result(self._totals(self.inside(row), step, self._element_wise))
+            builder.store(self._rounded(total), builder.gep(self.out, [row]))
+            return []
 
-        emit_loop(self.builder, self.builder.sub(self.count, first), [], reduced)
+        emit_loop(builder, builder.sub(self.count, first), [], reduced)
 
-    def _reduced(self, row: Any, run: tuple[Any, Any], step: int, rest: Any) -> list[Any]:
-        """Emits the reduction of a row; `rest` emits that of less than a chunk."""
+    def _totals(self, run: tuple[Any, Any], step: int, rest: Any) -> list[Any]:
+        """Emits the totals of the lanes of a row."""
         builder, (start, length) = self.builder, run
         place = builder.gep(self.values, [start])
 
@@ -246,9 +289,8 @@ class _ReducedRows(_RowFunction):
             return self._combined(self._vectors(builder.gep(place, [first]), step), totals)
 
         whole, totals = self.whole_chunks(length, step, self.starting, chunk)
-        total = rest(builder.gep(place, [whole]), builder.sub(length, whole), totals, step)
-        builder.store(self._rounded(total), builder.gep(self.out, [row]))
-        return []
+        place, length = builder.gep(place, [whole]), builder.sub(length, whole)
+        return rest(place, length, totals, step)  # type: ignore[no-any-return]
 
     def _rows_before_end(self, step: int) -> Any:
         """Emits the number of rows behind which a chunk may be read."""
@@ -268,17 +310,45 @@ class _ReducedRows(_RowFunction):
         builder.position_at_end(after)
         return many
 
-    def _masked(self, place: Any, length: Any, totals: list[Any], step: int) -> Any:
-        """Emits the combination of totals with a part of a chunk, all of which may be read."""
+    def _in_pairs(self, place: Any, length: Any, totals: list[Any], step: int) -> list[Any]:
+        """Emits the combination of totals with a part of a chunk, all of which may be read.
+
+        Pairs of vectors behind the part are replaced by neutral elements, by their addresses; only
+        the last pair of the part needs masks.
+        """
         builder, width = self.builder, self.width
-        narrow = builder.trunc(length, INDEX) if TYPES[self.dtype][1] == 4 else length
-        limit = splat(builder, narrow, width)
+        pair = 2 * width
+        before = limited(builder, "smax", builder.sub(length, word(1)), word(0))
+        before = builder.and_(before, word(-pair))
+        limit = builder.sub(length, before)
+        limit = builder.trunc(limit, INDEX) if TYPES[self.dtype][1] == 4 else limit
+        limit = splat(builder, limit, width)
         values = []
-        for k, value in enumerate(self._vectors(place, step)):
+        for k, value in enumerate(self._vectors(builder.gep(place, [before]), pair)):
             numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
             inside = builder.icmp_signed("<", numbers, limit)
             values.append(builder.select(inside, value, self.neutral))
-        return self._result(self._combined(values, totals))
+        for first in range(0, step - pair, pair):
+            here = builder.gep(place, [word(first)])
+            is_whole = builder.icmp_signed("<", word(first), before)
+            here = builder.select(is_whole, here, self._neutral_pair())
+            values += self._vectors(here, pair)
+        return self._combined(values, totals)
+
+    def _neutral_pair(self) -> Any:
+        """Returns the address of two vectors of the neutral element, as values are stored."""
+        element, count = self.values.type.pointee, 2 * self.width
+        number = neutral_of(self.monoid, self.dtype)
+        if self.stored != self.dtype:
+            number = int(np.array(number, self.stored).view(f"uint{element.width}"))
+        kind = ir.ArrayType(element, count)
+        name = f"neutral_{self.monoid}_{self.stored}"
+        constants = self.builder.module.globals
+        if name not in constants:
+            constant = ir.GlobalVariable(self.builder.module, kind, name)
+            constant.initializer = ir.Constant(kind, [number] * count)
+            constant.global_constant, constant.linkage, constant.align = True, "internal", 64
+        return self.builder.gep(constants[name], [word(0), word(0)])
 
     def _element_wise(self, place: Any, length: Any, totals: list[Any], step: int) -> Any:
         """Emits the combination of totals with some elements, one by one."""
@@ -289,7 +359,56 @@ class _ReducedRows(_RowFunction):
             first = builder.insert_element(self.neutral, value, ir.Constant(INDEX, 0))
             return self._combined([first], totals)
 
-        return self._result(emit_loop(builder, length, totals, element))
+        return emit_loop(builder, length, totals, element)
+
+    def _in_one_vector(self, totals: list[Any]) -> Any:
+        """Emits a vector of totals that has NaN in the lanes that saw NaN."""
+        if not self.tracks_nan:
+            return totals[0]
+        builder, (total, nan) = self.builder, totals
+        none = ir.Constant(total.type, [float("nan")] * self.width)
+        ordered = builder.icmp_signed("==", nan, ir.Constant(nan.type, None))
+        return builder.select(ordered, total, none)
+
+    def _across(self, vectors: list[Any]) -> Any:
+        """Emits the vector of the totals of vectors, as many as their elements.
+
+        Each level halves the number of vectors. The first ones work inside of 128 bits, which
+        shuffles do not cross.
+        """
+        builder, count = self.builder, self.width
+        combine = combination(self.monoid, self.dtype)
+        inner = 16 // TYPES[self.dtype][1]
+        level = 1
+        while len(vectors) > 1:
+            level *= 2
+            block, segment = (1, inner) if level <= inner else (inner, count)
+            halves_of = [self._alternating(block, segment, half) for half in (0, 1)]
+            pairs = []
+            for x, y in zip(vectors[::2], vectors[1::2], strict=True):
+                halves = [builder.shuffle_vector(x, y, lanes) for lanes in halves_of]
+                pairs.append(self._with_nan(combine(builder, *halves), halves[0]))
+            vectors = pairs
+        return vectors[0]
+
+    def _alternating(self, block: int, segment: int, half: int) -> Any:
+        """Returns the lanes of every other block of two vectors, segment by segment."""
+        count = self.width
+        lanes = [
+            first + lane
+            for start in range(0, count, segment)
+            for vector in (start, count + start)
+            for first in range(vector + half * block, vector + segment, 2 * block)
+            for lane in range(block)
+        ]
+        return ir.Constant(ir.VectorType(INDEX, count), lanes)
+
+    def _with_nan(self, combined: Any, x: Any) -> Any:
+        """Emits a combination of `x` and another vector with the NaN of `x`, which comparisons
+        ignore."""
+        if not self.tracks_nan:
+            return combined
+        return self.builder.select(self.builder.fcmp_unordered("uno", x, x), x, combined)
 
     def _result(self, totals: list[Any]) -> Any:
         """Emits the total of all lanes."""
@@ -379,11 +498,7 @@ class _ReducedSlices(_ReducedRows):
             totals = emit_loop(builder, length, self.starting * vectors, slice_)
             place = builder.gep(self.out, [builder.mul(row, word(self.inner))])
             for k in range(vectors):
-                result, *nan = totals[k * each : (k + 1) * each]
-                if nan:
-                    none = ir.Constant(result.type, [float("nan")] * self.width)
-                    ordered = builder.icmp_signed("==", nan[0], ir.Constant(nan[0].type, None))
-                    result = builder.select(ordered, result, none)
+                result = self._in_one_vector(totals[k * each : (k + 1) * each])
                 here = builder.gep(place, [word(k * self.width)])
                 pointer, size = self._vector_of(here), element_size(here)
                 builder.store(self._rounded(result), builder.bitcast(here, pointer), align=size)
