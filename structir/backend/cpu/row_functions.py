@@ -42,7 +42,8 @@ from structir.backend.cpu.vectors_of_ir import (
 from structir.backend.math.bits import declared
 
 VECTORS = (2, 4, 6, 8, 12)  # of chunks
-BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
+BEHIND = (VECTORS[-1] + 1) * 64  # elements behind a buffer that a row may overwrite
+LONG = 8  # minimum vectors of chunks of long rows, which gain from more work per row
 SLICE = 8  # maximum vectors of a slice, whose totals are in registers
 MONOIDS = ("sum", "prod", "max", "min")
 
@@ -102,6 +103,11 @@ class _RowFunction(ABC):
         """Emits the first value of a row, and the one behind it."""
         return ends_of(self.builder, (self.starts, self.limits), row)
 
+    def run(self, row: Any) -> tuple[Any, Any]:
+        """Emits the first value of a row in order, and its length."""
+        start, limit = self.ends(row)
+        return start, self.builder.sub(limit, start)
+
     def inside(self, row: Any) -> tuple[Any, Any]:
         """Emits the first value of a row, and its length, within bounds."""
         start, limit = self.ends(row)
@@ -152,12 +158,18 @@ class _ExpandedRows(_RowFunction):
             number = builder.load(builder.gep(self.values, [row]))
             vector = splat(builder, number, self.width)
             place = builder.gep(self.out, [start])
+            size = align = element_size(self.out)
+            pointer = vector.type.as_pointer()
+            if step >= LONG * self.width:  # stores that cross cache lines are slow
+                builder.store(vector, builder.bitcast(place, pointer), align=size)
+                align = self.width * size
+                address = builder.add(builder.ptrtoint(place, WORD), word(align - 1))
+                place = builder.inttoptr(builder.and_(address, word(-align)), place.type)
 
             def store(first: Any, carried: Any) -> list[Any]:
                 for k in range(0, step, self.width):
                     here = builder.gep(place, [builder.add(first, word(k))])
-                    here = builder.bitcast(here, vector.type.as_pointer())
-                    builder.store(vector, here, align=element_size(self.out))
+                    builder.store(vector, builder.bitcast(here, pointer), align=align)
                 return []
 
             whole, _ = self.whole_chunks(builder.sub(limit, start), step, [], store)
@@ -219,10 +231,17 @@ class _ReducedRows(_RowFunction):
         return [self.neutral, none] if self.tracks_nan else [self.neutral]
 
     def in_chunks(self, step: int) -> Any:
+        many = self._rows_before_end(step)
+        if step >= LONG * self.width:
+            self._groups(many, step)
+        else:
+            self._one_by_one(word(0), many, step, self.run, self._part)
+        return many
+
+    def _groups(self, many: Any, step: int) -> None:
         """Emits a loop over groups of rows, as many as a vector has elements, whose totals are
         combined at once."""
-        builder, many = self.builder, self._rows_before_end(step)
-        per_group = word(self.width)
+        builder, per_group = self.builder, word(self.width)
         vectors, totals = self._memory_of_group()
 
         def group(index: Any, carried: Any) -> list[Any]:
@@ -230,9 +249,8 @@ class _ReducedRows(_RowFunction):
             rows = limited(builder, "smin", builder.sub(many, first), per_group)
 
             def row(index: Any, carried: Any) -> list[Any]:
-                start, limit = self.ends(builder.add(first, index))
-                run = start, builder.sub(limit, start)
-                vector = self._in_one_vector(self._totals(run, step, self._in_pairs))
+                run = self.run(builder.add(first, index))
+                vector = self._in_one_vector(self._totals(run, step, self._part))
                 builder.store(vector, builder.gep(vectors, [index]))
                 return []
 
@@ -258,7 +276,6 @@ class _ReducedRows(_RowFunction):
 
         last = builder.add(many, word(self.width - 1))
         emit_loop(builder, builder.sdiv(last, per_group), [], group)
-        return many
 
     def _memory_of_group(self) -> tuple[Any, Any]:
         """Emits stack memory for the vectors of a group of rows, and for their totals."""
@@ -270,15 +287,20 @@ class _ReducedRows(_RowFunction):
         return vectors, totals
 
     def one_by_one(self, first: Any) -> None:
-        builder, step = self.builder, VECTORS[0] * self.width
+        step, rows = VECTORS[0] * self.width, self.builder.sub(self.count, first)
+        self._one_by_one(first, rows, step, self.inside, self._element_wise)
+
+    def _one_by_one(self, first: Any, rows: Any, step: int, run_of: Any, rest: Any) -> None:
+        """Emits a loop over rows."""
+        builder = self.builder
 
         def reduced(index: Any, carried: Any) -> list[Any]:
             row = builder.add(first, index)
-            total = self._result(self._totals(self.inside(row), step, self._element_wise))
+            total = self._result(self._totals(run_of(row), step, rest))
             builder.store(self._rounded(total), builder.gep(self.out, [row]))
             return []
 
-        emit_loop(builder, builder.sub(self.count, first), [], reduced)
+        emit_loop(builder, rows, [], reduced)
 
     def _totals(self, run: tuple[Any, Any], step: int, rest: Any) -> list[Any]:
         """Emits the totals of the lanes of a row."""
@@ -310,25 +332,27 @@ class _ReducedRows(_RowFunction):
         builder.position_at_end(after)
         return many
 
-    def _in_pairs(self, place: Any, length: Any, totals: list[Any], step: int) -> list[Any]:
+    def _part(self, place: Any, length: Any, totals: list[Any], step: int) -> list[Any]:
         """Emits the combination of totals with a part of a chunk, all of which may be read.
 
-        Pairs of vectors behind the part are replaced by neutral elements, by their addresses; only
-        the last pair of the part needs masks.
+        The vectors of short chunks have masks. In long ones, pairs of vectors behind the part are
+        replaced by neutral elements, by their addresses, and its last pair has masks.
         """
         builder, width = self.builder, self.width
-        pair = 2 * width
-        before = limited(builder, "smax", builder.sub(length, word(1)), word(0))
-        before = builder.and_(before, word(-pair))
+        pair, before, masked = 2 * width, word(0), step
+        if step >= LONG * width:
+            masked = pair
+            before = limited(builder, "smax", builder.sub(length, word(1)), word(0))
+            before = builder.and_(before, word(-pair))
         limit = builder.sub(length, before)
         limit = builder.trunc(limit, INDEX) if TYPES[self.dtype][1] == 4 else limit
         limit = splat(builder, limit, width)
         values = []
-        for k, value in enumerate(self._vectors(builder.gep(place, [before]), pair)):
+        for k, value in enumerate(self._vectors(builder.gep(place, [before]), masked)):
             numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
             inside = builder.icmp_signed("<", numbers, limit)
             values.append(builder.select(inside, value, self.neutral))
-        for first in range(0, step - pair, pair):
+        for first in range(0, step - masked, pair):
             here = builder.gep(place, [word(first)])
             is_whole = builder.icmp_signed("<", word(first), before)
             here = builder.select(is_whole, here, self._neutral_pair())
@@ -441,12 +465,8 @@ class _ReducedRows(_RowFunction):
         builder = self.builder
         half, single = [_like(value.type, kind) for kind in (ir.HalfType(), ir.FloatType())]
         wide = builder.fpext(builder.bitcast(value, half), single)
-        suffix = f"v{single.count}f32" if isinstance(single, ir.VectorType) else "f32"
         # LLVM would compare float16, which it converts one by one
-        kind = ir.FunctionType(single, [single])
-        return builder.call(
-            declared(builder.module, kind, f"llvm.arithmetic.fence.{suffix}"), [wide]
-        )
+        return _fenced(builder, wide)
 
     def _rounded(self, value: Any) -> Any:
         """Emits a total, or a vector of them, as it is stored."""
@@ -464,6 +484,9 @@ class _ReducedRows(_RowFunction):
         for pair in pairs if nan else ():
             unordered = builder.fcmp_unordered("uno", pair[0], pair[-1])
             nan = [builder.or_(nan[0], builder.sext(unordered, nan[0].type))]
+        if nan:  # LLVM would keep one bit per lane, in vectors of words
+            bits = builder.bitcast(nan[0], totals[0].type)
+            nan = [builder.bitcast(_fenced(builder, bits), nan[0].type)]
         while len(values) > 1:
             pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
             values = [combine(builder, *p) if len(p) > 1 else p[0] for p in pairs]
@@ -505,6 +528,16 @@ class _ReducedSlices(_ReducedRows):
             return []
 
         emit_loop(builder, self.count, [], reduced)
+
+
+def _fenced(builder: Any, value: Any) -> Any:
+    """Emits a float, or a vector of them, that LLVM computes as it is."""
+    is_vector = isinstance(value.type, ir.VectorType)
+    element = value.type.element if is_vector else value.type
+    suffix = f"f{64 if isinstance(element, ir.DoubleType) else 32}"
+    suffix = f"v{value.type.count}{suffix}" if is_vector else suffix
+    kind = ir.FunctionType(value.type, [value.type])
+    return builder.call(declared(builder.module, kind, f"llvm.arithmetic.fence.{suffix}"), [value])
 
 
 def _like(kind: Any, element: Any) -> Any:
