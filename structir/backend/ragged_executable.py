@@ -14,6 +14,7 @@ from structir.backend import archive
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.backend.tuple_parameters import TupleFunction
+from structir.errors import ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
 from structir.ir.dtype import numpy_dtype
@@ -23,7 +24,14 @@ from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis, label_of
 from structir.passes.canonicalise_bindings import canonicalise_bindings
-from structir.ragged.boundary import RowsCheck, Sources, TupleModule, as_tuples, share_rows
+from structir.ragged.boundary import (
+    ORDERED,
+    RowsCheck,
+    Sources,
+    TupleModule,
+    as_tuples,
+    share_rows,
+)
 from structir.ragged.module import is_ragged
 from structir.ragged.row_groups import with_row_groups
 
@@ -46,7 +54,7 @@ class RaggedParameter:
             type(value) is RaggedArray
             and len(value.leading) == self.position
             and value.ndim == self.ndim
-            and value.values.dtype == self.dtype
+            and value.dtype == self.dtype
         )
 
 
@@ -77,17 +85,25 @@ class RaggedFunction:
         self.defaults = partial(default_values, function)
         tuples = [k for k, i in enumerate(self.infos) if type(i) is not TensorStructInfo]
         self.flat = None if tuples else flat  # takes the parts themselves
-        plain = self.flat is not None and not self.named and not checks
-        by_index = {tensor.index: (tensor.dtype, tensor.ndim - 1) for tensor in self.tensors}
-        self.fast = [by_index.get(k) for k in range(len(self.params))] if plain else None
-        if any([tensor.position != 1 for tensor in self.tensors]):
-            self.fast = None
+        # the ragged parameters, the last one first, where a call needs no check but those of `flat`
+        self.plain: list[int] | None = None
+        if self.flat is not None and not self.named and not checks:
+            self.plain = [tensor.index for tensor in reversed(self.tensors)]
+        self.count = len(self.params)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        if self.fast is not None and not names and len(args) == len(self.fast):
-            fields = self._fields(args)
-            if fields is not None:
-                return self.join(self.flat(*fields), args)  # type: ignore[misc]
+        if self.plain is not None and not names and len(args) == self.count:
+            fields = [*args]
+            for k in self.plain:
+                value = fields[k]
+                if type(value) is not RaggedArray:
+                    break
+                fields[k : k + 1] = value.parts
+            else:
+                try:
+                    return self.join(self.flat(*fields), args)  # type: ignore[misc]
+                except ShapeMismatchError:
+                    pass  # reported below, of the whole argument
         values, parts = self.parts(args, names)
         if self.flat is None:
             value = self.inner(*parts)
@@ -95,23 +111,6 @@ class RaggedFunction:
             fields = [v for p in parts for v in (p if type(p) is tuple else (p,))]
             value = self.flat(*fields)
         return self.join(value, values)
-
-    def _fields(self, args: tuple[Value, ...]) -> list[Value] | None:
-        """Returns the parts of ragged arrays that need no check; None for other arguments."""
-        fields: list[Value] = []
-        kinds = self.fast or ()
-        for k, value in enumerate(args):  # a strict `zip` takes as long as all else
-            tensor = kinds[k]
-            if tensor is None:
-                fields.append(value)
-            elif type(value) is RaggedArray:
-                values = value.values
-                if tensor != (values.dtype, values.ndim) or len(value.leading) != 1:
-                    return None
-                fields += (values, *value.rows_of_values[1:])
-            else:
-                return None
-        return fields
 
     def parts(
         self, args: tuple[Value, ...], names: dict[str, Value]
@@ -128,7 +127,7 @@ class RaggedFunction:
             self._match([t.index for t in self.tensors], values)
         for check in self.checks:
             first, second = values[check.first], values[check.second]
-            if first.offsets is not second.offsets or first.leading != second.leading:
+            if first.parts[1] is not second.parts[1]:
                 rows = first.row_starts, first.row_limits, second.row_starts, second.row_limits
                 check_same_rows(*rows, check.where)
         parts = list(values)
@@ -149,11 +148,7 @@ class RaggedFunction:
 def parts_of(value: Value) -> Value:
     """Returns a value with tuples in place of ragged arrays."""
     if type(value) is RaggedArray:
-        _, starts, limits = value.rows_of_values
-        leading = value.leading
-        if len(leading) == 1:
-            return value.values, starts, limits
-        return value.values, starts.reshape(leading), limits.reshape(leading)
+        return value.parts
     return tuple(map(parts_of, value)) if isinstance(value, tuple) else value
 
 
@@ -161,9 +156,11 @@ def joiner(info: StructInfo, sources: Sources) -> Join:
     """Returns the function that puts ragged arrays in place of their parts in a result.
 
     `sources` has the number of the argument with the rows of a result of which only the values are
-    computed.
+    computed, and ORDERED for a result whose rows need no check.
     """
     if has_ragged_axis(info):
+        if sources is ORDERED:
+            return lambda value, _: RaggedArray.from_ordered(*value)
         if sources is None:
             return lambda value, _: RaggedArray.from_limits(*value)
         return lambda value, args: args[sources].with_values(value)

@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 from structir.backend.cpu.masked_loops import PAIR, WHOLE_VECTORS
+from structir.backend.cpu.row_chunks import BEHIND
 from structir.backend.cpu.row_functions import (
-    BEHIND,
     EXPANSION,
     SLICES,
     SURVEY,

@@ -24,23 +24,40 @@ class RaggedArray:
     `leading` are the sizes of the axes before the ragged one; by default there is one axis.
     """
 
-    __slots__ = ("leading", "rows_of_values", "values")
+    __slots__ = ("_offsets", "leading", "parts")
 
     def __init__(self, values: Any, offsets: Any, leading: Sequence[int] | None = None) -> None:
-        self.values: Array = np.asarray(values)
-        if not self.values.dtype.isnative:
-            self.values = self.values.astype(self.values.dtype.newbyteorder("="))
+        values = np.asarray(values)
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
         offsets = np.asarray(offsets, "int64")
+        self._offsets: Array | None = offsets
         rows = len(offsets) - 1 if offsets.ndim == 1 else -1
-        # the offsets, and the views of them that calls pass on
-        self.rows_of_values: tuple[Array, Array, Array] = offsets, offsets[:-1], offsets[1:]
         self.leading: tuple[int, ...] = (rows,) if leading is None else tuple(leading)
+        # what calls pass on: the values, and where each row starts and ends
+        self.parts: tuple[Array, Array, Array] = values, offsets, offsets
         self._check(rows)
+        self._set_rows(offsets)
+
+    def _set_rows(self, offsets: Array) -> None:
+        starts, limits = offsets[:-1], offsets[1:]
+        if len(self.leading) != 1:
+            starts, limits = starts.reshape(self.leading), limits.reshape(self.leading)
+        self.parts = self.parts[0], starts, limits
+
+    @property
+    def values(self) -> Array:
+        """The values of all rows."""
+        return self.parts[0]
 
     @property
     def offsets(self) -> Array:
         """The index of the first value of each row, and the number of values."""
-        return self.rows_of_values[0]
+        if self._offsets is None:
+            limits = self.parts[2].reshape(-1)
+            self._offsets = np.zeros(limits.size + 1, "int64")
+            self._offsets[1:] = limits
+        return self._offsets
 
     def _check(self, rows: int) -> None:
         """Raises ShapeMismatchError unless the offsets divide the values into rows."""
@@ -113,28 +130,39 @@ class RaggedArray:
         offsets = np.empty(starts.size + 1, "int64")
         offsets[0] = 0
         offsets[1:] = limits if limits.ndim == 1 else limits.reshape(-1)
-        rows = offsets, offsets[:-1], offsets[1:]
-        if rows[1].tobytes() != starts.tobytes():
+        if offsets[:-1].tobytes() != starts.tobytes():
             raise _error(
                 "row starts: expected the limit of the row before, found a gap",
                 "pass rows in order, without gaps between them",
                 "E0731",
             )
-        if offsets[-1] != len(values) or np.count_nonzero(rows[2] < rows[1]):
+        if offsets[-1] != len(values) or np.count_nonzero(offsets[1:] < offsets[:-1]):
             return cls(values, offsets, starts.shape)  # reports the error
         array = cls.__new__(cls)  # the results of calls have no more to be checked
-        array.values, array.rows_of_values, array.leading = values, rows, starts.shape
+        array._offsets, array.leading = offsets, starts.shape
+        array.parts = values, offsets, offsets
+        array._set_rows(offsets)
+        return array
+
+    @classmethod
+    def from_ordered(cls, values: Array, starts: Array, limits: Array) -> RaggedArray:
+        """Builds a ragged array from the start and the end of each row, where the first row starts
+        at 0, and each other row at the end of the row before."""
+        if not limits.size or limits[-1] != len(values):
+            return cls.from_limits(values, starts, limits)
+        array = cls.__new__(cls)
+        array._offsets, array.leading, array.parts = None, starts.shape, (values, starts, limits)
         return array
 
     @property
     def row_starts(self) -> Array:
         """The index of the first value of each row."""
-        return self.offsets[:-1].reshape(self.leading)
+        return self.parts[1]
 
     @property
     def row_limits(self) -> Array:
         """The index after the last value of each row."""
-        return self.offsets[1:].reshape(self.leading)
+        return self.parts[2]
 
     @property
     def row_lengths(self) -> Array:
@@ -159,8 +187,9 @@ class RaggedArray:
     def with_values(self, values: Array) -> RaggedArray:
         """Returns other values in the same rows."""
         array = RaggedArray.__new__(RaggedArray)
-        array.values, array.leading = values, self.leading
-        array.rows_of_values = self.rows_of_values
+        array.leading, array._offsets = self.leading, self._offsets
+        _, starts, limits = self.parts
+        array.parts = values, starts, limits
         return array
 
     def rows(self) -> list[Array]:

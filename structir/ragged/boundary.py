@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -37,7 +37,8 @@ from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.ops.ragged import check_ragged, has_ragged_axis, label_of
 
 Field = tuple[int, int]  # of a parameter: its index, and the field of its tuple
-Sources = Any  # the number of a parameter, or None; for a tuple, a tuple of these
+Sources = Any  # the number of a parameter, ORDERED, or None; for a tuple, a tuple of these
+ORDERED = "ordered"  # the rows of a result are in order, without gaps, by their computation
 FIELDS = {"ragged.values": 0, "ragged.row_starts": 1, "ragged.row_limits": 2}
 
 
@@ -71,7 +72,8 @@ def share_rows(tuples: TupleModule) -> None:
         if not isinstance(function, Function) or name in called:
             continue
         bound = {b.var: b.value for b in function.body.bindings()}
-        rows = {p: k for k, p in enumerate(function.params)}
+        params = zip(function.params, original.params, strict=True)  # type: ignore[attr-defined]
+        rows = {p: k for k, (p, old) in enumerate(params) if has_ragged_axis(old.struct_info)}
         info = original.ret_struct_info  # type: ignore[attr-defined]
         returned = function.ret_struct_info
         result, returned, sources = _without_rows(info, returned, function.body.body, bound, rows)
@@ -101,6 +103,8 @@ def _without_rows(
             first, second = [f.tuple_value for f in fields]
             if first is second and [f.index for f in fields] == [1, 2]:
                 return whole.fields[0], returned.fields[0], params[first]
+        if _are_in_order(whole.fields[1:], values, params):
+            return value, returned, ORDERED
         return unchanged
     if not isinstance(info, TupleStructInfo):
         return unchanged
@@ -113,6 +117,38 @@ def _without_rows(
         return unchanged
     own_infos = TupleStructInfo(tuple([own for _, own, _ in parts]))
     return Tuple(tuple([part for part, _, _ in parts])), own_infos, sources
+
+
+def _are_in_order(rows: Sequence[Expr], values: dict[Var, Expr], params: dict[Any, int]) -> bool:
+    """Whether limits of rows are the running sum of their lengths, and each row starts as much
+    before its limit."""
+    start, limit = [_operation(each, values) for each in rows]
+    if start is None or limit is None or start[0] != "subtract" or limit[0] != "cumsum":
+        return False
+    (lengths, *_), (end, *removed) = limit[1], start[1]
+    return end is rows[1] and removed == [lengths] and _are_lengths(lengths, values, params)
+
+
+def _are_lengths(lengths: Expr, values: dict[Var, Expr], params: dict[Any, int]) -> bool:
+    """Whether a value is the sum of the lengths of rows of parameters."""
+    name, args = _operation(lengths, values) or ("", ())
+    if name == "add":
+        return all([_are_lengths(arg, values, params) for arg in args])
+    if name != "subtract":
+        return False
+    fields: list[Any] = [values.get(arg) for arg in args]
+    if not all([isinstance(f, TupleGetItem) and f.tuple_value in params for f in fields]):
+        return False
+    limit, start = fields
+    return limit.tuple_value is start.tuple_value and (limit.index, start.index) == (2, 1)
+
+
+def _operation(value: Any, values: dict[Var, Expr]) -> tuple[str, Sequence[Any]] | None:
+    """Returns the op and the arguments of the call that a variable is bound to."""
+    call = values.get(value)
+    if not isinstance(call, Call) or not isinstance(call.op, Op):
+        return None
+    return call.op.name, call.args
 
 
 def as_tuples(lowered: IRModule) -> TupleModule:

@@ -1,142 +1,33 @@
-"""Functions of the rows of ragged tensors, which are runs of contiguous elements: reductions, and
-the repetition of a number for each element.
-
-A loop over the elements of one row ends in a mispredicted branch, which takes longer than a short
-row. Here each row is one chunk of a constant number of vectors, without a branch: what is beyond
-the row is masked, or overwritten by the next row. The chunk has the length of the longest row, but
-at most twice the mean; only longer rows take a loop.
-"""
+"""Functions of the rows of ragged tensors: reductions, and the repetition of a number for each
+element."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from structir.backend.cpu.features import converts_float16
 from structir.backend.cpu.masked_loops import WHOLE_VECTORS
-from structir.backend.cpu.row_survey import ends_of, survey
+from structir.backend.cpu.row_chunks import LONG, RowFunction
+from structir.backend.cpu.row_reductions import MONOIDS, SLICE, ReducedRows, ReducedSlices
+from structir.backend.cpu.row_survey import survey
 from structir.backend.cpu.vectors_of_ir import (
-    BIT,
     COMPUTED,
-    FLOATS,
-    INDEX,
     TYPES,
     WORD,
-    combination,
     element_size,
     emit_loop,
     lanes_of,
-    limited,
-    neutral_of,
-    reduce_lanes,
     splat,
     word,
 )
-from structir.backend.math.bits import declared
-
-VECTORS = (2, 4, 6, 8, 12)  # of chunks
-BEHIND = VECTORS[-1] * 64  # elements behind a buffer that a chunk may overwrite
-SLICE = 8  # maximum vectors of a slice, whose totals are in registers
-MONOIDS = ("sum", "prod", "max", "min")
 
 
 @attrs.frozen(eq=False)
-class _RowFunction(ABC):
-    """Emits a function of some rows."""
-
-    builder: Any
-    values: Any
-    starts: Any
-    limits: Any
-    out: Any
-    count: Any
-    total: Any  # the number of values
-    longest: Any  # the result of `rows_survey`
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """The number of elements of a vector."""
-
-    @abstractmethod
-    def in_chunks(self, step: int) -> Any:
-        """Emits the loop over rows in order, with chunks of `step` elements; returns the number of
-        rows."""
-
-    @abstractmethod
-    def one_by_one(self, first: Any) -> None:
-        """Emits the loop over the rows from `first` on, which may be out of bounds."""
-
-    def emit(self) -> None:
-        """Emits one loop over rows for each size of chunks, and one over the rows that remain."""
-        builder = self.builder
-        in_order = builder.icmp_signed(">=", self.longest, word(0))
-        after = builder.append_basic_block()
-        done = []
-        for vectors in VECTORS:
-            fits = builder.icmp_signed("<=", self.longest, word(vectors * self.width))
-            if vectors == VECTORS[-1]:
-                fits = ir.Constant(BIT, True)
-            some, others = [builder.append_basic_block() for _ in range(2)]
-            builder.cbranch(builder.and_(in_order, fits), some, others)
-            builder.position_at_end(some)
-            done.append((self.in_chunks(vectors * self.width), builder.block))
-            builder.branch(after)
-            builder.position_at_end(others)
-        done.append((word(0), builder.block))
-        builder.branch(after)
-        builder.position_at_end(after)
-        first = builder.phi(WORD)
-        for rows, block in done:
-            first.add_incoming(rows, block)
-        self.one_by_one(first)
-
-    def ends(self, row: Any) -> tuple[Any, Any]:
-        """Emits the first value of a row, and the one behind it."""
-        return ends_of(self.builder, (self.starts, self.limits), row)
-
-    def inside(self, row: Any) -> tuple[Any, Any]:
-        """Emits the first value of a row, and its length, within bounds."""
-        start, limit = self.ends(row)
-        start = limited(self.builder, "smax", start, word(0))
-        limit = limited(self.builder, "smin", limit, self.total)
-        return start, self.builder.sub(limit, start)
-
-    def whole_chunks(
-        self, length: Any, step: int, starting: Sequence[Any], body: Any
-    ) -> tuple[Any, list[Any]]:
-        """Emits the loop over the whole chunks of a row that is longer than one; returns the number
-        of elements, and the values after it."""
-        builder = self.builder
-        before = builder.block
-        some, after = [builder.append_basic_block() for _ in range(2)]
-        builder.cbranch(builder.icmp_signed(">", length, word(step)), some, after)
-        builder.position_at_end(some)
-        chunks = builder.udiv(length, word(step))
-        values = emit_loop(
-            builder,
-            chunks,
-            starting,
-            lambda index, carried: body(builder.mul(index, word(step)), carried),
-        )
-        results, last = (builder.mul(chunks, word(step)), *values), builder.block
-        builder.branch(after)
-        builder.position_at_end(after)
-        phis = [builder.phi(value.type) for value in results]
-        for phi, none, value in zip(phis, (word(0), *starting), results, strict=True):
-            phi.add_incoming(none, before)
-            phi.add_incoming(value, last)
-        return phis[0], phis[1:]
-
-
-@attrs.frozen(eq=False)
-class _ExpandedRows(_RowFunction):
+class _ExpandedRows(RowFunction):
     """Emits the repetition of the number of each row. What follows the last row is overwritten."""
 
     @property
@@ -151,12 +42,18 @@ class _ExpandedRows(_RowFunction):
             number = builder.load(builder.gep(self.values, [row]))
             vector = splat(builder, number, self.width)
             place = builder.gep(self.out, [start])
+            size = align = element_size(self.out)
+            pointer = vector.type.as_pointer()
+            if step >= LONG * self.width:  # stores that cross cache lines are slow
+                builder.store(vector, builder.bitcast(place, pointer), align=size)
+                align = self.width * size
+                address = builder.add(builder.ptrtoint(place, WORD), word(align - 1))
+                place = builder.inttoptr(builder.and_(address, word(-align)), place.type)
 
             def store(first: Any, carried: Any) -> list[Any]:
                 for k in range(0, step, self.width):
                     here = builder.gep(place, [builder.add(first, word(k))])
-                    here = builder.bitcast(here, vector.type.as_pointer())
-                    builder.store(vector, here, align=element_size(self.out))
+                    builder.store(vector, builder.bitcast(here, pointer), align=align)
                 return []
 
             whole, _ = self.whole_chunks(builder.sub(limit, start), step, [], store)
@@ -183,220 +80,6 @@ class _ExpandedRows(_RowFunction):
         emit_loop(builder, builder.sub(self.count, first), [], repeated)
 
 
-@attrs.frozen(eq=False)
-class _ReducedRows(_RowFunction):
-    """Emits the reduction of each row."""
-
-    monoid: str
-    stored: str  # the dtype of the values
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of totals."""
-        return COMPUTED.get(self.stored, self.stored)
-
-    @property
-    def width(self) -> int:
-        return lanes_of(TYPES[self.dtype][1])
-
-    @property
-    def neutral(self) -> Any:
-        """A vector of the neutral element."""
-        number = neutral_of(self.monoid, self.dtype)
-        return ir.Constant(ir.VectorType(TYPES[self.dtype][0], self.width), [number] * self.width)
-
-    @property
-    def tracks_nan(self) -> bool:
-        """Whether a second total has the lanes that saw NaN, which comparisons ignore."""
-        return self.monoid in ("max", "min") and self.dtype in FLOATS
-
-    @property
-    def starting(self) -> list[Any]:
-        """The totals of no elements."""
-        bits = ir.IntType(8 * TYPES[self.dtype][1])
-        none = ir.Constant(ir.VectorType(bits, self.width), [0] * self.width)
-        return [self.neutral, none] if self.tracks_nan else [self.neutral]
-
-    def in_chunks(self, step: int) -> Any:
-        many = self._rows_before_end(step)
-
-        def reduced(row: Any, carried: Any) -> list[Any]:
-            start, limit = self.ends(row)
-            length = self.builder.sub(limit, start)
-            return self._reduced(row, (start, length), step, self._masked)
-
-        emit_loop(self.builder, many, [], reduced)
-        return many
-
-    def one_by_one(self, first: Any) -> None:
-        step = VECTORS[0] * self.width
-
-        def reduced(index: Any, carried: Any) -> list[Any]:
-            row = self.builder.add(first, index)
-            return self._reduced(row, self.inside(row), step, self._element_wise)
-
-        emit_loop(self.builder, self.builder.sub(self.count, first), [], reduced)
-
-    def _reduced(self, row: Any, run: tuple[Any, Any], step: int, rest: Any) -> list[Any]:
-        """Emits the reduction of a row; `rest` emits that of less than a chunk."""
-        builder, (start, length) = self.builder, run
-        place = builder.gep(self.values, [start])
-
-        def chunk(first: Any, totals: Any) -> list[Any]:
-            return self._combined(self._vectors(builder.gep(place, [first]), step), totals)
-
-        whole, totals = self.whole_chunks(length, step, self.starting, chunk)
-        total = rest(builder.gep(place, [whole]), builder.sub(length, whole), totals, step)
-        builder.store(self._rounded(total), builder.gep(self.out, [row]))
-        return []
-
-    def _rows_before_end(self, step: int) -> Any:
-        """Emits the number of rows behind which a chunk may be read."""
-        builder = self.builder
-        before = builder.block
-        head, last, after = [builder.append_basic_block() for _ in range(3)]
-        builder.branch(head)
-        builder.position_at_end(head)
-        many = builder.phi(WORD)
-        many.add_incoming(self.count, before)
-        builder.cbranch(builder.icmp_signed(">", many, word(0)), last, after)
-        builder.position_at_end(last)
-        fewer = builder.sub(many, word(1))
-        end = builder.add(self.ends(fewer)[1], word(step))
-        many.add_incoming(fewer, last)
-        builder.cbranch(builder.icmp_signed("<=", end, self.total), after, head)
-        builder.position_at_end(after)
-        return many
-
-    def _masked(self, place: Any, length: Any, totals: list[Any], step: int) -> Any:
-        """Emits the combination of totals with a part of a chunk, all of which may be read."""
-        builder, width = self.builder, self.width
-        narrow = builder.trunc(length, INDEX) if TYPES[self.dtype][1] == 4 else length
-        limit = splat(builder, narrow, width)
-        values = []
-        for k, value in enumerate(self._vectors(place, step)):
-            numbers = ir.Constant(limit.type, [k * width + n for n in range(width)])
-            inside = builder.icmp_signed("<", numbers, limit)
-            values.append(builder.select(inside, value, self.neutral))
-        return self._result(self._combined(values, totals))
-
-    def _element_wise(self, place: Any, length: Any, totals: list[Any], step: int) -> Any:
-        """Emits the combination of totals with some elements, one by one."""
-        builder = self.builder
-
-        def element(index: Any, totals: Any) -> list[Any]:
-            value = self._widened(builder.load(builder.gep(place, [index])))
-            first = builder.insert_element(self.neutral, value, ir.Constant(INDEX, 0))
-            return self._combined([first], totals)
-
-        return self._result(emit_loop(builder, length, totals, element))
-
-    def _result(self, totals: list[Any]) -> Any:
-        """Emits the total of all lanes."""
-        builder = self.builder
-        total = reduce_lanes(builder, totals[0], combination(self.monoid, self.dtype))
-        if not self.tracks_nan:
-            return total
-        none = ir.Constant(totals[1].type, [0] * self.width)
-        lanes = builder.icmp_signed("!=", totals[1], none)
-        lanes = builder.bitcast(lanes, ir.IntType(self.width))
-        has_nan = builder.icmp_unsigned("!=", lanes, ir.Constant(lanes.type, 0))
-        return builder.select(has_nan, ir.Constant(total.type, float("nan")), total)
-
-    def _vectors(self, place: Any, step: int) -> list[Any]:
-        """Emits loads of the vectors of a chunk."""
-        builder, size = self.builder, element_size(place)
-        vector = self._vector_of(place)
-        places = [builder.gep(place, [word(k)]) for k in range(0, step, self.width)]
-        loads = [builder.load(builder.bitcast(p, vector), align=size) for p in places]
-        return [self._widened(value) for value in loads]
-
-    def _vector_of(self, place: Any) -> Any:
-        """Returns the type of an address of a vector."""
-        return ir.VectorType(place.type.pointee, self.width).as_pointer()
-
-    def _widened(self, value: Any) -> Any:
-        """Emits a loaded number, or a vector of them, in the dtype of totals."""
-        if self.stored == self.dtype:
-            return value
-        builder = self.builder
-        half, single = [_like(value.type, kind) for kind in (ir.HalfType(), ir.FloatType())]
-        wide = builder.fpext(builder.bitcast(value, half), single)
-        suffix = f"v{single.count}f32" if isinstance(single, ir.VectorType) else "f32"
-        # LLVM would compare float16, which it converts one by one
-        kind = ir.FunctionType(single, [single])
-        return builder.call(
-            declared(builder.module, kind, f"llvm.arithmetic.fence.{suffix}"), [wide]
-        )
-
-    def _rounded(self, value: Any) -> Any:
-        """Emits a total, or a vector of them, as it is stored."""
-        if self.stored == self.dtype:
-            return value
-        builder = self.builder
-        half, bits = [_like(value.type, kind) for kind in (ir.HalfType(), ir.IntType(16))]
-        return builder.bitcast(builder.fptrunc(value, half), bits)
-
-    def _combined(self, values: Sequence[Any], totals: list[Any]) -> list[Any]:
-        """Emits the combination of vectors and totals."""
-        builder, combine = self.builder, combination(self.monoid, self.dtype)
-        nan = totals[1:]
-        pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
-        for pair in pairs if nan else ():
-            unordered = builder.fcmp_unordered("uno", pair[0], pair[-1])
-            nan = [builder.or_(nan[0], builder.sext(unordered, nan[0].type))]
-        while len(values) > 1:
-            pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
-            values = [combine(builder, *p) if len(p) > 1 else p[0] for p in pairs]
-        return [combine(builder, values[0], totals[0]), *nan]
-
-
-@attrs.frozen(eq=False)
-class _ReducedSlices(_ReducedRows):
-    """Emits the reduction of rows of slices: each slice is a few vectors, whose totals stay in
-    registers."""
-
-    inner: int  # elements of a slice
-
-    def emit(self) -> None:
-        builder = self.builder
-        vectors = self.inner // self.width
-        each = len(self.starting)  # totals of a vector
-
-        def reduced(row: Any, carried: Any) -> list[Any]:
-            start, length = self.inside(row)
-            place = builder.gep(self.values, [builder.mul(start, word(self.inner))])
-
-            def slice_(index: Any, totals: Any) -> list[Any]:
-                here = builder.gep(place, [builder.mul(index, word(self.inner))])
-                values = self._vectors(here, self.inner)
-                return [
-                    total
-                    for k, value in enumerate(values)
-                    for total in self._combined([value], totals[k * each : (k + 1) * each])
-                ]
-
-            totals = emit_loop(builder, length, self.starting * vectors, slice_)
-            place = builder.gep(self.out, [builder.mul(row, word(self.inner))])
-            for k in range(vectors):
-                result, *nan = totals[k * each : (k + 1) * each]
-                if nan:
-                    none = ir.Constant(result.type, [float("nan")] * self.width)
-                    ordered = builder.icmp_signed("==", nan[0], ir.Constant(nan[0].type, None))
-                    result = builder.select(ordered, result, none)
-                here = builder.gep(place, [word(k * self.width)])
-                pointer, size = self._vector_of(here), element_size(here)
-                builder.store(self._rounded(result), builder.bitcast(here, pointer), align=size)
-            return []
-
-        emit_loop(builder, self.count, [], reduced)
-
-
-def _like(kind: Any, element: Any) -> Any:
-    """Returns the type of a number or of a vector, as `kind` is one."""
-    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
-
-
 def _slices_function(monoid: str, dtype: str) -> Any:
     """Returns the intrinsic that reduces rows of slices of `inner` elements, a literal."""
 
@@ -412,7 +95,7 @@ def _slices_function(monoid: str, dtype: str) -> Any:
         inner: Any,
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            emitter: Any = _ReducedSlices
+            emitter: Any = ReducedSlices
             emitter(builder, *args[:-1], None, monoid, dtype, inner.literal_value).emit()
             return context.get_dummy_value()
 
@@ -429,7 +112,7 @@ def reduces_slices(monoid: str, dtype: str, inner: Any) -> bool:
     return rest == 0 and vectors <= SLICE
 
 
-def _function(emitter: type[_RowFunction], **options: Any) -> Any:
+def _function(emitter: type[RowFunction], **options: Any) -> Any:
     """Returns the intrinsic of a function of `count` rows of `total` values."""
 
     @intrinsic
@@ -461,7 +144,7 @@ def reduction_name(monoid: str, dtype: str, of: str = "rows") -> str:
 EXPANSION, SURVEY, SLICES = "rows_expand", "rows_survey", "rows_of_slices"
 ROW_FUNCTIONS: dict[str, Any] = {
     **{
-        reduction_name(monoid, dtype): _function(_ReducedRows, monoid=monoid, stored=dtype)
+        reduction_name(monoid, dtype): _function(ReducedRows, monoid=monoid, stored=dtype)
         for monoid in MONOIDS
         for dtype in (*TYPES, *COMPUTED)
     },
