@@ -27,6 +27,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.opdef.attributes import AttributeKind, InvalidAttribute
+from structir.opdef.declaration import DeclaredOp, is_built_in
 from structir.opdef.parameters import REQUIRED
 
 DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
@@ -50,9 +51,9 @@ class CallGenerator:
     @cached_property
     def ops(self) -> list[Op]:
         """All ops that may be generated."""
-        # ops of the package, by name: neither ops registered elsewhere nor the import order
-        # may change the program of a seed
-        builtin = [op for op in registered_ops() if _module_of(op).startswith("structir.")]
+        # declared ops of the package, by name: neither ops registered elsewhere nor the import
+        # order may change the program of a seed
+        builtin = [op for op in registered_ops() if is_built_in_op(op)]
         # a program that names vdevices compiles for one target only
         anywhere = [op for op in builtin if "vdevice" not in getattr(op.definition, "hooks", {})]
         return sorted([op for op in anywhere if self.admits(op)], key=lambda op: op.name)
@@ -211,9 +212,10 @@ def _rank_and_dtype(info: Any) -> tuple[int, str]:
     return info.ndim, info.dtype
 
 
-def _module_of(op: Op) -> str:
-    """Returns the module of the function that declares an op; "" for an op without one."""
-    return getattr(getattr(op.definition, "body", None), "__module__", "")
+def is_built_in_op(op: Op) -> bool:
+    """Whether the package declares an op by a signature."""
+    definition = op.definition
+    return isinstance(definition, DeclaredOp) and is_built_in(definition.body)
 
 
 def elements(dims: Iterable[Dim]) -> int:
