@@ -40,7 +40,7 @@ def test_gradients_by_weights(name):
     for reference, compiled in zip(*(run[1] for run in runs), strict=True):
         np.testing.assert_allclose(compiled, reference, rtol=1e-9, atol=1e-9)
     kernels = exe.source("main_adjoint").split("# kernel ")
-    is_scattered = any("add_to(v" in kernel for kernel in kernels)
+    is_scattered = any("T.add_to(out0[" in kernel for kernel in kernels)
     assert is_scattered == (name == "few pixels")
     source = kernels[-1]
     assert "tiled_product" in source or "multiply_packed" in source

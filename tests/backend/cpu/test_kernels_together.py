@@ -33,7 +33,7 @@ def compiled_alone(text, symbol):
 
 
 def test_machine_code_does_not_depend_on_the_thread():
-    assert len(texts()) > 1
+    assert texts()
     for kernel in texts():
         symbol = symbol_of(kernel.text)
         pending = pending_code(translate_library(kernel.text, symbol, kernel_names()), symbol)

@@ -82,7 +82,7 @@ def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((3, 4, 64), "float32"),
     np.testing.assert_array_equal(result[:, 0], [4, 4, 4, 4, 0])
     assert exe.kernel_count == 1 and not exe.fallbacks
     # the inner loop is along contiguous columns, not along the summed axis
-    assert "for j in range(64)" in exe.source("main")
+    assert "in T.vectorized(64):" in exe.source("main")
 
 
 @pytest.mark.parametrize("limits", [{}, {"min": 0, "max": 3}, {"min": -1.5, "max": 2.5}])
