@@ -57,7 +57,7 @@ class IntegerTile(TileFunction):
         self, module: ir.Module, shape: TileShape, rows: int, group: Grouping, **more: Any
     ) -> None:
         super().__init__(module, shape, rows, operands=(SUM, BYTE), **more)
-        self.unit, self.a_column = group.terms, _word(1)
+        self.group, self.unit, self.a_column = group, group.terms, _word(1)
         self.columns_across = shape.columns // self.panels
 
     def _initial(self, vector: int) -> Any:
