@@ -65,10 +65,10 @@ class NestSchedule:
         own = dims.syms(guard.value) & set(self.stage.axes)
         if axis not in own or not own <= known | {axis}:
             return None
-        found = dims.linear(guard.value, axis)
-        if found is None or not isinstance(found[0], int) or found[0] == 0:
+        linear = dims.linear(guard.value, axis)
+        if linear is None or not isinstance(linear[0], int) or linear[0] == 0:
             return None
-        step, rest = int(found[0]), found[1]
+        step, rest = int(linear[0]), linear[1]
         if dims.syms(rest) & {axis}:
             return None
         if step > 0:  # step * axis + rest >= 0
