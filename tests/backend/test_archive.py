@@ -162,14 +162,14 @@ def test_arrays_are_where_the_file_is(saved):
 
 def test_each_array_is_stored_once(tmp_path):
     rng = np.random.default_rng(2)
-    arrays = {name: rng.standard_normal((300, 300), np.float32) for name in ("a", "b", "c")}
+    arrays = {name: rng.standard_normal((600, 600), np.float32) for name in ("a", "b", "c")}
     text = """
 @R.function
-def main(x: R.Tensor(("n", 300), "float32"), k: R.Tensor((), "int64")):
+def main(x: R.Tensor(("n", 600), "float32"), k: R.Tensor((), "int64")):
     rows = R.matmul(R.nn.relu(R.matmul(x, metadata["a"])), R.permute_dims(metadata["b"]))
     return R.add(rows, R.take(metadata["c"], k, axis=0))
 """
-    path, args = tmp_path / "model.sir", (np.ones((2, 300), np.float32), np.int64(7))
+    path, args = tmp_path / "model.sir", (np.ones((2, 600), np.float32), np.int64(7))
     executable = structir.compile(structir.parse(text, constants=arrays))
     executable.save(path)
     size = sum(array.nbytes for array in arrays.values())
