@@ -105,7 +105,7 @@ class Activation:
         return dims.evaluate(dim, self.sizes)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Closure:
     """A function as a value: its code, its enclosing scope, and its name in messages."""
 
@@ -114,6 +114,10 @@ class Closure:
     name: str
     call: Callable[..., Value]
     loop: Callable[..., Any] | None = None  # runs a whole loop over the function, if supported
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.struct_info}" for p in self.function.params)
+        return f"<Closure {self.name}({params})>"
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         params = self.function.params

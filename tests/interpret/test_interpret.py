@@ -112,6 +112,21 @@ def test_closures_capture_enclosing_values():
     np.testing.assert_array_equal(run(CLOSURES, "main", x), x**3)
 
 
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_closure_shows_its_name_and_parameters(compiles):
+    text = """
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    @R.function
+    def shifted(y: R.Tensor(("n",), "float32")):
+        return R.add(R.exp(y), R.sum(x))
+    return shifted
+"""
+    module, x = structir.parse(text), np.ones(2, np.float32)
+    closure = structir.compile(module)["main"](x) if compiles else run(text, "main", x)
+    assert repr(closure) == '<Closure shifted(y: R.Tensor((n,), dtype="float32"))>'
+
+
 HIGHER = """
 @R.function
 def twice(f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32")),

@@ -63,6 +63,9 @@ def test_defaulting_is_restricted_to_names() -> None:
     shape = [str(axis) for axis in explain(module, close=["*s"]).shape("main", "x")]
     assert shape == ["n", "m"]
     assert explain(module, close=["x"]).shape("main", "x") == (1, 1)
+    for function in (explain, structir.infer):
+        with pytest.raises(DiagnosticError, match=r"found `k`\n.*`\*s`, `m`, `n`, `x`"):
+            function(module, close=["m", "k"])
 
 
 def test_defaulting_reports_what_it_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:

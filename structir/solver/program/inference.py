@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -12,7 +11,7 @@ from structir.analysis.calls import accepts_arguments
 from structir.analysis.variables import free_symbols_in, walk, walk_values
 from structir.analysis.well_formed import check_well_formed, well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
-from structir.ir.axes import Labelled, is_anonymous, size_in
+from structir.ir.axes import Labelled
 from structir.ir.binding_dims import bound_dims
 from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import (
@@ -24,30 +23,26 @@ from structir.ir.expr import (
     MatchCast,
     SeqExpr,
     Tuple,
-    Var,
     VarBinding,
 )
 from structir.ir.module import IRModule, as_module
 from structir.ir.op import Op
-from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.ir.structural import structural_equal
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.constraint import RowEq
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.reasons import Conflict, origins
-from structir.solver.domains.terms import RowVar, Variable, row_vars, symbol_of, variables
-from structir.solver.program import defaulting
+from structir.solver.domains.reasons import Conflict
+from structir.solver.domains.terms import row_vars, symbol_of
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.default_selection import Close, default_params, require_names
 from structir.solver.program.dtypes import complete_dtypes
 from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
-from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
-from structir.solver.solver import ConstraintSolver, Value
+from structir.solver.program.value_trees import tensors
 
-Close: TypeAlias = bool | Collection[str]  # names of what to default
 MAX_ROUNDS = 8  # one is enough for most programs, three for nearly all
 
 
@@ -237,94 +232,16 @@ def generate_constraints(
             bodies[name] = module[name]
     if close:
         called = {callee for callees in calls.values() for callee in callees}
-        for name in [name for name in generators if name not in called]:
-            _default_params(module[name], generators[name], close)
+        entries = [name for name in generators if name not in called]
+        if not isinstance(close, bool):
+            require_names(close, [(module[name], generators[name]) for name in entries])
+        for name in entries:
+            default_params(module[name], generators[name], close)
     return generators
 
 
 def _has_function_param(function: Function) -> bool:
     return any(isinstance(param.struct_info, FuncStructInfo) for param in function.params)
-
-
-def _default_params(function: Function, generator: ConstraintGenerator, close: Close) -> None:
-    """Chooses shapes for the parameters with incomplete annotations, or for these names.
-
-    Sizes that the signature names stay open unless `close` or a condition with a lower bound
-    selects them.
-    """
-    solver = generator.solver
-    if isinstance(close, bool):
-        named = _named_sizes(function)
-        selected = {symbol for symbol in named if _has_declared_bound(solver, symbol)}
-        params = [
-            param
-            for param in function.params
-            if not has_all_sizes(param.struct_info) or selected & _named_sizes_of([param])
-        ]
-        keep: set[Variable] = {*(named - selected)}
-    else:
-        params = list(function.params)
-        names = {close} if isinstance(close, str) else set(close)
-        keep = _variables_except(function, generator, names)
-    values = [value for param in params for value in leaves(generator.trees[param])]
-    values += [] if close is not True else _open_results(function, generator)
-    fixed = () if isinstance(close, bool) else keep
-    defaulting.close(solver, values, "unit", trial=generator, keep=keep, fixed=fixed)
-    generator.undecided = {v.name for v in values if keep.isdisjoint(_open_variables(solver, [v]))}
-    generator.undecided &= {v.name for v in values if _open_variables(solver, [v])}
-
-
-def _open_results(function: Function, generator: ConstraintGenerator) -> list[Value]:
-    """Returns the results of ops whose operands need not determine their sizes."""
-    trees = generator.trees
-    return [
-        value
-        for binding in function.bindings()
-        if isinstance(binding.value, Call)
-        and "open_size" in getattr(getattr(binding.value.op, "definition", None), "hooks", ())
-        and binding.var in trees
-        for value in leaves(trees[binding.var])
-    ]
-
-
-def _variables_except(
-    function: Function, generator: ConstraintGenerator, names: Collection[str]
-) -> set[Variable]:
-    """Returns the open variables of the parameters without those of these names."""
-    every: set[Variable] = set()
-    selected: set[Variable] = set()
-    for param in function.params:
-        opened = _open_variables(generator.solver, leaves(generator.trees[param]))
-        every |= opened
-        selected |= opened if param.name in names else set()
-    selected |= {v for v in every if (f"*{v.name}" if type(v) is RowVar else v.name) in names}
-    return every - selected
-
-
-def _open_variables(solver: ConstraintSolver, values: Iterable[Value]) -> set[Variable]:
-    """Returns the variables in the shapes of these values."""
-    shapes = [solver.shape(value) for value in values]
-    axes = [axis for shape in shapes for axis in shape]
-    symbols = {s for axis in axes if type(axis) is not RowVar for s in variables(axis)}  # type: ignore[arg-type]
-    return {*symbols, *row_vars(axes)}
-
-
-def _named_sizes(function: Function) -> set[Sym]:
-    """Returns the dims that the signature of a function names."""
-    return _named_sizes_of(function.params)
-
-
-def _named_sizes_of(params: Sequence[Var]) -> set[Sym]:
-    infos = [info for param in params for info in tensors(param.struct_info)]
-    axes = [size_in(axis) for info in infos for axis in axes_of(info) or ()]
-    symbols = {s for size in axes if type(size) is Poly for s in variables(size)}
-    return {symbol for symbol in symbols if not is_anonymous(symbol.name)}
-
-
-def _has_declared_bound(solver: ConstraintSolver, symbol: Sym) -> bool:
-    """Returns whether a condition of the program bounds a size from below."""
-    reason = solver.store.bound_reasons.get(("low", symbol))
-    return reason is not None and any(o.kind == "fact" for o in origins(reason))
 
 
 @one_message()
