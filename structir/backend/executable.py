@@ -35,6 +35,7 @@ from structir.backend.program import (
 )
 from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
+from structir.backend.tables import html_of, table
 from structir.backend.threads import thread_count
 from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.batching.combinators import expanded
@@ -336,3 +337,13 @@ class Executable:
         names = ", ".join(self._regions) or "none"
         kernels = "1 kernel" if self.kernel_count == 1 else f"{self.kernel_count} kernels"
         return f"<Executable: functions {names}; {kernels}; compile count {self.compile_count}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the HTML that a notebook displays: the functions and their kernels."""
+        rows = []
+        for name in self._regions:
+            function = self.module[name]
+            params = [f"{p.name}: {p.struct_info}" for p in function.params]
+            kernels = str(sum(len(plan.kernels) for plan in self.plans(name)))
+            rows.append((name, "\n".join(params), str(function.struct_info.ret), kernels))
+        return html_of([table(("function", "parameters", "result", "kernels"), rows)])

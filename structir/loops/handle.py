@@ -92,6 +92,10 @@ class KernelHandle:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """Returns the HTML that a notebook displays."""
+        return self.node._repr_html_()
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *primitive_names()})
 

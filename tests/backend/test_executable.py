@@ -95,6 +95,9 @@ def test_source_of_a_function_without_kernels():
 def test_repr_lists_functions_kernels_and_compilations(mlp):
     kernels = "1 kernel" if KERNELS == 1 else "2 kernels"
     assert repr(mlp) == f"<Executable: functions main; {kernels}; compile count 1>"
+    html = mlp._repr_html_()
+    assert all(p.name in html for p in mlp.module["main"].params)
+    assert f" {mlp.kernel_count} " in html
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def test_a_handwritten_kernel_is_scheduled_step_by_step() -> None:
     with pytest.raises(ScheduleError, match=r'`s.kernel\("scale"\).split`'):
         s.split("i", 4)
     assert not hasattr(s, "_repr_html_")
+    assert "@I.kernel" in s.kernel()._repr_html_()
     handle = s.kernel()
     before = str(handle)
     assert handle["i"].split(8) is handle and handle.loops() == ["i_0", "i", "j"]
