@@ -40,15 +40,17 @@ def contract(
     arrays = [a.astype(computing_dtype(dtype_of(a)), copy=False) for a in arrays]
     if len({a.dtype for a in arrays}) > 1 or arrays[0].dtype == bool:
         return None
-    if len(arrays) == 2:
-        product = matrix_product(arrays[0], arrays[1], space.shape, parallel)
-    else:
-        product = _einsum(arrays, space.shape, parallel)
     unused = [
         k for k in range(parallel, len(space.shape)) if not any(_varies(a, k) for a in arrays)
     ]
     count = prod(space.shape[k] for k in unused)
-    product = product if count == 1 else product * count
+    # NaN and infinity are results like others; BLAS may set flags for elements that it ignores.
+    with np.errstate(all="ignore"):
+        if len(arrays) == 2:
+            product = matrix_product(arrays[0], arrays[1], space.shape, parallel)
+        else:
+            product = _einsum(arrays, space.shape, parallel)
+        product = product if count == 1 else product * count
     return np.broadcast_to(product, space.shape[:parallel])
 
 
