@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from typing import Any
 
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.expr import Expr
 from structir.numpy.creation import broadcast, diagonal, eye, zeros_like
 from structir.numpy.elementwise import clip, real
-from structir.numpy.reductions import average, sum
-from structir.numpy.shaping import axis_of, concatenate, moveaxis, reshape, swapaxes
+from structir.numpy.reductions import any, average, sum
+from structir.numpy.shaping import axis_of, concatenate, expand_dims, moveaxis, reshape, swapaxes
 from structir.script import R
-from structir.tracing.array import TracedArray, cast, emit, expression, operand, promoted
+from structir.tracing.array import (
+    TracedArray,
+    cast,
+    emit,
+    equally_long,
+    expression,
+    of_rank,
+    operand,
+    promoted,
+)
 from structir.tracing.context import traced
 
 
 def _operands(*values: Any, dtype: Any = None) -> list[TracedArray]:
     """Returns operands in their common dtype, or in the dtype of the sums."""
     operands, _ = promoted(*values)
-    if dtype is not None:
-        return [cast(x, dtype) for x in operands]
-    if operands[0].dtype_name == "bool":
-        return [cast(x, "int32") for x in operands]
-    return operands
+    return operands if dtype is None else [cast(x, dtype) for x in operands]
+
+
+def _sum_product(values: list[TracedArray], op: Callable[[list[Expr]], Expr]) -> TracedArray:
+    """Emits a sum product; that of bools is true where any product is."""
+    if values[0].dtype_name != "bool":
+        return emit(op([expression(x) for x in values]))
+    counts = emit(op([expression(cast(x, "int32")) for x in values]))
+    return counts != 0
 
 
 @traced
@@ -30,7 +46,7 @@ def matmul(
 ) -> TracedArray:
     """Returns the matrix product over the last two axes; other axes broadcast."""
     x, y = _operands(x1, x2, dtype=preferred_element_type)
-    return emit(R.matmul(expression(x), expression(y)))
+    return _sum_product([x, y], lambda pair: R.matmul(*pair))
 
 
 @traced
@@ -58,13 +74,14 @@ def inner(a: Any, b: Any) -> TracedArray:
 @traced
 def vdot(a: Any, b: Any) -> TracedArray:
     """Returns the sum product of all elements."""
-    return sum(reshape(a, -1) * reshape(b, -1))
+    return tensordot(reshape(a, -1), reshape(b, -1), 1)
 
 
 @traced
 def vecdot(x1: Any, x2: Any, axis: int = -1) -> TracedArray:
     """Returns the sum product over one axis."""
-    return sum(operand(x1) * operand(x2), axis)
+    products = operand(x1) * operand(x2)
+    return any(products, axis) if products.dtype_name == "bool" else sum(products, axis)
 
 
 @traced
@@ -79,11 +96,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TracedArray:
     x, y = _operands(a, b)
     if isinstance(axes, int):
         axes = (range(x.ndim - axes, x.ndim), range(axes))
+    if len(axes) != 2:
+        message = f"tensordot: axes: expected a number or a pair, found {axes}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     first, second = [list(s) if hasattr(s, "__iter__") else [s] for s in axes]
     letters = iter(string.ascii_letters)
     left = [next(letters) for _ in range(x.ndim)]
     right = [next(letters) for _ in range(y.ndim)]
-    for p, q in zip(first, second, strict=True):
+    for p, q in equally_long("tensordot: axes", first, second):
         right[axis_of(q, y.ndim)] = left[axis_of(p, x.ndim)]
     shared = {*left} & {*right}
     result = [a for a in (*left, *right) if a not in shared]
@@ -99,13 +119,17 @@ def einsum(
     preferred_element_type: Any = None,
 ) -> TracedArray:
     """Returns the sum product that the subscripts describe."""
+    if not isinstance(subscripts, str) or not operands:
+        message = "einsum: expected subscripts and operands, found "
+        message += "no operands" if isinstance(subscripts, str) else type(subscripts).__name__
+        raise DiagnosticError(Diagnostic(message, hint='`einsum("ij,jk->ik", x, y)`', code="E1107"))
     values = _operands(*operands, dtype=preferred_element_type)
     text = subscripts.replace(" ", "")
     inputs, arrow, output = text.partition("->")
     parts = inputs.split(",")
     if len(parts) > 2 and "..." not in text:
         return _in_pairs(parts, output if arrow else _implicit(inputs), values)
-    return emit(R.einsum([expression(v) for v in values], text))
+    return _sum_product(values, lambda operands: R.einsum(operands, text))
 
 
 def _implicit(inputs: str) -> str:
@@ -136,10 +160,14 @@ def trace(
 
 @traced
 def kron(a: Any, b: Any) -> TracedArray:
-    """Returns the Kronecker product of two matrices."""
+    """Returns the Kronecker product of two arrays; the one of lower rank gets leading axes of 1."""
     x, y = _operands(a, b)
-    rows, columns = x.shape[0] * y.shape[0], x.shape[1] * y.shape[1]
-    return reshape(x[:, None, :, None] * y[None, :, None, :], (rows, columns))
+    rank = max(x.ndim, y.ndim)
+    x, y = [reshape(z, (*[1] * (rank - z.ndim), *z.shape)) for z in (x, y)]
+    sizes = [m * n for m, n in zip(x.shape, y.shape, strict=True)]
+    x = expand_dims(x, [2 * k + 1 for k in range(rank)])
+    y = expand_dims(y, [2 * k for k in range(rank)])
+    return reshape(x * y, sizes)
 
 
 @traced
@@ -166,7 +194,9 @@ def cross(a: Any, b: Any, axis: int = -1) -> TracedArray:
 @traced
 def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
     """Returns the discrete convolution of two vectors. Modes: full, same, valid."""
-    x, kernel = _operands(a, v)
+    x, kernel = _operands(of_rank(a, "convolve: a", 1), of_rank(v, "convolve: v", 1))
+    if x.dtype_name == "bool":
+        x, kernel = cast(x, "int32"), cast(kernel, "int32")
     m = kernel.shape[0]
     if isinstance(m, int) and isinstance(x.shape[0], int) and m > x.shape[0]:
         x, kernel, m = kernel, x, x.shape[0]
@@ -180,7 +210,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
 @traced
 def correlate(a: Any, v: Any, mode: str = "valid") -> TracedArray:
     """Returns the cross-correlation of two vectors. Modes: full, same, valid."""
-    x, y = operand(a), operand(v)
+    x, y = of_rank(a, "correlate: a", 1), of_rank(v, "correlate: v", 1)
     sizes = x.shape[0], y.shape[0]
     if all(isinstance(n, int) for n in sizes) and sizes[0] < sizes[1]:
         return convolve(y, x[::-1], mode)[::-1]
@@ -212,7 +242,7 @@ def matrix_power(a: Any, n: int) -> TracedArray:
 @traced
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> TracedArray:
     """Returns the powers of elements as columns."""
-    array = operand(x)
+    array = of_rank(x, "vander: x", 1)
     count = array.shape[0] if N is None else N
     exponents = range(count) if increasing else range(count - 1, -1, -1)
     return concatenate([(array**k)[:, None] for k in exponents], 1)

@@ -8,6 +8,7 @@ from typing import Any
 from structir.ir.dims import Dim, dim_max, dim_min
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, PrimValue, ShapeExpr
+from structir.ir.struct_info import MAX_RANK
 from structir.lazy import lazy_module
 from structir.numpy.elementwise import apply, real
 from structir.numpy.elementwise import astype as convert
@@ -19,6 +20,7 @@ from structir.tracing.array import (
     emit,
     expression,
     numpy_name,
+    of_rank,
     operand,
 )
 from structir.tracing.context import fields, traced
@@ -139,7 +141,8 @@ def linspace(
     positions = arange(num, dtype=width.dtype_name)
     positions = positions.reshape(num, *[1] * width.ndim) if width.ndim else positions
     fraction = positions / size(dim_max(as_dim(steps), 1))
-    values = _with_first_axis_at(low + fraction * width, axis)
+    values = low * (1 - fraction) + high * fraction  # exact at both ends
+    values = _with_first_axis_at(values, axis)
     values = values if dtype is None else convert(values, name)
     return (values, width / steps) if retstep else values
 
@@ -208,7 +211,7 @@ def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> TracedArray:
 @traced
 def diag(v: Any, k: int = 0) -> TracedArray:
     """Returns a matrix with a diagonal, or the diagonal of a matrix."""
-    array = operand(v)
+    array = of_rank(v, "diag: v", 1, 2)
     if array.ndim == 2:
         return diagonal(array, k)
     size = array.shape[0]
@@ -234,7 +237,7 @@ def broadcast(x: TracedArray, shape: Any) -> TracedArray:
 @traced
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedArray:
     """Returns a diagonal of two axes, which becomes the last axis."""
-    array = operand(a)
+    array = of_rank(a, "diagonal: a", 2, MAX_RANK)
     rank = array.ndim
     first, second = axis1 % rank, axis2 % rank
     rest = [k for k in range(rank) if k not in (first, second)]

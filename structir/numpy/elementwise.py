@@ -15,6 +15,7 @@ from structir.tracing.array import (
     as_array,
     cast,
     emit,
+    equally_long,
     expression,
     numpy_name,
     operand,
@@ -46,6 +47,13 @@ def apply(op: BuildOp, *arrays: TracedArray, weak: bool = False, **attributes: A
 def _binary(op: BuildOp, x: Any, y: Any) -> TracedArray:
     operands, weak = promoted(x, y, keeps_wide=True)
     return apply(op, *operands, weak=weak)
+
+
+def _of_numbers(op: BuildOp, x: Any, y: Any) -> TracedArray:
+    """Emits an op that bools do not have: they become int32."""
+    if _are_bools(x, y):
+        x, y = cast(operand(x), "int32"), cast(operand(y), "int32")
+    return _binary(op, x, y)
 
 
 def _compared(op: BuildOp, x: Any, y: Any) -> TracedArray:
@@ -105,13 +113,13 @@ true_divide = divide
 @traced
 def floor_divide(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the largest integer not above x1 / x2."""
-    return _binary(R.floor_divide, x1, x2)
+    return _of_numbers(R.floor_divide, x1, x2)
 
 
 @traced
 def remainder(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the remainder of `floor_divide`, with the sign of x2."""
-    return _binary(R.floor_mod, x1, x2)
+    return _of_numbers(R.floor_mod, x1, x2)
 
 
 mod = remainder
@@ -120,7 +128,7 @@ mod = remainder
 @traced
 def fmod(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the remainder with the sign of x1."""
-    return _binary(R.mod, x1, x2)
+    return _of_numbers(R.mod, x1, x2)
 
 
 @traced
@@ -136,12 +144,10 @@ def power(x1: Any, x2: Any, /) -> TracedArray:
         array = operand(x1)
         if -16 <= x2 <= 16 and (x2 >= 0 or dtypes.category(array.dtype_name) == dtypes.FLOAT):
             return _integer_power(array, x2)
-    operands, weak = promoted(x1, x2, keeps_wide=True)
-    return apply(R.power, *operands, weak=weak)
+    return _of_numbers(R.power, x1, x2)
 
 
 pow = power
-float_power = power
 
 
 def _integer_power(x: TracedArray, exponent: int) -> TracedArray:
@@ -182,7 +188,7 @@ def abs(x: Any, /) -> TracedArray:
     return apply(R.abs, array, weak=array.weak)
 
 
-absolute = fabs = abs
+absolute = abs
 
 
 @traced
@@ -247,7 +253,7 @@ def nonzero_of(x: Any) -> tuple[TracedArray, ...]:
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> TracedArray:
     """Returns for each element the choice of the first condition that is true."""
     result: Any = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+    for condition, choice in reversed(equally_long("select", condlist, choicelist)):
         result = where(condition, choice, result)
     return result
 
@@ -365,13 +371,13 @@ bitwise_invert = invert = bitwise_not
 @traced
 def left_shift(x1: Any, x2: Any, /) -> TracedArray:
     """Returns x1 << x2."""
-    return _binary(R.left_shift, x1, x2)
+    return _of_numbers(R.left_shift, x1, x2)
 
 
 @traced
 def right_shift(x1: Any, x2: Any, /) -> TracedArray:
     """Returns x1 >> x2."""
-    return _binary(R.right_shift, x1, x2)
+    return _of_numbers(R.right_shift, x1, x2)
 
 
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
@@ -409,10 +415,19 @@ def isclose(
 
 @traced
 def nan_to_num(
-    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: Any,
+    copy: bool = True,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
 ) -> TracedArray:
-    """Returns x with NaN replaced; infinities become the limits of the dtype."""
-    array = real(x)
+    """Returns x with NaN replaced; infinities become the limits of the dtype.
+
+    Integers and bools are unchanged. `copy` has no effect: arrays do not change in place.
+    """
+    array = operand(x)
+    if dtypes.category(array.dtype_name) != dtypes.FLOAT:
+        return array
     from_nan = where(isnan(array), nan, array)
     largest = float(finfo(array.dtype_name).max)
     high = largest if posinf is None else posinf

@@ -25,7 +25,7 @@ from structir.numpy.shaping import (
 )
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, emit, expression, operand, promoted
+from structir.tracing.array import TracedArray, emit, expression, of_rank, operand, promoted
 from structir.tracing.context import traced
 from structir.tracing.size import TracedSize, as_dim, size
 
@@ -350,6 +350,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> TracedArra
     if axis is None:
         array, rows, axis = ravel(array), ravel(rows), 0
     position = axis_of(axis, array.ndim)
+    of_rank(rows, "take_along_axis: indices", array.ndim)
     shape = [
         a if k == position or _is_one(b) else b
         for k, (a, b) in enumerate(zip(array.shape, rows.shape, strict=True))

@@ -9,6 +9,7 @@ import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Constant
+from structir.ir.struct_info import MAX_RANK
 from structir.numpy.creation import arange, asarray, broadcast, diag, zeros
 from structir.numpy.elementwise import where
 from structir.numpy.indexing import take
@@ -21,7 +22,14 @@ from structir.numpy.shaping import (
     reshape,
     split,
 )
-from structir.tracing.array import TracedArray, cast, expression, operand
+from structir.tracing.array import (
+    TracedArray,
+    cast,
+    equally_long,
+    expression,
+    of_rank,
+    operand,
+)
 from structir.tracing.context import traced
 
 
@@ -44,7 +52,8 @@ def dstack(tup: Sequence[Any]) -> TracedArray:
 @traced
 def hsplit(ary: Any, indices_or_sections: Any) -> list[TracedArray]:
     """Splits along axis 1, of a vector along axis 0."""
-    return list(split(ary, indices_or_sections, axis=min(operand(ary).ndim - 1, 1)))
+    array = of_rank(ary, "hsplit: ary", 1, MAX_RANK)
+    return list(split(array, indices_or_sections, axis=min(array.ndim - 1, 1)))
 
 
 @traced
@@ -83,7 +92,11 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> TracedArray:
     array = ravel(arr) if axis is None else operand(arr)
     along = axis_of(axis or 0, array.ndim)
     count = int(array.shape[along])
-    kept = np.delete(np.arange(count), _known_positions(obj))
+    try:
+        kept = np.delete(np.arange(count), _known_positions(obj))
+    except (IndexError, ValueError) as error:
+        message = f"delete: obj: expected positions below {count}, found {obj}"
+        raise DiagnosticError(Diagnostic(message, code="E1107")) from error
     return take(array, kept.astype("int32"), axis=along)
 
 
@@ -93,7 +106,7 @@ def _known_positions(obj: Any) -> Any:
         value = expression(obj)
         if isinstance(value, Constant):
             return np.asarray(value.data)
-        message = f"delete: expected known positions, found {obj.aval}"
+        message = f"expected known positions, found {obj.aval}"
         hint = "select rows with `where`, or pass a NumPy array"
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E1105"))
     return np.asarray(obj) if isinstance(obj, list | tuple) else obj
@@ -144,7 +157,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False
         raise DiagnosticError(
             Diagnostic("fill_diagonal: arrays do not change", hint="inplace=False", code="E1107")
         )
-    array = operand(a)
+    array = of_rank(a, "fill_diagonal: a", 2)
     rows, columns = arange(array.shape[-2])[:, None], arange(array.shape[-1])[None, :]
     value = operand(val)
     if value.ndim == 1:
@@ -157,14 +170,21 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False
 @traced
 def diag_indices_from(arr: Any) -> tuple[TracedArray, ...]:
     """Returns the positions of the diagonal."""
-    array = operand(arr)
+    array = of_rank(arr, "diag_indices_from: arr", 2, MAX_RANK)
     return (arange(array.shape[0]),) * array.ndim
+
+
+def _positions_of(vector: TracedArray) -> TracedArray:
+    """Returns positions, those of the true elements of a mask, whose elements are known."""
+    if vector.dtype_name != "bool":
+        return vector
+    return operand(np.flatnonzero(_known_positions(vector)).astype("int32"))
 
 
 @traced
 def ix_(*args: Any) -> tuple[TracedArray, ...]:
     """Returns index vectors that broadcast to all combinations."""
-    vectors = [operand(atleast_1d(arg)) for arg in args]
+    vectors = [_positions_of(of_rank(atleast_1d(arg), "ix_", 1)) for arg in args]
     count = len(vectors)
     return tuple(
         [reshape(v, (*[1] * k, -1, *[1] * (count - 1 - k))) for k, v in enumerate(vectors)]
@@ -187,7 +207,7 @@ def ravel_multi_index(
 ) -> TracedArray:
     """Returns the row-major linear indices of positions along each axis; `mode` is clip or wrap."""
     total = operand(zeros((), "int32"))
-    for position, size in zip(multi_index, dims, strict=True):
+    for position, size in equally_long("ravel_multi_index", multi_index, dims):
         index = operand(position)
         index = index % size if mode == "wrap" else index.clip(0, size - 1)
         total = total * size + index

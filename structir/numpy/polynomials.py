@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.struct_info import MAX_RANK
 from structir.numpy.contraction import convolve
 from structir.numpy.creation import arange, asarray, linspace
-from structir.numpy.elementwise import divide
+from structir.numpy.elementwise import divide, logical_and, real, where
 from structir.numpy.reals import exp, log
-from structir.numpy.shaping import concatenate
-from structir.tracing.array import TracedArray, operand
+from structir.numpy.shaping import axis_of, concatenate, expand_dims
+from structir.tracing.array import TracedArray, equally_long, of_rank, operand
 from structir.tracing.context import traced
 
 
 def _aligned(a1: Any, a2: Any) -> tuple[TracedArray, TracedArray]:
     """Returns coefficients of one length, with zeros in front of the shorter."""
-    first, second = operand(a1), operand(a2)
+    first, second = [of_rank(a, "polynomial", 1, MAX_RANK) for a in (a1, a2)]
     count = max(int(first.shape[0]), int(second.shape[0]))
     return _extended(first, count), _extended(second, count)
 
@@ -50,7 +52,7 @@ def polymul(a1: Any, a2: Any) -> TracedArray:
 @traced
 def polyder(p: Any, m: int = 1) -> TracedArray:
     """Returns a derivative of a polynomial."""
-    array = operand(p)
+    array = of_rank(p, "polyder: p", 1)
     for _ in range(m):
         count = int(array.shape[0])
         array = array[:-1] * arange(count - 1, 0, -1)
@@ -60,7 +62,7 @@ def polyder(p: Any, m: int = 1) -> TracedArray:
 @traced
 def polyint(p: Any, m: int = 1, k: Any = None) -> TracedArray:
     """Returns an antiderivative of a polynomial with the constant `k`, 0 by default."""
-    array = operand(p)
+    array = of_rank(p, "polyint: p", 1)
     for _ in range(m):
         count = int(array.shape[0])
         terms = divide(array, arange(count, 0, -1))
@@ -94,8 +96,10 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> TracedArray:
     """Returns numbers whose quotients are equal, from `start` to `stop`."""
-    first, last = log(operand(start) * 1.0), log(operand(stop) * 1.0)
-    values = exp(linspace(first, last, num, endpoint, axis=axis))
+    first, last = real(start), real(stop)
+    sign = where(logical_and(first < 0, last < 0), -1.0, 1.0)
+    values = exp(linspace(log(first * sign), log(last * sign), num, endpoint, axis=axis))
+    values = values * (expand_dims(sign, axis) if sign.ndim else sign)
     return values if dtype is None else values.astype(dtype)
 
 
@@ -103,13 +107,14 @@ def geomspace(
 def gradient(f: Any, *varargs: Any, axis: Any = None) -> Any:
     """Returns central differences inside and one-sided ones at the ends, for each axis.
 
-    `varargs` is the distance of samples: one number, or one for each axis.
+    `varargs` is the distance of samples or their coordinates, which are a vector: one for all
+    axes, or one for each axis.
     """
-    array = operand(f)
+    array = real(f)
     axes = range(array.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    chosen = [a % array.ndim for a in axes]
+    chosen = [axis_of(a, array.ndim) for a in axes]
     spacing = list(varargs) if len(varargs) == len(chosen) else [*(varargs or (1,))] * len(chosen)
-    results = [_differences(array, a, h) for a, h in zip(chosen, spacing, strict=True)]
+    results = [_differences(array, a, h) for a, h in equally_long("gradient", chosen, spacing)]
     return results[0] if len(results) == 1 else results
 
 
@@ -119,6 +124,20 @@ def _differences(array: TracedArray, axis: int, spacing: Any) -> TracedArray:
         index[axis] = slice(start, stop)
         return array[tuple(index)]
 
-    inside = (part(2, None) - part(None, -2)) / 2.0
+    if array.shape[axis] == 1:
+        message = f"gradient: expected at least 2 elements on axis {axis}, found 1"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     first, last = part(1, 2) - part(0, 1), part(-1, None) - part(-2, -1)
-    return concatenate([first, inside, last], axis=axis) / spacing
+    distance = of_rank(real(spacing), "gradient: distance or coordinates", 0, 1)
+    if distance.ndim == 0:
+        inside = (part(2, None) - part(None, -2)) / 2.0
+        return concatenate([first, inside, last], axis=axis) / distance
+    # The derivative of the parabola through three points.
+    widths = (distance[1:] - distance[:-1]).reshape((-1, *[1] * (array.ndim - 1 - axis)))
+    left, right = widths[:-1], widths[1:]
+    weight = right / (left + right)
+    slopes = (part(1, None) - part(None, -1)) / widths
+    before = [slice(None)] * axis
+    inside = slopes[(*before, slice(None, -1))] * weight
+    inside = inside + slopes[(*before, slice(1, None))] * (1 - weight)
+    return concatenate([first / widths[:1], inside, last / widths[-1:]], axis=axis)

@@ -13,21 +13,27 @@ from structir.numpy.elementwise import (
     apply,
     divide,
     equal,
+    floor_divide,
+    greater,
     isfinite,
     isnan,
     less,
+    logical_and,
+    logical_or,
     maximum,
     minimum,
     multiply,
     power,
     real,
     real_operands,
+    remainder,
     sign,
+    subtract,
     where,
 )
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, operand
+from structir.tracing.array import TracedArray, cast, operand
 from structir.tracing.context import traced
 
 BuildOp = Callable[..., Expr]
@@ -63,20 +69,47 @@ tanh = _function_of_reals("tanh", R.tanh, "the hyperbolic tangent")
 arcsinh = _function_of_reals("arcsinh", R.asinh, "the inverse hyperbolic sine")
 arccosh = _function_of_reals("arccosh", R.acosh, "the inverse hyperbolic cosine")
 arctanh = _function_of_reals("arctanh", R.atanh, "the inverse hyperbolic tangent")
-floor = _function_of_reals("floor", R.floor, "the largest integer not above x")
-ceil = _function_of_reals("ceil", R.ceil, "the smallest integer not below x")
-trunc = _function_of_reals("trunc", R.trunc, "x rounded towards 0")
 erf = _function_of_reals("erf", R.erf, "the error function")
 sigmoid = _function_of_reals("sigmoid", R.sigmoid, "1 / (1 + exp(-x))")
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
-fix = trunc
+
+
+def _rounding(name: str, op: BuildOp, text: str) -> Callable[[Any], TracedArray]:
+    def function(x: Any, /) -> TracedArray:
+        array = operand(x)
+        is_float = dtypes.category(array.dtype_name) == dtypes.FLOAT
+        return _real(op, x) if is_float else array
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Returns {text}; integers and bools are unchanged."
+    return traced(function)
+
+
+floor = _rounding("floor", R.floor, "the largest integer not above x")
+ceil = _rounding("ceil", R.ceil, "the smallest integer not below x")
+trunc = fix = _rounding("trunc", R.trunc, "x rounded towards 0")
+
+
+@traced
+def fabs(x: Any, /) -> TracedArray:
+    """Returns |x|; integers become float32."""
+    return abs(real(x))
+
+
+@traced
+def float_power(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 to the power of x2; integers become float32."""
+    operands, _ = real_operands(x1, x2)
+    return power(*operands)
 
 
 @traced
 def square(x: Any, /) -> TracedArray:
     """Returns x * x."""
     array = operand(x)
+    if array.dtype_name == "bool":
+        array = cast(array, "int32")
     return apply(R.square, array, weak=array.weak)
 
 
@@ -155,14 +188,29 @@ def round(x: Any, decimals: int = 0) -> TracedArray:
     """Returns x rounded to a number of decimals; ties go to the even digit."""
     array = operand(x)
     if dtypes.category(array.dtype_name) != dtypes.FLOAT:
-        return array
+        return array if decimals >= 0 else _rounded_integer(array, 10**-decimals)
     if not decimals:
         return apply(R.round, array, weak=array.weak)
     factor = 10.0**decimals
     return divide(apply(R.round, multiply(array, factor)), factor)
 
 
-rint = around = round
+around = round
+
+
+def _rounded_integer(x: TracedArray, unit: int) -> TracedArray:
+    """Returns the nearest multiples of a unit; ties go to the even multiple."""
+    quotient = floor_divide(x, unit)
+    rest = subtract(multiply(subtract(x, multiply(quotient, unit)), 2), unit)
+    is_odd = equal(remainder(quotient, 2), 1)
+    goes_up = logical_or(greater(rest, 0), logical_and(equal(rest, 0), is_odd))
+    return multiply(where(goes_up, add(quotient, 1), quotient), unit)
+
+
+@traced
+def rint(x: Any, /) -> TracedArray:
+    """Returns x rounded to integers; ties go to the even one. Integers become float32."""
+    return round(real(x))
 
 
 @traced

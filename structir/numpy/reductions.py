@@ -25,8 +25,6 @@ def reduced(
 ) -> TracedArray:
     """Emits a reduction over axes; None is all axes."""
     axes = axes_of(axis, x.ndim)
-    if not axes:
-        return x
     return emit(op(expression(x), axis=axes, keepdims=bool(keepdims)), weak)
 
 
@@ -373,12 +371,12 @@ def _end(value: Any, edge: TracedArray) -> TracedArray:
 @traced
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> TracedArray:
     """Returns the integral by the trapezoidal rule."""
-    values = operand(y)
+    values = real(y)
     position = axis_of(axis, values.ndim)
     prefix = (slice(None),) * position
     width: Any = dx
     if x is not None:
-        points = operand(x)
+        points = real(x)
         width = diff(points, axis=-1 if points.ndim == 1 else axis)
         if points.ndim == 1:
             width = width.reshape((-1, *[1] * (values.ndim - 1 - position)))

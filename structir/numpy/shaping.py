@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -23,10 +25,11 @@ from structir.tracing.array import (
     emit,
     expression,
     numpy_name,
+    of_rank,
     operand,
     promoted,
 )
-from structir.tracing.context import session, traced
+from structir.tracing.context import STATE, session, traced
 from structir.tracing.size import TracedSize, as_dim, as_dims, is_size
 from structir.tracing.size import size as traced_size
 
@@ -214,6 +217,11 @@ def broadcast_to(x: Any, shape: Any) -> TracedArray:
 @exported
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     """Returns the shape that shapes broadcast to."""
+    shapes = tuple([(s,) if is_size(s) else tuple(s) for s in shapes])
+    for sizes in shapes:
+        if not builtins.all([is_size(s) and not getattr(s, "shape", ()) for s in sizes]):
+            message = f"broadcast_shapes: expected tuples of sizes, found {sizes}"
+            raise DiagnosticError(Diagnostic(message, code="E1107"))
     rank = builtins.max([len(shape) for shape in shapes], default=0)
     result: list[Any] = [1] * rank
     for shape in shapes:
@@ -300,7 +308,7 @@ def vstack(arrays: Any) -> TracedArray:
 def hstack(arrays: Any) -> TracedArray:
     """Returns arrays joined along axis 1; vectors along axis 0."""
     parts = [atleast_1d(a) for a in arrays]
-    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+    return concatenate(parts, 0 if not parts or parts[0].ndim == 1 else 1)
 
 
 @traced
@@ -325,11 +333,10 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[TracedArray
     total = array.shape[position]
     if is_size(indices_or_sections):
         count = int(indices_or_sections)
-        step = total // count
-        if total % count != 0:
+        if count < 1 or total % count != 0:
             message = f"split: expected a multiple of {count} on axis {axis}, found {total}"
             raise DiagnosticError(Diagnostic(message, code="E1107"))
-        bounds: list[Any] = [step * k for k in range(1, count)]
+        bounds: list[Any] = [total // count * k for k in range(1, count)]
     else:
         bounds = list(indices_or_sections)
     edges = [0, *bounds, total]
@@ -352,7 +359,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Trace
 @traced
 def unstack(x: Any, axis: int = 0) -> tuple[TracedArray, ...]:
     """Returns the slices along an axis of known size."""
-    return tuple(moveaxis(x, axis, 0))
+    array = operand(x)
+    return tuple(moveaxis(array, axis_of(axis, array.ndim), 0))
 
 
 @traced
@@ -409,6 +417,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> TracedArray:
         return reshape(roll(ravel(array), shift, 0), array.shape)
     axes = axes_of(axis, array.ndim)
     shifts = list(shift) if isinstance(shift, tuple | list) else [shift] * len(axes)
+    shifts = [of_rank(s, "roll: shift", 0) if hasattr(s, "dtype") else s for s in shifts]
     if builtins.any([isinstance(s, TracedArray) for s in shifts]):
         for s, position in zip(shifts, axes, strict=True):
             length = array.shape[position]
@@ -425,7 +434,9 @@ def _positions(length: Any) -> TracedArray:
 @exported
 def shape(x: Any) -> tuple[Any, ...]:
     """Returns the sizes of an array."""
-    return tuple(x.shape) if hasattr(x, "shape") else as_array(x).shape
+    if hasattr(x, "shape"):
+        return tuple(x.shape)
+    return np.shape(x) if STATE.session is None else as_array(x).shape
 
 
 @exported
@@ -439,7 +450,7 @@ def size(x: Any, axis: int | None = None) -> Any:
     """Returns the number of elements, or the size of an axis."""
     sizes: Sequence[Any] = shape(x)
     if axis is not None:
-        return sizes[axis]
+        return sizes[axis_of(axis, len(sizes))]
     total: Any = 1
     for s in sizes:
         total = s * total
@@ -452,7 +463,8 @@ def _kind_of(value: Any) -> tuple[str, bool]:
         return numpy_name(value), False
     if isinstance(value, bool | int | float):
         return dtypes.python_dtype(value), not isinstance(value, bool)
-    return str(value.dtype), bool(getattr(value, "weak", False))
+    array = value if hasattr(value, "dtype") else np.asarray(value)
+    return str(array.dtype), bool(getattr(array, "weak", False))
 
 
 @exported

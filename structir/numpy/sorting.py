@@ -7,6 +7,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
+from structir.ir.struct_info import MAX_RANK
 from structir.lazy import lazy_module
 from structir.numpy.creation import arange, full, linspace, zeros, zeros_like
 from structir.numpy.elementwise import (
@@ -41,6 +42,7 @@ from structir.tracing.array import (
     cast,
     emit,
     expression,
+    of_rank,
     operand,
     promoted,
 )
@@ -75,7 +77,9 @@ def argsort(
 @traced
 def lexsort(keys: Any, axis: int = -1) -> TracedArray:
     """Returns the indices that sort by several keys; the last one is the first criterion."""
-    values = [operand(key) for key in keys]
+    values = [of_rank(key, "lexsort: keys", 1, MAX_RANK) for key in keys]
+    if not values:
+        raise DiagnosticError(Diagnostic("lexsort: expected a key, found none", code="E1107"))
     order = argsort(values[0], axis)
     for key in values[1:]:
         order = take_along_axis(order, argsort(take_along_axis(key, order, axis), axis), axis)
@@ -153,11 +157,14 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: Any = None
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> TracedArray:
     """Returns the edges of bins of equal width, or the edges that `bins` lists."""
     if np.ndim(bins) or isinstance(bins, TracedArray):
-        return real(bins)
+        return real(of_rank(bins, "histogram: bins", 1))
+    if not isinstance(bins, int) or bins < 1:
+        message = f"histogram: bins: expected a positive int or the edges, found {bins!r}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     values = real(a)
     low, high = (values.min(), values.max()) if range is None else map(real, range)
     widened = where(low == high, 0.5, 0.0)
-    return linspace(low - widened, high + widened, int(bins) + 1)
+    return linspace(low - widened, high + widened, bins + 1)
 
 
 @traced
@@ -273,7 +280,8 @@ def median(
 @traced
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> TracedArray:
     """Returns the values at `x` of the piecewise linear function through (xp, fp)."""
-    (points, table, values), _ = promoted(real(x), real(xp), real(fp))
+    table, values = of_rank(xp, "interp: xp", 1), of_rank(fp, "interp: fp", 1)
+    (points, table, values), _ = promoted(real(x), real(table), real(values))
     last = table.shape[0] - 1
     upper = clip(searchsorted(table, points, side="right"), 1, last)
     x0, x1 = take(table, upper - 1, 0), take(table, upper, 0)
@@ -373,14 +381,14 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[TracedArray,
 @traced
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[TracedArray, ...]:
     """Returns the positions on and below a diagonal of a matrix."""
-    rows, columns = operand(arr).shape[-2:]
+    rows, columns = of_rank(arr, "tril_indices_from: arr", 2).shape
     return tril_indices(rows, k, int(columns))
 
 
 @traced
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[TracedArray, ...]:
     """Returns the positions on and above a diagonal of a matrix."""
-    rows, columns = operand(arr).shape[-2:]
+    rows, columns = of_rank(arr, "triu_indices_from: arr", 2).shape
     return triu_indices(rows, k, int(columns))
 
 

@@ -202,6 +202,27 @@ def operand(value: Any, dtype: str | None = None) -> TracedArray:
     return array if dtype is None else cast(array, dtype)
 
 
+def of_rank(value: Any, name: str, least: int, most: int | None = None) -> TracedArray:
+    """Returns an operand of a rank from `least` to `most`, by default of exactly `least`.
+
+    Raises DiagnosticError for another rank; `name` is that of the function and the parameter.
+    """
+    array, most = operand(value), least if most is None else most
+    if least <= array.ndim <= most:
+        return array
+    ranks = f"{least}" if least == most else f"{least} to {most}"
+    message = f"{name}: expected an array of rank {ranks}, found rank {array.ndim}"
+    raise DiagnosticError(Diagnostic(message, caller_span(), code="E1107"))
+
+
+def equally_long(name: str, first: Any, second: Any) -> list[tuple[Any, Any]]:
+    """Returns the pairs of two sequences. Raises DiagnosticError if their lengths differ."""
+    if len(first) != len(second):
+        message = f"{name}: expected sequences of one length, found {len(first)} and {len(second)}"
+        raise DiagnosticError(Diagnostic(message, caller_span(), code="E1107"))
+    return list(zip(first, second, strict=True))
+
+
 def joint_operands(values: Sequence[Any]) -> list[TracedArray]:
     """Returns the arguments of a function; captured floats are float64 if the others are."""
     arrays = [as_array(value) for value in values]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import structir.numpy as snp
+from structir.errors import DiagnosticError
 from tests.cases import every_case
 
 RANDOM = np.random.default_rng(5)
@@ -138,6 +139,24 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "lins3": lambda xp: xp.linspace(A, B, 5, axis=1, retstep=True)[0],
     "logs": lambda xp: xp.logspace(W, 2.0, 4, axis=1),
     "geos": lambda xp: xp.geomspace(abs(W), 2.0, 4, axis=-1),
+    "geos of negative": lambda xp: xp.geomspace(-abs(W), -2.0, 4),
+    "var of a number": lambda xp: (xp.var(3.0), xp.std(3), xp.var(A, axis=())),
+    "hist max": lambda xp: xp.histogram(A.astype("float32"), 7)[0].astype(float),
+    "gradient of coordinates": lambda xp: xp.gradient(A, np.sort(W), np.array([0, 1, 3, 7.0])),
+    "gradient of integers": lambda xp: xp.gradient(np.array([9, 3, 5, 1], "uint8")),
+    "trapezoid of integers": lambda xp: xp.trapezoid(np.array([200, 100, 5])),
+    "floor of integers": lambda xp: [f(np.arange(3)) for f in (xp.floor, xp.ceil, xp.trunc)],
+    "float_power": lambda xp: xp.float_power(np.array([2, 3]), np.array([-1, 2])),
+    "round to tens": lambda xp: xp.round(np.array([15, 25, -15, -5, 5, 14, 16, 149]), -1),
+    "nan_to_num": lambda xp: xp.nan_to_num(N, False, 7.0),
+    "nan_to_num of integers": lambda xp: xp.nan_to_num(np.arange(3)),
+    "products of bools": lambda xp: [
+        f(M, M[:, 1])
+        for f in (lambda x, y: xp.matmul(x.T, y), lambda x, y: xp.einsum("ij,i->j", x, y))
+    ],
+    "inner of bools": lambda xp: (xp.inner(M, M), xp.vdot(M, M), xp.tensordot(M, M)),
+    "mask of ix_": lambda xp: A[xp.ix_(np.array([0, 2]), M[0])],
+    "kron of ranks": lambda xp: (xp.kron(V, W), xp.kron(A, W), xp.kron(C, A)),
     "array nd": lambda xp: xp.array(W, ndmin=3),
     "array nd2": lambda xp: xp.array(W, dtype=float, ndmin=1),
 }
@@ -151,3 +170,41 @@ def test_arguments_have_the_meaning_of_numpy(name: str) -> None:
     for result, value in pairs:
         assert np.shape(result) == np.shape(value)
         np.testing.assert_allclose(result, value, rtol=1e-5, atol=1e-6)
+
+
+INVALID: dict[str, Callable[[], Any]] = {
+    "convolve: a: expected an array of rank 1, found rank 2": lambda: snp.convolve(A, V),
+    "correlate: v: expected an array of rank 1, found rank 0": lambda: snp.correlate(V, 2.0),
+    "vander: x: expected an array of rank 1, found rank 0": lambda: snp.vander(3.0),
+    "diag: v: expected an array of rank 1 to 2, found rank 3": lambda: snp.diag(C),
+    "trace|diagonal: a: .*, found rank 1": lambda: snp.trace(V),
+    "interp: xp: expected an array of rank 1, found rank 2": lambda: snp.interp(V, A, A),
+    "lexsort: expected a key, found none": lambda: snp.lexsort([]),
+    "polyder: p: expected an array of rank 1, found rank 2": lambda: snp.polyder(A),
+    "ravel_multi_index: .*, found 3 and 2": lambda: snp.ravel_multi_index((0, 1, 2), (3, 4)),
+    "select: .*, found 1 and 2": lambda: snp.select([M], [A, A]),
+    "take_along_axis: indices: .*, found rank 1": lambda: snp.take_along_axis(A, np.arange(3), 0),
+    "tensordot: axes: expected a number or a pair": lambda: snp.tensordot(A, A, (0, 1, 2)),
+    "einsum: expected subscripts and operands": lambda: snp.einsum(A, A),
+    "split: expected a multiple of 0": lambda: snp.split(V, 0),
+    "histogram: bins: expected a positive int": lambda: snp.histogram(V, 0),
+    "gradient: expected at least 2 elements": lambda: snp.gradient(V[:1]),
+    "delete: obj: expected positions below 6": lambda: snp.delete(V, 9),
+    "axis: expected an axis of an array of rank 2": lambda: snp.size(A, 5),
+    "unstack|axis: expected an axis": lambda: snp.unstack(A, None),
+    "roll: shift: expected an array of rank 0": lambda: snp.roll(V, np.arange(6)),
+    "broadcast_shapes: expected tuples of sizes": lambda: snp.broadcast_shapes(A, (3,)),
+    "expected at least one array": lambda: snp.hstack([]),
+    "tril_indices_from: arr: .*, found rank 1": lambda: snp.tril_indices_from(V),
+}
+
+
+@every_case("message", INVALID)
+def test_invalid_arguments_are_one_error(message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message):
+        INVALID[message]()
+
+
+def test_sizes_of_numbers_and_lists() -> None:
+    assert (snp.ndim(3), snp.shape([[1, 2]]), snp.size(2.5)) == (0, (1, 2), 1)
+    assert snp.result_type([1, 2], np.float32(1)) == np.float32

@@ -59,7 +59,9 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     """
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
-    completed = _infer(as_module(module, "structir.infer"), refine, close)
+    module = as_module(module, "structir.infer")
+    require_close_names(module, close)
+    completed = _infer(module, refine, close)
     if any(
         isinstance(f, Function) and _mentions_unbound_dim(f) for f in completed.functions.values()
     ):
@@ -232,12 +234,16 @@ def generate_constraints(
             bodies[name] = module[name]
     if close:
         called = {callee for callees in calls.values() for callee in callees}
-        entries = [name for name in generators if name not in called]
-        if not isinstance(close, bool):
-            require_names(close, [(module[name], generators[name]) for name in entries])
-        for name in entries:
+        for name in [name for name in generators if name not in called]:
             default_params(module[name], generators[name], close)
     return generators
+
+
+def require_close_names(module: IRModule, close: Close) -> None:
+    """Raises DiagnosticError if `close` has a name of no parameter, dim or row variable."""
+    if not isinstance(close, bool):
+        generators = generate_constraints(module)
+        require_names(close, [(module[name], each) for name, each in generators.items()])
 
 
 def _has_function_param(function: Function) -> bool:

@@ -18,7 +18,12 @@ from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import Element, RowVar
 from structir.solver.program.constraint_generation import ConstraintGenerator
-from structir.solver.program.inference import Close, Unsatisfiable, generate_constraints
+from structir.solver.program.inference import (
+    Close,
+    Unsatisfiable,
+    generate_constraints,
+    require_close_names,
+)
 from structir.solver.program.unsat_core import UnsatCore
 from structir.solver.program.value_trees import leaves
 from structir.solver.solver import ConstraintSolver, Value
@@ -143,6 +148,7 @@ def explain(module: IRModule, *, close: Close = False) -> Report:
     `close` defaults underconstrained parameters, as `structir.infer` does; defaults are marked.
     """
     try:
+        require_close_names(module, close)
         return Report(generate_constraints(module, close=close))
     except Unsatisfiable as error:
         return Report({}, tuple(error.diagnostics), (error.explanation,))
