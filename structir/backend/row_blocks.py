@@ -14,6 +14,7 @@ import attrs
 from structir.backend.cpu.row_functions import reduces
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
+from structir.backend.loops.exponentials import with_nonpositive_exponentials
 from structir.backend.loops.expression import (
     Expression,
     Load,
@@ -145,7 +146,7 @@ class _Blocks:
         self.values, self.rows, self.value, self.row = [s for s in symbols if s is not None]
 
     def program(self, program: LoopProgram) -> BlockProgram:
-        for stage in composed(program).stages:
+        for stage in with_nonpositive_exponentials(composed(program)).stages:
             self._stage(stage)
         outputs = {b.root: self.flat[b.root] for b in program.outputs}
         inputs = {b: self.flat[b] for b in self.inputs if b in self.flat}
