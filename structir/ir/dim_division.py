@@ -67,11 +67,14 @@ def exact_quotient(dividend: Dim, divisor: Dim) -> Dim | None:
         return _quotient_by_int(dividend, divisor) if divisor else None
     quotient: Dim = 0
     lead, lead_coefficient = _leading(divisor)
+    previous: tuple[int, list[int]] | None = None
     while type(dividend) is Poly:
-        monomial, coefficient = _leading(dividend)
-        rest = _without(monomial, lead)
-        if rest is None or coefficient % lead_coefficient:
+        monomial, coefficient = term = _leading(dividend)
+        rest, grade = _without(monomial, lead), _grade(term)
+        # A product without redundant factors may have a leading term that is not smaller.
+        if rest is None or coefficient % lead_coefficient or (previous and grade >= previous):
             return None
+        previous = grade
         ratio = coefficient // lead_coefficient
         step: Dim = Poly({rest: ratio}, 0) if rest else ratio
         quotient = quotient + step

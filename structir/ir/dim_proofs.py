@@ -8,6 +8,7 @@ from math import gcd
 
 from structir.errors import DiagnosticError
 from structir.ir.dim_division import floormod
+from structir.ir.dim_values import evaluate
 from structir.ir.polynomial import (
     Dim,
     Monomial,
@@ -15,7 +16,6 @@ from structir.ir.polynomial import (
     Poly,
     Sym,
     bounds,
-    evaluate,
     opaque_atom,
     rewritten,
     sym,

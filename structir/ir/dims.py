@@ -6,6 +6,7 @@ from structir.ir.dim_choice import BUILT, compare, dim_max, dim_min, is_comparis
 from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod
 from structir.ir.dim_proofs import at_least, equal
 from structir.ir.dim_text import python_text, text
+from structir.ir.dim_values import evaluate
 from structir.ir.polynomial import (
     Atom,
     Dim,
@@ -17,7 +18,6 @@ from structir.ir.polynomial import (
     as_dim,
     as_sym,
     bounds,
-    evaluate,
     of_terms,
     substitute,
     sym,

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakValueDictionary
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.display_names import display_name, one_message
 from structir.lazy import lazy_module
 
 symbolic = lazy_module("structir.ir.symbolic")
@@ -200,16 +199,6 @@ Dim: TypeAlias = int | Poly
 
 Builder = TypeVar("Builder", bound=Callable[..., Dim])
 BUILDERS: dict[str, Callable[..., Dim]] = {}  # simplifying constructors of opaque functions
-FUNCTIONS: dict[str, Callable[..., int]] = {  # evaluation of opaque functions
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "min": min,
-    "max": max,
-    "lt": operator.lt,
-    "le": operator.le,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
 
 
 def builds(fn: str) -> Callable[[Builder], Builder]:
@@ -306,13 +295,54 @@ def _product(first: Poly, second: Poly) -> Poly:
             terms[monomial] = terms.get(monomial, 0) + outer * coefficient
     for lhs, lhs_coefficient in first.terms.items():
         for rhs, rhs_coefficient in second.terms.items():
-            monomial = merged(lhs, rhs)
+            monomial = _without_redundant_factors(merged(lhs, rhs))
             terms[monomial] = terms.get(monomial, 0) + lhs_coefficient * rhs_coefficient
     if len(terms) > MOST_TERMS:
         raise _too_many_terms()
     if 0 in terms.values():
         terms = {m: c for m, c in terms.items() if c}
     return Poly(terms, outer * inner)
+
+
+def _without_redundant_factors(monomial: Monomial) -> Monomial:
+    """Returns a product without factors that are 0 or 1, and 0 only where another factor is 0.
+
+    `n * min(n, m, 1)` is `n * min(m, 1)`, and a comparison is its own square.
+    """
+    for index, atom in enumerate(monomial):
+        if type(atom) is not Opaque or atom.interval != (0, 1):
+            continue
+        others = monomial[:index] + monomial[index + 1 :]
+        if atom in others:
+            return _without_redundant_factors(others)
+        if atom.fn != "min" or 1 not in atom.args:
+            continue
+        needed = [arg for arg in atom.args if not _is_positive_with(arg, others)]
+        if len(needed) == len(atom.args):
+            continue
+        rest = as_atom(BUILDERS["min"](*needed))  # no atom if it is 1
+        kept = others if rest is None else tuple(sorted((*others, rest), key=_ORDER_OF))
+        return _without_redundant_factors(kept)
+    return monomial
+
+
+def _is_positive_with(dim: Dim, factors: Monomial) -> bool:
+    """Whether a dim is at least 1 wherever all of these factors are: it is a product of some of
+    them, or not less than one of them. It may be so for others."""
+    if type(dim) is not Poly:
+        return False
+    atom = as_atom(dim)
+    if type(atom) is Opaque and atom.fn == "max":
+        return any([_is_positive_with(arg, factors) for arg in atom.args])
+    if not dim.constant and len(dim.terms) == 1:
+        ((monomial, coefficient),) = dim.terms.items()
+        if coefficient > 0 and all([atom in factors for atom in monomial]):
+            return True
+    for factor in factors:
+        least, (low, _) = factor.interval[0], bounds(dim - Poly({(factor,): 1}, 0))
+        if least is not None and least >= 0 and low is not None and low >= 0:
+            return True
+    return False
 
 
 def _too_many_terms() -> DiagnosticError:
@@ -452,33 +482,3 @@ def _rewritten_atom(atom: Atom, values: Mapping[Any, Dim]) -> Dim | None:
     if all([new is old for new, old in zip(args, atom.args, strict=True)]):
         return None
     return BUILDERS[atom.fn](*args)
-
-
-def evaluate(dim: Dim, values: Mapping[Sym, int]) -> int:
-    """Returns the value of a dim for these values of its variables."""
-    if type(dim) is not Poly:
-        return dim
-    total = dim.constant
-    for monomial, coefficient in dim.terms.items():
-        for atom in monomial:
-            coefficient *= values[atom] if type(atom) is Sym else _atom_value(atom, values)
-        total += coefficient
-    return total
-
-
-def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
-    if atom.fn == "select":
-        condition, chosen, other = atom.args
-        return evaluate(chosen if evaluate(condition, values) else other, values)
-    args = [evaluate(argument, values) for argument in atom.args]
-    if 0 in args[1:] and atom.fn in ("floordiv", "floormod"):
-        raise _zero_divisor(Poly({(atom,): 1}, 0), values)
-    return int(FUNCTIONS[atom.fn](*args))
-
-
-def _zero_divisor(quotient: Poly, values: Mapping[Sym, int]) -> DiagnosticError:
-    names = sorted(syms(quotient), key=lambda s: s.order)
-    with one_message():
-        assignment = ", ".join([f"{display_name(s)} = {values[s]}" for s in names])
-        message = f"division by zero in the size {quotient}, with {assignment}"
-    return DiagnosticError(Diagnostic(message))

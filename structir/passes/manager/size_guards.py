@@ -15,6 +15,7 @@ import numpy as np
 
 from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
+from structir.ir.dim_values import FUNCTIONS
 from structir.ir.dims import Dim, Opaque, Poly, Sym, syms
 from structir.ir.expr import (
     Call,
@@ -29,7 +30,6 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.ir.polynomial import FUNCTIONS
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
 from structir.passes.manager.input_sizes import Sizes, SizeSpace
 from structir.passes.manager.margins import elementwise_value, evaluated_margins, margins_of
