@@ -8,13 +8,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from structir.backend.cpu.run_copies import COPY, COPY_TWICE
-from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.scalar_text import number_text
-from structir.backend.loops.stage import Routine, Stage, routine_stages
-from structir.backend.loops.writer import INDENT, indented
-from structir.ir.dims import Dim
+from structir.backend.loops.as_scalar import Scalars
+from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.stage import KernelCall, Stage, routine_stages
+from structir.backend.segment_rows import rows_call, unread
+from structir.ir.dtype import is_float
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    VECTOR,
+    Apply,
+    Assign,
+    Branch,
+    Element,
+    For,
+    KernelStatement,
+    Literal,
+    Local,
+    LoopVariable,
+    Part,
+    Scalar,
+)
+from structir.ir.struct_info import TensorStructInfo
+from structir.loops.edits import calculate, integer
 from structir.projections.spec import IndexSpec
+
+CHUNK = 128  # bytes that are copied at once: vectors without a remainder
+VECTORS = 4  # of a chunk
+Steps = Sequence[int]  # elements that loops copy at once
+Run = Sequence[Buffer]  # values, and the start and the limit of each row in them
+Body = tuple[KernelStatement, ...]
 
 
 def copies_of_rows(
@@ -26,88 +48,209 @@ def copies_of_rows(
     operand is the start of each row of the result.
     """
     out = Buffer(spec.results[0].dims, operands[0].dtype)
-    routine = _Copies(operands, out).routine()
-    return [out], routine_stages(list(dict.fromkeys(operands)), [out], routine, origin)
+    call = _Copies(operands, out).kernel_call()
+    return [out], routine_stages(list(dict.fromkeys(operands)), [out], call, origin)
+
+
+def _number(name: str) -> Local:
+    return Local(name, "int64")
+
+
+def _least(first: Scalar, second: Scalar) -> Scalar:
+    return Apply("min", (first, second), "int64")
+
+
+def _most(first: Scalar, second: Scalar) -> Scalar:
+    return Apply("max", (first, second), "int64")
 
 
 class _Copies:
-    """Generates a loop that copies rows."""
+    """Writes the kernel that copies rows."""
 
     def __init__(self, operands: Sequence[Buffer], out: Buffer) -> None:
         self.operands, self.out = operands, out
-        self.names: dict[Buffer, str] = {}
-        self.sizes: dict[Dim, str] = {}
-        self.inner = prod(out.shape[1:])
+        self.scalars = Scalars(unread)
+        arrays = [b.root for b in dict.fromkeys((*operands, out))]
+        self.arrays = {
+            b: Var(f"x{k}", TensorStructInfo(b.shape, b.dtype)) for k, b in enumerate(arrays)
+        }
+        self.inner = self.scalars.index(prod(out.shape[1:]))
+        self.total = self.scalars.index(out.shape[0])  # values of the result
+        self.row, self.at = LoopVariable("row", "int64"), _number("at")
+        self.stop, self.chunk = _number("stop"), CHUNK // element_bytes(out.dtype)
+        self.loops = 0
 
-    def routine(self) -> Routine:
-        """Returns the loop."""
+    def kernel_call(self) -> KernelCall:
+        """Returns the kernel, called with the operands and the result."""
         *parts, starts = self.operands
-        first, rows = self._name(starts), self._size(starts.shape[0])
-        room = self._size(self.out.shape[0])
+        rows = self.scalars.index(starts.shape[0])
+        low, high, after = Local("low", "int64"), Local("high", "int64"), _number("next")
+        following = calculate("add", self.row, integer(1))
+        has_row = Apply("lt", (self.row, rows), "bool")
         runs = [tuple(parts[k : k + 3]) for k in range(0, len(parts), 3)]
-        copies: list[str] = []
+        copies: list[KernelStatement] = []
         while runs:
             is_twice = runs[:1] == runs[1:2]
-            copies += self._copy(runs[0], is_twice)
+            copies += self._copy_twice(runs[0]) if is_twice else self._copy(runs[0])
             runs = runs[1 + is_twice :]
-        copies += [f"next = {room}", f"if row + 1 < {rows}:", f"{INDENT}next = {first}[row + 1]"]
-        body = [f"at = {room}", f"if row < {rows}:", f"{INDENT}at = larger({first}[row], 0)"]
-        body += ["if row == 0:", *indented(self._fill("0", "at"))]
-        body += [f"if row < {rows}:", *indented([*copies, *self._fill("at", "next")])]
-        stop = [
-            f"stop = {room}",
-            f"if hi < {rows}:",
-            f"{INDENT}stop = smaller({first}[hi], {room})",
-        ]
-        return Routine(
-            (*stop, "for row in range(lo, hi):", *indented(body)),
-            tuple(self.names),
-            (),
-            tuple(self.sizes),
-            (*self.names.values(), *self.sizes.values()),
-            range=starts.shape[0] + 1,  # without rows, one iteration zeroes all values
-            parted=True,
+        body = (
+            Assign(self.at, self.total),
+            Branch(has_row, (Assign(self.at, _most(self._entry(starts, self.row), integer(0))),)),
+            Branch(
+                Apply("eq", (self.row, integer(0)), "bool"), (self._zeros(integer(0), self.at),)
+            ),
+            Branch(
+                has_row,
+                (
+                    *copies,
+                    Assign(after, self.total),
+                    Branch(
+                        Apply("lt", (following, rows), "bool"),
+                        (Assign(after, self._entry(starts, following)),),
+                    ),
+                    self._zeros(self.at, after),
+                ),
+            ),
+        )
+        stop = Assign(self.stop, _least(self._entry(starts, high), self.total))
+        extent = starts.shape[0] + 1  # without rows, one iteration zeroes all values
+        kernel = (
+            Part(low, high, extent),
+            Assign(self.stop, self.total),
+            Branch(Apply("lt", (high, rows), "bool"), (stop,)),
+            For(self.row, low, high, 1, body),
+        )
+        return rows_call(self.arrays, [self.out], kernel, self.scalars, extent)
+
+    # ---- parts of the body
+
+    def _zeros(self, first: Scalar, stop: Scalar) -> For:
+        """Returns the loop that zeroes the values between two rows."""
+        dtype = self.out.dtype
+        zero = Literal(False if dtype == "bool" else 0.0 if is_float(dtype) else 0, dtype)
+        at = self._variable()
+        low, high = self._scaled(first), self._scaled(_least(stop, self.total))
+        return For(at, low, high, 1, (Assign(self._flat(self.out, at), zero),))
+
+    def _ends(self, run: Run) -> tuple[Local, Local, Body]:
+        """Returns the start of a row and its size, and the statements that compute them."""
+        values, starts, limits = run
+        total = self.scalars.index(values.shape[0])
+        first, size = _number("first"), _number("size")
+        length = calculate("sub", _least(self._entry(limits, self.row), total), first)
+        head = (
+            Assign(first, _most(self._entry(starts, self.row), integer(0))),
+            Assign(size, _most(length, integer(0))),
+        )
+        return first, size, head
+
+    def _room(self, *used: Scalar) -> Scalar:
+        """Returns the number of values of the result from the row on, but for the used ones."""
+        room: Scalar = self.total
+        for count in (self.at, *used):
+            room = calculate("sub", room, count)
+        return _most(room, integer(0))
+
+    def _copy(self, run: Run) -> Body:
+        """Returns the copy of a row: in whole chunks where what follows may be overwritten."""
+        first, size, head = self._ends(run)
+        count, source, target, end = map(_number, ("count", "source", "target", "end"))
+        total = self.scalars.index(run[0].shape[0])
+        behind = _least(
+            calculate("sub", self.stop, self.at),
+            calculate("sub", total, first),
+        )
+        up = Apply(
+            "bitand",
+            (calculate("add", count, integer(self.chunk - 1)), integer(-self.chunk)),
+            "int64",
+        )
+        return (
+            *head,
+            Assign(size, _least(size, self._room())),
+            Assign(count, self._scaled(size)),
+            Assign(source, self._scaled(first)),
+            Assign(target, self._scaled(self.at)),
+            Assign(end, up),
+            Branch(Apply("gt", (end, self._scaled(behind)), "bool"), (Assign(end, count),)),
+            *self._run(run[0], source, (target,), end, (self.chunk,)),
+            Assign(self.at, calculate("add", self.at, size)),
         )
 
-    def _fill(self, first: str, stop: str) -> list[str]:
-        """Returns the loop that zeroes the values between two rows."""
-        room, inner = self._size(self.out.shape[0]), self._size(self.inner)
-        dtype = self.out.dtype
-        zero = number_text(0, dtype) if dtype in ("float32", "float64") else "0"
-        return [
-            f"for j in range({first} * {inner}, smaller({stop}, {room}) * {inner}):",
-            f"{INDENT}{self._name(self.out)}[j] = {zero}",
-        ]
+    def _copy_twice(self, run: Run) -> Body:
+        """Returns the copy of a row to two addresses; the second may have less room."""
+        first, size, head = self._ends(run)
+        again, source, target, second = map(_number, ("again", "source", "target", "second"))
+        length = _number("length")
+        both, rest = _number("both"), _number("rest")
+        steps = (self.chunk, self.chunk // VECTORS)
+        return (
+            *head,
+            Assign(length, size),
+            Assign(size, _least(length, self._room())),
+            Assign(again, _least(length, self._room(size))),
+            Assign(both, self._scaled(again)),
+            Assign(source, self._scaled(first)),
+            Assign(target, self._scaled(self.at)),
+            Assign(second, calculate("add", target, self._scaled(size))),
+            *self._run(run[0], source, (target, second), both, steps),
+            Assign(rest, calculate("sub", self._scaled(size), both)),
+            Assign(source, calculate("add", source, both)),
+            Assign(target, calculate("add", target, both)),
+            *self._run(run[0], source, (target,), rest, ()),
+            Assign(self.at, calculate("add", self.at, calculate("add", size, again))),
+        )
 
-    def _copy(self, run: Sequence[Buffer], is_twice: bool) -> list[str]:
-        """Returns the copy of a row; one that is copied twice is read once."""
-        values, starts, limits = run
-        total, room = self._size(values.shape[0]), self._size(self.out.shape[0])
-        inner = self._size(self.inner)
-        lines = [
-            f"first = larger({self._name(starts)}[row], 0)",
-            f"length = larger(smaller({self._name(limits)}[row], {total}) - first, 0)",
-            f"size = larger(smaller(length, {room} - at), 0)",
-            f"to = offset_by({self._name(self.out)}, at * {inner})",
-            f"source = offset_by({self._name(values)}, first * {inner})",
-        ]
-        if not is_twice:
-            behind = f"smaller(stop - at, {total} - first) * {inner}"
-            return [*lines, f"{COPY}(to, source, size * {inner}, {behind})", "at = at + size"]
-        return [
-            *lines,
-            f"again = larger(smaller(length, {room} - at - size), 0)",
-            f"{COPY_TWICE}(to, offset_by(to, size * {inner}), source, again * {inner})",
-            f"to = offset_by(to, again * {inner})",
-            f"source = offset_by(source, again * {inner})",
-            f"{COPY}(to, source, (size - again) * {inner}, 0)",
-            "at = at + size + again",
-        ]
+    def _run(
+        self, values: Buffer, source: Scalar, targets: Sequence[Scalar], count: Scalar, steps: Steps
+    ) -> Body:
+        """Returns the loops that copy a number of elements: in chunks of each size, then the
+        rest."""
 
-    def _name(self, buffer: Buffer) -> str:
-        return self.names.setdefault(buffer.root, f"all{len(self.names)}")
+        def moved(target: Scalar, *offsets: Scalar) -> Assign:
+            to, of = target, source
+            for offset in offsets:
+                to, of = calculate("add", to, offset), calculate("add", of, offset)
+            return Assign(self._flat(self.out, to), self._flat(values, of))
 
-    def _size(self, dim: Dim) -> str:
-        if isinstance(dim, int):
-            return str(dim)
-        return self.sizes.setdefault(dim, f"size{len(self.sizes)}")
+        def chunk(first: Scalar, step: int) -> Body:
+            # a second store in one loop would need a test that the two targets do not overlap
+            lanes = [(target, self._variable()) for target in targets]
+            return tuple(
+                [
+                    For(k, integer(0), integer(step), 1, (moved(to, first, k),), kind=VECTOR)
+                    for to, k in lanes
+                ]
+            )
+
+        loops: list[KernelStatement] = []
+        done: Scalar = integer(0)
+        for step in steps:
+            first, whole = self._variable(), Apply("bitand", (count, integer(-step)), "int64")
+            loops.append(For(first, done, whole, step, chunk(first, step)))
+            done = whole
+        single = self._variable()
+        last = For(single, done, count, 1, tuple([moved(to, single) for to in targets]))
+        if not steps:
+            return (last,)
+        # the last elements are copied with some before them
+        width = integer(steps[-1])
+        behind = chunk(calculate("sub", count, width), steps[-1])
+        tail = Branch(Apply("ge", (count, width), "bool"), behind, (last,))
+        return (*loops, Branch(Apply("lt", (done, count), "bool"), (tail,)))
+
+    # ---- scalars
+
+    def _variable(self) -> LoopVariable:
+        self.loops += 1
+        return LoopVariable(f"k{self.loops}", "int64")
+
+    def _scaled(self, count: Scalar) -> Scalar:
+        return calculate("mul", count, self.inner)
+
+    def _entry(self, table: Buffer, row: Scalar) -> Scalar:
+        element = Element(self.arrays[table.root], (row,), table.dtype)
+        return element if table.dtype == "int64" else Apply("cast", (element,), "int64")
+
+    def _flat(self, buffer: Buffer, index: Scalar) -> Element:
+        return Element(self.arrays[buffer.root], (index,), buffer.dtype, flat=True)

@@ -100,7 +100,7 @@ class _RowLoop:
         self.arrays: dict[Buffer, Var] = {}  # of buffers of all rows,
         self.rooms: dict[Buffer, Var] = {}  # and of those that only the loop has
         self.scratch: list[Scratch] = []
-        self.scalars = Scalars(_read)
+        self.scalars = Scalars(unread)
         self.row, self.first = LoopVariable("row", "int64"), Local("first", "int64")
         self.count = Local("length", "int64")
         self.scalars.axes = {self.one: integer(1), self.length: self.count}
@@ -122,25 +122,9 @@ class _RowLoop:
 
     def _call(self, body: Sequence[KernelStatement], rows: Dim) -> KernelCall:
         results = [operand.buffer for operand in self.call.results.values()]
-        buffers = [b for b in self.arrays if b not in results]
-        reads, fills = map(self.array, buffers), [*map(self.array, results)]
-        memory = [*reads, *fills, *[s.array for s in self.scratch]]
-        sizes = [rows, *[dim for array in memory for dim in shape_of(array)]]
-        symbols = dict(self.scalars.symbols)
-        for size in sizes:
-            symbols |= dict.fromkeys(sorted(dims.syms(size), key=lambda s: s.order))
-        parameters = memory[: len(buffers) + len(results)]
-        bound = bound_dims([array.struct_info for array in parameters])
-        numbers = {
-            Var(f"{s.name}_", PrimStructInfo("int64", dims.as_dim(s))): dims.as_dim(s)
-            for s in symbols
-            if s not in bound
-        }
-        params = (*parameters[: len(buffers)], *numbers, *fills)
-        kernel = Kernel(params, (*self.scratch, *body), "rows")
-        values: dict[Var, Buffer | Dim] = dict(zip(parameters, (*buffers, *results), strict=True))
-        known = {s: dims.as_dim(s) for s in symbols}
-        return KernelCall(kernel, values | numbers, known, is_generated=True)
+        for result in results:
+            self.array(result)
+        return rows_call(self.arrays, results, (*self.scratch, *body), self.scalars, rows)
 
     def _of_one_row(self, group: Group) -> Group:
         """Returns a group with 1 as the number of rows; maps lose the axis of rows."""
@@ -300,10 +284,39 @@ class _RowKernel:
         return self.locals[local]
 
 
+def rows_call(
+    arrays: Mapping[Buffer, Var],
+    results: Sequence[Buffer],
+    body: Sequence[KernelStatement],
+    scalars: Scalars,
+    rows: Dim,
+) -> KernelCall:
+    """Returns the kernel of a body, called with the buffers of the arrays that it accesses."""
+    buffers = [b for b in arrays if b not in results]
+    parameters = [arrays[b] for b in (*buffers, *results)]
+    memory = [*parameters, *[s.array for s in body if isinstance(s, Scratch)]]
+    sizes = [rows, *[dim for array in memory for dim in shape_of(array)]]
+    symbols = dict(scalars.symbols)
+    for size in sizes:
+        symbols |= dict.fromkeys(sorted(dims.syms(size), key=lambda s: s.order))
+    bound = bound_dims([array.struct_info for array in parameters])
+    numbers = {
+        Var(f"{s.name}_", PrimStructInfo("int64", dims.as_dim(s))): dims.as_dim(s)
+        for s in symbols
+        if s not in bound
+    }
+    params = (*parameters[: len(buffers)], *numbers, *parameters[len(buffers) :])
+    kernel = Kernel(params, tuple(body), "rows")
+    values: dict[Var, Buffer | Dim] = dict(zip(parameters, (*buffers, *results), strict=True))
+    known = {s: dims.as_dim(s) for s in symbols}
+    return KernelCall(kernel, values | numbers, known, is_generated=True)
+
+
 def shape_of(array: Var) -> tuple[Dim, ...]:
     """Returns the shape of an array."""
     return array.struct_info.dims  # type: ignore[attr-defined, no-any-return]
 
 
-def _read(*_: object) -> NoReturn:
+def unread(*_: object) -> NoReturn:
+    """Rejects a size that is read from data."""
     raise NotShown("a size that is read from data")

@@ -36,11 +36,11 @@ class TupleFunction:
         self.flat = make(attrs.evolve(stored, params=leaves, donated=donated), dict)
         declared = {param.name for param in self.params}
         self._options = [name for name in self.flat.call_options if name not in declared]
-        self.entry: Callable[..., Value] = self.__call__
+        self.entry = partial(self._call, self.flat.entry)
         self.public = partial(self._call, self.flat.public)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        return self._call(self.flat.entry, *args, **names)
+        return self._call(self.flat, *args, **names)  # in Python, where a profiler records kernels
 
     def _call(self, function: Callable[..., Value], /, *args: Value, **names: Value) -> Value:
         if not names and len(args) == len(self.params):

@@ -29,7 +29,7 @@ PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
 ROWS = re.compile(r"rows_(sum|prod|max|min|expand)")
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
-LIBRARY = MOVES | {"copy_run", "copy_twice", *WINDOWS}
+LIBRARY = MOVES | {*WINDOWS}
 OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

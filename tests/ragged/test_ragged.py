@@ -9,6 +9,7 @@ import structir
 from structir import RaggedArray, passes
 from structir.errors import ShapeMismatchError, StructInfoError, StructIRError
 from structir.interpret.arguments import random_arguments
+from structir.ir.dtype import numpy_dtype
 from tests.ragged.programs import Program, check_gradient
 
 LENGTHS = (3, 0, 4, 1)
@@ -22,9 +23,10 @@ def parsed(
     return structir.parse(f"@R.function\ndef main({params}):\n    {lines}\n")
 
 
-def rows(inner=(3,), lengths=LENGTHS, seed=0):
+def rows(inner=(3,), lengths=LENGTHS, seed=0, dtype="float64"):
     rng = np.random.default_rng(seed)
-    return RaggedArray.from_rows([rng.standard_normal((n, *inner)) for n in lengths])
+    each = [rng.standard_normal((n, *inner)).astype(numpy_dtype(dtype)) for n in lengths]
+    return RaggedArray.from_rows(each, dtype)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -130,6 +132,27 @@ def blocks():
     body += "e = R.subtract(d, s)\nf = R.concat((x, d), axis=1)\nreturn (a, b, c, e, f)"
     module = parsed(body, PARAMS_OF_NUMBERS)
     return structir.compile(module, num_threads=2)
+
+
+def test_kernels_of_ragged_functions_are_profiled(blocks):
+    profile = blocks.profile(rows((), dtype="float32"), repeat=1)
+    assert profile.kernels and all([kernel.runs == 1 for kernel in profile.kernels])
+
+
+@pytest.mark.parametrize("dtype", ("float64", "float16", "bfloat16", "bool"))
+@pytest.mark.parametrize("operands, size", (("x, x", 0), ("x, y", 0), ("x, x", 3), ("x, y", 16)))
+def test_concatenated_rows_have_the_bits_of_their_operands(dtype, operands, size):
+    shape = '("n", "*")' if not size else f'("n", "*", {size})'
+    params = ", ".join([f'{name}: R.Tensor({shape}, "{dtype}")' for name in "xy"])
+    module = parsed(f"z = R.concat(({operands}), axis=1)\nreturn z", params)
+    compiled = structir.compile(module, num_threads=2)
+    assert compiled.fallbacks == ()
+    inner, rng = (size,) if size else (), np.random.default_rng(size)
+    for most in (1, 9, 70, 300):
+        x, y = [rows(inner, rng.integers(0, n, 20), 0, dtype) for n in (most, 70)]
+        second = x if operands == "x, x" else y
+        joined = np.concatenate([np.concatenate(pair) for pair in zip(x, second, strict=True)])
+        assert compiled(x, y).values.tobytes() == joined.tobytes()
 
 
 @pytest.mark.parametrize("seed", (3, 8))
