@@ -90,7 +90,7 @@ def pytest_collection_finish():
     """
     gc.enable()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(1_000_000, 20, 20)
 
 
 def pytest_unconfigure():

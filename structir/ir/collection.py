@@ -10,6 +10,7 @@ MANY = 100_000  # objects, whose traversal takes tens of milliseconds
 MOST_UNCHECKED = 3_000_000  # objects that no collection has traversed, before the next pause
 
 _unchecked = 0
+_are_frozen = False  # by other code, once seen: to count frozen objects takes a traversal
 
 
 @contextmanager
@@ -33,9 +34,12 @@ def collection_paused() -> Iterator[None]:
 
 def _make_old() -> None:
     """Moves the young objects to the oldest generation, if they are many and none are frozen."""
-    global _unchecked
+    global _unchecked, _are_frozen
     count = gc.get_count()[0]
-    if count >= MANY and not gc.get_freeze_count():
+    if count < MANY or _are_frozen:
+        return
+    _are_frozen = gc.get_freeze_count() > 0
+    if not _are_frozen:
         gc.freeze()
         gc.unfreeze()
         _unchecked += count

@@ -20,9 +20,10 @@ class Node:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_frozen() -> None:
+def nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unfreezes the objects that the collection of tests made: pauses would leave all others."""
     gc.unfreeze()
+    monkeypatch.setattr(collection, "_are_frozen", False)
 
 
 def test_many_objects_of_a_pause_are_not_traversed_again() -> None:
