@@ -34,7 +34,8 @@ class ScalarFunction:
 
     Vector forms: `single` and `double` load the function that is compiled for float32 and float64.
     Without them a function has its `intrinsic` in LLVM, or a `body` of other functions, and a
-    template of its `source` in kernels. `plus_one` is a cheaper form of 1 + f(x), or None, by
+    template of its `source` in kernels. The `body` of a function that kernels cannot call replaces
+    it in the kernels of ops. `plus_one` is a cheaper form of 1 + f(x), or None, by
     dtype. `cost` is in additions. `domain` is the interval where the first argument has a real
     result, `parity` is "odd" or "even", and `monotone` "increasing" or "decreasing".
     """
@@ -80,6 +81,16 @@ class ScalarFunction:
             case "single" | "double":
                 return bool(dtype == {"single": "float32", "double": "float64"}[self.kind])
         return True
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether ops have this function and kernels its body."""
+        return self.body is not None and bool(self.rule) and not self.kind
+
+    def inlined(self, *args: Any) -> Any:
+        """Returns the body for these arguments."""
+        assert self.body is not None
+        return self.body(*args)
 
     def form(self, dtype: str) -> Callable[[], Any] | None:
         """Returns the vector form for a dtype."""

@@ -147,10 +147,7 @@ def erfinv(x: ScalarExpr) -> ScalarExpr:
     return e.erfinv(x)
 
 
-@op("p[*s] @ F -> x[*s] @ F")
-def ndtri(p: ScalarExpr) -> ScalarExpr:
-    """Computes the inverse of the normal distribution function: infinite at 0 and 1, NaN outside
-    of them."""
+def _ndtri(p: ScalarExpr) -> ScalarExpr:
     # The quotient by 2 p - 1 is symmetric in p and 1 - p. At p = 1/2, where w = 0, the root is
     # bounded: its slope is infinite.
     inner = e.select(p > 0, e.select(p < 1, p, 0.5), 0.5)
@@ -165,6 +162,25 @@ def ndtri(p: ScalarExpr) -> ScalarExpr:
     value = e.select(e.eq(p, 1), math.inf, value)
     result: ScalarExpr = e.select(p >= 0, e.select(p <= 1, value, math.nan), math.nan)
     return result
+
+
+declare(
+    "ndtri",
+    kind="",
+    numpy=lambda p: special.ndtri(p),
+    slopes=(lambda p: math.sqrt(2 * math.pi) * e.exp(e.ndtri(p) * e.ndtri(p) / 2),),
+    body=_ndtri,
+    cost=60,
+    domain=(0, 1),
+    monotone="increasing",
+)
+
+
+@op("p[*s] @ F -> x[*s] @ F")
+def ndtri(p: ScalarExpr) -> ScalarExpr:
+    """Computes the inverse of the normal distribution function: infinite at 0 and 1, NaN outside
+    of them."""
+    return e.ndtri(p)
 
 
 ndtri.example(ExactValues("float32", ((0.5, 0.25, 0.9), (0.01, 0.999, 0.0))))

@@ -8,8 +8,9 @@ from structir.lax.primitives import erf_inv as erfinv
 from structir.lax.primitives import lgamma as gammaln
 from structir.nn.activation import logsumexp
 from structir.nn.activation import sigmoid as expit
-from structir.numpy.elementwise import isnan, real, where
+from structir.numpy.elementwise import apply, isnan, real, where
 from structir.numpy.reals import erf, log, log1p
+from structir.script import R
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
@@ -26,6 +27,7 @@ __all__ = [
     "logit",
     "logsumexp",
     "ndtr",
+    "ndtri",
     "softmax",
     "xlogy",
 ]
@@ -71,3 +73,9 @@ def entr(x: object) -> TracedArray:
 def ndtr(x: object) -> TracedArray:
     """Returns the distribution function of the standard normal distribution."""
     return erfc(real(x) / -(2**0.5)) / 2
+
+
+@traced
+def ndtri(p: object) -> TracedArray:
+    """Returns the inverse of the distribution function of the standard normal distribution."""
+    return apply(R.ndtri, real(p))

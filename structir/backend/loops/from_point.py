@@ -98,6 +98,8 @@ def expression_of(
                 )
             case ScalarExtent(dim):
                 return TypedExpression(position(substitute(dim, dict(letters)), "int64"), WEAK_INT)
+            case ScalarOp(fn, args, dtype) if FUNCTIONS[fn].is_inlined:
+                return visit(FUNCTIONS[fn].inlined(*args))
             case ScalarOp(fn, args, dtype):
                 return _applied(fn, [visit(a) for a in args], dtype)
         raise NoKernelError(f"no kernel form for {node!r}")

@@ -108,9 +108,12 @@ class ScalarLowering:
         return HloElement(self.grid.size(expr.dim), (), WEAK_INT)
 
     def _op(self, expr: ScalarOp) -> HloElement:
+        function = FUNCTIONS[expr.fn]
+        if function.is_inlined:
+            return self.value(function.inlined(*expr.args))
         args = [self.value(arg) for arg in expr.args]
         kinds = [arg.kind for arg in args]
-        rule = FUNCTIONS[expr.fn].rule
+        rule = function.rule
         kind = RULES[rule](kinds, expr.dtype)
         kind = kind if kind in SETTLED else computing_dtype(kind)
         return APPLIERS[rule](self, expr, args, kind)
