@@ -108,6 +108,8 @@ def reduces_slices(monoid: str, dtype: str, inner: Any) -> bool:
     """Whether there is a reduction of rows of slices of `inner` elements."""
     if not reduces(monoid, dtype) or not isinstance(inner, int) or inner <= 0:
         return False
+    if dtype == "bfloat16":  # the kernel of nodes is faster with AVX-512
+        return False
     vectors, rest = divmod(inner, lanes_of(TYPES[COMPUTED.get(dtype, dtype)][1]))
     return rest == 0 and vectors <= SLICE
 
@@ -162,4 +164,4 @@ ROW_FUNCTIONS: dict[str, Any] = {
 def reduces(monoid: str, dtype: str) -> bool:
     """Whether there is a reduction of rows for a monoid and a dtype."""
     is_known = reduction_name(monoid, dtype) in ROW_FUNCTIONS
-    return is_known and (dtype not in COMPUTED or converts_float16())
+    return is_known and (dtype != "float16" or converts_float16())

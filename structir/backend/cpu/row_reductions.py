@@ -27,6 +27,7 @@ from structir.backend.cpu.vectors_of_ir import (
     word,
 )
 from structir.backend.math.bits import declared
+from structir.ir.dtype import numpy_dtype
 
 SLICE = 8  # maximum vectors of a slice, whose totals are in registers
 MONOIDS = ("sum", "prod", "max", "min")
@@ -200,7 +201,8 @@ class ReducedRows(RowFunction):
         element, count = self.values.type.pointee, 2 * self.width
         number = neutral_of(self.monoid, self.dtype)
         if self.stored != self.dtype:
-            number = int(np.array(number, self.stored).view(f"uint{element.width}"))
+            stored = np.array(number, numpy_dtype(self.stored))
+            number = int(stored.view(f"uint{element.width}"))
         kind = ir.ArrayType(element, count)
         name = f"neutral_{self.monoid}_{self.stored}"
         constants = self.builder.module.globals
@@ -299,6 +301,8 @@ class ReducedRows(RowFunction):
         if self.stored == self.dtype:
             return value
         builder = self.builder
+        if self.stored == "bfloat16":
+            return _of_upper_half(builder, value)
         half, single = [_like(value.type, kind) for kind in (ir.HalfType(), ir.FloatType())]
         wide = builder.fpext(builder.bitcast(value, half), single)
         # LLVM would compare float16, which it converts one by one
@@ -309,6 +313,8 @@ class ReducedRows(RowFunction):
         if self.stored == self.dtype:
             return value
         builder = self.builder
+        if self.stored == "bfloat16":
+            return _upper_half(builder, value)
         half, bits = [_like(value.type, kind) for kind in (ir.HalfType(), ir.IntType(16))]
         return builder.bitcast(builder.fptrunc(value, half), bits)
 
@@ -364,6 +370,30 @@ class ReducedSlices(ReducedRows):
             return []
 
         emit_loop(builder, self.count, [], reduced)
+
+
+def _of_upper_half(builder: Any, bits: Any) -> Any:
+    """Emits the float32 of a bfloat16, or of a vector of them."""
+    words = _like(bits.type, INDEX)
+    shifted = builder.shl(builder.zext(bits, words), _constant(words, 16))
+    return builder.bitcast(shifted, _like(bits.type, ir.FloatType()))
+
+
+def _upper_half(builder: Any, value: Any) -> Any:
+    """Emits the bfloat16 of a float32, rounded to nearest even, or of a vector; NaN stays one."""
+    words = _like(value.type, INDEX)
+    bits, half = builder.bitcast(value, words), _constant(words, 16)
+    odd = builder.and_(builder.lshr(bits, half), _constant(words, 1))
+    rounded = builder.add(bits, builder.add(odd, _constant(words, 0x7FFF)))
+    is_nan = builder.fcmp_unordered("uno", value, value)
+    kept = builder.select(is_nan, _constant(words, 0x7FC00000), rounded)
+    return builder.trunc(builder.lshr(kept, half), _like(value.type, ir.IntType(16)))
+
+
+def _constant(kind: Any, number: int) -> Any:
+    """Returns a number, or a vector of equal numbers."""
+    is_vector = isinstance(kind, ir.VectorType)
+    return ir.Constant(kind, [number] * kind.count if is_vector else number)
 
 
 def _fenced(builder: Any, value: Any) -> Any:

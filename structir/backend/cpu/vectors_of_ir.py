@@ -17,7 +17,7 @@ Combine = Callable[[Any, Any, Any], Any]
 FLOATS = {"float32": (ir.FloatType(), 4), "float64": (ir.DoubleType(), 8)}
 INTS = {"int32": (INDEX, 4), "int64": (WORD, 8), "uint32": (INDEX, 4), "uint64": (WORD, 8)}
 TYPES: dict[str, tuple[Any, int]] = {**FLOATS, **INTS}
-COMPUTED = {"float16": "float32"}  # in which other dtypes are reduced
+COMPUTED = dict.fromkeys(("float16", "bfloat16"), "float32")  # in which other dtypes are reduced
 
 
 def lanes_of(size: int) -> int:
