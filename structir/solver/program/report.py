@@ -18,8 +18,8 @@ from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import Element, RowVar
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.default_selection import Close
 from structir.solver.program.inference import (
-    Close,
     Unsatisfiable,
     generate_constraints,
     require_close_names,
