@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
-from structir.solver.program.inference import Close
+from structir.solver.program.default_selection import Close
 from structir.solver.program.inference import infer as infer_program
 
 
