@@ -12,7 +12,7 @@ import attrs
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.polynomial import Opaque
-from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef import deduction
 from structir.opdef.axis_packs import InvalidCall
 from structir.opdef.call_view import CallView, UnknownShape
@@ -91,6 +91,17 @@ def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None
     definition = call.op.definition  # type: ignore[attr-defined]
     if not isinstance(definition, SignatureOpDefinition) or "struct_info" in definition.hooks:
         return None
+    key = _call_key(definition, call, infos)
+    op_scheme = _MEMO.get(key) if key is not None else None
+    if op_scheme is None:
+        op_scheme = _scheme_of(definition, call, infos)
+        _remember(key, op_scheme)
+    return op_scheme
+
+
+def _scheme_of(
+    definition: SignatureOpDefinition, call: Call, infos: Sequence[StructInfo | None]
+) -> OpScheme:
     args = tuple([_with_info(a, info) for a, info in zip(call.args, infos, strict=True)])
     call_view = deduction.call_arguments(definition, args, call.attrs)
     resolved = deduction.resolve_call(definition, call_view)
@@ -107,11 +118,37 @@ def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None
             [p for p, is_present in zip(resolved.paths, present, strict=True) if is_present]
         )
         op_scheme = OpScheme(scheme, paths, resolved.index_signature)
-        if key is not None:
-            if len(_MEMO) >= MEMO_SIZE:
-                _MEMO.clear()
-            _MEMO[key] = op_scheme
+        _remember(key, op_scheme)
     return op_scheme
+
+
+def _remember(key: Any, op_scheme: OpScheme) -> None:
+    if key is not None:
+        if len(_MEMO) >= MEMO_SIZE:
+            _MEMO.clear()
+        _MEMO[key] = op_scheme
+
+
+def _call_key(
+    definition: SignatureOpDefinition, call: Call, infos: Sequence[StructInfo | None]
+) -> Any:
+    """Returns a key by op, ranks, dtypes and attributes; None if the scheme depends on others."""
+    if definition.reads_sizes or definition.reads_indices:
+        return None
+    if not all([type(info) is TensorStructInfo for info in infos]):
+        return None
+    tensors = tuple([(info.ndim, info.element) for info in infos])  # type: ignore[union-attr]
+    # types: 1, 1.0 and True are equal
+    attributes = tuple([(n, type(v), v) for n, v in call.attrs.items()])
+    return _hashable((definition, tensors, attributes))
+
+
+def _hashable(key: Any) -> Any:
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _key(
@@ -123,11 +160,7 @@ def _key(
         tuple(values.items()),
         tuple([type(v) for v in values.values()]),
     )
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
+    return _hashable(key)
 
 
 def _with_info(arg: Expr, info: StructInfo | None) -> Expr:

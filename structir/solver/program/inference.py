@@ -8,7 +8,7 @@ import attrs
 
 from structir.analysis.axes import axes_of
 from structir.analysis.calls import accepts_arguments
-from structir.analysis.variables import free_symbols_in, walk, walk_values
+from structir.analysis.variables import free_symbols_in, walk_values
 from structir.analysis.well_formed import check_well_formed, well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.axes import Labelled
@@ -370,7 +370,7 @@ def _call_graph(module: IRModule) -> dict[str, list[str]]:
     return {
         name: [
             node.name
-            for node in walk(function)
+            for node in walk_values(function)
             if isinstance(node, GlobalVar) and node.name in module.functions
         ]
         for name, function in module.functions.items()
