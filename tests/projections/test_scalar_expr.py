@@ -72,6 +72,7 @@ EXPECTED = {
     "erf": special.erf,
     "erfc": special.erfc,
     "erfinv": special.erfinv,
+    "ndtri": special.ndtri,
     "exp2": np.exp2,
     "lgamma": special.gammaln,
     "sigmoid": special.expit,
