@@ -26,7 +26,7 @@ from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import Evaluator, symbols_of
 from structir.backend.threads import pool_of
-from structir.backend.work import nanoseconds
+from structir.backend.work import MIN_ROWS, nanoseconds, splits_products
 from structir.backend.workspace import SpaceLayout, Workspace
 from structir.errors import ShapeMismatchError
 from structir.ir import dims
@@ -188,10 +188,16 @@ def shared_from(works: Sequence[float]) -> float:
     return MIN_SHARED_NANOSECONDS * (1 if total >= TOGETHER * MIN_SHARED_NANOSECONDS else ALONE)
 
 
-def chunk_of(length: int, threads: int) -> int:
-    """Returns how many iterations a thread claims at once; 0 if there is one thread's work."""
+def chunk_of(length: int, threads: int, are_rows_of_products: bool = False) -> int:
+    """Returns how many iterations a thread claims at once; 0 if there is one thread's work.
+
+    Each part of the rows of a product reads the right operand: few rows are split evenly, and not
+    below the number where reading it takes most of the time.
+    """
     if length < 2:
         return 0
+    if are_rows_of_products and length < CHUNK_MULTIPLE * threads:
+        return -(-length // threads) if length >= MIN_ROWS * threads else 0
     chunk = -(-length // (CHUNKS_PER_THREAD * threads))
     aligned = -(-chunk // CHUNK_MULTIPLE) * CHUNK_MULTIPLE
     return aligned if aligned * threads <= length else chunk
@@ -234,8 +240,8 @@ class BoundPlan:
         works = [*map(self._work, self.plan.texts, self.numbers.sizes, self.numbers.ranges)]
         least = shared_from(works)
         return [
-            chunk_of(length, self.threads) if work >= least else 0
-            for work, length in zip(works, self.numbers.ranges, strict=True)
+            chunk_of(length, self.threads, splits_products(text.text)) if work >= least else 0
+            for text, work, length in zip(self.plan.texts, works, self.numbers.ranges, strict=True)
         ]
 
     @staticmethod

@@ -64,6 +64,32 @@ def nanoseconds(
         return 0.0
 
 
+@lru_cache(maxsize=1024)
+def splits_products(text: str) -> bool:
+    """Returns whether the iterations of a kernel are rows of a matrix product, so that each part of
+    its range reads the right operand."""
+    ranged = {"lo", "hi"}  # names that depend on the range
+    try:
+        nodes = [node for s in parse_statements(text) for node in ast.walk(s)]
+    except (SyntaxError, LookupError, ValueError, RecursionError):
+        return False
+    for node in nodes:
+        match node:
+            case ast.For(target=target, iter=value) | ast.Assign(targets=[target], value=value):
+                is_part = isinstance(value, ast.Call) and ast.unparse(value.func) == "T.part"
+                if is_part or ranged & _names_in(value):
+                    ranged |= _names_in(target)
+    for name, args in [call for node in nodes for call in _calls_in_expr(node)]:
+        operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
+        if PRODUCT.match(name) and ranged & _names_in(operands[3]):
+            return True
+    return False
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
 class _Estimate:
     """Estimates one kernel, with the values of the integers known so far."""
 
@@ -192,6 +218,11 @@ def _is_light(body: Sequence[ast.stmt]) -> bool:
 
 def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
     """Returns calls by name, such as `exp` or `T.exp`: function and arguments."""
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return [call for n in ast.walk(node) for call in _calls_in_expr(n)]
+
+
+def _calls_in_expr(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
+    """Returns a node that is a call by name, without calls inside of it."""
+    calls = [node] if isinstance(node, ast.Call) else []
     named = [(getattr(n.func, "id", getattr(n.func, "attr", None)), n.args) for n in calls]
     return [(name, args) for name, args in named if name is not None]

@@ -13,7 +13,7 @@ from structir.backend import plan
 from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
 from structir.backend.threads import pool_of
-from structir.backend.work import nanoseconds
+from structir.backend.work import nanoseconds, splits_products
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
 from structir.script import I, R
@@ -132,6 +132,24 @@ def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
         for threads in (2, 3, 8):
             chunk = chunk_of(length, threads)
             assert -(-length // chunk) >= min(length, threads)
+
+
+def test_few_rows_of_a_product_are_split_evenly(monkeypatch):
+    monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 64)
+    assert [chunk_of(n, 2, True) for n in (2, 7, 8, 16, 100)] == [0, 0, 4, 8, 50]
+    assert chunk_of(10**6, 2, True) == chunk_of(10**6, 2)
+    weights = np.ones((64, 64), np.float32)
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 64), "float32"), q: R.Tensor(("h", "n", 64), "float32")):
+    y = R.matmul(x, metadata["w"])
+    return R.exp(y), R.matmul(q, R.permute_dims(q, (0, 2, 1)))
+"""
+    module = structir.parse(text, constants={"w": weights})
+    kernels = structir.compile(module, num_threads=2).plans()[0].texts
+    split = [k for k in kernels if splits_products(k.text)]
+    assert any("multiply_packed" in k.text or "tiled_product" in k.text for k in split)
+    assert len(split) < len(kernels)
 
 
 def test_waking_threads_is_worth_a_long_kernel_or_many(monkeypatch):
