@@ -32,7 +32,8 @@ def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> l
     """Binds row variables in `sizes`; returns the equations between the sizes of the other axes.
 
     A shape with a single unbound row variable binds it, which may make other shapes solvable. Two
-    unbound row variables in one shape are ambiguous; then only the rank is checked.
+    unbound row variables in one shape are ambiguous; then the rank is checked, and the axes before
+    the first and after the last of them.
     """
     equations: list[AxisEquation] = []
     pending, before = shapes, len(shapes) + 1
@@ -40,13 +41,14 @@ def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> l
         before = len(pending)
         ambiguous: list[ShapeWithRows] = []
         for axes, shape, where in pending:
-            unknown = {row for row in rows_in(axes) if row not in sizes}
-            if len(unknown) > 1 or len([r for r in rows_in(axes) if r in unknown]) > 1:
+            if len({row for row in rows_in(axes) if row not in sizes}) > 1:
                 _check_length(axes, shape, where, sizes)
                 ambiguous.append((axes, shape, where))
             else:
                 equations += _bind_one_row(axes, shape, where, sizes)
         pending = ambiguous
+    for axes, shape, where in pending:
+        equations += _equations_at_the_ends(axes, shape, where, sizes)
     return equations
 
 
@@ -58,20 +60,50 @@ def _check_length(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
 
 def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> list[AxisEquation]:
     """Binds the single unbound row variable of a shape, if any; returns the equations of the other
-    axes."""
+    axes. The variable may occur several times."""
     _check_length(axes, shape, where, sizes)
+    unbound = [row for row in rows_in(axes) if row not in sizes]
     fixed = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
-    if len(shape) > fixed and all([row in sizes for row in rows_in(axes)]):
+    if not unbound and len(shape) > fixed:
         raise mismatch(where, f"{fixed} axes", f"{len(shape)}: shape {shape}")
+    if unbound and (len(shape) - fixed) % len(unbound):
+        expected = f"{fixed} axes and {len(unbound)} times those of {unbound[0]}"
+        raise mismatch(where, expected, f"{len(shape)}: shape {shape}")
+    if unbound:
+        count = (len(shape) - fixed) // len(unbound)
+        start = axes.index(unbound[0])
+        begin = sum([len(sizes[axis]) if type(axis) is RowVar else 1 for axis in axes[:start]])
+        sizes[unbound[0]] = shape[begin : begin + count]
+    return _equations_of_axes(axes, shape, where, sizes)
+
+
+def _equations_at_the_ends(
+    axes: Axes, shape: tuple[int, ...], where: str, sizes: Any
+) -> list[AxisEquation]:
+    """Returns the equations of the axes around the unbound row variables of a shape."""
+    unbound = [i for i, axis in enumerate(axes) if type(axis) is RowVar and axis not in sizes]
+    first, last = unbound[0], unbound[-1] + 1
+    after = sum([len(sizes[axis]) if type(axis) is RowVar else 1 for axis in axes[last:]])
+    start = len(shape) - after
+    equations = _equations_of_axes(axes[:first], shape, where, sizes)
+    return equations + _equations_of_axes(axes[last:], shape, where, sizes, start)
+
+
+def _equations_of_axes(
+    axes: Axes, shape: tuple[int, ...], where: str, sizes: Any, start: int = 0
+) -> list[AxisEquation]:
+    """Returns the equations of axes whose row variables are bound, which it checks.
+
+    The first of them is axis `start` of the shape.
+    """
     equations: list[AxisEquation] = []
-    position = 0
+    position = start
     for axis in map(size_in, axes):
         if type(axis) is RowVar:
-            count = len(sizes[axis]) if axis in sizes else len(shape) - fixed
-            run = shape[position : position + count]
-            if sizes.setdefault(axis, run) != run:
+            run = shape[position : position + len(sizes[axis])]
+            if sizes[axis] != run:
                 raise mismatch(f"{where}: axes of {axis}", str(sizes[axis]), str(run))
-            position += count
+            position += len(run)
             continue
         equations += _equations_of(axis, shape[position], f"{where}: axis {position}")
         position += 1

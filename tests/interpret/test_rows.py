@@ -1,11 +1,17 @@
 """Row variables at run time: how arguments bind them, and the errors of a mismatch."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import structir
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.arguments import random_arguments
+from structir.interpret.row_binding import bind_rows
+from structir.ir.axes import RowVar
 
 PROGRAM = structir.parse("""
 @R.function
@@ -72,6 +78,76 @@ def test_two_adjacent_rows_are_bound_by_another_argument() -> None:
     assert structir.interpret(program, "main", x, y).shape == (2, 3, 4)
     with pytest.raises(ShapeMismatchError, match=r"axes of \*s"):
         structir.interpret(program, "main", x, *arrays((3, 2, 5)))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_axes_around_undetermined_rows_are_checked(compiled) -> None:
+    program = structir.parse(
+        "@R.function\n"
+        'def main(x: R.Tensor((4, "*p", "n", "*q", "n + 1"))) -> R.Tensor():\n'
+        "    return x\n"
+    )
+    run = (
+        structir.compile(program)["main"]
+        if compiled
+        else partial(structir.interpret, program, "main")
+    )
+    assert run(*arrays((4, 2, 3, 5))).shape == (4, 2, 3, 5)
+    with pytest.raises(ShapeMismatchError, match="axis 0: expected 4, found 3"):
+        run(*arrays((3, 2, 5)))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_row_that_occurs_twice_is_bound_by_the_rank(compiled) -> None:
+    program = structir.parse(
+        '@R.function\ndef main(x: R.Tensor(("*p", 4, "*p"))) -> R.Tensor():\n    return x\n'
+    )
+    run = (
+        structir.compile(program)["main"]
+        if compiled
+        else partial(structir.interpret, program, "main")
+    )
+    assert run(*arrays((2, 3, 4, 2, 3))).shape == (2, 3, 4, 2, 3)
+    with pytest.raises(ShapeMismatchError, match=r"axes of \*p: expected \(2,\), found \(3,\)"):
+        run(*arrays((2, 4, 3)))
+    with pytest.raises(ShapeMismatchError, match=r"1 axes and 2 times those of \*p, found 2"):
+        run(*arrays((2, 4)))
+
+
+def assignments(axes, shape, rows):
+    """Yields each binding of the row variables, of `rows` and new ones, that gives the shape."""
+    if not axes:
+        if not shape:
+            yield rows
+        return
+    first, *rest = axes
+    if isinstance(first, int):
+        if shape and shape[0] == first:
+            yield from assignments(rest, shape[1:], rows)
+        return
+    runs = [shape[:i] for i in range(len(shape) + 1)] if first not in rows else [rows[first]]
+    for run in runs:
+        if shape[: len(run)] == run:
+            yield from assignments(rest, shape[len(run) :], rows | {first: run})
+
+
+@given(
+    st.lists(st.sampled_from([2, 3, RowVar("p"), RowVar("q")]), max_size=5),
+    st.lists(st.integers(2, 3), max_size=5),
+    st.none() | st.lists(st.integers(2, 3), max_size=2),
+)
+def test_shapes_that_have_an_assignment_are_accepted(axes, shape, bound) -> None:
+    sizes = {} if bound is None else {RowVar("p"): tuple(bound)}
+    possible = list(assignments(axes, tuple(shape), dict(sizes)))
+    unbound = {axis for axis in axes if isinstance(axis, RowVar)} - set(sizes)
+    try:
+        equations = bind_rows([(tuple(axes), tuple(shape), "x")], sizes)
+        accepted = all(e.declared == e.actual for e in equations)
+    except ShapeMismatchError:
+        accepted = False
+    assert accepted or not possible
+    if len(unbound) < 2:
+        assert accepted == bool(possible)
 
 
 def test_a_match_cast_binds_rows() -> None:
