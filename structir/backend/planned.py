@@ -197,6 +197,10 @@ class Plans:
                 self.seen.popitem(last=False)
             return False
 
+    def is_new(self, key: Any) -> bool:
+        """Whether a key has no plan of its own and did not occur before."""
+        return key not in self.entries and not self.was_seen(key)
+
     def put(self, key: Any, record: PlanRecord) -> PlanRecord:
         """Caches a plan, and evicts the oldest."""
         with self.lock:
@@ -241,14 +245,20 @@ class StepPlans:
             self.plans[_trace_call, closure.function], _trace_call, False, closure, *args
         )
 
-    def only_plan(self, function: Function, args: Sequence[Value]) -> SizedRecord | None:
-        """Returns the plan for all sizes if it is the only plan of a call, its arguments are dense
-        arrays, and its results are new arrays."""
-        if not recording.get():
-            for record in self.plans[_trace_call, function].sized.values():
-                plan = record.plan if record.is_only and record.is_usable else None
-                if plan is not None and plan.has_new_results and plan.accepts(args):
-                    return None if record.is_slower(args) else record
+    def sized_plan(self, function: Function, args: Sequence[Value]) -> SizedRecord | None:
+        """Returns the plan for all sizes if it is the one to use for a call: it is the only plan,
+        or these sizes are new. Its arguments are dense arrays, its results new arrays."""
+        if recording.get():
+            return None
+        plans = self.plans[_trace_call, function]
+        for record in plans.sized.values():
+            plan = record.plan if record.is_usable else None
+            if plan is not None and plan.has_new_results and plan.accepts(args):
+                if record.is_slower(args):
+                    return None
+                if record.is_only or plans.is_new((function, *[(a.shape, a.dtype) for a in args])):
+                    return record
+                return None
         return None
 
     def run_sized(

@@ -41,12 +41,12 @@ class PlannedFunction:
             self.entry = self.native.function
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        record = None if names else self.plans.only_plan(self.function, args)
+        record = None if names else self.plans.sized_plan(self.function, args)
         if record is not None:
             sizes = [*chain.from_iterable([a.shape for a in args])]
             with within_memory(self.closure.name):
                 value = self.plans.run_sized(record, self.closure, args, sizes)
-                if self.native is not None:
+                if self.native is not None and record.is_only:
                     plan = record.plan if record.is_usable else None
                     self.native.set_sized(None if plan is None else plan.native_space())
                 if value is not LEFT:

@@ -342,6 +342,16 @@ def test_new_sizes_of_a_branch_are_not_traced_again(runs: list[bool], traces: li
     assert runs == [True] * 17
 
 
+def test_a_call_at_new_sizes_describes_its_arguments_once(
+    runs: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable = agrees(BRANCH, *[(f32(n, 4), f32(4, 4)) for n in (3, 4)])
+    described = []
+    monkeypatch.setattr(planned, "PlannedArguments", lambda *args, **names: described.append(args))
+    executable["main"](f32(9, 4), f32(4, 4))
+    assert runs == [True, True] and not described
+
+
 def test_new_sizes_of_a_recurrent_net_are_not_traced_again(
     runs: list[bool], traces: list[Any]
 ) -> None:
