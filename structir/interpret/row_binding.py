@@ -32,8 +32,8 @@ def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> l
     """Binds row variables in `sizes`; returns the equations between the sizes of the other axes.
 
     A shape with a single unbound row variable binds it, which may make other shapes solvable. Two
-    unbound row variables in one shape are ambiguous; then the rank is checked, and the axes before
-    the first and after the last of them.
+    unbound row variables in one shape are ambiguous; then the rank is checked, the axes before the
+    first and after the last of them, and that adjacent ones have the same axes in each shape.
     """
     equations: list[AxisEquation] = []
     pending, before = shapes, len(shapes) + 1
@@ -47,13 +47,19 @@ def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> l
             else:
                 equations += _bind_one_row(axes, shape, where, sizes)
         pending = ambiguous
+    runs: dict[Axes, tuple[int, ...]] = {}
     for axes, shape, where in pending:
-        equations += _equations_at_the_ends(axes, shape, where, sizes)
+        equations += _equations_at_the_ends(axes, shape, where, sizes, runs)
     return equations
 
 
+def _count(axes: Axes, sizes: Any) -> int:
+    """Returns the number of axes, without those of unbound row variables."""
+    return sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
+
+
 def _check_length(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> None:
-    min_rank = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
+    min_rank = _count(axes, sizes)
     if len(shape) < min_rank:
         raise mismatch(where, f"at least {min_rank} axes", f"{len(shape)}: shape {shape}")
 
@@ -63,7 +69,7 @@ def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
     axes. The variable may occur several times."""
     _check_length(axes, shape, where, sizes)
     unbound = [row for row in rows_in(axes) if row not in sizes]
-    fixed = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
+    fixed = _count(axes, sizes)
     if not unbound and len(shape) > fixed:
         raise mismatch(where, f"{fixed} axes", f"{len(shape)}: shape {shape}")
     if unbound and (len(shape) - fixed) % len(unbound):
@@ -71,20 +77,26 @@ def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
         raise mismatch(where, expected, f"{len(shape)}: shape {shape}")
     if unbound:
         count = (len(shape) - fixed) // len(unbound)
-        start = axes.index(unbound[0])
-        begin = sum([len(sizes[axis]) if type(axis) is RowVar else 1 for axis in axes[:start]])
+        begin = _count(axes[: axes.index(unbound[0])], sizes)
         sizes[unbound[0]] = shape[begin : begin + count]
     return _equations_of_axes(axes, shape, where, sizes)
 
 
 def _equations_at_the_ends(
-    axes: Axes, shape: tuple[int, ...], where: str, sizes: Any
+    axes: Axes, shape: tuple[int, ...], where: str, sizes: Any, runs: dict[Axes, tuple[int, ...]]
 ) -> list[AxisEquation]:
-    """Returns the equations of the axes around the unbound row variables of a shape."""
+    """Returns the equations of the axes around the unbound row variables of a shape.
+
+    Adjacent variables take the axes between in `runs`; other axes there are a mismatch.
+    """
     unbound = [i for i, axis in enumerate(axes) if type(axis) is RowVar and axis not in sizes]
     first, last = unbound[0], unbound[-1] + 1
-    after = sum([len(sizes[axis]) if type(axis) is RowVar else 1 for axis in axes[last:]])
-    start = len(shape) - after
+    start = len(shape) - _count(axes[last:], sizes)
+    if len(unbound) == last - first:
+        rows, run = axes[first:last], shape[_count(axes[:first], sizes) : start]
+        if runs.setdefault(rows, run) != run:
+            names = ", ".join(map(str, rows))
+            raise mismatch(f"{where}: axes of {names}", str(runs[rows]), str(run))
     equations = _equations_of_axes(axes[:first], shape, where, sizes)
     return equations + _equations_of_axes(axes[last:], shape, where, sizes, start)
 

@@ -97,6 +97,17 @@ def test_axes_around_undetermined_rows_are_checked(compiled) -> None:
         run(*arrays((3, 2, 5)))
 
 
+def test_adjacent_undetermined_rows_have_the_same_axes_in_each_argument() -> None:
+    program = structir.parse(
+        '@R.function\ndef main(x: R.Tensor((2, "*p", "*q")), y: R.Tensor(("*p", "*q"))):\n'
+        "    return x\n"
+    )
+    run = partial(structir.interpret, program, "main")
+    assert run(*arrays((2, 3, 4), (3, 4))).shape == (2, 3, 4)
+    with pytest.raises(ShapeMismatchError, match=r"axes of \*p, \*q: .*\(3, 4\), found \(3,\)"):
+        run(*arrays((2, 3, 4), (3,)))
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_row_that_occurs_twice_is_bound_by_the_rank(compiled) -> None:
     program = structir.parse(
