@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from structir.frontend.chebyshev import LARGE_I0, LARGE_I1, SCALED_ERFC, SMALL_I0, SMALL_I1
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
@@ -156,3 +157,41 @@ def next_after(x: Expr, y: Expr, sizes: ShapeExpr, dtype: str, emit: Emit) -> Ex
     result = R.where(R.equal(x, y), y, result)
     is_undefined = R.logical_or(R.isnan(x), R.isnan(y))
     return emit(R.where(is_undefined, _number(math.nan, dtype), result))
+
+
+def _chebyshev_series(u: Expr, coefficients: Sequence[float], emit: Emit) -> Expr:
+    """Returns a Chebyshev series for -1 <= u <= 1 by Clenshaw's recurrence."""
+    twice = emit(R.multiply(u, _double(2.0)))
+    first: Expr = _double(0.0)
+    second: Expr = _double(0.0)
+    for coefficient in coefficients[:0:-1]:
+        product = R.subtract(R.multiply(twice, first), second)
+        first, second = emit(R.add(product, _double(coefficient))), first
+    result = R.subtract(R.multiply(u, first), second)
+    return emit(R.add(result, _double(coefficients[0])))
+
+
+def scaled_erfc(x: Expr, emit: Emit) -> Expr:
+    """Returns exp(x**2) * erfc(x) of a float64 tensor x >= 0."""
+    three = _double(3.0)
+    t = emit(R.divide(three, R.add(three, x)))
+    u = emit(R.subtract(R.multiply(t, _double(2.0)), _double(1.0)))
+    return emit(R.multiply(t, _chebyshev_series(u, SCALED_ERFC, emit)))
+
+
+def bessel_i(x: Expr, order: int, is_scaled: bool, emit: Emit) -> Expr:
+    """Returns the modified Bessel function of order 0 or 1 of a float64 tensor, times exp(-|x|) if
+    scaled."""
+    small_series, large_series = [(SMALL_I0, LARGE_I0), (SMALL_I1, LARGE_I1)][order]
+    distance = emit(R.abs(x))
+    near = emit(R.minimum(distance, _double(8.0)))
+    far = emit(R.maximum(distance, _double(8.0)))
+    one = _double(1.0)
+    u = emit(R.subtract(R.multiply(near, _double(0.25)), one))
+    small = _chebyshev_series(u, small_series, emit)
+    v = emit(R.subtract(R.divide(_double(16.0), far), one))
+    large = R.divide(_chebyshev_series(v, large_series, emit), R.sqrt(far))
+    small = R.multiply(small, near) if order else small
+    result = R.where(R.less(distance, _double(8.0)), small, large)
+    result = R.multiply(result, R.sign(x)) if order else result
+    return emit(result if is_scaled else R.multiply(result, R.exp(distance)))

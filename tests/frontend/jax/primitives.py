@@ -77,6 +77,15 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x: (x > 0) & (x < 1) | ~(x < 2) ^ (x >= 0),
         lambda x: x * jnp.array([np.nan, np.inf] * 4),
     ),
+    "special": _cases(
+        X,
+        lambda x: lax.bessel_i0e(3 * x),
+        lambda x: lax.bessel_i1e(8 * x),
+        lambda x: lax.betainc(jnp.abs(x) + 0.1, 2 * jnp.abs(x) + 0.5, jax.nn.sigmoid(3 * x)),
+        lambda x: lax.betainc(jnp.exp(2 * x), 1 + jnp.exp(-2 * x), jax.nn.sigmoid(3 * x)),
+        lambda x: lax.betainc(jnp.abs(x), 2.0 * jnp.ones_like(x), jnp.clip(x, -0.5, 1)),
+        lambda x: lax.rem(x * 1e6, jnp.abs(x) + 0.1),
+    ),
     "integers": _cases(
         INTEGERS,
         *[lambda x, k=k: (x - 3) // k for k in (2, -3)],

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import structir.frontend.special_functions as functions
-from structir.frontend.builder import NodeBuilder
+from structir.frontend.incomplete_beta import incomplete_beta
 from structir.frontend.iterated_functions import incomplete_gamma
 from structir.frontend.jax.equation import Equation, number
 from structir.frontend.jax.registry import direct, jax_primitive
@@ -50,6 +50,7 @@ direct(
         "mul": R.multiply,
         "ne": R.not_equal,
         "neg": R.negative,
+        "rem": R.mod,
         "rsqrt": R.rsqrt,
         "shift_left": R.left_shift,
         "shift_right_arithmetic": R.right_shift,
@@ -172,15 +173,6 @@ def _truncated_quotient(equation: Equation) -> Expr:
     return R.add(floored, one)
 
 
-@jax_primitive("rem")
-def remainder(equation: Equation) -> Expr:
-    """Builds the remainder with the sign of the dividend."""
-    x, y = (equation.emit(arg) for arg in equation.args)
-    if is_float(equation.dtype()):
-        return R.mod(x, y) if False else R.subtract(x, R.multiply(R.trunc(R.divide(x, y)), y))
-    return R.subtract(x, R.multiply(_truncated_quotient(equation), y))
-
-
 @jax_primitive("integer_pow")
 def integer_power(equation: Equation) -> Expr:
     exponent, dtype = equation.params["y"], equation.dtype()
@@ -226,22 +218,27 @@ def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
 jax_primitive("digamma")(_in_double(lambda x, emit: R.digamma(x)))
 
 
-def _of_two(function: Callable[[NodeBuilder, Expr, Expr], Expr]) -> Callable[[Equation], Expr]:
-    """Returns the mapping of a function of two operands that is computed in float64."""
+jax_primitive("bessel_i0e")(_in_double(lambda x, emit: functions.bessel_i(x, 0, True, emit)))
+jax_primitive("bessel_i1e")(_in_double(lambda x, emit: functions.bessel_i(x, 1, True, emit)))
+
+
+def _of_several(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
+    """Returns the mapping of a function of several operands that is computed in float64."""
 
     def build(equation: Equation) -> Expr:
-        a, b = (equation.emit(R.astype(x, "float64")) for x in equation.args)
+        operands = [equation.emit(R.astype(x, "float64")) for x in equation.args]
         sizes = ShapeExpr(equation.out_dims())
-        a, b = (equation.emit(R.broadcast_to(x, sizes)) for x in (a, b))
-        result = function(equation.host.builder, a, b)
+        operands = [equation.emit(R.broadcast_to(x, sizes)) for x in operands]
+        result = function(equation.host.builder, *operands)
         return R.astype(result, equation.dtype())
 
     return build
 
 
-jax_primitive("igamma")(_of_two(partial(incomplete_gamma, is_upper=False)))
-jax_primitive("igammac")(_of_two(partial(incomplete_gamma, is_upper=True)))
-jax_primitive("zeta")(_of_two(lambda builder, x, q: functions.hurwitz_zeta(x, q, builder.emit)))
+jax_primitive("igamma")(_of_several(partial(incomplete_gamma, is_upper=False)))
+jax_primitive("igammac")(_of_several(partial(incomplete_gamma, is_upper=True)))
+jax_primitive("regularized_incomplete_beta")(_of_several(incomplete_beta))
+jax_primitive("zeta")(_of_several(lambda builder, x, q: functions.hurwitz_zeta(x, q, builder.emit)))
 
 
 @jax_primitive("nextafter")

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import structir.frontend.special_functions as functions
-from structir.frontend.torch.chebyshev import (
-    LARGE_I0,
-    LARGE_I1,
-    SCALED_ERFC,
-    SMALL_I0,
-    SMALL_I1,
-)
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, number
@@ -37,28 +29,8 @@ def next_after(node: FxNode) -> Expr:
     return functions.next_after(x, y, sizes, dtype, node.emit)
 
 
-def _series(node: FxNode, u: Expr, coefficients: Sequence[float]) -> Expr:
-    """Returns a Chebyshev series for -1 <= u <= 1 by Clenshaw's recurrence."""
-    twice = node.emit(R.multiply(u, _double(2.0)))
-    first: Expr = _double(0.0)
-    second: Expr = _double(0.0)
-    for coefficient in coefficients[:0:-1]:
-        product = R.subtract(R.multiply(twice, first), second)
-        first, second = node.emit(R.add(product, _double(coefficient))), first
-    result = R.subtract(R.multiply(u, first), second)
-    return node.emit(R.add(result, _double(coefficients[0])))
-
-
 def _operand_in_double(node: FxNode) -> Expr:
     return node.emit(cast(node.operand("self", node.out_dtype()), "float64"))
-
-
-def _scaled_erfc(node: FxNode, x: Expr) -> Expr:
-    """Returns exp(x**2) * erfc(x) for x >= 0."""
-    three = _double(3.0)
-    t = node.emit(R.divide(three, R.add(three, x)))
-    u = node.emit(R.subtract(R.multiply(t, _double(2.0)), _double(1.0)))
-    return R.multiply(t, _series(node, u, SCALED_ERFC))
 
 
 @torch_op("special_erfcx", "erfcx")
@@ -66,7 +38,7 @@ def scaled_complementary_error_function(node: FxNode) -> Expr:
     """Builds exp(x**2) * erfc(x), for x < 0 as 2 * exp(x**2) minus the value at -x."""
     x = _operand_in_double(node)
     distance = node.emit(R.abs(x))
-    tail = node.emit(_scaled_erfc(node, distance))
+    tail = functions.scaled_erfc(distance, node.emit)
     twice = R.multiply(R.exp(R.multiply(x, x)), _double(2.0))
     return cast(R.where(R.less(x, _double(0.0)), R.subtract(twice, tail), tail), node.out_dtype())
 
@@ -76,7 +48,7 @@ def log_normal_distribution(node: FxNode) -> Expr:
     """Builds the logarithm of the normal distribution, for x < 0 by the scaled erfc."""
     x = _operand_in_double(node)
     z = node.emit(R.multiply(R.abs(x), _double(math.sqrt(0.5))))
-    tail = node.emit(_scaled_erfc(node, z))
+    tail = functions.scaled_erfc(z, node.emit)
     square = R.multiply(z, z)
     below = R.subtract(R.log(R.multiply(tail, _double(0.5))), square)
     upper_tail = R.multiply(R.multiply(R.exp(R.negative(square)), tail), _double(0.5))
@@ -85,22 +57,9 @@ def log_normal_distribution(node: FxNode) -> Expr:
 
 
 def _bessel(node: FxNode, order: int, is_scaled: bool) -> Expr:
-    """Returns the modified Bessel function of order 0 or 1, times exp(-|x|) if scaled."""
-    small_series, large_series = [(SMALL_I0, LARGE_I0), (SMALL_I1, LARGE_I1)][order]
+    """Builds a modified Bessel function in float64."""
     x = _operand_in_double(node)
-    distance = node.emit(R.abs(x))
-    near = node.emit(R.minimum(distance, _double(8.0)))
-    far = node.emit(R.maximum(distance, _double(8.0)))
-    one = _double(1.0)
-    u = node.emit(R.subtract(R.multiply(near, _double(0.25)), one))
-    small = _series(node, u, small_series)
-    v = node.emit(R.subtract(R.divide(_double(16.0), far), one))
-    large = R.divide(_series(node, v, large_series), R.sqrt(far))
-    small = R.multiply(small, near) if order else small
-    result = R.where(R.less(distance, _double(8.0)), small, large)
-    result = R.multiply(result, R.sign(x)) if order else result
-    result = result if is_scaled else R.multiply(result, R.exp(distance))
-    return cast(result, node.out_dtype())
+    return cast(functions.bessel_i(x, order, is_scaled, node.emit), node.out_dtype())
 
 
 torch_op("i0", "special_i0", "special_modified_bessel_i0")(
