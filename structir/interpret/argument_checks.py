@@ -457,9 +457,12 @@ def with_bound_dtypes(info: StructInfo, value: Value, bound: Mapping[Any, Any]) 
 def in_field_order(info: Any, value: Value) -> Value:
     """Returns the values of a dict as a tuple in the order of named fields.
 
-    Returns other values unchanged, and a dict whose keys are not the names of the fields.
+    Returns other values unchanged, and a dict whose keys are not the names of the fields. A tuple
+    without fields has an empty dict as its value, too.
     """
-    names = getattr(info, "names", None)
-    if names is None or not isinstance(value, Mapping) or value.keys() != {*names}:
+    if not isinstance(value, Mapping) or not isinstance(info, TupleStructInfo):
+        return value
+    names = info.names or ()
+    if len(names) != len(info.fields) or value.keys() != {*names}:
         return value
     return tuple([value[name] for name in names])

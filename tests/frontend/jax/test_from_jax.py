@@ -147,3 +147,11 @@ def test_a_mapping_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_build("bessel_i0e") is scaled_bessel
     module = from_jax(jax.lax.bessel_i0e, f32("n"))
     assert "R.negative" in str(module)
+
+
+@pytest.mark.parametrize("state", [{}, (), []])
+def test_an_empty_dict_is_a_tuple_without_fields(state: Any) -> None:
+    """Libraries of layers keep their state in a dict, which is empty for many layers."""
+    module = from_jax(lambda state, x: (state, x + 1), {}, f32("n"))
+    result, value = structir.compile(module)["main"](state, np.zeros(3, "float32"))
+    assert result == () and value.tolist() == [1, 1, 1]
