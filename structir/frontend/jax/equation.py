@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 import attrs
 
-from structir.errors import Diagnostic, DiagnosticError, Span
+from structir.errors import Diagnostic, DiagnosticError, Source, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.jax.sizes import JaxSizes
 from structir.ir.dims import Dim
@@ -17,6 +17,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
 
 np = lazy_module("numpy")
+source_info = lazy_module("jax._src.source_info_util")
 
 
 class JaxImportContext(Protocol):
@@ -103,3 +104,11 @@ def dims_of(value: Expr) -> tuple[Dim, ...]:
     assert isinstance(info, TensorStructInfo)
     sizes: Any = info.dims
     return tuple(sizes)
+
+
+def span_of(equation: Any) -> Span:
+    """Returns the location of an equation: its line in the user's file, or its printed form."""
+    origin = source_info.summarize(equation.source_info).rpartition("/")[2]
+    operands = ", ".join([str(getattr(atom, "aval", atom)) for atom in equation.invars])
+    text = f"{equation.primitive.name}({operands})"
+    return Span(Source(origin or "jaxpr", text), 1, 0, 1, len(text))

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from structir.analysis.calls import are_disjoint
-from structir.errors import Diagnostic, DiagnosticError, Source, Span
+from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
-from structir.frontend.jax.equation import Equation, dtype_of, is_key
+from structir.frontend.jax.equation import Equation, dtype_of, is_key, span_of
 from structir.frontend.jax.registry import find_build
 from structir.frontend.jax.sizes import JaxSizes
 from structir.interpret.interpreter import Interpreter
@@ -23,7 +23,6 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
 
 jax_core = lazy_module("jax.extend.core")
-source_info = lazy_module("jax._src.source_info_util")
 jax_random = lazy_module("jax.random")
 np = lazy_module("numpy")
 MAX_FOLDED = 4096  # elements of a result that is computed at import
@@ -40,7 +39,7 @@ class JaxImporter:
         values: dict[Any, Expr] = dict(zip(jaxpr.invars, operands, strict=True))
         values |= {v: _constant(c) for v, c in zip(jaxpr.constvars, consts, strict=True)}
         for equation in jaxpr.eqns:
-            span = _span(equation)
+            span = span_of(equation)
             with self.builder.at(span):
                 results = self._results(equation, values, span)
             for var, value in zip(equation.outvars, results, strict=True):
@@ -114,14 +113,6 @@ def _constant(value: Any) -> Constant:
     if is_key(value):
         value = jax_random.key_data(value)
     return Constant(np.asarray(value))
-
-
-def _span(equation: Any) -> Span:
-    """Returns the location of an equation: its line in the user's file, or its printed form."""
-    origin = source_info.summarize(equation.source_info).rpartition("/")[2]
-    operands = ", ".join([str(getattr(atom, "aval", atom)) for atom in equation.invars])
-    text = f"{equation.primitive.name}({operands})"
-    return Span(Source(origin or "jaxpr", text), 1, 0, 1, len(text))
 
 
 def _located(error: DiagnosticError, equation: Equation) -> DiagnosticError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
 from structir.frontend.jax import ops
+from structir.frontend.jax.complex_values import as_real, without_complex
 from structir.frontend.jax.equation import dtype_of
 from structir.frontend.jax.importer import JaxImporter
 from structir.frontend.jax.sizes import JaxSizes
@@ -28,7 +29,8 @@ def from_jax(function: Callable[..., Any], *specs: Any, name: str = "main") -> I
     `specs` describe the arguments: a tensor StructInfo whose symbolic dims stay symbolic
     (`R.Tensor(("n", 8), "float32")`), a `jax.ShapeDtypeStruct`, whose shape may come from
     `jax.export.symbolic_shape`, an array, or a dict, list or tuple of these. A dict becomes a tuple
-    with named fields. Results have the structure of the function's results.
+    with named fields. Results have the structure of the function's results. A complex argument or
+    result is a tensor of floats with a last axis of 2: the real and imaginary parts.
 
     Sizes are at least 1, as JAX assumes. Raises DiagnosticError for a primitive without a mapping
     and for a spec of another kind, and MissingExtraError without JAX.
@@ -41,6 +43,9 @@ def from_jax(function: Callable[..., Any], *specs: Any, name: str = "main") -> I
         raise MissingExtraError(message) from error
     arguments = jax.tree_util.tree_map(lambda leaf: _abstract(leaf, scope), specs, is_leaf=_is_spec)
     closed, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    result = jax.tree_util.tree_map(as_real, result)
+    arguments = jax.tree_util.tree_map(as_real, arguments)
+    closed = without_complex(closed)
     importer = JaxImporter(JaxSizes())
     params = [
         Var(f"x{k}" if k else "x", _info(spec, importer.sizes)) for k, spec in enumerate(arguments)
