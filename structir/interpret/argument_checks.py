@@ -455,14 +455,21 @@ def with_bound_dtypes(info: StructInfo, value: Value, bound: Mapping[Any, Any]) 
 
 
 def in_field_order(info: Any, value: Value) -> Value:
-    """Returns the values of a dict as a tuple in the order of named fields.
+    """Returns the values of a dict, or the attributes of an object, as a tuple in the order of
+    named fields.
 
     Returns other values unchanged, and a dict whose keys are not the names of the fields. A tuple
-    without fields has an empty dict as its value, too.
+    without fields may be an empty dict or None.
     """
-    if not isinstance(value, Mapping) or not isinstance(info, TupleStructInfo):
+    if isinstance(value, tuple | list) or not isinstance(info, TupleStructInfo):
         return value
     names = info.names or ()
-    if len(names) != len(info.fields) or value.keys() != {*names}:
+    if len(names) != len(info.fields):
         return value
-    return tuple([value[name] for name in names])
+    if isinstance(value, Mapping):
+        return tuple([value[name] for name in names]) if value.keys() == {*names} else value
+    if not names:
+        return () if value is None else value
+    if hasattr(type(value), "__array_interface__") or not all([hasattr(value, n) for n in names]):
+        return value  # the parts of an array, such as `real`, are no fields
+    return tuple([getattr(value, name) for name in names])

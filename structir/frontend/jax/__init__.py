@@ -8,5 +8,7 @@ __getattr__, __dir__ = lazy_names(
         "from_jax": "structir.frontend.jax.model",
         "jax_primitive": "structir.frontend.jax.registry",
         "Equation": "structir.frontend.jax.equation",
+        "complex_rule": "structir.frontend.jax.complex_rules",
+        "Pair": "structir.frontend.jax.complex_rules",
     },
 )

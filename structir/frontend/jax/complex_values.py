@@ -25,7 +25,10 @@ CONTROL = {}  # primitive -> evaluation on pairs
 
 
 def without_complex(closed: Any) -> Any:
-    """Returns a closed jaxpr of the same function without complex numbers."""
+    """Returns a closed jaxpr of the same function without complex numbers.
+
+    Raises DiagnosticError for a primitive without a rule for complex numbers.
+    """
     if not _has_complex(closed.jaxpr):
         return closed
 
@@ -35,7 +38,10 @@ def without_complex(closed: Any) -> Any:
         return [_joined(x) for x in _evaluated(closed.jaxpr, closed.consts, operands)]
 
     avals = [as_real(var.aval) for var in closed.jaxpr.invars]
-    return jax.make_jaxpr(function)(*avals)
+    try:
+        return jax.make_jaxpr(function)(*avals)
+    except DiagnosticError as error:  # JAX adds a note on its frames
+        raise DiagnosticError(error.diagnostics) from None
 
 
 def as_real(aval: Any) -> Any:

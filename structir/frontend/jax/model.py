@@ -28,9 +28,10 @@ def from_jax(function: Callable[..., Any], *specs: Any, name: str = "main") -> I
 
     `specs` describe the arguments: a tensor StructInfo whose symbolic dims stay symbolic
     (`R.Tensor(("n", 8), "float32")`), a `jax.ShapeDtypeStruct`, whose shape may come from
-    `jax.export.symbolic_shape`, an array, or a dict, list or tuple of these. A dict becomes a tuple
-    with named fields. Results have the structure of the function's results. A complex argument or
-    result is a tensor of floats with a last axis of 2: the real and imaginary parts.
+    `jax.export.symbolic_shape`, an array, or a pytree of these. A dict, a dataclass or another node
+    whose parts have names becomes a tuple with named fields. Results have the structure of the
+    function's results. A complex argument or result is a tensor of floats with a last axis of 2:
+    the real and imaginary parts.
 
     Sizes are at least 1, as JAX assumes. Raises DiagnosticError for a primitive without a mapping
     and for a spec of another kind, and MissingExtraError without JAX.
@@ -83,16 +84,24 @@ def _jax_text(size: Any) -> str:
     return str(size) if isinstance(size, int) else symbol.name if symbol else dims.text(size)
 
 
+def _parts(tree: Any) -> tuple[tuple[str, ...] | None, list[Any]] | None:
+    """Returns the parts of a node of a pytree, and their names if these are strings; None for a
+    leaf. Parts have the order of JAX's leaves."""
+    parts, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda v: v is not tree)
+    if any([not path for path, _ in parts]):
+        return None
+    keys = [getattr(path[0], "name", getattr(path[0], "key", None)) for path, _ in parts]
+    names = tuple(keys) if all([isinstance(key, str) for key in keys]) else None
+    return names, [part for _, part in parts]
+
+
 def _info(spec: Any, sizes: JaxSizes) -> StructInfo:
     """Returns the StructInfo of an argument or a result."""
-    if isinstance(spec, dict):
-        names = sorted(spec)  # the order of JAX's leaves
-        return TupleStructInfo(tuple([_info(spec[n], sizes) for n in names]), tuple(names))
-    if isinstance(spec, list | tuple):
-        return TupleStructInfo(tuple([_info(item, sizes) for item in spec]))
-    if spec is None:
-        return TupleStructInfo(())
-    return TensorStructInfo(tuple([sizes.dim(size) for size in spec.shape]), dtype_of(spec))
+    node = _parts(spec)
+    if node is None:
+        return TensorStructInfo(tuple([sizes.dim(size) for size in spec.shape]), dtype_of(spec))
+    names, parts = node
+    return TupleStructInfo(tuple([_info(part, sizes) for part in parts]), names)
 
 
 def _leaves(value: Expr, importer: JaxImporter) -> list[Expr]:
@@ -105,12 +114,9 @@ def _leaves(value: Expr, importer: JaxImporter) -> list[Expr]:
 
 def _nested(spec: Any, values: Any, importer: JaxImporter) -> Expr:
     """Returns the results in the structure of the function's results."""
-    if isinstance(spec, dict):
-        names = sorted(spec)
-        return Tuple(tuple([_nested(spec[n], values, importer) for n in names]), tuple(names))
-    if isinstance(spec, list | tuple):
-        return Tuple(tuple([_nested(item, values, importer) for item in spec]))
-    if spec is None:
-        return Tuple(())
+    node = _parts(spec)
+    if node is not None:
+        names, parts = node
+        return Tuple(tuple([_nested(part, values, importer) for part in parts]), names)
     value: Expr = next(values)
     return importer.builder.emit(value) if isinstance(value, Constant) else value

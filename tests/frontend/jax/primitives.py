@@ -29,6 +29,80 @@ def _larger(a: Any, b: Any) -> Any:
     return jnp.maximum(a[0], b[0]), jnp.where(a[0] >= b[0], a[1], b[1])
 
 
+def _complex_cases() -> dict[str, list[Case]]:
+    """Functions of complex numbers; their results are the real and imaginary parts."""
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        def both(x: Any) -> Any:
+            result = function(x + 1j * (x[:, ::-1] - 0.3))
+            return jnp.real(result), jnp.imag(result)
+
+        return both
+
+    def step(state: Any, x: Any) -> Any:
+        return state * (0.5 + 0.3j) + x, state
+
+    def pair(a: Any, b: Any) -> Any:
+        return b[0] * a[0], b[0] * a[1] + b[1]
+
+    def scan(x: Any) -> Any:
+        last, states = lax.scan(step, jnp.zeros(8, "complex64"), x * (1 + 1j))
+        return last.imag, states.real
+
+    functions = [
+        jnp.exp,
+        jnp.log,
+        jnp.sqrt,
+        jnp.sin,
+        jnp.cos,
+        jnp.tan,
+        jnp.sinh,
+        jnp.cosh,
+        jnp.tanh,
+    ]
+    functions += [jnp.abs, jnp.sign, jnp.square, jnp.angle, jnp.reciprocal, jnp.expm1, jnp.exp2]
+    functions += [jnp.conj, jnp.isfinite, jax.nn.sigmoid, lax.rsqrt, jnp.log1p, jnp.var]
+    parts = [
+        *(lambda z: z.sum(0), lambda z: z.cumsum(1), lambda z: z[:, :3].prod(1)),
+        *(lambda z: z.cumprod(1), lambda z: z.T, lambda z: z[:, 1:3], lambda z: z.reshape(-1)),
+        *(lambda z: z.at[:, 0].set(2 + 3j), lambda z: z.at[0].add(1j), lambda z: z == z.conj()),
+        *(lambda z: jnp.where(z.real > 0, z, 0), lambda z: jnp.pad(z, ((1, 1), (0, 2)))),
+        *(lambda z: jnp.concatenate([z, 1j * z], 1), lambda z: z[jnp.array([0, 0])]),
+        *(lambda z: z @ z.T, lambda z: z @ z.real.T, lambda z: z.imag @ z.conj().T),
+        *(lambda z: z / (z + 3), lambda z: z**3, lambda z: z**-2, lambda z: (z + 2) ** (1 + 1j)),
+        *(lambda z: z * 0 ** jnp.abs(z), lambda z: z != 1j, lambda z: 1j * jnp.eye(8) * z[:1]),
+        lambda z: lax.associative_scan(pair, (z, z.conj()), axis=1)[1],
+        lambda z: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 1j), (0, z))[1],
+        lambda z: lax.cond(z.real.sum() > 0, lambda t: t * 1j, lambda t: t - 2j, z),
+        lambda z: jax.jit(lambda t: t * 2j)(z),
+        lambda z: jax.vmap(lambda t: t.sum() * t)(z),
+    ]
+    fourier = [
+        *(jnp.fft.fft, jnp.fft.ifft, jnp.fft.hfft, jnp.fft.fftshift),
+        *(lambda z: jnp.fft.fft(z, n=11), lambda z: jnp.fft.ifft(z, n=7, norm="ortho")),
+        *(lambda z: jnp.fft.rfft(z.real), lambda z: jnp.fft.rfft(z.imag, n=7)),
+        *(jnp.fft.irfft, lambda z: jnp.fft.irfft(z, n=7), lambda z: jnp.fft.fft(z[:2], axis=0)),
+        *(lambda z: jnp.fft.fft2(z.reshape(-1, 2, 4)), lambda z: jnp.fft.ifftn(z[:1])),
+        *(lambda z: jnp.fft.rfft2(z.real.reshape(-1, 4, 2)),),
+        *(
+            lambda z: jnp.fft.irfft2(z.reshape(-1, 4, 2)),
+            lambda z: jnp.fft.fft(jnp.tile(z, 40)) / 40,
+        ),
+    ]
+    gradients = [
+        jax.grad(lambda x: jnp.abs(jnp.exp(x + 1j * x) * (2 + 1j)).sum()),
+        jax.grad(lambda x: (jnp.abs(jnp.fft.rfft(x)) ** 2).sum()),
+        jax.grad(lambda x: (jnp.fft.irfft(jnp.fft.rfft(x) * (1 + 2j)) ** 2).sum()),
+    ]
+    return {
+        "complex functions": _cases(X, *[of(function) for function in functions]),
+        "complex arrays": _cases(X, *[of(function) for function in parts]),
+        "complex scan": _cases(SQUARE, scan),  # the length of a scan is static in JAX
+        "fourier": _cases(X, *[of(function) for function in fourier]),
+        "complex gradients": _cases(X, *gradients),
+    }
+
+
 MODES = ("promise_in_bounds", "clip", "fill")
 
 
@@ -46,6 +120,7 @@ UNARY = [
     *(jax.nn.sigmoid, jax.nn.softplus, lax.erf, lax.erfc, lax.lgamma, lax.digamma),
 ]
 PRIMITIVES: dict[str, list[Case]] = {
+    **_complex_cases(),
     "unary": _cases(X, *UNARY),
     "domains": _cases(
         X,

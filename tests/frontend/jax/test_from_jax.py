@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,13 +14,21 @@ jax = pytest.importorskip("jax", reason="jax is not installed: pip install struc
 import jax.numpy as jnp  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from jax import lax  # noqa: E402
 
 import structir  # noqa: E402
-from structir.errors import DiagnosticError  # noqa: E402
-from structir.frontend.jax import Equation, from_jax, jax_primitive  # noqa: E402
+from structir.errors import DiagnosticError, ShapeMismatchError  # noqa: E402
+from structir.frontend.jax import (  # noqa: E402
+    Equation,
+    Pair,
+    complex_rule,
+    complex_rules,
+    from_jax,
+    jax_primitive,
+)
 from structir.frontend.jax.registry import _builds, find_build  # noqa: E402
 from structir.script import R  # noqa: E402
-from tests.frontend.jax.functions import FUNCTIONS, f32  # noqa: E402
+from tests.frontend.jax.functions import FUNCTIONS, f32, i32  # noqa: E402
 from tests.frontend.jax.primitives import PRIMITIVES  # noqa: E402
 
 SIZES = ({"n": 6, "m": 3}, {"n": 1, "m": 2})
@@ -149,9 +158,77 @@ def test_a_mapping_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "R.negative" in str(module)
 
 
-@pytest.mark.parametrize("state", [{}, (), []])
+@pytest.mark.parametrize("state", [{}, (), [], None])
 def test_an_empty_dict_is_a_tuple_without_fields(state: Any) -> None:
     """Libraries of layers keep their state in a dict, which is empty for many layers."""
     module = from_jax(lambda state, x: (state, x + 1), {}, f32("n"))
     result, value = structir.compile(module)["main"](state, np.zeros(3, "float32"))
     assert result == () and value.tolist() == [1, 1, 1]
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Layer:
+    """A layer as a pytree of a user."""
+
+    weight: Any
+    bias: Any = None
+    name: str = field(default="layer", metadata={"static": True})
+
+
+class State(NamedTuple):
+    """A state as libraries of optimizers keep it."""
+
+    count: Any
+    layers: Any
+
+
+def test_nodes_of_other_types_are_tuples_with_the_names_of_their_parts() -> None:
+    def step(state: State, x: Any) -> State:
+        layers = [Layer(x @ layer.weight, layer.bias) for layer in state.layers]
+        return State(state.count + 1, layers)
+
+    layers = [Layer(f32(3, 2), f32(2)), Layer(f32(3, 4))]
+    module = from_jax(step, State(i32(), layers), f32("n", 3))
+    info = module["main"].params[0].struct_info
+    assert info.names == ("count", "layers") and info.fields[1].fields[1].names == (
+        "weight",
+        "bias",
+    )
+    values = [Layer(np.ones((3, 2), "f"), np.ones(2, "f")), Layer(np.ones((3, 4), "f"))]
+    arguments = State(np.int32(1), values), np.ones((2, 3), "f")
+    count, (first, second) = structir.compile(module)["main"](*arguments)
+    assert count == 2 and first[0].tolist() == [[3, 3]] * 2 and second[1] == ()
+    assert structir.interpret(module, "main", *arguments)[1][1][0].tolist() == [[3] * 4] * 2
+    with pytest.raises(ShapeMismatchError, match="expected a tuple, found"):
+        structir.compile(module)["main"](np.ones(3, "f"), arguments[1])
+
+
+def test_complex_arguments_and_results_have_a_last_axis_of_their_parts() -> None:
+    specs = [jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 4"), "complex64")] * 2
+    module = from_jax(lambda x, y: x * y + jnp.conj(x), *specs)
+    assert str(module["main"].ret_struct_info) == 'R.Tensor((n, 4, 2), dtype="float32")'
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((3, 4, 2)).astype("float32") for _ in specs]
+    x, y = (part.view("complex64")[..., 0] for part in parts)
+    actual = structir.compile(module)["main"](*parts).view("complex64")[..., 0]
+    np.testing.assert_allclose(actual, x * y + x.conj(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_primitive_without_a_rule_for_complex_numbers_is_one_error() -> None:
+    with pytest.raises(
+        DiagnosticError, match=r"lu: the primitive has no rule for complex"
+    ) as error:
+        from_jax(lambda x: jnp.abs(jnp.linalg.inv(x * 1j)), f32(3, 3))
+    assert "jnp.real(x)" in str(error.value)
+
+
+def test_a_rule_for_complex_numbers_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(complex_rules, "_rules", dict(complex_rules._rules))
+
+    @complex_rule("asin")
+    def inverse_sine(equation: Any, x: Pair) -> Pair:
+        return x
+
+    module = from_jax(lambda x: jnp.imag(lax.asin(x + 1j)), f32("n"))
+    assert structir.compile(module)["main"](np.ones(2, "f")).tolist() == [1, 1]
