@@ -18,12 +18,12 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.script import R
 
 MAX_DENSE = 256
 MAX_SIZE = 2**20
-Emit = Callable[[Expr], Var]  # binds a value to a variable
+Emit = Callable[[Expr], Expr]  # binds a value to a variable
 Parts = tuple[Expr, Expr | None]  # real and imaginary part; None for a real tensor
 
 

@@ -6,7 +6,7 @@ value, and traced again. A complex argument or result becomes an array with a la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
@@ -21,7 +21,6 @@ lax = lazy_module("jax.lax")
 jax_core = lazy_module("jax.extend.core")
 source_info = lazy_module("jax._src.source_info_util")
 np = lazy_module("numpy")
-CONTROL = {}  # primitive -> evaluation on pairs
 
 
 def without_complex(closed: Any) -> Any:
@@ -148,7 +147,7 @@ def _scan(params: Any, operands: list[Any]) -> list[Any]:
 def _while(params: Any, operands: list[Any]) -> list[Any]:
     first, count = params["cond_nconsts"], params["body_nconsts"]
     tested, constants = operands[:first], operands[first : first + count]
-    return lax.while_loop(  # type: ignore[no-any-return]
+    return lax.while_loop(
         lambda states: _body(params["cond_jaxpr"], [*tested, *states])[0],
         lambda states: _body(params["body_jaxpr"], [*constants, *states]),
         operands[first + count :],
@@ -157,7 +156,12 @@ def _while(params: Any, operands: list[Any]) -> list[Any]:
 
 def _conditional(params: Any, operands: list[Any]) -> list[Any]:
     branches = [lambda *x, b=branch: _body(b, x) for branch in params["branches"]]
-    return lax.switch(operands[0], branches, *operands[1:])  # type: ignore[no-any-return]
+    return lax.switch(operands[0], branches, *operands[1:])
 
 
-CONTROL |= {"scan": _scan, "while": _while, "cond": _conditional}
+# primitive -> its results for parameters and operands
+CONTROL: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _conditional,
+}

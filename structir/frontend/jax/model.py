@@ -91,8 +91,8 @@ def _parts(tree: Any) -> tuple[tuple[str, ...] | None, list[Any]] | None:
     if any([not path for path, _ in parts]):
         return None
     keys = [getattr(path[0], "name", getattr(path[0], "key", None)) for path, _ in parts]
-    names = tuple(keys) if all([isinstance(key, str) for key in keys]) else None
-    return names, [part for _, part in parts]
+    names = tuple([key for key in keys if isinstance(key, str)])
+    return names if len(names) == len(keys) else None, [part for _, part in parts]
 
 
 def _info(spec: Any, sizes: JaxSizes) -> StructInfo:

@@ -27,10 +27,10 @@ def _primitive() -> Any:
     primitive = jax_core.Primitive(NAME)
     primitive.multiple_results = True
 
-    @primitive.def_abstract_eval
     def results(*operands: Any, kind: str, axes: int, shape: Any, parts: int) -> list[Any]:
         return [jax.core.ShapedArray(shape, operands[0].dtype)] * parts
 
+    primitive.def_abstract_eval(results)
     return primitive
 
 
