@@ -23,7 +23,7 @@ NAME = "fourier_transform"
 
 @cache
 def _primitive() -> Any:
-    """Returns the primitive: its operands and results are the parts, one for real numbers."""
+    """Returns the primitive: its operands and results are the parts of arrays; a real array is one part."""
     primitive = jax_core.Primitive(NAME)
     primitive.multiple_results = True
 
