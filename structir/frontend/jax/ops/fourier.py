@@ -23,7 +23,7 @@ NAME = "fourier_transform"
 
 @cache
 def _primitive() -> Any:
-    """Returns the primitive: its operands and results are the parts of arrays; a real array is one part."""
+    """Returns the primitive, whose operands and results are the parts of arrays."""
     primitive = jax_core.Primitive(NAME)
     primitive.multiple_results = True
 
