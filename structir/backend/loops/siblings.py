@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from structir.backend.cpu.features import has_wide_vectors
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.expression import Load, Operation, walk
@@ -30,13 +31,15 @@ def save_traffic(first: Sequence[Stage], second: Sequence[Stage], kept: Collecti
     - Arrays that start at one offset in their pages share the ways of the first-level cache: beyond
       these, each access misses it.
     - Results that may be large have one width, as non-temporal stores require.
-    - At most one group calls functions: two that do are not bound by memory, and share registers.
+    - At most one group calls functions, and none on a CPU that writes cache lines in parts: such
+      loops are not bound by memory, and share registers.
 
     Scalars save the start of a kernel in any case.
     """
     if not first[0].parallel:
         return True
     one, other = _Maps(first, kept), _Maps(second, kept)
+    calling = [maps for maps in (one, other) if maps.work() >= MORE]
     together = _Maps((*first, *second), kept)
     return (
         any(one.is_at_each_point(read) for read in one.reads if read in other.reads)
@@ -44,7 +47,7 @@ def save_traffic(first: Sequence[Stage], second: Sequence[Stage], kept: Collecti
         and together.streams() <= MOST_STREAMS
         and one.inner_loop() == other.inner_loop() == together.inner_loop()
         and len(together.streamed_widths()) <= 1
-        and min(one.work(), other.work()) < MORE
+        and len(calling) <= (1 if has_wide_vectors() else 0)
     )
 
 
