@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 
 from structir.backend.cpu.products import has_own_products
-from structir.backend.loops.access import Address, address_of
 from structir.backend.loops.apart import writes_apart
 from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
+from structir.backend.loops.execution_order import topological_order
 from structir.backend.loops.expression import Expression, Load
 from structir.backend.loops.following import not_following
+from structir.backend.loops.siblings import save_traffic
+from structir.backend.loops.slow_axes import reduces_slow_axes
 from structir.backend.loops.stage import LoopProgram, Overwrite, Stage
 from structir.ir import dims
-from structir.ir.dims import Sym
+from structir.ir.dims import Dim, Sym
 
 MOST_BUFFERS = 20
 ALONE = frozenset({"nest", "padding", "routine", "windows"})  # kinds that are not fused
@@ -81,6 +82,7 @@ def grouped(
     """Returns the groups in an executable order, and the log of fusion decisions."""
     fusion = FusionState(program, products or ProductSupport())
     fusion.join_producers()
+    fusion.join_siblings()
     fusion.join_pieces()
     return fusion.groups(), fusion.decisions
 
@@ -94,6 +96,7 @@ class FusionState:
         self.place = {stage: i for i, stage in enumerate(self.stages)}
         self.classes = AxisClasses({a: e for s in self.stages for a, e in s.extents.items()})
         self.outputs = {b.root for b in program.outputs}
+        self.in_place = {result.root for result, _ in program.donated}  # of an input, if alone
         self.writers: dict[Buffer, list[Stage]] = {}
         self.readers: dict[Buffer, list[Stage]] = {}
         for stage in self.stages:
@@ -108,7 +111,7 @@ class FusionState:
         self.leading = {*self.products, *filter(products.leads, self.stages)}
         self.windows = {s for s in self.stages if s not in self.products and products.windows(s)}
         loops = [s for s in self.stages if s.simple and s not in {*self.products, *self.windows}]
-        self.outside = {s for s in loops if _reduces_outside(s)}
+        self.outside = {s for s in loops if reduces_slow_axes(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
         self._makers: dict[Stage, list[tuple[Load, Stage]]] = {}
@@ -394,6 +397,50 @@ class FusionState:
         readers = self.readers.get(root, ())
         return any([r not in stages for r in readers])
 
+    def join_siblings(self) -> None:
+        """Fuses maps of the same elements that read a common operand, where that saves memory
+        traffic."""
+        for readers in self.readers.values():
+            siblings: dict[tuple[Dim, ...], Stage] = {}  # the last one of each index space
+            for stage in dict.fromkeys(readers):
+                if self._is_map(self.members[stage]):
+                    space = tuple([stage.extents[axis] for axis in stage.parallel])
+                    sibling = siblings.get(space, stage)
+                    siblings[space] = stage
+                    if self.members[sibling] is not self.members[stage]:
+                        self._join_sibling(sibling, stage)
+
+    def _is_map(self, members: Sequence[Stage]) -> bool:
+        """Whether a group computes values element by element, over one index space, and none in
+        the memory of an input."""
+        rows = self.classes.of_all(members[0].parallel)
+        return all(
+            self.kinds[s] == "loop" and s.direct and not s.reduce and s not in self.settled
+            for s in members
+        ) and all(
+            len(self.writers[s.out.root]) == 1
+            and s.out.root not in self.in_place
+            and self.classes.of_all(s.parallel) == rows
+            for s in members
+        )
+
+    def _join_sibling(self, sibling: Stage, stage: Stage) -> None:
+        first, second = self.members[sibling], self.members[stage]
+        together = sorted([*first, *second], key=self.place.__getitem__)
+        start, inside = max(self._first(first), self._first(second)), set(together)
+        readers = {r for s in together for r in self.after(s)} - inside
+        if len(together) > MOST_STAGES or any(self.place[r] < start for r in readers):
+            return  # a result that is read early, while it is in cache, stays early
+        known = len(self.classes.parents)
+        for own, other in zip(sibling.parallel, stage.parallel, strict=True):
+            self.classes.join(own, other)
+        reason = self._illegal(together) or self._cycle(together)
+        if reason is None:
+            kept = {s.out for s in together if self._must_exist(s, together)}
+            maps = [[self.classes.renamed(s) for s in members] for members in (first, second)]
+            reason = None if save_traffic(maps[0], maps[1], kept) else "it saves no memory traffic"
+        self._settle(together, reason, known)
+
     def join_pieces(self) -> None:
         """Fuses the stages that write one buffer at different offsets, if they share leading
         axes."""
@@ -421,30 +468,15 @@ class FusionState:
     def groups(self) -> list[Group]:
         """Returns the groups, with stages over their common axes, in the order of the program as
         far as dependences allow: values that are computed late do not take memory early."""
-        home = {s: id(members) for members in self.members.values() for s in members}
-        groups = {id(members): members for members in self.members.values()}
-        needs = {
-            key: {home[p] for s in members for p in self.before(s)} - {key}
-            for key, members in groups.items()
-        }
-        waiting: dict[int, list[int]] = {}
-        for key, needed in needs.items():
-            for other in needed:
-                waiting.setdefault(other, []).append(key)
-        ready = [(self._first(groups[key]), key) for key, needed in needs.items() if not needed]
-        heapq.heapify(ready)
-        found: list[Group] = []
-        while ready:
-            _, key = heapq.heappop(ready)
-            found.append(self._group(groups[key]))
-            for other in waiting.get(key, ()):
-                needs[other].remove(key)
-                if not needs[other]:
-                    heapq.heappush(ready, (self._first(groups[other]), other))
-        return found
+        groups = sorted({id(m): m for m in self.members.values()}.values(), key=self._first)
+        home = {stage: k for k, members in enumerate(groups) for stage in members}
+        edges = {(home[p], k) for stage, k in home.items() for p in self.before(stage)}
+        order = topological_order(len(groups), {edge for edge in edges if edge[0] != edge[1]})
+        assert order is not None, "fusion made a cycle"
+        return [self._group(groups[k]) for k in order]
 
-    def _first(self, members: list[Stage]) -> int:
-        return min(self.place[stage] for stage in members)
+    def _first(self, members: Iterable[Stage]) -> int:
+        return min([self.place[stage] for stage in members])
 
     def _group(self, members: list[Stage]) -> Group:
         if members[0] in self.settled:
@@ -465,27 +497,3 @@ class FusionState:
 
     def _must_exist(self, stage: Stage, members: list[Stage]) -> bool:
         return len(self.writers[stage.out.root]) > 1 or self._read_outside(stage, members)
-
-
-def _reduces_outside(stage: Stage) -> bool:
-    """Whether a reduction is along slow axes: some parallel axis is contiguous.
-
-    A reduced axis may be contiguous in reads that are constant along the last parallel axis, such
-    as `x[i, k]` in `sum over k of x[i, k] * w[k, j]`.
-    """
-    if not stage.reduce:
-        return False
-    addresses = [address_of(r.buffer, r.entries, stage.axes) for r in stage.loads]
-    reduced = set(stage.reduce)
-    along_reduced = [a for a in addresses if _fast_axes(a) & reduced]
-    fast = {axis for a in addresses for axis in _fast_axes(a)} & set(stage.parallel)
-    if not along_reduced:
-        return bool(fast)
-    last = stage.parallel[-1] if stage.parallel else None
-    return last in fast and not any(
-        last in a.coefficients or a.data or last in a.pinned(stage.axes) for a in along_reduced
-    )
-
-
-def _fast_axes(address: Address) -> set[Sym]:
-    return {axis for axis, step in address.coefficients.items() if step == 1}

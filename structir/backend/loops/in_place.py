@@ -3,7 +3,6 @@ input into the result is removed."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from math import prod
 
@@ -11,6 +10,7 @@ import attrs
 
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.execution_order import topological_order
 from structir.backend.loops.expression import Entry, Expression, Load, load, rebuilt
 from structir.backend.loops.stage import LoopProgram, Overwrite, Stage
 from structir.ir import dims
@@ -85,27 +85,8 @@ def _ordered(stages: Sequence[Stage], overwrites: Sequence[Overwrite]) -> list[S
     for overwrite in overwrites:
         late = writers.get(overwrite.target, ())
         edges |= {(r, w) for r in readers.get(overwrite.donor, ()) for w in late}
-    order = _sorted(len(stages), edges)
+    order = topological_order(len(stages), edges)
     return None if order is None else [stages[k] for k in order]
-
-
-def _sorted(count: int, edges: set[tuple[int, int]]) -> list[int] | None:
-    """Returns the topological order that is nearest to the numbers; None for a cycle."""
-    followers: dict[int, list[int]] = {}
-    waiting = [0] * count
-    for before, after in edges:
-        followers.setdefault(before, []).append(after)
-        waiting[after] += 1
-    ready = [k for k in range(count) if not waiting[k]]
-    order: list[int] = []
-    while ready:
-        index = heapq.heappop(ready)
-        order.append(index)
-        for after in followers.get(index, ()):
-            waiting[after] -= 1
-            if not waiting[after]:
-                heapq.heappush(ready, after)
-    return order if len(order) == count else None
 
 
 # ---- values that are copied to a target: an update of a permuted input has the input's layout
