@@ -26,6 +26,7 @@ CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
 PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
+PRODUCT_SIZES = {"multiply_pixels": (7, 8, 6)}  # the operands that are rows, columns and terms
 ROWS = re.compile(r"rows_(sum|prod|max|min|expand)")
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
@@ -65,29 +66,20 @@ def nanoseconds(
 
 
 @lru_cache(maxsize=1024)
-def splits_products(text: str) -> bool:
-    """Returns whether the iterations of a kernel are rows of a matrix product, so that each part of
-    its range reads the right operand."""
-    ranged = {"lo", "hi"}  # names that depend on the range
-    try:
-        nodes = [node for s in parse_statements(text) for node in ast.walk(s)]
-    except (SyntaxError, LookupError, ValueError, RecursionError):
-        return False
-    for node in nodes:
-        match node:
-            case ast.For(target=target, iter=value) | ast.Assign(targets=[target], value=value):
-                is_part = isinstance(value, ast.Call) and ast.unparse(value.func) == "T.part"
-                if is_part or ranged & _names_in(value):
-                    ranged |= _names_in(target)
-    for name, args in [call for node in nodes for call in _calls_in_expr(node)]:
-        operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
-        if PRODUCT.match(name) and ranged & _names_in(operands[3]):
-            return True
-    return False
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+def rows_of_products(
+    text: str, pointers: int, sizes: tuple[int, ...], length: int, names: tuple[str, ...] = ()
+) -> int:
+    """Returns the rows of a matrix product in one iteration of a kernel, if its range splits them:
+    each part then reads the right operand. Returns 0 for other kernels."""
+    counts = []
+    for iterations in (1, length):
+        estimate = _Estimate(pointers, sizes, iterations, names)
+        try:
+            estimate.block(parse_statements(text))
+        except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
+            return 0
+        counts.append(estimate.rows)
+    return counts[0] if counts[0] < counts[1] else 0
 
 
 class _Estimate:
@@ -97,6 +89,7 @@ class _Estimate:
         self, pointers: int, sizes: Sequence[int], length: int, names: Sequence[str]
     ) -> None:
         self.pointers, self.sizes, self.length = pointers, sizes, length
+        self.rows = 0  # of the largest product
         self.known: dict[str, int] = {
             "lo": 0,
             "hi": length,
@@ -184,8 +177,10 @@ class _Estimate:
     def _call(self, name: str, args: list[ast.expr]) -> float:
         operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
         if PRODUCT.match(name):
-            rows = self.integer(operands[3])
-            return TERM * max(rows or ROUNDS, MIN_ROWS) * self._product(operands[4:6])
+            rows, *sizes = [operands[k] for k in PRODUCT_SIZES.get(name, (3, 4, 5))]
+            count = self.integer(rows)
+            self.rows = max(self.rows, count or 0)
+            return TERM * max(count or ROUNDS, MIN_ROWS) * self._product(sizes)
         if name in MOVES:
             return MOVED * self._product(operands[2:4])
         if name.startswith("copy_"):
