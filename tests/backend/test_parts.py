@@ -101,7 +101,7 @@ def main(x: R.Tensor(("n", 256), "float32"), b: R.Tensor((256,), "float32")):
     same_bits(module, (floats(rows, 256), floats(256, seed=3)))
 
 
-@pytest.mark.parametrize("maps", ["R.nn.relu({})", "R.nn.softmax({})"])
+@pytest.mark.parametrize("maps", ["{}", "R.nn.relu({})", "R.nn.softmax({})"])
 def test_threads_share_batched_products_of_few_batches(maps):
     text = f"""
 @R.function
@@ -131,3 +131,20 @@ def main(x: R.Tensor(("n", 2500), "float32"), y: R.Tensor((2500, 90), "float32")
 """
     module = structir.parse(text, constants={"w": floats(2500, 90)})
     same_bits(module, *[(floats(n, 2500), floats(2500, 90, seed=1)) for n in (1, 9, 31, 258)])
+
+
+@pytest.mark.parametrize("rows", ["1", '"n"'])
+def test_threads_share_the_columns_of_one_row(rows):
+    text = f"""
+@R.function
+def main(x: R.Tensor(({rows}, 400), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, metadata["w"]) + metadata["b"]
+        R.output(y)
+    return y
+"""
+    constants = {"w": floats(400, 1000), "b": floats(1000, seed=1)}
+    module, x = structir.parse(text, constants=constants), floats(1, 400, seed=2)
+    many = same_bits(module, (x,))
+    np.testing.assert_allclose(many["main"](x), x @ constants["w"] + constants["b"], rtol=1e-3)
+    assert all(size > 1 for _, size, _ in ranges_of(many))

@@ -157,7 +157,7 @@ def main(x: R.Tensor(("n", 64), "float32"), q: R.Tensor(("h", 9, 64), "float32")
     bound = region._bound.latest()[0]
     forms = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
     rows = [bound._estimate(rows_of_products, *form) for form in forms]
-    assert 1 in rows and 0 in rows
+    assert {*rows} == {1, 8}
 
 
 def test_waking_threads_is_worth_a_long_kernel_or_many(monkeypatch):

@@ -112,7 +112,8 @@ class BlockSchedule:
         if self.line is not None:
             return None
         is_packed = any(panels is not None for panels in self.packed.values())
-        return column_split(self.group, self.products, self._accesses(), is_packed)
+        rows = self.extent(self.block)
+        return column_split(self.group, self.products, self._accesses(), rows, is_packed)
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads}
@@ -253,8 +254,7 @@ class BlockSchedule:
             lines.append(f"i0 = {number} * {self.height}")
             lines.append(f"i1 = min(i0 + {self.height}, {rows})")
         if self.split is not None:
-            extent = self.writer.size(self.split.extent)
-            lines += self.split.ends(number, extent)
+            lines += self.split.ends(number, self.writer.size)
         return lines
 
     def _block(self, inside: list[str], low: str, high: str) -> list[str]:

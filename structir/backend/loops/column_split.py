@@ -3,13 +3,13 @@ it is in cache, and threads share the blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import attrs
 
 from structir.backend.cpu.panels import lanes_of
-from structir.backend.cpu.tiles import tile_shapes
+from structir.backend.cpu.tiles import PANELS_PER_ROW_TILE, tile_shapes
 from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.contraction import BLAS_DTYPES, Contraction
 from structir.backend.loops.expression import axis_dim
@@ -21,8 +21,8 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv
 
 COLUMNS = 384  # of a block whose right operand is packed for the block,
-PACKED_COLUMNS = 192  # of one with packed weights, a multiple of the columns of a tile of one row,
 LINES = 512  # and of one that reads lines of an image
+MANY_ROWS = 256  # whose parts have packed weights in common
 UNEVEN = 0.03  # of the columns: at most so many less than others has the last block
 
 
@@ -40,7 +40,7 @@ class ColumnSplit:
 
     axes: tuple[Sym, ...]
     start: Sym
-    size: int
+    size: Dim
     slack: int
     extent: Dim
 
@@ -49,11 +49,12 @@ class ColumnSplit:
         """The number of blocks."""
         return dims.dim_max(ceildiv(self.extent - self.slack, self.size), 1)
 
-    def ends(self, number: str, extent: str) -> list[str]:
-        """Returns the lines that compute the ends of a block."""
-        more = self.size + self.slack
-        last = f"j0 + {self.size} if {extent} - j0 > {more} else {extent}"
-        return [f"j0 = {number} * {self.size}", f"j1 = {last}"]
+    def ends(self, number: str, text: Callable[[Dim], str]) -> list[str]:
+        """Returns the lines that compute the ends of a block; `text` returns the source of a
+        size."""
+        size, more, extent = map(text, (self.size, self.size + self.slack, self.extent))
+        last = f"j0 + {size} if {extent} - j0 > {more} else {extent}"
+        return [f"j0 = {number} * {size}", f"j1 = {last}"]
 
     def memory(self, entries: Mapping[Sym, Dim]) -> tuple[list[Dim], tuple[Dim, ...]]:
         """Returns the sizes and the indices of a block of columns in memory; `entries` are the
@@ -70,55 +71,67 @@ def column_split(
     group: Group,
     products: Mapping[Stage, Contraction],
     accesses: Sequence[Address],
+    rows: Dim,
     is_packed: bool,
 ) -> ColumnSplit | None:
     """Returns the blocks of columns of the only product of a group; None if the columns are one
-    block, or stages need whole rows."""
+    block, or stages need whole rows.
+
+    Many rows share packed weights: their columns are one block, as threads share the rows.
+    """
     (stage, product), *more = products.items()
     if more or product.weights is not None or stage.out.dtype not in BLAS_DTYPES:
         return None
     if not tile_shapes(stage.out.dtype) or not _are_maps(group, stage, product):
         return None
     extents = {a: e for s in group.stages for a, e in s.extents.items()}
-    axes, unit, slack = product.n, tile_shapes(stage.out.dtype)[-1].columns, 0
+    axes, slack = product.n, lanes_of(stage.out.dtype)
     if product.windows:
-        axes, unit, width = product.n[:1], 1, _line(product, extents)
+        axes, slack, width = product.n[:1], 0, _line(product, extents)
         if width is None:
             return None
-        size = max(LINES // width, 1)
+        least, most, unit = 1, max(LINES // width, 1), 1
     else:
         pinned = frozenset().union(*(s.pinned for s in group.stages))
         if len(joined_axes(axes, extents, accesses, pinned)) > 1:
             return None
-        size = PACKED_COLUMNS if is_packed else COLUMNS
-        slack = lanes_of(stage.out.dtype)
-    extent = prod(extents[axis] for axis in axes)
+        unit = tile_shapes(stage.out.dtype)[-1].columns
+        least, most = 2 * unit, COLUMNS // unit * unit
+        if is_packed:
+            least = most = unit = unit * PANELS_PER_ROW_TILE
+    extent: Dim = prod(extents[axis] for axis in axes)
+    size: Dim = most
     if isinstance(extent, int):
-        size = _even_size(extent, size, unit, slack)
-        if extent <= size + slack:
+        even = _even_size(extent, least, most, unit, slack)
+        if even is None:
+            return None
+        size = even
+    if is_packed:
+        size = dims.select(dims.compare(">=", rows, MANY_ROWS), extent, size)
+        if size == extent:
             return None
     start = dims.as_sym(dims.sym("j0"))
     assert start is not None
     return ColumnSplit(axes, start, size, slack, extent)
 
 
-def _even_size(extent: int, most: int, unit: int, slack: int) -> int:
-    """Returns the size of blocks of which the last one is nearly as large as the others."""
-    sizes = [size for size in range(most // unit * unit, unit, -unit) if extent > size + slack]
-    sizes = sizes or [unit]
+def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int | None:
+    """Returns the size of blocks of which the last one is nearly as large as the others; None if
+    they are one block."""
+    sizes = [size for size in range(most, least - 1, -unit) if extent > size + slack]
 
     def missing(size: int) -> float:
         """Returns the positions of the last block that do not exist, relative to all."""
         return max(-(-(extent - slack) // size) * size - extent, 0) / extent
 
     even = [size for size in sizes if missing(size) <= UNEVEN]
-    return even[0] if even else min(sizes, key=missing)
+    return even[0] if even else min(sizes, key=missing, default=None)
 
 
 def _are_maps(group: Group, product: Stage, found: Contraction) -> bool:
     """Whether all stages but the product are maps of its columns, at their own points."""
     written = {s.out: s.write for s in group.stages}
-    if product is not group.stages[0] and any(read.buffer in written for read in product.loads):
+    if any(read.buffer in written for read in product.loads):
         return False
     for stage in group.stages:
         if stage is product:
