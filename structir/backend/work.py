@@ -10,14 +10,15 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from structir.ir.scalar_functions import declared
 
-STATEMENT = 0.3  # ns of a scalar statement
-LANE = 0.02  # ns per element of a statement in a vectorized innermost loop
+STATEMENT = 0.3  # ns of an operation of a scalar statement
+LANE = 0.02  # ns per element of an operation in a vectorized innermost loop,
+STRIDED = 0.2  # and in one whose elements are apart in memory
 TERM = 0.02  # ns per multiply-add of a matrix product,
 WINDOW_TERM = 0.035  # and of a sum over windows
 MIN_ROWS = 4  # products with fewer rows are bound by reading the right operand
@@ -117,9 +118,9 @@ class _Estimate:
                 return STATEMENT
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._assign(name, value)
-                return STATEMENT + self._calls(value)
+                return STATEMENT * max(operations(value), 1) + self._calls(value)
             case _:
-                return STATEMENT + self._calls(node)
+                return STATEMENT * max(operations(node), 1) + self._calls(node)
 
     def _loop(self, name: str, args: list[ast.expr], body: list[ast.stmt]) -> float:
         bounds = [self.integer(a) for a in args]
@@ -132,7 +133,9 @@ class _Estimate:
             self.known.pop(name, None)
         each = self.block(body)
         innermost = not any(isinstance(n, ast.For | ast.While) for b in body for n in ast.walk(b))
-        return rounds * each * (LANE / STATEMENT if innermost and _is_light(body) else 1)
+        if not (innermost and _is_light(body)):
+            return rounds * each
+        return rounds * each * (STRIDED if _is_strided(body, name) else LANE) / STATEMENT
 
     def _assign(self, name: str, value: ast.expr) -> None:
         number = self.integer(value)
@@ -198,6 +201,41 @@ class _Estimate:
             number = self.integer(node)
             total *= ROUNDS if number is None else number
         return total
+
+
+def operations(node: ast.AST) -> int:
+    """Returns the number of different loads, stores and operations on elements in a statement,
+    without those of indices."""
+    return len({ast.unparse(part) for part in _operations_in(node)})
+
+
+def _operations_in(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Subscript():
+            yield node
+            return
+        case ast.Call(args=[ast.Constant()]):
+            return  # a number of a dtype
+        case ast.BinOp() | ast.Compare() | ast.IfExp() | ast.Call():
+            yield node
+    for part in ast.iter_child_nodes(node):
+        yield from _operations_in(part)
+
+
+def _is_strided(body: Sequence[ast.stmt], variable: str) -> bool:
+    """Whether a loop accesses elements at multiples of its variable."""
+    subscripts = [n for b in body for n in ast.walk(b) if isinstance(n, ast.Subscript)]
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and variable in _names_in(node)
+        for subscript in subscripts
+        for node in ast.walk(subscript.slice)
+    )
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _is_math(name: str) -> bool:

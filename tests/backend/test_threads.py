@@ -292,3 +292,16 @@ def main(x: R.Tensor(("n", 64, 56, 56), "float32")):
     products = 64 * 64 * 9 * 56 * 56
     most = max(bound._estimate(nanoseconds, *form) for form in forms)
     assert 0.01 * products < most < 0.05 * products
+
+
+def test_operations_of_a_statement_are_counted_once_and_strides_are_slow():
+    def estimate(value):
+        text = (
+            f"def kernel(x, out, lo, hi):\n    for i in range(lo, hi):\n        out[i] = {value}\n"
+        )
+        return nanoseconds(text, 2, (), 1000)
+
+    copied = estimate("x[i]")
+    assert estimate("x[i] * 2 + y[0]") > copied == estimate("x[3 + i]")
+    assert estimate("x[i] + x[i]") == estimate("x[i] + 1")
+    assert estimate("x[2 * i]") > 5 * copied
