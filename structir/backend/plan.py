@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, cached_property
 from itertools import accumulate, chain, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -26,7 +26,7 @@ from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import Evaluator, symbols_of
 from structir.backend.threads import pool_of
-from structir.backend.work import MIN_ROWS, nanoseconds, splits_products
+from structir.backend.work import MIN_ROWS, nanoseconds, rows_of_products
 from structir.backend.workspace import SpaceLayout, Workspace
 from structir.errors import ShapeMismatchError
 from structir.ir import dims
@@ -34,6 +34,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
 Array = Any
+Number = TypeVar("Number", int, float)
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
 MAX_SPACES = 32  # concurrent native calls at the same sizes
@@ -43,6 +44,8 @@ ALONE = 4  # times as long is a kernel that is worth waking them,
 TOGETHER = 12  # times as long in total are smaller kernels that are worth it
 CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
 CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
+LEAST_CHUNKS = 3  # per thread, of such a size
+PRODUCT_ROWS = 128  # of a chunk, where reading the right operand takes little of the time
 
 
 @attrs.frozen(eq=False)
@@ -188,19 +191,22 @@ def shared_from(works: Sequence[float]) -> float:
     return MIN_SHARED_NANOSECONDS * (1 if total >= TOGETHER * MIN_SHARED_NANOSECONDS else ALONE)
 
 
-def chunk_of(length: int, threads: int, are_rows_of_products: bool = False) -> int:
+def chunk_of(length: int, threads: int, rows: int = 0) -> int:
     """Returns how many iterations a thread claims at once; 0 if there is one thread's work.
 
-    Each part of the rows of a product reads the right operand: few rows are split evenly, and not
-    below the number where reading it takes most of the time.
+    `rows` are those of a product in one iteration. Each part of them reads the right operand: few
+    rows are split evenly, and not below the number where reading it takes most of the time.
     """
-    if length < 2:
+    if length < 2 or 0 < length * rows < MIN_ROWS * threads:
         return 0
-    if are_rows_of_products and length < CHUNK_MULTIPLE * threads:
-        return -(-length // threads) if length >= MIN_ROWS * threads else 0
     chunk = -(-length // (CHUNKS_PER_THREAD * threads))
     aligned = -(-chunk // CHUNK_MULTIPLE) * CHUNK_MULTIPLE
-    return aligned if aligned * threads <= length else chunk
+    if aligned * LEAST_CHUNKS * threads <= length:
+        return aligned
+    chunks = [-(-length // (k * threads)) for k in range(CHUNKS_PER_THREAD, 0, -1)]
+    if rows:
+        chunks = [n for n in chunks[:-1] if n * rows >= PRODUCT_ROWS] or chunks[-1:]
+    return min(chunks, key=lambda chunk: -(-length // (chunk * threads)) * chunk)
 
 
 class BoundPlan:
@@ -239,19 +245,29 @@ class BoundPlan:
             return [0] * len(self.plan.texts)
         works = [*map(self._work, self.plan.texts, self.numbers.sizes, self.numbers.ranges)]
         least = shared_from(works)
+        kernels = zip(self.plan.texts, self.numbers.sizes, self.numbers.ranges, works, strict=True)
         return [
-            chunk_of(length, self.threads, splits_products(text.text)) if work >= least else 0
-            for text, work, length in zip(self.plan.texts, works, self.numbers.ranges, strict=True)
+            chunk_of(length, self.threads, self._estimate(rows_of_products, text, sizes, length))
+            if work >= least
+            else 0
+            for text, sizes, length, work in kernels
         ]
 
-    @staticmethod
-    def _work(text: KernelText, sizes: tuple[int, ...], length: int) -> float:
+    @classmethod
+    def _work(cls, text: KernelText, sizes: tuple[int, ...], length: int) -> float:
         """Returns the nanoseconds of a kernel that threads can share; no work is below zero."""
         is_routine = text.function is not None  # a routine with its own scratch memory
         if is_routine or length < 2:
             return -1.0
+        return cls._estimate(nanoseconds, text, sizes, length)
+
+    @staticmethod
+    def _estimate(
+        function: Callable[..., Number], text: KernelText, sizes: tuple[int, ...], length: int
+    ) -> Number:
+        """Applies a function of the cost model to a kernel."""
         pointers = len(text.pointers)
-        return nanoseconds(text.text, pointers, sizes, length, text.names[pointers:])
+        return function(text.text, pointers, sizes, length, text.names[pointers:])
 
     def _arena_elements(self) -> Sequence[int]:
         """Returns the elements of each buffer in the arena; scratch memory is per thread."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from structir.ir.scalar_functions import declared
 
-STATEMENT = 0.3  # ns of a scalar statement
-LANE = 0.02  # ns per element of a statement in a vectorized innermost loop
+STATEMENT = 0.3  # ns of an operation of a scalar statement
+LANE = 0.02  # ns per element of an operation in a vectorized innermost loop,
+STRIDED = 0.2  # and in one whose elements are apart in memory
 TERM = 0.02  # ns per multiply-add of a matrix product,
 WINDOW_TERM = 0.035  # and of a sum over windows
 MIN_ROWS = 4  # products with fewer rows are bound by reading the right operand
@@ -26,6 +27,7 @@ CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
 PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
+PRODUCT_SIZES = {"multiply_pixels": (7, 8, 6)}  # the operands that are rows, columns and terms
 ROWS = re.compile(r"rows_(sum|prod|max|min|expand)")
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
@@ -65,29 +67,20 @@ def nanoseconds(
 
 
 @lru_cache(maxsize=1024)
-def splits_products(text: str) -> bool:
-    """Returns whether the iterations of a kernel are rows of a matrix product, so that each part of
-    its range reads the right operand."""
-    ranged = {"lo", "hi"}  # names that depend on the range
-    try:
-        nodes = [node for s in parse_statements(text) for node in ast.walk(s)]
-    except (SyntaxError, LookupError, ValueError, RecursionError):
-        return False
-    for node in nodes:
-        match node:
-            case ast.For(target=target, iter=value) | ast.Assign(targets=[target], value=value):
-                is_part = isinstance(value, ast.Call) and ast.unparse(value.func) == "T.part"
-                if is_part or ranged & _names_in(value):
-                    ranged |= _names_in(target)
-    for name, args in [call for node in nodes for call in _calls_in_expr(node)]:
-        operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
-        if PRODUCT.match(name) and ranged & _names_in(operands[3]):
-            return True
-    return False
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+def rows_of_products(
+    text: str, pointers: int, sizes: tuple[int, ...], length: int, names: tuple[str, ...] = ()
+) -> int:
+    """Returns the rows of a matrix product in one iteration of a kernel, if its range splits them:
+    each part then reads the right operand. Returns 0 for other kernels."""
+    counts = []
+    for iterations in (1, length):
+        estimate = _Estimate(pointers, sizes, iterations, names)
+        try:
+            estimate.block(parse_statements(text))
+        except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
+            return 0
+        counts.append(estimate.rows)
+    return counts[0] if counts[0] < counts[1] else 0
 
 
 class _Estimate:
@@ -97,6 +90,7 @@ class _Estimate:
         self, pointers: int, sizes: Sequence[int], length: int, names: Sequence[str]
     ) -> None:
         self.pointers, self.sizes, self.length = pointers, sizes, length
+        self.rows = 0  # of the largest product
         self.known: dict[str, int] = {
             "lo": 0,
             "hi": length,
@@ -124,9 +118,9 @@ class _Estimate:
                 return STATEMENT
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._assign(name, value)
-                return STATEMENT + self._calls(value)
+                return STATEMENT * max(operations(value), 1) + self._calls(value)
             case _:
-                return STATEMENT + self._calls(node)
+                return STATEMENT * max(operations(node), 1) + self._calls(node)
 
     def _loop(self, name: str, args: list[ast.expr], body: list[ast.stmt]) -> float:
         bounds = [self.integer(a) for a in args]
@@ -139,7 +133,9 @@ class _Estimate:
             self.known.pop(name, None)
         each = self.block(body)
         innermost = not any(isinstance(n, ast.For | ast.While) for b in body for n in ast.walk(b))
-        return rounds * each * (LANE / STATEMENT if innermost and _is_light(body) else 1)
+        if not (innermost and _is_light(body)):
+            return rounds * each
+        return rounds * each * (STRIDED if _is_strided(body, name) else LANE) / STATEMENT
 
     def _assign(self, name: str, value: ast.expr) -> None:
         number = self.integer(value)
@@ -184,8 +180,10 @@ class _Estimate:
     def _call(self, name: str, args: list[ast.expr]) -> float:
         operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
         if PRODUCT.match(name):
-            rows = self.integer(operands[3])
-            return TERM * max(rows or ROUNDS, MIN_ROWS) * self._product(operands[4:6])
+            rows, *sizes = [operands[k] for k in PRODUCT_SIZES.get(name, (3, 4, 5))]
+            count = self.integer(rows)
+            self.rows = max(self.rows, count or 0)
+            return TERM * max(count or ROUNDS, MIN_ROWS) * self._product(sizes)
         if name in MOVES:
             return MOVED * self._product(operands[2:4])
         if name.startswith("copy_"):
@@ -203,6 +201,41 @@ class _Estimate:
             number = self.integer(node)
             total *= ROUNDS if number is None else number
         return total
+
+
+def operations(node: ast.AST) -> int:
+    """Returns the number of different loads, stores and operations on elements in a statement,
+    without those of indices."""
+    return len({ast.unparse(part) for part in _operations_in(node)})
+
+
+def _operations_in(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Subscript():
+            yield node
+            return
+        case ast.Call(args=[ast.Constant()]):
+            return  # a number of a dtype
+        case ast.BinOp() | ast.Compare() | ast.IfExp() | ast.Call():
+            yield node
+    for part in ast.iter_child_nodes(node):
+        yield from _operations_in(part)
+
+
+def _is_strided(body: Sequence[ast.stmt], variable: str) -> bool:
+    """Whether a loop accesses elements at multiples of its variable."""
+    subscripts = [n for b in body for n in ast.walk(b) if isinstance(n, ast.Subscript)]
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and variable in _names_in(node)
+        for subscript in subscripts
+        for node in ast.walk(subscript.slice)
+    )
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _is_math(name: str) -> bool:

@@ -72,22 +72,31 @@ CELLS = {
 }
 
 
-def _product(left: str, first_gate: str, columns: str, width: str) -> str:
-    """Returns kernel source that sets `rows`, from a gate on, to the product of the states of all
-    sequences and the weights of some gates."""
-    start = f"flat[{first_gate}]"
-    integers = f"batch, {columns}, hidden, hidden, 1, {width}, 1, {width}"
-    return f"T.tiled_product({left}.flat[0], weight.{start}, rows.{start}, {integers})\n"
+def _product(left: str, first_gate: str, columns: str, width: str, ragged: bool) -> str:
+    """Returns kernel source that sets `rows`, from a gate on, to the product of the states of the
+    sequences of a part and the weights of some gates."""
+    integers = f"{columns}, hidden, hidden, 1, {width}, 1, {width}"
+    state, row, count = "hidden * low", f"{width} * low + ", "high - low"
+    if ragged:
+        state, row, count = "0", "", "batch"
+    places = f"{left}.flat[{state}], weight.flat[{first_gate}], rows.flat[{row}{first_gate}]"
+    return f"T.tiled_product({places}, {count}, {integers})\n"
 
 
-def _reset(width: str) -> str:
+def _reset(width: str, ragged: bool) -> str:
     """Returns kernel source of the product with the states to which the reset gate is applied."""
     return f"""\
-for b in range(batch):
+for b in range({_sequences(ragged)}):
     for j in range(hidden):
         {_sigmoid("reset", 1)}\
         reset_state[b, j] = reset * last[b, j]
-{_product("reset_state", "2 * hidden", "hidden", width)}"""
+{_product("reset_state", "2 * hidden", "hidden", width, ragged)}"""
+
+
+def _sequences(ragged: bool) -> str:
+    """Returns the range of the sequences: those of a part, which threads share. Ragged kernels
+    leave elements as they are initialized, which kernels in parts do not have."""
+    return "batch" if ragged else "low, high"
 
 
 @cache
@@ -129,8 +138,9 @@ def _source(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged:
         shapes = {"lengths": '"batch",', **shapes}
     params = ", ".join(f'{n}: R.Tensor(({s}), "{dtypes.get(n, dtype)}")' for n, s in shapes.items())
     applies_reset = cell.products < cell.gates
-    lines = [f'rows = T.zeros((batch, {width}), "{dtype}")']
-    lines += [f'reset_state = T.zeros((batch, hidden), "{dtype}")'] if applies_reset else []
+    lines = [] if ragged else ["low, high = T.part(batch)"]
+    lines.insert(0, f'rows = T.zeros((batch, {width}), "{dtype}")')
+    lines[:0] = [f'reset_state = T.zeros((batch, hidden), "{dtype}")'] if applies_reset else []
     starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
     steps = "steps - 1, -1, -1" if backwards else "steps"
     step = f"""\
@@ -142,13 +152,13 @@ for j in range(hidden):
     if ragged:
         step = "if t < lengths[b]:\n" + indent(step, " " * 4)
     body = f"""\
-for b in range(batch):
+for b in range({_sequences(ragged)}):
     for j in range(hidden):
 {starts}
 for t in range({steps}):
-    {_product("last", "0", f"{cell.products} * hidden", width)}\
-{indent(_reset(width), " " * 4) if applies_reset else ""}\
-    for b in range(batch):
+    {_product("last", "0", f"{cell.products} * hidden", width, ragged)}\
+{indent(_reset(width, ragged), " " * 4) if applies_reset else ""}\
+    for b in range({_sequences(ragged)}):
 {indent(step, " " * 8)}"""
     text = indent("\n".join([*lines, body]), " " * 4)
     return f"@I.kernel\ndef {name}({params}):\n{text}"

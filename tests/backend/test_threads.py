@@ -13,7 +13,7 @@ from structir.backend import plan
 from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
 from structir.backend.threads import pool_of
-from structir.backend.work import nanoseconds, splits_products
+from structir.backend.work import nanoseconds, rows_of_products
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
 from structir.script import I, R
@@ -132,24 +132,32 @@ def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
         for threads in (2, 3, 8):
             chunk = chunk_of(length, threads)
             assert -(-length // chunk) >= min(length, threads)
+    assert chunk_of(144, 2) == 18  # and not 64, of which one thread would have two
 
 
 def test_few_rows_of_a_product_are_split_evenly(monkeypatch):
     monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 64)
     assert [chunk_of(n, 2, True) for n in (2, 7, 8, 16, 100)] == [0, 0, 4, 8, 50]
     assert chunk_of(10**6, 2, True) == chunk_of(10**6, 2)
+    assert [chunk_of(n, 2, 8) for n in (2, 7, 8, 16, 100)] == [1, 4, 4, 8, 25]
+
+
+def test_the_rows_of_a_product_are_those_that_the_range_splits():
     weights = np.ones((64, 64), np.float32)
     text = """
 @R.function
-def main(x: R.Tensor(("n", 64), "float32"), q: R.Tensor(("h", "n", 64), "float32")):
+def main(x: R.Tensor(("n", 64), "float32"), q: R.Tensor(("h", 9, 64), "float32")):
     y = R.matmul(x, metadata["w"])
     return R.exp(y), R.matmul(q, R.permute_dims(q, (0, 2, 1)))
 """
     module = structir.parse(text, constants={"w": weights})
-    kernels = structir.compile(module, num_threads=2).plans()[0].texts
-    split = [k for k in kernels if splits_products(k.text)]
-    assert any("multiply_packed" in k.text or "tiled_product" in k.text for k in split)
-    assert len(split) < len(kernels)
+    main = structir.compile(module, num_threads=2)
+    main["main"](floats(50, 64), floats(5, 9, 64))
+    (region,) = main._regions["main"]
+    bound = region._bound.latest()[0]
+    forms = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
+    rows = [bound._estimate(rows_of_products, *form) for form in forms]
+    assert {*rows} == {1, 8}
 
 
 def test_waking_threads_is_worth_a_long_kernel_or_many(monkeypatch):
@@ -268,3 +276,32 @@ def test_a_forked_process_has_threads_of_its_own():
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "both\n"
+
+
+def test_the_time_of_a_convolution_is_estimated_by_its_products():
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 64, 56, 56), "float32")):
+    return R.nn.conv2d(x, metadata["w"], padding=1)
+"""
+    main = structir.compile(structir.parse(text, constants={"w": floats(64, 64, 3, 3)}))
+    main["main"](floats(1, 64, 56, 56))
+    (region,) = main._regions["main"]
+    bound = region._bound.latest()[0]
+    forms = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
+    products = 64 * 64 * 9 * 56 * 56
+    most = max(bound._estimate(nanoseconds, *form) for form in forms)
+    assert 0.01 * products < most < 0.05 * products
+
+
+def test_operations_of_a_statement_are_counted_once_and_strides_are_slow():
+    def estimate(value):
+        text = (
+            f"def kernel(x, out, lo, hi):\n    for i in range(lo, hi):\n        out[i] = {value}\n"
+        )
+        return nanoseconds(text, 2, (), 1000)
+
+    copied = estimate("x[i]")
+    assert estimate("x[i] * 2 + y[0]") > copied == estimate("x[3 + i]")
+    assert estimate("x[i] + x[i]") == estimate("x[i] + 1")
+    assert estimate("x[2 * i]") > 5 * copied

@@ -12,6 +12,7 @@ from onnx import TensorProto
 import structir
 from structir import passes
 from structir.analysis.internal_functions import without_derivatives
+from structir.backend import plan
 from structir.build import BlockBuilder
 from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
@@ -137,3 +138,27 @@ def test_layers_have_gradients(cell: str, backwards: bool) -> None:
     h = 1e-5
     np.testing.assert_allclose(slope, (value(h) - value(-h)) / (2 * h), rtol=1e-5)
     assert len(without_derivatives(module).functions) == 3  # main, the layer, its kernel or step
+
+
+@pytest.mark.parametrize(("kind", "way", "after"), FORMS)
+def test_threads_share_the_sequences_of_a_batch(
+    kind: str, way: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MIN_SHARED_NANOSECONDS", 0)
+    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 0)
+    model = layer(kind, way, after, hidden=16)
+    module = from_onnx(model)
+    one = structir.compile(module, num_threads=1)["main"]
+    many = structir.compile(module, num_threads=2)
+    for batch in (1, 9):
+        inputs = list(given(model, 5, batch).values())
+        for same, actual in zip(one(*inputs), many["main"](*inputs), strict=True):
+            np.testing.assert_array_equal(actual, same)
+    bounds = [region._bound.latest()[0] for region in many._regions["main"]]
+    parts = [
+        chunk
+        for bound in bounds
+        for text, chunk in zip(bound.plan.texts, bound.chunks, strict=True)
+        if any(kind.lower() in origin for origin in text.origins)
+    ]
+    assert 5 in parts

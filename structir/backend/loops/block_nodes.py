@@ -36,7 +36,7 @@ def product_rows_kernel(group: Group, name: str) -> ShownKernel:
 class _BlockWriter(FlatNodeWriter):
     def __init__(self, group: Group, name: str) -> None:
         super().__init__(group, name)
-        self.blocks = BlockSchedule(group)
+        self.blocks = BlockSchedule(group, splits_columns=False)
         self.flat_axes = (*self.blocks.axes, self.blocks.start)
         self.inner: dict[Buffer, Var] = {}  # memory of one block of rows
         collapsed = [*self.blocks.batch, self.blocks.block]

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import attrs
 
 from structir.backend.cpu.panels import lanes_of, padded_columns
 from structir.backend.cpu.products import WIDEST_PANEL, panels_at_once
+from structir.backend.cpu.tiles import tile_shapes
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.column_split import (
+    ColumnSplit,
+    NotSplitError,
+    SplitRows,
+    column_split,
+)
 from structir.backend.loops.contraction import Contraction, contraction_of
-from structir.backend.loops.expression import axis_dim
+from structir.backend.loops.expression import Entry, axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.packing import packed_constant, packed_weights
 from structir.backend.loops.rows import RowSchedule, extents_of
@@ -35,13 +43,20 @@ FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 
 def block_kernel(group: Group) -> KernelText:
     """Returns the source of a group with products."""
-    return BlockSchedule(group).text()
+    try:
+        return BlockSchedule(group).text()
+    except NotSplitError:
+        return BlockSchedule(group, splits_columns=False).text()
 
 
 class BlockSchedule:
-    """Writes the kernel of a group with products."""
+    """Writes the kernel of a group with products.
 
-    def __init__(self, group: Group) -> None:
+    Its range is over points of the batch, then blocks of columns or of rows, then rows or lines of
+    an image.
+    """
+
+    def __init__(self, group: Group, splits_columns: bool = True) -> None:
         self.group, self.extents = group, extents_of(group)
         self.products: dict[Stage, Contraction] = {}
         for stage in group.stages:
@@ -53,14 +68,17 @@ class BlockSchedule:
         assert start is not None
         self.start = start
         self.tables: dict[Stage, str] = {}
+        self.table_lines: list[str] = []  # which fill them
         self.packed = {s: packed_constant(s, c) for s, c in self.products.items()}
         self.weights = {s: packed_weights(s, c) for s, c in self.products.items()}
         self.points: dict[Stage, str] = {}
         self._split_rows()
         self.segments = Segments(group, self.products)
         self.line = self._outer_column()
+        self.split = self._column_split() if splits_columns else None
         self.rows = group.rows if self.line is None else (*group.rows, self.line)
-        self.writer = Writer((*self.axes, start), (*self.rows, start))
+        starts = (start,) if self.split is None else (start, self.split.start)
+        self.writer = Writer((*self.axes, *starts), (*self.rows, *starts))
         self.height = self._height()
         self._name_axes()
         self._place_blocks()
@@ -89,6 +107,14 @@ class BlockSchedule:
         led = all(s.parallel[: len(rows)] == rows for s in self.group.stages)
         return line if led else None
 
+    def _column_split(self) -> ColumnSplit | None:
+        """Returns the blocks of columns, if columns are split."""
+        if self.line is not None:
+            return None
+        is_packed = any(panels is not None for panels in self.packed.values())
+        rows = self.extent(self.block)
+        return column_split(self.group, self.products, self._accesses(), rows, is_packed)
+
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads}
         found = [address_of(r.buffer, r.entries, self.axes) for r in reads]
@@ -96,7 +122,7 @@ class BlockSchedule:
 
     def _height(self) -> int:
         together = [panels_at_once(s.out.dtype) * u for s in self.products if (u := self._unit(s))]
-        if together or any(c.windows for c in self.products.values()):
+        if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         return MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
 
@@ -105,9 +131,10 @@ class BlockSchedule:
         return 0 if self.weights[stage] is None else lanes_of(stage.out.dtype)
 
     def _is_plain(self, stage: Stage) -> bool:
-        """Whether the right operand is a run-time value that all rows share."""
+        """Whether the right operand is packed for each block: a run-time value that all rows of the
+        block share."""
         depends = set(self.products[stage].right_address.coefficients) & self.dependent
-        return self.packed[stage] is None and not depends
+        return self.packed[stage] is None and (self.split is not None or not depends)
 
     def _name_axes(self) -> None:
         names = ["g"] if len(self.batch) == 1 else [f"g{i}" for i in range(len(self.batch))]
@@ -115,6 +142,8 @@ class BlockSchedule:
         self.writer.name_axes([self.block, (self.start,)], ["r", "i0"])
         if self.line is not None:
             self.writer.names[self.line] = "line"
+        if self.split is not None:
+            self.writer.names[self.split.start] = "j0"
 
     def _place_blocks(self) -> None:
         """Allocates scratch memory for values that pass between parts of the kernel and are not
@@ -125,10 +154,13 @@ class BlockSchedule:
             if stage.out in self.group.kept:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
-            shape = (self.height, *self._line(stage, [stage.out.shape[k] for k in inner]))
-            place = Buffer(shape, stage.out.dtype, "scratch")
+            sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
+            if self.split is not None:
+                axes = [self._axis_of(stage.write[k]) for k in inner]
+                sizes, columns = self.split.memory(dict(zip(axes, sizes, strict=True)))
+            place = Buffer((self.height, *sizes), stage.out.dtype, "scratch")
             self.writer.scratch.append(place)
-            self.writer.moved[stage.out] = BlockPlace(place, row, tuple(inner))
+            self.writer.moved[stage.out] = BlockPlace(place, row, tuple(inner), columns)
 
     def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:
         """Returns the shape of a row of a block, gaps between columns included."""
@@ -138,9 +170,14 @@ class BlockSchedule:
         steps = found.column_steps
         return [sizes[0], *[exact_quotient(a, b) or 0 for a, b in pairwise(steps)]]
 
-    def _is_inner(self, entry: object) -> bool:
-        symbol = dims.as_sym(entry)  # type: ignore[arg-type]
+    def _is_inner(self, entry: Entry) -> bool:
+        symbol = self._axis_of(entry)
         return symbol is not None and symbol not in self.rows
+
+    @staticmethod
+    def _axis_of(entry: Entry) -> Any:
+        """Returns the axis that an index is by itself, if any."""
+        return dims.as_sym(entry)  # type: ignore[arg-type]
 
     def extent(self, axes: tuple[Sym, ...]) -> Dim:
         """Returns the number of points along some axes."""
@@ -148,7 +185,6 @@ class BlockSchedule:
 
     def text(self) -> KernelText:
         """Returns the source of the kernel."""
-        origins = tuple(dict.fromkeys(s.origin for s in self.group.stages if s.origin))
         before, inside = list[str](), list[str]()
         for part in self.segments.parts:
             if isinstance(part, Stage):
@@ -156,36 +192,100 @@ class BlockSchedule:
                 inside.append(self._call(part))
             elif part:
                 inside += self._rows(part)
-        extent, unit = self.extent(self.block), max(map(self._unit, self.products))
-        rows = self.writer.size(extent)
-        low, high = ("0", rows) if self.batch else ("lo", "hi")
-        if unit and not self.batch:
-            low, high, extent = f"lo * {unit}", f"min(hi * {unit}, {rows})", ceildiv(extent, unit)
-        head = [f"for i0 in range({low}, {high}, {self.height}):"]
-        head.append(f"    i1 = min(i0 + {self.height}, {high})")
+        lines, extent = self._parts(before, inside)
+        return self.writer.finish([*self.table_lines, *lines], extent, self.group.origins)
+
+    def _parts(self, before: list[str], inside: list[str]) -> tuple[list[str], Dim]:
+        """Returns the loops over a part of the range, and the range."""
+        blocks, items, unit = self._counts()
+        if not self.batch and blocks == 1:
+            rows = self.writer.size(self.extent(self.block))
+            low, high = self._times("lo", unit), self._times("hi", unit)
+            if unit != 1:
+                high = f"min({high}, {rows})"
+            if self.line is not None:
+                before = ["i0 = 0", f"i1 = {rows}", *before]
+            return [*before, *self._block(inside, low, high)], items
+        points = prod(self.extent(group) for group in self.batch) * blocks
+        count = self.writer.size(items)
+        lines = [] if isinstance(items, int) else [f"items = max({count}, 1)"]
+        count = count if isinstance(items, int) else "items"
+        lines.append(f"for t in range(lo // {count}, (hi + {count} - 1) // {count}):")
+        body = [f"first = max(lo - t * {count}, 0)", f"last = min(hi - t * {count}, {count})"]
+        body += self._point(blocks)
+        if unit != 1:
+            rows = self.writer.size(self.extent(self.block))
+            body += [f"first = first * {unit}", f"last = min(last * {unit}, {rows})"]
+        body += [*before, *self._block(inside, "first", "last")]
+        return [*lines, *indented(body)], points * items
+
+    def _counts(self) -> tuple[Dim, Dim, int]:
+        """Returns the number of blocks at each point of the batch, that of the items of each block
+        which threads can share, and the number of rows of an item."""
+        rows = self.extent(self.block)
         if self.line is not None:
-            inside = loops(["line"], [self.writer.size(self.extents[self.line])], inside)
-        lines = [*before, *head, *indented(inside)]
-        if not self.batch:
-            return self.writer.finish(lines, extent, origins)
+            return ceildiv(rows, self.height), self.extents[self.line], 1
+        unit = max(map(self._unit, self.products))
+        if not unit:
+            unit = self._rows_at_once() if self.batch or self.split is not None else 1
+        blocks = 1 if self.split is None else self.split.count
+        return blocks, ceildiv(rows, unit), unit
+
+    def _rows_at_once(self) -> int:
+        """Returns the number of rows of a tile, which no part splits."""
+        return max([s.rows[0] for p in self.products for s in tile_shapes(p.out.dtype)], default=1)
+
+    def _point(self, blocks: Dim) -> list[str]:
+        """Returns the lines that split the number of a block into positions of the batch and the
+        block at that point."""
+        lines, point = list[str](), "t"
+        if blocks != 1:
+            count, point = self.writer.size(blocks), "g"
+            lines.append(f"block = t % {count}")
+            if self.batch:
+                lines.append(f"g = t // {count}")
+        elif len(self.batch) == 1:
+            lines.append("g = t")
+        number = "block" if blocks != 1 else "0"
         sizes = [self.writer.size(self.extent(g)) for g in self.batch[1:]]
-        lines = [*self.writer.decoded(self.batch, ["", *sizes], "g"), *lines]
-        whole = prod(self.extent(g) for g in self.batch)
-        return self.writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, origins)
+        lines += self.writer.decoded(self.batch, ["", *sizes], point)
+        if self.line is not None:
+            rows = self.writer.size(self.extent(self.block))
+            lines.append(f"i0 = {number} * {self.height}")
+            lines.append(f"i1 = min(i0 + {self.height}, {rows})")
+        if self.split is not None:
+            lines += self.split.ends(number, self.writer.size)
+        return lines
+
+    def _block(self, inside: list[str], low: str, high: str) -> list[str]:
+        """Returns the loop over blocks of rows, or over the lines of a block, from `low` to
+        `high`."""
+        if self.line is not None:
+            return loops(["line"], [f"{low}, {high}"], inside)
+        lines = [f"i1 = min(i0 + {self.height}, {high})", *inside]
+        return loops(["i0"], [f"{low}, {high}, {self.height}"], lines)
+
+    @staticmethod
+    def _times(end: str, unit: int) -> str:
+        return end if unit == 1 else f"{end} * {unit}"
 
     def _rows(self, stages: tuple[Stage, ...]) -> list[str]:
         """Returns loops over the rows of the block."""
         outs = {s.out for s in stages}
         kept = frozenset(outs & (self.group.kept | self.segments.passed_buffers))
         own = Group("rows", stages, self.rows, kept)
-        lines = RowSchedule(own, self.writer).block_lines(self.start)
+        if self.split is None:
+            lines = RowSchedule(own, self.writer).block_lines(self.start)
+        else:
+            lines = SplitRows(own, self.writer, self.split).block_lines(self.start)
         return ["for r in range(i0, i1):", *indented(lines)]
 
     def _panels(self, stage: Stage) -> list[str]:
         """Packs a right operand that depends on the batch."""
         found = self.products[stage]
         if found.windows:
-            return self._offsets(stage, found)
+            self.table_lines += self._offsets(stage, found)
+            return []
         if self.packed[stage] is not None or self._is_plain(stage):
             return []
         size = padded_columns(self.extent(found.n), lanes_of(stage.out.dtype))
@@ -240,10 +340,15 @@ class BlockSchedule:
             args = [right, points, self.tables[stage], panels, out, c_row]
             return f"multiply_pixels(({', '.join([*args, terms, 'i1 - i0', count])}))"
         left, a_row, _ = self._operand(stage, found)
+        split = None if self.split is None else self.split.axes[-1]
         width: Dim = 1
         for axis, step in zip(found.n, found.column_steps, strict=True):
-            width = width + (self.extents[axis] - 1) * step
-        sizes = ["i1 - i0", size(width), size(self.extent(found.k))]
+            if axis is not split:
+                width = width + (self.extents[axis] - 1) * step
+        width_text = size(width)
+        if split is not None:
+            width_text = f"{width_text} + (j1 - j0 - 1) * {size(found.column_steps[0])}"
+        sizes = ["i1 - i0", width_text, size(self.extent(found.k))]
         args = [left, right, out, *sizes, a_row, c_row, self.tables[stage]]
         return f"multiply_windows(({', '.join(args)}))"
 
@@ -253,10 +358,14 @@ class BlockSchedule:
             return self._windows_call(stage, found)
         left, a_row, a_column = self._operand(stage, found)
         out, c_row = self._result(stage, found)
-        sizes = ["i1 - i0", size(self.extent(found.n)), size(self.extent(found.k))]
+        columns = size(self.extent(found.n)) if self.split is None else "j1 - j0"
+        sizes = ["i1 - i0", columns, size(self.extent(found.k))]
         panels = self.packed[stage]
         if panels is not None:
-            args = [left, self.writer.pointer(panels), out, *sizes, a_row, a_column, c_row]
+            place = self.writer.pointer(panels)
+            if self.split is not None:
+                place = f"offset_by({place}, j0 * {size(self.extent(found.k))})"
+            args = [left, place, out, *sizes, a_row, a_column, c_row]
             return f"multiply_packed(({', '.join(args)}))"
         address = found.right_address
         right = self._place(self.writer.pointer(found.right.buffer), address, False)
@@ -302,6 +411,9 @@ class BlockSchedule:
             step = address.coefficient(axis)
             if step != 0:
                 terms.append(f"{self.writer.names[group[-1]]} * {self.writer.size(step)}")
+        if self.split is not None:
+            step = address.coefficient(self.split.axes[-1])
+            terms += [f"j0 * {self.writer.size(step)}"] if step != 0 else []
         if address.rest != 0:
             terms.append(self.writer.size(address.rest))
         return f"offset_by({pointer}, {' + '.join(terms)})" if terms else pointer

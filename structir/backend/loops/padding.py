@@ -115,17 +115,20 @@ class BorderWriter(LibraryNodeWriter):
 
 
 class _PaddingWriter(BorderWriter):
+    """Writes a copy whose range is its planes, or its lines."""
+
     def write_group(self, into: list[KernelStatement]) -> None:
         stage = self.stage
         if len(stage.parallel) < 2:
             self.write_copy(stage, stage.parallel, into)
             return
-        first, *axes = stage.parallel
-        low, high = self.part(stage.extents[first], into)
-        row, body = LoopVariable("i", "int64"), list[KernelStatement]()
-        self.scalars.axes[first] = row
-        self.write_copy(stage, axes, body)
-        into.append(self.loop_over(row, low, high, body))
+        count = len(stage.parallel)
+        lead = stage.parallel[: max(count - 2, min(count - 1, 2))]
+        low, high = self.part(self.extent(lead), into)
+        point, body = LoopVariable("i", "int64"), list[KernelStatement]()
+        self.decode(point, [(axis,) for axis in lead], body)
+        self.write_copy(stage, stage.parallel[len(lead) :], body)
+        into.append(self.loop_over(point, low, high, body))
 
 
 def _greater(left: Scalar, right: Scalar) -> Scalar:

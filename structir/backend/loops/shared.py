@@ -22,9 +22,10 @@ NUMBER = re.compile(r"float32\((-?[\d.]+(?:e[-+]\d+)?)\)|(?<![\w.\[])(?<!e[-+])(
 EVERY_ELEMENT = INDENT * 3  # the indentation of lines that run for each element
 AROUND = re.compile(r"\):\n +for ")  # follows the last number of a loop around a loop
 # LLVM makes nothing of knowing the numbers in tables of offsets, which are filled once for a call,
-# and those that functions of the library are called with.
+# in the ends of the blocks of a part, and those that functions of the library are called with.
 PLAIN = re.compile(
-    r"^ *at = 0\n(?: .*\n)*? *at \+= 1\n|^.*\b(?:multiply_\w+|pack_panels)\(\(.*\n",
+    r"^ *at = 0\n(?: .*\n)*? *at \+= 1\n|^.*\b(?:multiply_\w+|pack_panels)\(\(.*\n"
+    r"|^ *for t in range\(.*\n|^ *(?:first|last|block|g|i0|i1|j0|j1) = .*\n",
     re.MULTILINE,
 )
 DIVIDED = (

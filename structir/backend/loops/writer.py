@@ -69,11 +69,12 @@ class KernelText:
 @attrs.frozen
 class BlockPlace:
     """The memory of a value in the rows of a block: `place` has a line for each row of the block;
-    of the value's axes it has those at `inner`."""
+    of the value's axes it has those at `inner`, or these indices of `columns`."""
 
     place: Buffer
     row: Dim
     inner: tuple[int, ...]
+    columns: tuple[Dim, ...] | None = None
 
 
 @attrs.define
@@ -264,7 +265,10 @@ class Writer:
         moved = self.moved.get(buffer)
         if moved is None:
             return buffer, entries
-        return moved.place, (moved.row, *[entries[k] for k in moved.inner])
+        columns = moved.columns
+        if columns is None:
+            return moved.place, (moved.row, *[entries[k] for k in moved.inner])
+        return moved.place, (moved.row, *columns)
 
     def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]) -> str:
         """Returns an element of a buffer, as a subscripted pointer."""
