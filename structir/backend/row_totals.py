@@ -19,6 +19,7 @@ from structir.ir.kernel import (
     Scalar,
     nodes_of,
 )
+from structir.ir.node import replace
 from structir.loops.edits import calculate, substitute
 from structir.projections.monoid import MONOIDS
 
@@ -55,7 +56,7 @@ class RowMemory:
             if not isinstance(part, Element) or not self.is_at(part, variable):
                 return None
             index = room if part.array in self.rooms else calculate("add", self.first, value)
-            return attrs.evolve(part, indices=(*part.indices[:-1], index))
+            return replace(part, indices=(*part.indices[:-1], index))
 
         return substitute(node, change)
 

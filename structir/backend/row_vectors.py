@@ -33,6 +33,7 @@ from structir.ir.kernel import (
     Scratch,
     nodes_of,
 )
+from structir.ir.node import replace
 from structir.ir.scalar_functions import declared
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.edits import calculate, integer, with_values
@@ -208,7 +209,7 @@ def _element(array: Var, index: Scalar) -> Element:
 
 def _with(value: Apply, total: Scalar, term: Scalar) -> Apply:
     """Returns the combination of another total and another term."""
-    return attrs.evolve(value, args=(total, term))
+    return replace(value, args=(total, term))
 
 
 def _is(scalar: Scalar, value: int) -> bool:

@@ -24,7 +24,8 @@ from structir.backend.loops.rounding import roundings
 from structir.backend.loops.schedule import settled_groups
 from structir.backend.loops.stage import KernelCall, LoopProgram, Stage, routine_stages
 from structir.backend.row_order import RowLoops
-from structir.backend.row_vectors import BEHIND, BLOCK, RowBlocks, RowMemory
+from structir.backend.row_totals import RowMemory
+from structir.backend.row_vectors import BEHIND, BLOCK, RowBlocks
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym
@@ -45,6 +46,7 @@ from structir.ir.kernel import (
     Scratch,
     Size,
 )
+from structir.ir.node import replace
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.loops.edits import calculate, integer, substitute
 
@@ -129,10 +131,10 @@ class _RowLoop:
         """Returns the loops over rows. Results have memory behind a row only where another row
         follows."""
         tables = (self.call.starts, self.call.limits)
-        ends = [partial(self._table, table) for table in tables]
+        start_of, limit_of = [partial(self._table, table) for table in tables]
         is_written = any(result.unit == "first" for result in self.call.results.values())
         total = self.scalars.index(self.total)
-        return RowLoops(self.row, self.first, self.count, *ends, total, is_written)
+        return RowLoops(self.row, self.first, self.count, start_of, limit_of, total, is_written)
 
     def _in_blocks(
         self, body: Sequence[KernelStatement]
@@ -150,9 +152,9 @@ class _RowLoop:
 
         def change(node: Any) -> Any:
             is_room = isinstance(node, Element | Prefetch) and node.array in longer
-            return attrs.evolve(node, array=longer[node.array]) if is_room else None
+            return replace(node, array=longer[node.array]) if is_room else None
 
-        of_rooms = [attrs.evolve(room, array=longer[room.array]) for room in self.scratch]
+        of_rooms = [replace(room, array=longer[room.array]) for room in self.scratch]
         self.scratch = [*of_rooms, *blocks.totals]
         first, second = [[substitute(s, change) for s in each] for each in (whole, body)]
         return first, second

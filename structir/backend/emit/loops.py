@@ -147,11 +147,12 @@ def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
 
 
 def _mark_of_short(emitter: Emitter, loop: For) -> str:
-    """The mark of a loop around other loops whose range depends on data: it may be short, and LLVM
-    would unroll it for a long one."""
-    if not any(isinstance(s, For) for s in loop.body) or not emitter.depends_on_data(loop):
+    """The mark of a loop around loops over registers whose range depends on data: it may be short,
+    and LLVM would unroll it for a long one."""
+    if not emitter.registers or not any(isinstance(s, For) for s in loop.body):
         return ""
-    return emitter.asm.loop_mark("llvm.loop.unroll.disable")
+    is_short = emitter.depends_on_data(loop)
+    return emitter.asm.loop_mark("llvm.loop.unroll.disable") if is_short else ""
 
 
 def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:
