@@ -107,8 +107,7 @@ def test_reductions_of_rows_in_any_order_stay_inside_the_values(dtype):
             (ordered[:-1], ordered[1:]),
             (starts, starts + rng.integers(-2, most, 200)),
         ):
-            with np.errstate(over="ignore"):  # products of bfloat16 have the range of float32
-                expected = structir.interpret(module, "main", x, first, last)
+            expected = structir.interpret(module, "main", x, first, last)
             for actual, reference in zip(compiled(x, first, last), expected, strict=True):
                 pair = actual.astype("float64"), reference.astype("float64")
                 np.testing.assert_allclose(*pair, tolerance)
@@ -187,6 +186,30 @@ def test_nested_lists_object_arrays_and_lists_of_arrays_are_arguments():
     for value in (lists, arrays, objects, RaggedArray.from_rows(arrays)):
         for run in (compiled, lambda v: structir.interpret(module, "main", v)):
             assert run(value).to_list() == [[1.0, 4.0], [], [9.0]]
+
+
+@pytest.mark.parametrize(
+    "rows, dtype",
+    (
+        ([np.zeros(0, "int32"), np.zeros(0, "int32")], "int32"),
+        ([np.zeros((0, 3), "float64"), np.zeros(0, "float64")], "float64"),
+        ([[], np.zeros(0, "int8"), np.zeros(0, "int16")], "int16"),
+        ([np.zeros(0, numpy_dtype("bfloat16"))], "bfloat16"),
+        ([[], []], "float32"),
+        ([], "float32"),
+    ),
+)
+def test_empty_rows_keep_the_dtype_of_arrays(rows, dtype):
+    assert RaggedArray.from_rows(rows).values.dtype == numpy_dtype(dtype)
+    assert RaggedArray.from_rows(rows, "uint8").values.dtype == np.dtype("uint8")
+
+
+def test_a_product_of_bfloat16_rows_overflows_without_a_warning(recwarn):
+    module = parsed("y = R.prod(x, axis=1)\nreturn y", 'x: R.Tensor(("n", "*"), "bfloat16")')
+    x = RaggedArray(np.full(400, 3, numpy_dtype("bfloat16")), [0, 3, 400])
+    for actual in (structir.interpret(module, "main", x), structir.compile(module)(x)):
+        np.testing.assert_array_equal(actual.astype("float32"), [27, np.inf])
+    assert not recwarn.list
 
 
 def test_padded_tensors_convert_back():
