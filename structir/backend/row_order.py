@@ -75,8 +75,8 @@ class RowLoops:
         is_more = Apply("gt", (whole, start), "bool")
         return (
             Assign(signs, integer(0)),
-            For(row, start, stop, 1, (Assign(signs, _any(signs, *inside)),)),
-            For(other, _next(start), stop, 1, (Assign(signs, _any(signs, *gaps)),)),
+            For(row, start, stop, 1, (Assign(signs, any_sign(signs, *inside)),)),
+            For(other, _next(start), stop, 1, (Assign(signs, any_sign(signs, *gaps)),)),
             Assign(whole, Apply("select", (is_ordered, stop, start), "int64")),
             While(
                 Apply("and", (is_more, Apply("gt", (beyond, end), "bool")), "bool"),
@@ -101,7 +101,7 @@ def _minus(first: Scalar, second: Scalar) -> Scalar:
     return calculate("sub", first, second)
 
 
-def _any(signs: Scalar, *numbers: Scalar) -> Scalar:
+def any_sign(signs: Scalar, *numbers: Scalar) -> Scalar:
     """Returns a number that is negative if one of some numbers is."""
     for number in numbers:
         signs = Apply("bitor", (signs, number), "int64")

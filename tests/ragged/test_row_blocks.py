@@ -124,3 +124,34 @@ def test_nan_of_one_row_stays_in_it():
         values[length + length // 2] = np.nan
         result = compiled(RaggedArray(values, np.arange(4) * length))
         np.testing.assert_array_equal(result, [1, np.nan, 1])
+
+
+@pytest.mark.parametrize("inner", ((), (3,)))
+@pytest.mark.parametrize("dtype", ("float32", "int8"))
+def test_copies_of_rows_access_no_element_out_of_bounds(inner, dtype):
+    sizes = "".join([f", {size}" for size in inner])
+    text = f'@R.function\ndef main(x: R.Tensor(("n", "*"{sizes}), "{dtype}")):\n'
+    text += "    y = R.concat((x, x), axis=1)\n    return y\n"
+    compiled = structir.compile(structir.parse(text), num_threads=2)
+    source = compiled.source("main")
+    kernel = structir.parse(source[source.index("@I.kernel\ndef rows") :].split("\n\n#")[0])
+    for lengths in LAYOUTS.values():
+        offsets = np.cumsum([0, *lengths])
+        values = np.arange(offsets[-1] * max(inner, default=1)).reshape(-1, *inner).astype(dtype)
+        x = RaggedArray(values, offsets)
+        expected = np.concatenate([np.concatenate([row, row]) for row in x.rows()])
+        np.testing.assert_array_equal(compiled(x).values, expected)
+        out = np.zeros_like(expected)
+        starts = {"x0": values, "x1": offsets[:-1], "x2": offsets[1:], "x3": 2 * offsets[:-1]}
+        structir.interpret(kernel, "rows", *[a.copy() for a in starts.values()], out)
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("body", (BODIES["difference"], BODIES["sum"], "R.concat((x, x), axis=1)"))
+def test_threads_compute_the_rows_of_one(body):
+    text = f'@R.function\ndef main(x: R.Tensor(("n", "*"), "float32")):\n    y = {body}\n    return y\n'
+    module, rng = structir.parse(text), np.random.default_rng(0)
+    offsets = np.cumsum([0, *rng.integers(0, 40, 40000)])
+    x = RaggedArray(rng.standard_normal(offsets[-1], "float32"), offsets)
+    one, two = [structir.compile(module, num_threads=count)(x) for count in (1, 2)]
+    np.testing.assert_array_equal(getattr(one, "values", one), getattr(two, "values", two))
