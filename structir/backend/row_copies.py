@@ -166,8 +166,9 @@ class _Copies:
 
         The last row is not one of them: the values behind it may be between rows.
         """
-        row, signs, starts = LoopVariable("r", "int64"), _number("signs"), self.operands[-1]
-        after, begin, before = _next(row), self._entry(starts, row), _previous(whole)
+        row, signs, starts = LoopVariable("each", "int64"), _number("signs"), self.operands[-1]
+        after, begin = _next(row), self._entry(starts, row)
+        last = _most(_previous(whole), low)  # read before the test of the loop
         gap, numbers = calculate("sub", self._entry(starts, after), begin), list[Scalar]()
         room = [self._lacks_room(self._entry(starts, whole), self.stop)]
         for values, firsts, limits in self.runs:
@@ -177,12 +178,15 @@ class _Copies:
             gap = calculate("sub", gap, length)
             numbers += [first, length, calculate("sub", total, limit)]
             numbers.append(calculate("sub", self._entry(firsts, after), limit))
-            room.append(self._lacks_room(self._entry(limits, before), total))
-        numbers += _both_signs(gap)
+            room.append(self._lacks_room(self._entry(limits, last), total))
+        numbers += [begin, *_both_signs(gap)]
         is_ordered = Apply("ge", (signs, integer(0)), "bool")
         head = _both_signs(self._entry(starts, low))
         has_rows = Apply("lt", (low, whole), "bool")
         is_first = Apply("eq", (low, integer(0)), "bool")
+        fewer = While(
+            Apply("and", (has_rows, reduce(_or, room)), "bool"), (Assign(whole, _previous(whole)),)
+        )
         return (
             Assign(signs, integer(0)),
             Assign(whole, _most(calculate("sub", high, integer(1)), low)),
@@ -191,10 +195,7 @@ class _Copies:
             ),
             For(row, low, whole, 1, (Assign(signs, any_sign(signs, *numbers)),)),
             Assign(whole, Apply("select", (is_ordered, whole, low), "int64")),
-            While(
-                Apply("and", (has_rows, reduce(_or, room)), "bool"),
-                (Assign(whole, before),),
-            ),
+            Branch(has_rows, (fewer,)),
         )
 
     def _lacks_room(self, end: Scalar, total: Scalar) -> Scalar:

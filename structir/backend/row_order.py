@@ -9,6 +9,7 @@ import attrs
 from structir.ir.kernel import (
     Apply,
     Assign,
+    Branch,
     For,
     KernelStatement,
     Local,
@@ -64,24 +65,27 @@ class RowLoops:
 
     def _whole(self, start: Scalar, stop: Scalar, whole: Local, behind: int) -> Body:
         """Returns the statements that find the end of the rows in order."""
-        row, other, signs = LoopVariable("r", "int64"), LoopVariable("s", "int64"), _local("signs")
+        row, other = LoopVariable("each", "int64"), LoopVariable("later", "int64")
+        signs = _local("signs")
         first, limit, before = self.start_of(row), self.limit_of(row), _previous(other)
         inside = [first, _minus(limit, first), _minus(self.total, limit)]
         gap = _minus(self.start_of(other), self.limit_of(before))
         gaps = [gap, _minus(integer(0), gap)] if self.adjacent else [gap]
         is_ordered = Apply("ge", (signs, integer(0)), "bool")
         end = self.limit_of(_previous(stop)) if self.adjacent else self.total
-        beyond = calculate("add", self.start_of(_previous(whole)), integer(behind))
-        is_more = Apply("gt", (whole, start), "bool")
+        last = Apply("max", (_previous(whole), start), "int64")  # read before the test of the loop
+        beyond = calculate("add", self.start_of(last), integer(behind))
+        is_more, has_rows = [Apply("gt", (each, start), "bool") for each in (whole, stop)]
+        fewer = While(
+            Apply("and", (is_more, Apply("gt", (beyond, end), "bool")), "bool"),
+            (Assign(whole, _previous(whole)),),
+        )
         return (
             Assign(signs, integer(0)),
             For(row, start, stop, 1, (Assign(signs, any_sign(signs, *inside)),)),
             For(other, _next(start), stop, 1, (Assign(signs, any_sign(signs, *gaps)),)),
             Assign(whole, Apply("select", (is_ordered, stop, start), "int64")),
-            While(
-                Apply("and", (is_more, Apply("gt", (beyond, end), "bool")), "bool"),
-                (Assign(whole, _previous(whole)),),
-            ),
+            Branch(has_rows, (fewer,)),
         )
 
 

@@ -40,7 +40,6 @@ from structir.loops.edits import calculate, integer, with_values
 
 BLOCK = 32  # values
 BEHIND = 2 * BLOCK  # values behind a row in memory that only the loop has
-NARROW, WIDE = 32, 64  # bytes of a vector
 MOST_LANES = 16  # LLVM unrolls longer loops before it vectorizes them
 Body = Sequence[KernelStatement]
 
@@ -71,7 +70,7 @@ class RowBlocks:
         totals = {loop: totals_of(loop, self.memory) for loop in loops}
         if not loops or None in totals.values() or any(isinstance(node, For) for node in others):
             return None
-        values = _narrow_block(loops) if any(map(_calls_functions, loops)) else BLOCK
+        values = _function_block(loops) if any(map(_calls_functions, loops)) else BLOCK
         rewritten = list[KernelStatement]()
         for statement in statements:
             own = totals.get(statement)  # type: ignore[call-overload]
@@ -121,8 +120,7 @@ class _Blocks:
         inner = _vector(self.next, values, self._further_block())
         yield For(self.start, integer(0), whole, values, (inner,))
         for total, value in self.totals.items():
-            bytes_of = WIDE if has_wide_vectors() else NARROW
-            count = min(bytes_of // element_bytes(total.dtype), values, MOST_LANES)
+            count = min(_vector_bytes() // element_bytes(total.dtype), values, MOST_LANES)
             term = self._across(total, value, count)
             yield _vector(self.lane, count, [Assign(total, _with(value, total, term))])
 
@@ -184,14 +182,17 @@ def _without_single_rows(body: Body) -> Iterator[KernelStatement]:
             yield statement
 
 
-def _narrow_block(loops: Sequence[For]) -> int:
-    """Returns the values of a block of math functions: a vector, where registers do not suffice
-    for the constants of functions and several vectors."""
-    if has_wide_vectors():
-        return BLOCK
+def _vector_bytes() -> int:
+    return 64 if has_wide_vectors() else 32
+
+
+def _function_block(loops: Sequence[For]) -> int:
+    """Returns the values of a block of math functions: one vector. They cost more than a
+    mispredicted branch, and several vectors at once need more registers than there are."""
     nodes = [node for loop in loops for node in nodes_of(loop)]
     dtypes = {node.dtype for node in nodes if isinstance(node, Element | Apply)}
-    return NARROW // max([element_bytes(d) for d in dtypes if d not in ("bool", "int64")] or [4])
+    sizes = [element_bytes(dtype) for dtype in dtypes - {"bool", "int64"}]
+    return _vector_bytes() // max([4, *sizes])
 
 
 def _calls_functions(loop: Any) -> bool:

@@ -1,5 +1,7 @@
 """Loops over ragged rows in blocks of whole vectors, against NumPy row by row."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -73,7 +75,7 @@ def test_rows_in_blocks_match_numpy(name, dtype, width):
         values = rng.uniform(0.5, 1.1, offsets[-1]).astype(numpy_dtype(dtype))
         x = RaggedArray(values, offsets)
         result = compiled(x)
-        check(name, result, values, zip(offsets[:-1], offsets[1:], strict=True))
+        check(name, result, values, pairwise(offsets))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_kernels_of_rows_access_no_element_out_of_bounds(name, width):
         out = np.zeros(len(lengths) if is_per_row else offsets[-1], "float32")
         structir.interpret(kernel, "rows", x, offsets[:-1].copy(), offsets[1:].copy(), out)
         results = out if is_per_row else RaggedArray(out, offsets)
-        check(name, results, x, zip(offsets[:-1], offsets[1:], strict=True))
+        check(name, results, x, pairwise(offsets))
 
 
 def test_nan_of_one_row_stays_in_it():
@@ -149,7 +151,8 @@ def test_copies_of_rows_access_no_element_out_of_bounds(inner, dtype):
 
 @pytest.mark.parametrize("body", (BODIES["difference"], BODIES["sum"], "R.concat((x, x), axis=1)"))
 def test_threads_compute_the_rows_of_one(body):
-    text = f'@R.function\ndef main(x: R.Tensor(("n", "*"), "float32")):\n    y = {body}\n    return y\n'
+    text = '@R.function\ndef main(x: R.Tensor(("n", "*"), "float32")):\n'
+    text += f"    y = {body}\n    return y\n"
     module, rng = structir.parse(text), np.random.default_rng(0)
     offsets = np.cumsum([0, *rng.integers(0, 40, 40000)])
     x = RaggedArray(rng.standard_normal(offsets[-1], "float32"), offsets)
