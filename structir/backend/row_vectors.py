@@ -53,7 +53,7 @@ class BlockSize:
     lanes: Local  # the same number, as an int32
 
 
-class RowBlocks:
+class VectorBlocks:
     """Rewrites the loops over a row to blocks."""
 
     def __init__(self, memory: RowMemory) -> None:
@@ -104,7 +104,7 @@ class _Blocks:
     """Writes one loop over a row in blocks."""
 
     def __init__(
-        self, rows: RowBlocks, size: BlockSize, loop: Any, totals: Mapping[Local, Apply]
+        self, rows: VectorBlocks, size: BlockSize, loop: Any, totals: Mapping[Local, Apply]
     ) -> None:
         self.rows, self.size, self.loop, self.totals = rows, size, loop, totals
         rows.count += 1

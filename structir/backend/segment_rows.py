@@ -25,7 +25,7 @@ from structir.backend.loops.schedule import settled_groups
 from structir.backend.loops.stage import KernelCall, LoopProgram, Stage, routine_stages
 from structir.backend.row_order import RowLoops
 from structir.backend.row_totals import RowMemory
-from structir.backend.row_vectors import BEHIND, BLOCK, RowBlocks
+from structir.backend.row_vectors import BEHIND, BLOCK, VectorBlocks
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym
@@ -144,7 +144,7 @@ class _RowLoop:
         values = [part.buffer for part in self.parts.values() if part.unit == "first"]
         places = frozenset([self.array(buffer) for buffer in values])
         rooms = frozenset([scratch.array for scratch in self.scratch])
-        blocks = RowBlocks(RowMemory(self.first, self.count, places, rooms))
+        blocks = VectorBlocks(RowMemory(self.first, self.count, places, rooms))
         whole = blocks.statements(body)
         if whole is None:
             return None
