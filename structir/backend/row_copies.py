@@ -5,12 +5,14 @@ Values between the rows are set to 0, so that all memory of the result is writte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from math import prod
 
 from structir.backend.loops.as_scalar import Scalars
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.stage import KernelCall, Stage, routine_stages
+from structir.backend.row_order import any_sign
 from structir.backend.segment_rows import rows_call, unread
 from structir.ir.dtype import is_float
 from structir.ir.expr import Var
@@ -27,6 +29,7 @@ from structir.ir.kernel import (
     LoopVariable,
     Part,
     Scalar,
+    While,
 )
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.edits import calculate, integer
@@ -34,6 +37,7 @@ from structir.projections.spec import IndexSpec
 
 CHUNK = 128  # bytes that are copied at once: vectors without a remainder
 VECTORS = 4  # of a chunk
+LONG = 1 << 14  # bytes of a long row
 Steps = Sequence[int]  # elements that loops copy at once
 Run = Sequence[Buffer]  # values, and the start and the limit of each row in them
 Body = tuple[KernelStatement, ...]
@@ -64,6 +68,23 @@ def _most(first: Scalar, second: Scalar) -> Scalar:
     return Apply("max", (first, second), "int64")
 
 
+def _next(row: Scalar) -> Scalar:
+    return calculate("add", row, integer(1))
+
+
+def _previous(row: Scalar) -> Scalar:
+    return calculate("sub", row, integer(1))
+
+
+def _or(first: Scalar, second: Scalar) -> Scalar:
+    return Apply("or", (first, second), "bool")
+
+
+def _both_signs(number: Scalar) -> list[Scalar]:
+    """Returns numbers of which one is negative unless a number is 0."""
+    return [number, calculate("sub", integer(0), number)]
+
+
 class _Copies:
     """Writes the kernel that copies rows."""
 
@@ -78,21 +99,33 @@ class _Copies:
         self.total = self.scalars.index(out.shape[0])  # values of the result
         self.row, self.at = LoopVariable("row", "int64"), _number("at")
         self.stop, self.chunk = _number("stop"), CHUNK // element_bytes(out.dtype)
+        self.long = LONG // element_bytes(out.dtype)
         self.loops = 0
+
+    @property
+    def runs(self) -> list[Run]:
+        """The operands of which rows are copied, in the order of the copies."""
+        parts = self.operands[:-1]
+        return [tuple(parts[k : k + 3]) for k in range(0, len(parts), 3)]
+
+    def _pairs(self) -> Iterator[tuple[Run, bool]]:
+        """Yields the operands, and whether each is copied twice in succession."""
+        runs = self.runs
+        while runs:
+            is_twice = runs[:1] == runs[1:2]
+            yield runs[0], is_twice
+            runs = runs[1 + is_twice :]
 
     def kernel_call(self) -> KernelCall:
         """Returns the kernel, called with the operands and the result."""
-        *parts, starts = self.operands
+        starts = self.operands[-1]
         rows = self.scalars.index(starts.shape[0])
         low, high, after = Local("low", "int64"), Local("high", "int64"), _number("next")
         following = calculate("add", self.row, integer(1))
         has_row = Apply("lt", (self.row, rows), "bool")
-        runs = [tuple(parts[k : k + 3]) for k in range(0, len(parts), 3)]
         copies: list[KernelStatement] = []
-        while runs:
-            is_twice = runs[:1] == runs[1:2]
-            copies += self._copy_twice(runs[0]) if is_twice else self._copy(runs[0])
-            runs = runs[1 + is_twice :]
+        for run, is_twice in self._pairs():
+            copies += self._copy_twice(run) if is_twice else self._copy(run)
         body = (
             Assign(self.at, self.total),
             Branch(has_row, (Assign(self.at, _most(self._entry(starts, self.row), integer(0))),)),
@@ -114,15 +147,95 @@ class _Copies:
         )
         stop = Assign(self.stop, _least(self._entry(starts, high), self.total))
         extent = starts.shape[0] + 1  # without rows, one iteration zeroes all values
+        whole = _number("whole")
         kernel = (
             Part(low, high, extent),
             Assign(self.stop, self.total),
             Branch(Apply("lt", (high, rows), "bool"), (stop,)),
-            For(self.row, low, high, 1, body),
+            *self._whole(low, _least(high, rows), whole),
+            For(self.row, low, whole, 1, self._in_order()),
+            For(self.row, whole, high, 1, body),
         )
         return rows_call(self.arrays, [self.out], kernel, self.scalars, extent)
 
-    # ---- parts of the body
+    # ---- rows in order
+
+    def _whole(self, low: Scalar, high: Scalar, whole: Local) -> Body:
+        """Returns the statements that find the end of the rows that are in order in all arrays,
+        follow each other in the result, and have a chunk behind them.
+
+        The last row is not one of them: the values behind it may be between rows.
+        """
+        row, signs, starts = LoopVariable("each", "int64"), _number("signs"), self.operands[-1]
+        after, begin = _next(row), self._entry(starts, row)
+        last = _most(_previous(whole), low)  # read before the test of the loop
+        gap, numbers = calculate("sub", self._entry(starts, after), begin), list[Scalar]()
+        room = [self._lacks_room(self._entry(starts, whole), self.stop)]
+        for values, firsts, limits in self.runs:
+            first, limit = self._entry(firsts, row), self._entry(limits, row)
+            total = self.scalars.index(values.shape[0])
+            length = calculate("sub", limit, first)
+            gap = calculate("sub", gap, length)
+            numbers += [first, length, calculate("sub", total, limit)]
+            numbers.append(calculate("sub", self._entry(firsts, after), limit))
+            room.append(self._lacks_room(self._entry(limits, last), total))
+        numbers += [begin, *_both_signs(gap)]
+        is_ordered = Apply("ge", (signs, integer(0)), "bool")
+        head = _both_signs(self._entry(starts, low))
+        has_rows = Apply("lt", (low, whole), "bool")
+        is_first = Apply("eq", (low, integer(0)), "bool")
+        fewer = While(
+            Apply("and", (has_rows, reduce(_or, room)), "bool"), (Assign(whole, _previous(whole)),)
+        )
+        return (
+            Assign(signs, integer(0)),
+            Assign(whole, _most(calculate("sub", high, integer(1)), low)),
+            Branch(
+                Apply("and", (has_rows, is_first), "bool"), (Assign(signs, any_sign(signs, *head)),)
+            ),
+            For(row, low, whole, 1, (Assign(signs, any_sign(signs, *numbers)),)),
+            Assign(whole, Apply("select", (is_ordered, whole, low), "int64")),
+            Branch(has_rows, (fewer,)),
+        )
+
+    def _lacks_room(self, end: Scalar, total: Scalar) -> Scalar:
+        """Returns whether fewer values than a chunk are behind a row."""
+        behind = calculate("add", self._scaled(end), integer(self.chunk))
+        return Apply("gt", (behind, self._scaled(total)), "bool")
+
+    def _in_order(self) -> Body:
+        """Returns the copy of a row in whole chunks: later ones overwrite what is behind it."""
+        body = list[KernelStatement]()
+        for run, is_twice in self._pairs():
+            copies = [*self._chunks(run), *(self._chunks(run) if is_twice else ())]
+            if is_twice:  # the cache has no longer what is copied again
+                _, firsts, limits = run
+                length = calculate("sub", *[self._entry(t, self.row) for t in (limits, firsts)])
+                is_long = Apply("ge", (self._scaled(length), integer(self.long)), "bool")
+                body.append(Branch(is_long, self._copy_twice(run), tuple(copies)))
+            else:
+                body += copies
+        return (Assign(self.at, self._entry(self.operands[-1], self.row)), *body)
+
+    def _chunks(self, run: Run) -> Body:
+        """Returns the copy of an operand in whole chunks."""
+        values, firsts, limits = run
+        source, target, length = _number("source"), _number("target"), _number("length")
+        first, limit = self._entry(firsts, self.row), self._entry(limits, self.row)
+        start, lane = self._variable(), self._variable()
+        index = calculate("add", start, lane)
+        place = self._flat(self.out, calculate("add", target, index))
+        copy = Assign(place, self._flat(values, calculate("add", source, index)))
+        chunk = For(lane, integer(0), integer(self.chunk), 1, (copy,), kind=VECTOR)
+        return (
+            Assign(length, calculate("sub", limit, first)),
+            Assign(source, self._scaled(first)),
+            Assign(target, self._scaled(self.at)),
+            For(start, integer(0), self._scaled(length), self.chunk, (chunk,)),
+            Assign(self.at, calculate("add", self.at, length)),
+        )
+
+    # ---- rows in any order
 
     def _zeros(self, first: Scalar, stop: Scalar) -> For:
         """Returns the loop that zeroes the values between two rows."""

@@ -8,9 +8,8 @@ from typing import Any
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Stage
-from structir.backend.row_block_source import stages_of_rows
 from structir.backend.row_copies import copies_of_rows
-from structir.backend.segment_rows import RowCall, RowOperand
+from structir.backend.segment_rows import RowCall, RowOperand, row_loop
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -120,7 +119,8 @@ def _stages(
     row: Any = next(b.shape for b, o in by_input.items() if o.unit == "first")
     whole: Any = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
     by_output = dict(zip(outputs, results, strict=True))
-    return stages_of_rows(RowCall(program, whole, *rows, by_input, by_output, origin))
+    call = RowCall(program, whole, *rows, by_input, by_output, origin)
+    return call.stages(row_loop(call))
 
 
 def _sizes(params: Sequence[Var], operands: Sequence[RowOperand]) -> Mapping[Sym, Dim]:

@@ -8,6 +8,7 @@ become the body of a loop over rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NoReturn
 
@@ -21,16 +22,19 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.schedule import settled_groups
-from structir.backend.loops.stage import KernelCall, LoopProgram, Routine, Stage, routine_stages
+from structir.backend.loops.stage import KernelCall, LoopProgram, Stage, routine_stages
+from structir.backend.row_order import RowLoops
+from structir.backend.row_totals import RowMemory
+from structir.backend.row_vectors import BEHIND, BLOCK, VectorBlocks
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    REGISTERS,
     Apply,
     Assign,
     Element,
-    For,
     Kernel,
     KernelStatement,
     Literal,
@@ -42,8 +46,11 @@ from structir.ir.kernel import (
     Scratch,
     Size,
 )
+from structir.ir.node import replace
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.loops.edits import calculate, integer, substitute
+
+SLICE = 128  # maximum elements of local arrays in registers
 
 
 @attrs.frozen(eq=False)
@@ -71,7 +78,7 @@ class RowCall:
     results: Mapping[Buffer, RowOperand]  # by its outputs
     origin: str
 
-    def stages(self, routine: Routine | KernelCall) -> list[Stage]:
+    def stages(self, routine: KernelCall) -> list[Stage]:
         """Returns the stages that run a loop over rows."""
         reads = [self.starts, self.limits, *[o.buffer for o in self.operands.values()]]
         outs = [result.buffer for result in self.results.values()]
@@ -107,18 +114,50 @@ class _RowLoop:
 
     def kernel_call(self) -> KernelCall:
         """Returns the kernel, called with the buffers of all rows."""
-        starts, limits = [self._table(table) for table in (self.call.starts, self.call.limits)]
         groups = map(self._of_one_row, settled_groups(self.call.program))
         kernels = [_RowKernel(self, group, number) for number, group in enumerate(groups)]
-        rows, end = self.call.starts.shape[0], self.scalars.index(self.total)
-        length = calculate("sub", Apply("min", (limits, end), "int64"), self.first)
-        head = [
-            Assign(self.first, Apply("max", (starts, integer(0)), "int64")),
-            Assign(self.count, Apply("max", (length, integer(0)), "int64")),
-        ]
+        rows = self.call.starts.shape[0]
         low, high = Local("low", "int64"), Local("high", "int64")
-        body = (*head, *[s for kernel in kernels for s in kernel.statements()])
-        return self._call((Part(low, high, rows), For(self.row, low, high, 1, body)), rows)
+        body = [s for kernel in kernels for s in kernel.statements()]
+        for result in self.call.results.values():
+            self.array(result.buffer)
+        loops = self._loops()
+        whole = self._in_blocks(tuple(body))
+        if whole is None:
+            return self._call((Part(low, high, rows), loops.checked(low, high, body)), rows)
+        return self._call((Part(low, high, rows), *loops.in_order(low, high, *whole, BLOCK)), rows)
+
+    def _loops(self) -> RowLoops:
+        """Returns the loops over rows. Results have memory behind a row only where another row
+        follows."""
+        tables = (self.call.starts, self.call.limits)
+        start_of, limit_of = [partial(self._table, table) for table in tables]
+        is_written = any(result.unit == "first" for result in self.call.results.values())
+        total = self.scalars.index(self.total)
+        return RowLoops(self.row, self.first, self.count, start_of, limit_of, total, is_written)
+
+    def _in_blocks(
+        self, body: Sequence[KernelStatement]
+    ) -> tuple[Sequence[KernelStatement], Sequence[KernelStatement]] | None:
+        """Returns the statements of a row in blocks of whole vectors, and as they are on the same
+        memory; None if they have no form in blocks."""
+        values = [part.buffer for part in self.parts.values() if part.unit == "first"]
+        places = frozenset([self.array(buffer) for buffer in values])
+        rooms = frozenset([scratch.array for scratch in self.scratch])
+        blocks = VectorBlocks(RowMemory(self.first, self.count, places, rooms))
+        whole = blocks.statements(body)
+        if whole is None:
+            return None
+        longer = {room: _longer(room) for room in rooms}
+
+        def change(node: Any) -> Any:
+            is_room = isinstance(node, Element | Prefetch) and node.array in longer
+            return replace(node, array=longer[node.array]) if is_room else None
+
+        of_rooms = [replace(room, array=longer[room.array]) for room in self.scratch]
+        self.scratch = [*of_rooms, *blocks.totals]
+        first, second = [[substitute(s, change) for s in each] for each in (whole, body)]
+        return first, second
 
     def _call(self, body: Sequence[KernelStatement], rows: Dim) -> KernelCall:
         results = [operand.buffer for operand in self.call.results.values()]
@@ -156,9 +195,9 @@ class _RowLoop:
 
     # ---- arrays
 
-    def _table(self, table: Buffer) -> Scalar:
-        """Returns the start or the limit of the row."""
-        element = Element(self.array(table), (self.row,), table.dtype)
+    def _table(self, table: Buffer, row: Scalar) -> Scalar:
+        """Returns the start or the limit of a row."""
+        element = Element(self.array(table), (row,), table.dtype)
         return element if table.dtype == "int64" else Apply("cast", (element,), "int64")
 
     def array(self, buffer: Buffer) -> Var:
@@ -255,7 +294,8 @@ class _RowKernel:
             raise NoKernelError("a row needs memory with zeros")
         array: Any = scratch.array
         shape, dtype = shape_of(array), array.struct_info.dtype
-        self.rooms[array] = self.loop.new_room(shape, dtype, scratch.space)
+        space = scratch.space or (REGISTERS if prod(shape) in range(SLICE + 1) else "")
+        self.rooms[array] = self.loop.new_room(shape, dtype, space)
 
     def _changed(self, node: Any) -> Any:
         return substitute(node, self._change)
@@ -282,6 +322,13 @@ class _RowKernel:
         if local not in self.locals:
             self.locals[local] = type(local)(f"{local.name}{self.suffix}", local.dtype)
         return self.locals[local]
+
+
+def _longer(room: Var) -> Var:
+    """Returns memory for a row with values behind it that its last block may overwrite."""
+    *outer, last = shape_of(room)
+    dtype = room.struct_info.dtype  # type: ignore[attr-defined]
+    return Var(room.name, TensorStructInfo((*outer, last + BEHIND), dtype))
 
 
 def rows_call(

@@ -88,11 +88,14 @@ class RaggedArray:
         cls, rows: Any, dtype: Any = None, leading: int = 1, inner: int = 0
     ) -> RaggedArray:
         """Builds a ragged array from arrays or nested lists; `leading` axes are before the ragged
-        one, and an empty row has `inner` more axes, of size 0 unless another row has elements."""
+        one, and an empty row has `inner` more axes, of size 0 unless another row has elements.
+
+        Without elements, its dtype is that of the rows that are arrays, or float32.
+        """
         sizes, flat = _flat_rows(rows, leading, ())
         arrays = [_as_row(row, dtype, k) for k, row in enumerate(flat)]
         filled = [array for array in arrays if array.size or array.ndim > 1]
-        first = filled[0] if filled else np.zeros((0,) * (inner + 1), dtype or "float32")
+        first = filled[0] if filled else np.zeros((0,) * (inner + 1), dtype or _dtype_of(flat))
         for k, array in enumerate(arrays):
             if array.size == 0 and array.ndim <= 1:
                 arrays[k] = array = np.zeros((0, *first.shape[1:]), first.dtype)
@@ -247,6 +250,12 @@ def _as_row(row: Any, dtype: Any, number: int) -> Array:
         message = f"row {number}: expected a list or an array of numbers, found {kind}"
         raise _error(message, "pass a list of rows: `[[1.0, 2.0], [3.0]]`", "E0730")
     return array
+
+
+def _dtype_of(rows: Sequence[Any]) -> Any:
+    """Returns the common dtype of the rows that are arrays; float32 if none is."""
+    dtypes = [row.dtype for row in rows if isinstance(row, np.ndarray)]
+    return np.result_type(*dtypes) if dtypes else "float32"
 
 
 def _flat_rows(rows: Any, depth: int, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], list[Any]]:

@@ -218,14 +218,16 @@ SEGMENT_OPS = {
 
 
 def _combined(combine: Any, values: Array, starts: Array, limits: Array, first: Any) -> Array:
-    """Combines the values of each row; numbers of 16 bits as float32."""
+    """Combines the values of each row; numbers of 16 bits as float32. An overflow is infinity,
+    without a warning, as in kernels."""
     out = np.full((len(starts), *values.shape[1:]), first, values.dtype)
     is_narrow = dtype_name(values.dtype) in NARROW_FLOATS
     dtype = np.dtype("float32") if is_narrow else values.dtype
-    for row, (start, limit) in enumerate(zip(starts, limits, strict=True)):
-        part = values[max(start, 0) : max(limit, 0)]
-        if len(part):
-            out[row] = combine.reduce(part, axis=0, dtype=dtype)
+    with np.errstate(over="ignore"):
+        for row, (start, limit) in enumerate(zip(starts, limits, strict=True)):
+            part = values[max(start, 0) : max(limit, 0)]
+            if len(part):
+                out[row] = combine.reduce(part, axis=0, dtype=dtype)
     return out
 
 

@@ -59,7 +59,6 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.row_functions import ROW_FUNCTIONS
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
@@ -107,7 +106,6 @@ NAMES: dict[str, Any] = {
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
     "single_of_bits": single_of_bits,
-    **ROW_FUNCTIONS,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

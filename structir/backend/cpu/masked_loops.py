@@ -14,8 +14,6 @@ from llvmlite import ir
 from structir.backend.cpu.features import cpu_features
 
 LANES = 16  # of a vector of 32-bit elements; LLVM vectorizes remainders with half of them first
-PAIR = 2 * LANES  # elements of two vectors, or more
-WHOLE_VECTORS = "whole_vectors"  # a `range` whose end is rounded up to pairs of vectors
 
 
 def gains_from_masks(iterations: int) -> bool:
@@ -37,14 +35,6 @@ def with_masks(module: ir.Module) -> Any:
 def rolled(module: ir.Module) -> Any:
     """Returns loop metadata: do not unroll."""
     return module.add_metadata(["llvm.loop.unroll.disable"])
-
-
-def of_two_vectors(module: ir.Module) -> Any:
-    """Returns loop metadata: compute two vectors per iteration.
-
-    Constants are then loaded once for both, and no more than `PAIR` elements are a remainder.
-    """
-    return module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(2)])
 
 
 def set_properties(module: ir.Module, latch: Any, properties: Sequence[Any]) -> None:

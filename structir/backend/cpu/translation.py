@@ -24,10 +24,7 @@ from structir.backend.cpu.independent_loops import (
 )
 from structir.backend.cpu.inlined import Inlined, inlinable, never_inline
 from structir.backend.cpu.masked_loops import (
-    PAIR,
-    WHOLE_VECTORS,
     gains_from_masks,
-    of_two_vectors,
     rolled,
     set_properties,
     with_masks,
@@ -144,9 +141,6 @@ class Translation(Values):
     def for_loop(self, loop: ast.For) -> None:
         """Translates `for`; a short independent loop is split into whole vectors and a
         remainder."""
-        if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == WHOLE_VECTORS:
-            self._emit_for(loop, self._whole_vectors(loop.iter.args[0]), True, (of_two_vectors,))
-            return
         low, high, step = self._range(loop.iter)
         count = _trip_count(low, high, step)
         if not (FEWEST <= count <= MOST and is_independent(loop, self.reassigned)):
@@ -158,13 +152,9 @@ class Translation(Values):
             self._emit_for(loop, (low, high, step), True)
 
     def _emit_for(
-        self,
-        loop: ast.For,
-        bounds: tuple[Typed, Typed, Typed],
-        independent: bool,
-        others: Sequence[Callable[[Any], Any]] = (),
+        self, loop: ast.For, bounds: tuple[Typed, Typed, Typed], independent: bool
     ) -> None:
-        """Emits a rotated loop over a range; `others` create further loop metadata."""
+        """Emits a rotated loop over a range."""
         low, high, step = bounds
         builder = self.builder
         before, body, following, after = self._blocks(4)
@@ -185,7 +175,7 @@ class Translation(Values):
         index.add_incoming(stepped, following)
         latch = builder.cbranch(self._in_range(stepped, high, step), body, after)
         count = _trip_count(low, high, step)
-        properties = [create(builder.module) for create in others]
+        properties = list[Any]()
         if gains_from_masks(count):
             properties.append(with_masks(builder.module))
         if independent:
@@ -194,15 +184,6 @@ class Translation(Values):
             properties.append(rolled(builder.module))
         set_properties(builder.module, latch, properties)
         builder.position_at_end(after)
-
-    def _whole_vectors(self, count: ast.expr) -> tuple[Typed, Typed, Typed]:
-        """Returns loop bounds with the count rounded up to pairs of vectors. Such a loop has no
-        loop-carried dependences."""
-        size = self.value(count).value
-        padded = self.builder.add(size, size.type(PAIR - 1))
-        rounded = Typed(self.builder.and_(padded, size.type(-PAIR)), types.int64)
-        zero, one = [self.operations.constant(number) for number in (0, 1)]
-        return zero, rounded, one
 
     def _in_range(self, index: Any, high: Typed, step: Typed) -> Any:
         """Emits the test whether an index is in a range; the sign of the step may be unknown."""

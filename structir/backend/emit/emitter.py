@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from structir.backend.emit.assembly import Assembly
@@ -30,6 +31,7 @@ from structir.ir.kernel import (
     Scratch,
     nodes_of,
 )
+from structir.ir.node import Node
 from structir.ir.struct_info import PrimStructInfo
 
 CONTRACT = "contract "  # a product and a sum may be rounded once
@@ -43,6 +45,16 @@ def _singles(kernel: Kernel) -> dict[Var, Sym]:
         for p, info in infos.items()
         if isinstance(info, PrimStructInfo) and info.dtype == "float32"
     }
+
+
+def _range_of(loop: For) -> Iterator[Node]:
+    """Yields the nodes of the ends of a loop."""
+    for end in (loop.start, loop.stop):
+        yield from nodes_of(end)
+
+
+def _is_of_data(node: Node, known: Collection[Local]) -> bool:
+    return isinstance(node, Element) or (isinstance(node, Local) and node in known)
 
 
 class Emitter:
@@ -89,6 +101,23 @@ class Emitter:
         parts = {end for n in nodes if isinstance(n, Part) for end in (n.low, n.high)}
         self.assigned = {t for t in writes if isinstance(t, Local)}
         self._once = {t for t in self.assigned if writes[t] == 1} - loops - parts
+
+    def depends_on_data(self, loop: For) -> bool:
+        """Whether the range of a loop depends on elements."""
+        return any(_is_of_data(node, self._from_data) for node in _range_of(loop))
+
+    @cached_property
+    def _from_data(self) -> frozenset[Local]:
+        """The variables whose values depend on elements, directly or by other variables."""
+        assigns = [n for n in nodes_of(self.kernel) if isinstance(n, Assign)]
+        values = [(s.target, list(nodes_of(s.value))) for s in assigns]
+        variables = [(target, nodes) for target, nodes in values if isinstance(target, Local)]
+        known: set[Local] = set()
+        while True:
+            more = {t for t, nodes in variables if any(_is_of_data(n, known) for n in nodes)}
+            if more <= known:
+                return frozenset(known)
+            known |= more
 
     # ---- nodes
 

@@ -38,6 +38,7 @@ def emit_loop(emitter: Emitter, loop: For) -> None:
         _vectors_and_remainder(emitter, loop, low, high, partial(round_of, emitter, loop))
     elif abs(loop.step) == 1:
         mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
+        mark = mark or _mark_of_short(emitter, loop)
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -142,7 +143,16 @@ def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
         operation = "add" if loop.step > 0 else "sub"
         round_of(emitter, loop, asm.integer(f"{operation}{flag}", low, offset))
 
-    asm.count("0", count, 1, body)
+    asm.count("0", count, 1, body, _mark_of_short(emitter, loop))
+
+
+def _mark_of_short(emitter: Emitter, loop: For) -> str:
+    """The mark of a loop around loops over registers whose range depends on data: it may be short,
+    and LLVM would unroll it for a long one."""
+    if not emitter.registers or not any(isinstance(s, For) for s in loop.body):
+        return ""
+    is_short = emitter.depends_on_data(loop)
+    return emitter.asm.loop_mark("llvm.loop.unroll.disable") if is_short else ""
 
 
 def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:

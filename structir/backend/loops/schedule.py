@@ -61,8 +61,6 @@ def _routine_text(routine: Routine) -> str:
     arrays, sizes = routine.own_names
     dtypes = [buffer.dtype for buffer in routine.buffers]
     head = from_table(dict(zip(arrays, dtypes, strict=True)), sizes)
-    if routine.parted:
-        return table_kernel(["wide_vectors()", *head, *routine.lines])
     lines = loops(["point"], ["lo, hi"], list(routine.lines))
     text = table_kernel([*head, *routine.before, *lines])
     return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
@@ -112,21 +110,16 @@ class Scheduled:
     moved: Mapping[Buffer, Buffer] = attrs.Factory(dict)  # outputs in the memory of inputs
 
 
-def scheduled(
-    program: LoopProgram,
-    exact: bool = False,
-    fast: bool = False,
-    rows: Callable[[Group], KernelText] | None = None,
-) -> Scheduled:
+def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> Scheduled:
     """Composes, groups and schedules a program; with `exact`, scalar functions are not rewritten;
-    with `fast`, without roundings between ops; with `rows`, groups of rows by this schedule."""
+    with `fast`, without roundings between ops."""
     if exact:
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
         program = _rewritten(program)
         numbers = SharedNumbers()
-        schedules = SCHEDULES | {"rows": rows or partial(any_row_kernel, numbers=numbers)}
+        schedules = SCHEDULES | {"rows": partial(any_row_kernel, numbers=numbers)}
         schedules |= {kind: partial(_written, numbers, f) for kind, f in WITH_NUMBERS.items()}
         settled = partial(_settled, numbers)
         lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)

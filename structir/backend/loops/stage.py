@@ -61,7 +61,6 @@ class Routine:
     function: Callable[..., Any] | None = None  # called in the lines by the name `routine`
     source: tuple[str, ...] = ()  # of the function
     before: tuple[str, ...] = ()
-    parted: bool = False  # whether the lines process a part of the range, from `lo` to `hi`
 
     @property
     def rejects(self) -> bool:
