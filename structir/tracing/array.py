@@ -12,6 +12,7 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Var
 from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
+from structir.projections.conversion import convert_dtype
 from structir.script import R
 from structir.tracing import context, dtypes
 from structir.tracing.context import FunctionFrame, operator, session
@@ -297,7 +298,7 @@ def cast(array: TracedArray, dtype: Any) -> TracedArray:
         data = array.expr.data
         if array.weak and not data.ndim:
             return TracedArray(Constant(_converted(data, name)))
-        return TracedArray(Constant(data.astype(numpy_dtype(name))))
+        return TracedArray(Constant(convert_dtype(data, name)))
     if array.dtype_name == name:
         return TracedArray(expression(array))
     return emit(R.astype(expression(array), name))
