@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from structir.lax import windows
 from structir.lax.checks import invalid, is_known, per_axis, sequence
+from structir.lax.windows import spread
 from structir.nn.activation import sigmoid
 from structir.numpy import (
     creation,
@@ -276,7 +276,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> TracedArray:
         low, high, interior = widths
         if is_known(interior) and interior < 0:
             raise invalid(f"pad: expected interior padding of at least 0, found {interior}")
-        array = windows.spread(array, axis, interior + 1, padding_value)
+        array = spread(array, axis, interior + 1, padding_value)
         array = _cropped(array, axis, low, high)
     pairs = [[_at_least_0(low), _at_least_0(high)] for low, high, _ in padding_config]
     return padding.pad(array, pairs, constant_values=padding_value)

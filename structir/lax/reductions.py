@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from structir.lax import flow
 from structir.lax.checks import invalid, sequence
 from structir.numpy import elementwise, indexing, reals, reductions, shaping
 from structir.tracing.array import TracedArray, cast, joint_operands
 from structir.tracing.array import operand as as_operand
 from structir.tracing.context import traced, user_code
 from structir.tracing.trees import TreeStructure, flatten
+from structir.transforms.control import associative_scan
 
 Reduction = Callable[..., TracedArray]
 REDUCTIONS: dict[Any, Reduction] = {
@@ -125,5 +125,5 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> TracedAr
     array = elementwise.real(operand)
     position = shaping.axis_of(axis, array.ndim)
     array = shaping.flip(array, position) if reverse else array
-    result = flow.associative_scan(reals.logaddexp, array, axis=position)
+    result = associative_scan(reals.logaddexp, array, axis=position)
     return shaping.flip(result, position) if reverse else result

@@ -198,7 +198,7 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> TracedArray:
-    """Returns quantiles between elements; NaN where there is one.
+    """Returns quantiles between elements; NaN where there is one. `q` is limited to [0, 1].
 
     The methods are linear, lower, higher, midpoint and nearest.
     """
@@ -210,7 +210,7 @@ def quantile(
     position = axis_of(0 if axis is None else axis, array.ndim)
     ordered = _ordered(array, position)
     fractions = as_array(q)
-    places = cast(fractions, array.dtype_name) * (ordered.shape[0] - 1)
+    places = clip(cast(fractions, array.dtype_name), 0, 1) * (ordered.shape[0] - 1)
     low = astype(floor(places), int)
     high = astype(ceil(places), int)
     share = (places - low).reshape((*fractions.shape, *[1] * (ordered.ndim - 1)))
