@@ -43,8 +43,9 @@ def _number(x: Any) -> TracedArray:
 
 @traced
 def relu6(x: Any) -> TracedArray:
-    """Returns min(max(x, 0), 6)."""
-    return apply(R.nn.relu6, real(x))
+    """Returns min(max(x, 0), 6), whose derivative at 0 and at 6 is 0."""
+    positive = apply(R.nn.relu, real(x))
+    return where(positive >= 6, 6, positive)
 
 
 @traced
@@ -85,7 +86,7 @@ def soft_sign(x: Any) -> TracedArray:
 def elu(x: Any, alpha: Any = 1.0) -> TracedArray:
     """Returns x above 0, else alpha * (exp(x) - 1)."""
     array = real(x)
-    return where(array > 0, array, alpha * expm1(minimum(array, 0)))
+    return where(array > 0, array, alpha * expm1(where(array > 0, 0, array)))
 
 
 @traced
@@ -110,9 +111,10 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> TracedArray:
 
 @traced
 def hard_tanh(x: Any) -> TracedArray:
-    """Returns x limited to [-1, 1]."""
+    """Returns x limited to [-1, 1], whose derivative at both ends is 1."""
     array = _number(x)
-    return clip(array, None if array.dtype_name.startswith("uint") else -1, 1)
+    result = where(array > 1, 1, array)
+    return result if array.dtype_name.startswith("uint") else where(array < -1, -1, result)
 
 
 @traced
@@ -204,14 +206,21 @@ def logsumexp(
     With `return_sign`, the logarithm of the absolute value of the sum, and its sign.
     """
     array = real(a) if where is None else masked(real(a), where)
-    if not return_sign:
+    if where is None and not return_sign:
         return log_sum_exp(array, axis, b, keepdims)
     total, highest = scaled_sum(array, axis, b)
-    result, signs = log(absolute(total)) + highest, sign(total)
-    if keepdims:
-        return result, signs
-    axes = tuple(axes_of(axis, result.ndim))
-    return squeeze(result, axes), squeeze(signs, axes)
+    size = absolute(total) if return_sign else total
+    results = [_logarithm_of_sum(size) + highest, sign(total)]
+    if not keepdims:
+        axes = tuple(axes_of(axis, total.ndim))
+        results = [squeeze(result, axes) for result in results]
+    return tuple(results) if return_sign else results[0]
+
+
+def _logarithm_of_sum(total: TracedArray) -> TracedArray:
+    """Returns the logarithm, through which no gradient flows where the sum is 0."""
+    is_none = total == 0
+    return where(is_none, -math.inf, log(where(is_none, 1, total)))
 
 
 @traced

@@ -88,13 +88,11 @@ def _matrices(a: Any, name: str) -> TracedArray:
     return real(of_rank(a, f"{name}: a", 2, MAX_RANK))
 
 
-def _system(
-    name: str, a: Any, b: Any, vectors: bool = False
-) -> tuple[TracedArray, TracedArray, bool]:
+def _system(name: str, a: Any, b: Any) -> tuple[TracedArray, TracedArray, bool]:
     """Returns the matrices and right sides of systems, broadcast, in one dtype, and whether the
-    right sides are vectors: of one axis, or with `vectors` also of one axis less."""
+    right sides are one vector."""
     (matrix, right), _ = real_operands(_matrices(a, name), of_rank(b, f"{name}: b", 1, MAX_RANK))
-    is_vector = right.ndim == 1 or (vectors and right.ndim == matrix.ndim - 1)
+    is_vector = right.ndim == 1
     right = right[..., None] if is_vector else right
     if matrix.dims[:-2] != right.dims[:-2]:
         outer = broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
@@ -266,7 +264,7 @@ def solve_triangular(
 
     With `trans` 1, 2, "T" or "C", of the system with the transposed matrix.
     """
-    matrix, columns, is_vector = _system("solve_triangular", a, b, vectors=True)
+    matrix, columns, is_vector = _system("solve_triangular", a, b)
     if trans not in (0, 1, 2, "N", "T", "C"):
         message = f"solve_triangular: trans: expected 0, 1, 2, 'N', 'T' or 'C', found {trans!r}"
         raise DiagnosticError(Diagnostic(message, code="E1107"))

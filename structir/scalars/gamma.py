@@ -46,7 +46,7 @@ def _digamma(x: Any) -> ScalarExpr:
     inverse = 1 / y
     series = polynomial(inverse * inverse, SERIES) * (inverse * inverse)
     value = e.log(y) - 0.5 * inverse - series - _sum_of_reciprocals(e.min(z, LARGE))
-    turns = x - e.round(x)
+    turns = e.select(is_reflected, x - e.round(x), 0.25)  # of others, the derivative is finite
     reflection = math.pi / e.tan(math.pi * turns)
     pole = e.select(x < 0, math.nan, 1 / x)  # infinite at 0, with its sign
     reflection = e.select(e.eq(turns, 0), pole, reflection)

@@ -12,6 +12,7 @@ import numpy as np
 
 import structir.numpy.linalg as linalg
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.struct_info import MAX_RANK
 from structir.numpy.contraction import matmul
 from structir.numpy.creation import arange, eye, tril, triu, zeros
 from structir.numpy.elementwise import abs as absolute
@@ -29,7 +30,7 @@ from structir.numpy.shaping import (
 from structir.numpy.sorting import argsort
 from structir.scipy.hints import without_hints
 from structir.script import R
-from structir.tracing.array import TracedArray, emit, expression, operand
+from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
 from structir.transforms.control import fori_loop
 
@@ -149,8 +150,8 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> TracedArray:
     """Returns the solution of a system from the factors of `lu_factor`; with `trans` 1 or 2, of
     the system with the transposed matrix."""
     factors, pivots = (operand(part) for part in lu_and_piv)
-    right, count = real(b), int(factors.shape[-1])
-    is_vector = right.ndim == 1 or right.ndim == factors.ndim - 1
+    right, count = real(of_rank(b, "lu_solve: b", 1, MAX_RANK)), int(factors.shape[-1])
+    is_vector = right.ndim == 1
     right = right[..., None] if is_vector else right
     size = right.shape[-2]
     if trans not in (0, 1, 2):

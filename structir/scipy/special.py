@@ -65,7 +65,8 @@ def logit(x: object) -> TracedArray:
 def xlogy(x: object, y: object) -> TracedArray:
     """Returns x * log(y), and 0 where x is 0."""
     (a, b), _ = real_operands(x, y)
-    safe = where((a == 0) & ~isnan(b), 1, b)
+    is_bounded = (b > 0) & (b < math.inf)  # where the derivative by x is log(y)
+    safe = where((a == 0) & ~isnan(b) & ~is_bounded, 1, b)
     return a * log(safe)
 
 
