@@ -3,5 +3,9 @@
 from structir.lazy import lazy_members
 
 __getattr__, __dir__ = lazy_members(
-    __name__, ("flow", "primitives", "windows", "reductions", "bits")
+    __name__,
+    (
+        *("flow", "primitives", "arithmetic", "bits", "reductions"),
+        *("windows", "window_reductions"),
+    ),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from structir.errors import Diagnostic, DiagnosticError
+from structir.lax.checks import invalid, is_known, per_axis, sequence
+from structir.lax.windows import spread
 from structir.nn.activation import sigmoid
 from structir.numpy import (
     creation,
@@ -54,7 +55,6 @@ from structir.numpy.reals import (
     log,
     log1p,
     reciprocal,
-    round,
     rsqrt,
     sin,
     sinh,
@@ -63,11 +63,12 @@ from structir.numpy.reals import (
     tan,
     tanh,
 )
-from structir.numpy.sorting import top_k
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, cast, operand, promoted
+from structir.tracing.array import TracedArray, cast, operand
+from structir.tracing.array import operand as as_operand
 from structir.tracing.context import traced
+from structir.tracing.size import is_size
 from structir.tracing.trees import map as map_leaves
 
 __all__ = [
@@ -93,7 +94,6 @@ __all__ = [
     "floor",
     "ge",
     "gt",
-    "integer_pow",
     "le",
     "log",
     "log1p",
@@ -106,8 +106,6 @@ __all__ = [
     "neg",
     "pow",
     "reciprocal",
-    "rem",
-    "round",
     "rsqrt",
     "sign",
     "sin",
@@ -117,14 +115,13 @@ __all__ = [
     "sub",
     "tan",
     "tanh",
-    "top_k",
 ]
 mul, sub, neg, pow = multiply, subtract, negative, power
 max, min = maximum, minimum
 eq, ne, lt, le, gt, ge = equal, not_equal, less, less_equal, greater, greater_equal
 logistic = sigmoid
 asin, acos, atan = reals.arcsin, reals.arccos, reals.arctan
-atan2, rem, integer_pow = reals.arctan2, elementwise.fmod, power
+atan2 = reals.arctan2
 
 
 @traced
@@ -153,17 +150,6 @@ def erfc(x: Any) -> TracedArray:
 
 
 @traced
-def div(x: Any, y: Any) -> TracedArray:
-    """Returns x / y; integers are divided and rounded towards zero."""
-    (a, b), _ = promoted(x, y)
-    if dtypes.category(a.dtype_name) == dtypes.FLOAT:
-        return elementwise.divide(a, b)
-    quotient = elementwise.floor_divide(a, b)
-    inexact = quotient * b != a
-    return quotient + cast(inexact & ((a < 0) != (b < 0)), a.dtype_name)
-
-
-@traced
 def stop_gradient(x: Any) -> Any:
     """Returns a tree through which no gradient flows."""
     return _stopped(x)
@@ -177,30 +163,6 @@ def _stopped(tree: Any) -> Any:
 
 def _is_floating(leaf: Any) -> bool:
     return dtypes.category(operand(leaf).dtype_name) == dtypes.FLOAT
-
-
-@traced
-def select(pred: Any, on_true: Any, on_false: Any) -> TracedArray:
-    """Returns `on_true` where the condition is true, else `on_false`."""
-    return elementwise.where(pred, on_true, on_false)
-
-
-@traced
-def select_n(which: Any, *cases: Any) -> TracedArray:
-    """Returns for each element that of the case with the number `which`."""
-    number = operand(which)
-    if number.dtype_name == "bool":
-        return elementwise.where(number, cases[1], cases[0])
-    result: Any = cases[-1]
-    for k in range(len(cases) - 2, -1, -1):
-        result = elementwise.where(number <= k, cases[k], result)
-    return operand(result)
-
-
-@traced
-def clamp(min: Any, x: Any, max: Any) -> TracedArray:
-    """Returns x limited to [min, max]."""
-    return elementwise.clip(x, min, max)
 
 
 @traced
@@ -224,14 +186,17 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 @traced
 def iota(dtype: Any, size: Any) -> TracedArray:
     """Returns 0, 1, ... below a size."""
+    if not is_size(size):
+        raise invalid(f"iota: size: expected an int, found {size!r}")
     return creation.arange(size, dtype=dtype)
 
 
 @traced
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> TracedArray:
     """Returns the indices along one axis of a shape."""
-    sizes = [s if k == dimension else 1 for k, s in enumerate(shape)]
-    return shaping.broadcast_to(iota(dtype, shape[dimension]).reshape(sizes), shape)
+    axis = shaping.axis_of(dimension, len(shape), "broadcasted_iota: dimension")
+    sizes = [s if k == axis else 1 for k, s in enumerate(shape)]
+    return shaping.broadcast_to(iota(dtype, shape[axis]).reshape(sizes), shape)
 
 
 # ---- shapes
@@ -253,28 +218,36 @@ def transpose(operand: Any, permutation: Any) -> TracedArray:
 @traced
 def expand_dims(array: Any, dimensions: Any) -> TracedArray:
     """Returns the array with axes of size 1 inserted."""
-    return shaping.expand_dims(array, tuple(dimensions))
+    return shaping.expand_dims(array, dimensions)
 
 
 @traced
 def squeeze(array: Any, dimensions: Any) -> TracedArray:
     """Returns the array without axes of size 1."""
-    return shaping.squeeze(array, tuple(dimensions))
+    return shaping.squeeze(array, dimensions)
 
 
 @traced
 def broadcast(operand: Any, sizes: Any) -> TracedArray:
     """Returns the array with new axes in front."""
-    return shaping.broadcast_to(operand, (*sizes, *shaping.shape(operand)))
+    outer = sequence(sizes, "broadcast: sizes")
+    return shaping.broadcast_to(operand, (*outer, *shaping.shape(operand)))
 
 
 @traced
 def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> TracedArray:
     """Returns the array broadcast to a shape; its axes are at the positions."""
-    sizes: list[Any] = [1] * len(shape)
-    for axis, s in zip(broadcast_dimensions, shaping.shape(operand), strict=True):
-        sizes[axis] = s
-    return shaping.broadcast_to(shaping.reshape(operand, sizes), shape)
+    array, name = as_operand(operand), "broadcast_in_dim: broadcast_dimensions"
+    axes = [shaping.axis_of(axis, len(shape), name) for axis in broadcast_dimensions]
+    if axes or len(shape) < array.ndim:  # without any, the first axes are new
+        per_axis(axes, array, name)
+        order = sorted(range(len(axes)), key=axes.__getitem__)
+        array = shaping.transpose(array, order)
+        sizes: list[Any] = [1] * len(shape)
+        for k, s in zip(order, array.shape, strict=True):
+            sizes[axes[k]] = s
+        array = shaping.reshape(array, sizes)
+    return shaping.broadcast_to(array, shape)
 
 
 @traced
@@ -286,17 +259,43 @@ def concatenate(operands: Any, dimension: int) -> TracedArray:
 @traced
 def rev(operand: Any, dimensions: Any) -> TracedArray:
     """Returns the array with axes reversed."""
-    return shaping.flip(operand, tuple(dimensions))
+    return shaping.flip(operand, dimensions)
 
 
 @traced
 def pad(operand: Any, padding_value: Any, padding_config: Any) -> TracedArray:
-    """Returns the array with values around it; (low, high, interior) for each axis."""
-    if [interior for _, _, interior in padding_config if interior != 0]:
-        message = "pad: expected interior padding 0, found another number"
-        raise DiagnosticError(Diagnostic(message, code="E1107"))
-    pairs = [(low, high) for low, high, _ in padding_config]
-    return padding.pad(operand, pairs, constant_values=padding_value)
+    """Returns the array with values around it and between its elements.
+
+    `padding_config` has (low, high, interior) for each axis: the numbers of values before and after
+    the elements, and between two of them. Negative ones before and after remove elements.
+    """
+    array = as_operand(operand)
+    for axis, widths in enumerate(per_axis(padding_config, array, "pad: padding_config")):
+        if len(widths) != 3:
+            raise invalid(f"pad: padding_config: expected (low, high, interior), found {widths}")
+        low, high, interior = widths
+        if is_known(interior) and interior < 0:
+            raise invalid(f"pad: expected interior padding of at least 0, found {interior}")
+        array = spread(array, axis, interior + 1, padding_value)
+        array = _cropped(array, axis, low, high)
+    pairs = [[_at_least_0(low), _at_least_0(high)] for low, high, _ in padding_config]
+    return padding.pad(array, pairs, constant_values=padding_value)
+
+
+def _at_least_0(width: Any) -> Any:
+    return 0 if is_known(width) and width < 0 else width
+
+
+def _cropped(array: TracedArray, axis: int, low: Any, high: Any) -> TracedArray:
+    """Returns an array without the elements that negative widths remove."""
+    first, removed = (-width if is_known(width) and width < 0 else 0 for width in (low, high))
+    if not (first or removed):
+        return array
+    length = array.shape[axis]
+    if is_known(length) and length + _at_least_0(low) + _at_least_0(high) < first + removed:
+        raise invalid(f"pad: expected at most {length} elements removed, found {first + removed}")
+    prefix = (builtins.slice(None),) * axis
+    return indexing.getitem(array, (*prefix, builtins.slice(first, length - removed)))
 
 
 @traced
@@ -312,36 +311,54 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 @traced
 def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> TracedArray:
-    """Returns a slice of each axis."""
-    steps = strides or [1] * len(start_indices)
-    bounds = zip(start_indices, limit_indices, steps, strict=True)
-    return indexing.getitem(operand, tuple([builtins.slice(*b) for b in bounds]))
+    """Returns a slice of each axis. Raises DiagnosticError for bounds outside of the axis."""
+    array = as_operand(operand)
+    starts = per_axis(start_indices, array, "slice: start_indices")
+    limits = per_axis(limit_indices, array, "slice: limit_indices")
+    steps = per_axis([1] * array.ndim if strides is None else strides, array, "slice: strides")
+    index = []
+    for start, limit, step, size in zip(starts, limits, steps, array.shape, strict=True):
+        bounds = [value for value in (0, start, limit, size) if is_known(value)]
+        if bounds != sorted(bounds) or (is_known(step) and step < 1):
+            bound = f"start {start}, limit {limit} and stride {step}"
+            raise invalid(f"slice: expected a slice of an axis of size {size}, found {bound}")
+        index.append(builtins.slice(start, limit, step))
+    return indexing.getitem(array, tuple(index))
 
 
 @traced
 def slice_in_dim(
     operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
 ) -> TracedArray:
-    """Returns a slice of one axis."""
-    prefix = (builtins.slice(None),) * (axis % shaping.ndim(operand))
+    """Returns a slice of one axis; bounds are those of Python."""
+    if is_known(stride) and stride < 1:
+        raise invalid(f"slice_in_dim: stride: expected a positive number, found {stride}")
+    prefix = (builtins.slice(None),) * shaping.axis_of(axis, shaping.ndim(operand))
     return indexing.getitem(operand, (*prefix, builtins.slice(start_index, limit_index, stride)))
 
 
 @traced
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> TracedArray:
     """Returns a slice of known sizes; its start is known at run time and clamped."""
-    return indexing.dynamic_slice(operand, start_indices, slice_sizes)
+    array = as_operand(operand)
+    starts = per_axis(start_indices, array, "dynamic_slice: start_indices")
+    sizes = per_axis(slice_sizes, array, "dynamic_slice: slice_sizes")
+    return indexing.dynamic_slice(array, starts, sizes)
 
 
 @traced
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> TracedArray:
     """Returns the array with a block replaced; its start is known at run time and clamped."""
-    return updates.dynamic_update_slice(operand, update, start_indices)
+    array = as_operand(operand)
+    starts = per_axis(start_indices, array, "dynamic_update_slice: start_indices")
+    per_axis(shaping.shape(update), array, "dynamic_update_slice: sizes of update")
+    return updates.dynamic_update_slice(array, update, starts)
 
 
 def _starts(x: Any, start: Any, axis: int) -> list[Any]:
     rank = shaping.ndim(x)
-    return [start if k == axis % rank else 0 for k in range(rank)]
+    position = shaping.axis_of(axis, rank)
+    return [start if k == position else 0 for k in range(rank)]
 
 
 @traced
@@ -349,9 +366,9 @@ def dynamic_slice_in_dim(
     operand: Any, start_index: Any, slice_size: Any, axis: int = 0
 ) -> TracedArray:
     """Returns a slice of one axis of known size, from a start known at run time."""
-    sizes = list(shaping.shape(operand))
+    sizes, starts = list(shaping.shape(operand)), _starts(operand, start_index, axis)
     sizes[axis] = slice_size
-    return indexing.dynamic_slice(operand, _starts(operand, start_index, axis), sizes)
+    return dynamic_slice(operand, starts, sizes)
 
 
 @traced
@@ -359,7 +376,7 @@ def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int
 ) -> TracedArray:
     """Returns the array with a slice of one axis replaced."""
-    return updates.dynamic_update_slice(operand, update, _starts(operand, start_index, axis))
+    return dynamic_update_slice(operand, update, _starts(operand, start_index, axis))
 
 
 @traced
@@ -390,9 +407,24 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     Several arrays are sorted by the first `num_keys` of them.
     """
     if not isinstance(operand, tuple | list):
-        return sorting.sort(operand, dimension)
+        return sorting.sort(operand, shaping.axis_of(dimension, shaping.ndim(operand)))
+    if not 1 <= num_keys <= len(operand):
+        raise invalid(f"sort: num_keys: expected 1 to {len(operand)}, found {num_keys}")
     order = sorting.lexsort(list(reversed(operand[:num_keys])), dimension)
     return tuple([indexing.take_along_axis(x, order, dimension) for x in operand])
+
+
+@traced
+def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[TracedArray, TracedArray]:
+    """Returns the k largest elements of an axis, and their indices as int32.
+
+    Raises DiagnosticError for a negative k, and for one above a known size.
+    """
+    array = as_operand(operand)
+    size = array.shape[shaping.axis_of(axis, array.ndim)]
+    if not is_known(k) or k < 0 or (is_known(size) and k > size):
+        raise invalid(f"top_k: k: expected a number up to {size}, found {k}")
+    return sorting.top_k(array, k, axis)
 
 
 @traced
@@ -408,9 +440,13 @@ def argmin(operand: Any, axis: int, index_dtype: Any = "int32") -> TracedArray:
 
 
 def _directed(function: Any, operand: Any, axis: int, reverse: bool) -> TracedArray:
+    """Returns a cumulative function of an axis in the dtype of the operand."""
+    array = as_operand(operand)
+    position = shaping.axis_of(axis, array.ndim)
     if reverse:
-        return shaping.flip(function(shaping.flip(operand, axis), axis), axis)
-    return function(operand, axis)
+        array = shaping.flip(array, position)
+    result = cast(function(array, position), array.dtype_name)
+    return shaping.flip(result, position) if reverse else result
 
 
 @traced
@@ -438,8 +474,10 @@ def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> TracedArray:
 
 
 @traced
-def sort_key_val(keys: Any, values: Any, dimension: int = -1) -> tuple[TracedArray, TracedArray]:
-    """Returns keys in ascending order, and values in the same order."""
+def sort_key_val(
+    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+) -> tuple[TracedArray, TracedArray]:
+    """Returns keys in ascending order, and values in the same order; equal keys keep theirs."""
     order = sorting.argsort(keys, dimension)
     parts = [indexing.take_along_axis(x, order, dimension) for x in (keys, values)]
     return parts[0], parts[1]

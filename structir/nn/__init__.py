@@ -2,4 +2,4 @@
 
 from structir.lazy import lazy_members
 
-__getattr__, __dir__ = lazy_members(__name__, ("activation", "initializers:"))
+__getattr__, __dir__ = lazy_members(__name__, ("activation", "attention", "initializers:"))

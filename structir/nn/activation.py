@@ -1,34 +1,51 @@
-"""Activations, softmax, normalisation, one-hot encoding and attention."""
+"""Activations, softmax, normalisation and one-hot encoding."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from structir.numpy.contraction import matmul
-from structir.numpy.creation import arange, ones, tril
+from structir.errors import Diagnostic, DiagnosticError
+from structir.numpy.creation import arange
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import apply, clip, maximum, minimum, real, sign, where
-from structir.numpy.reals import exp, expm1, logaddexp, sigmoid, square, tanh
+from structir.numpy.elementwise import (
+    apply,
+    clip,
+    maximum,
+    minimum,
+    real,
+    real_operands,
+    sign,
+    where,
+)
+from structir.numpy.reals import exp, expm1, log, logaddexp, sigmoid, square, tanh
 from structir.numpy.reductions import logsumexp as log_sum_exp
-from structir.numpy.reductions import max, sum, var
+from structir.numpy.reductions import max, scaled_sum, stop_gradient, sum, var
 from structir.numpy.reductions import mean as mean_of
-from structir.numpy.shaping import axis_of, split
+from structir.numpy.shaping import axes_of, axis_of, split, squeeze
 from structir.script import R
 from structir.tracing.array import TracedArray, cast, emit, expression, operand
 from structir.tracing.context import traced
+from structir.tracing.size import is_size
 
 
 @traced
 def relu(x: Any) -> TracedArray:
-    """Returns max(x, 0)."""
-    return apply(R.nn.relu, operand(x))
+    """Returns max(x, 0), of bools as int32."""
+    return apply(R.nn.relu, _number(x))
+
+
+def _number(x: Any) -> TracedArray:
+    """Returns an array of numbers: bools become int32."""
+    array = operand(x)
+    return cast(array, "int32") if array.dtype_name == "bool" else array
 
 
 @traced
 def relu6(x: Any) -> TracedArray:
-    """Returns min(max(x, 0), 6)."""
-    return apply(R.nn.relu6, operand(x))
+    """Returns min(max(x, 0), 6), whose derivative at 0 and at 6 is 0."""
+    positive = apply(R.nn.relu, real(x))
+    return where(positive >= 6, 6, positive)
 
 
 @traced
@@ -69,7 +86,7 @@ def soft_sign(x: Any) -> TracedArray:
 def elu(x: Any, alpha: Any = 1.0) -> TracedArray:
     """Returns x above 0, else alpha * (exp(x) - 1)."""
     array = real(x)
-    return where(array > 0, array, alpha * expm1(minimum(array, 0)))
+    return where(array > 0, array, alpha * expm1(where(array > 0, 0, array)))
 
 
 @traced
@@ -88,14 +105,16 @@ def selu(x: Any) -> TracedArray:
 @traced
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> TracedArray:
     """Returns x above 0, else negative_slope * x."""
-    array = real(x)
+    array = _number(x)
     return where(array >= 0, array, negative_slope * array)
 
 
 @traced
 def hard_tanh(x: Any) -> TracedArray:
-    """Returns x limited to [-1, 1]."""
-    return clip(real(x), -1, 1)
+    """Returns x limited to [-1, 1], whose derivative at both ends is 1."""
+    array = _number(x)
+    result = where(array > 1, 1, array)
+    return result if array.dtype_name.startswith("uint") else where(array < -1, -1, result)
 
 
 @traced
@@ -137,14 +156,25 @@ def glu(x: Any, axis: int = -1) -> TracedArray:
 
 @traced
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> TracedArray:
-    """Returns exp(x) divided by its sum over axes."""
+    """Returns exp(x) divided by its sum over axes; 0 where a mask is false."""
     array = real(x)
-    if where is not None:
-        array = masked(array, where)
-    if isinstance(axis, int):
+    if where is None and isinstance(axis, int):
         return emit(R.nn.softmax(expression(array), axis=axis_of(axis, array.ndim)))
-    shifted = exp(array - max(array, axis, keepdims=True))
-    return shifted / sum(shifted, axis, keepdims=True)
+    _, exponentials, total = _shifted(array, axis, where)
+    return exponentials / total
+
+
+def _shifted(x: TracedArray, axis: Any, mask: Any) -> tuple[TracedArray, TracedArray, TracedArray]:
+    """Returns x less its largest element, -inf where a mask is false, the exponentials of this,
+    and their sum over axes; 1 of none."""
+    array = x if mask is None else masked(x, mask)
+    highest = stop_gradient(max(array, axis, keepdims=True))
+    if mask is not None:
+        highest = where(highest == -math.inf, 0, highest)
+    array = array - highest
+    exponentials = exp(array)
+    total = sum(exponentials, axis, keepdims=True)
+    return array, exponentials, total if mask is None else where(total == 0, 1, total)
 
 
 def masked(x: TracedArray, mask: Any) -> TracedArray:
@@ -154,11 +184,12 @@ def masked(x: TracedArray, mask: Any) -> TracedArray:
 
 @traced
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> TracedArray:
-    """Returns the logarithm of softmax; of -inf where a mask is false."""
-    array = real(x) if where is None else masked(real(x), where)
-    if isinstance(axis, int):
+    """Returns the logarithm of softmax; -inf where a mask is false."""
+    array = real(x)
+    if where is None and isinstance(axis, int):
         return emit(R.nn.log_softmax(expression(array), axis=axis_of(axis, array.ndim)))
-    return array - log_sum_exp(array, axis, keepdims=True)
+    shifted, _, total = _shifted(array, axis, where)
+    return shifted - log(total)
 
 
 @traced
@@ -175,13 +206,21 @@ def logsumexp(
     With `return_sign`, the logarithm of the absolute value of the sum, and its sign.
     """
     array = real(a) if where is None else masked(real(a), where)
-    if not return_sign:
+    if where is None and not return_sign:
         return log_sum_exp(array, axis, b, keepdims)
-    largest = max(array, axis, keepdims=True)
-    factors = 1 if b is None else b
-    signs = sign(sum(factors * exp(array - largest), axis, keepdims=True))
-    result = log_sum_exp(array, axis, factors * signs, keepdims)
-    return result, signs.reshape(result.shape)
+    total, highest = scaled_sum(array, axis, b)
+    size = absolute(total) if return_sign else total
+    results = [_logarithm_of_sum(size) + highest, sign(total)]
+    if not keepdims:
+        axes = tuple(axes_of(axis, total.ndim))
+        results = [squeeze(result, axes) for result in results]
+    return tuple(results) if return_sign else results[0]
+
+
+def _logarithm_of_sum(total: TracedArray) -> TracedArray:
+    """Returns the logarithm, through which no gradient flows where the sum is 0."""
+    is_none = total == 0
+    return where(is_none, -math.inf, log(where(is_none, 1, total)))
 
 
 @traced
@@ -197,7 +236,8 @@ def standardize(
     array = real(x)
     middle = mean_of(array, axis, keepdims=True, where=where) if mean is None else mean
     spread = var(array, axis, keepdims=True, where=where) if variance is None else variance
-    return (array - middle) / (operand(spread) + epsilon) ** 0.5
+    (centred, squares), _ = real_operands(array - middle, spread)
+    return centred / (squares + epsilon) ** 0.5
 
 
 normalize = standardize
@@ -205,7 +245,13 @@ normalize = standardize
 
 @traced
 def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> TracedArray:
-    """Returns 1 at the position of each number along a new axis, 0 elsewhere."""
+    """Returns 1 at the position of each number along a new axis, 0 elsewhere.
+
+    Raises DiagnosticError for a `num_classes` that is no size.
+    """
+    if not is_size(num_classes) or (isinstance(num_classes, int) and num_classes < 0):
+        message = f"one_hot: num_classes: expected a size, found {num_classes!r}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     numbers = operand(x)
     position = axis_of(axis, numbers.ndim + 1)
     shape = [1] * (numbers.ndim + 1)
@@ -215,35 +261,6 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> T
     sizes.insert(position, 1)
     hits = numbers.reshape(tuple(sizes)) == classes
     return cast(hits, float if dtype is None else dtype)
-
-
-@traced
-def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
-    *,
-    scale: float | None = None,
-    is_causal: bool = False,
-) -> TracedArray:
-    """Returns attention of (batch, length, heads, head size) arrays, or without the batch axis."""
-    q, k, v = real(query), real(key), real(value)
-    if k.shape[-2] != q.shape[-2]:
-        repeats = q.shape[-2] // k.shape[-2]
-        k, v = k.repeat(repeats, -2), v.repeat(repeats, -2)
-    q, k, v = (x.swapaxes(-3, -2) for x in (q, k, v))
-    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = matmul(q, k.swapaxes(-1, -2)) * factor
-    if bias is not None:
-        scores = scores + bias
-    if mask is not None:
-        scores = where(mask, scores, -1e30)
-    if is_causal:
-        lower = tril(ones(scores.shape[-2:], bool))
-        scores = where(lower, scores, -1e30)
-    return matmul(softmax(scores), v).swapaxes(-3, -2)
 
 
 __all__ = [

@@ -22,6 +22,7 @@ from structir.numpy.shaping import (
     reshape,
     split,
 )
+from structir.tracing import dtypes
 from structir.tracing.array import (
     TracedArray,
     cast,
@@ -195,6 +196,10 @@ def ix_(*args: Any) -> tuple[TracedArray, ...]:
 def unravel_index(indices: Any, shape: Sequence[Any]) -> tuple[TracedArray, ...]:
     """Returns the positions along each axis of row-major linear indices."""
     rest, positions = operand(indices), list[TracedArray]()
+    if dtypes.category(rest.dtype_name) == dtypes.FLOAT:
+        message = f"unravel_index: indices: expected integers, found {rest.dtype_name}"
+        hint = "convert them: `indices.astype(int)`"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1107"))
     for size in reversed(tuple(shape)):
         positions.insert(0, rest % size)
         rest = rest // size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.struct_info import MAX_RANK
 from structir.numpy import contraction, creation
 from structir.numpy.contraction import cross as cross
 from structir.numpy.contraction import matmul
@@ -14,12 +15,19 @@ from structir.numpy.contraction import tensordot as tensordot
 from structir.numpy.contraction import vecdot as vecdot
 from structir.numpy.creation import eye
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import finfo, maximum, real, where
+from structir.numpy.elementwise import finfo, maximum, real, real_operands, where
 from structir.numpy.reals import sqrt
 from structir.numpy.reductions import max, min, sum
-from structir.numpy.shaping import axes_of, expand_dims, matrix_transpose, moveaxis
+from structir.numpy.shaping import (
+    axes_of,
+    broadcast_shapes,
+    broadcast_to,
+    expand_dims,
+    matrix_transpose,
+    moveaxis,
+)
 from structir.script import R
-from structir.tracing.array import TracedArray, emit, expression, operand
+from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
 
 
@@ -70,18 +78,33 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> T
 @traced
 def solve(a: Any, b: Any) -> TracedArray:
     """Returns the solution x of a @ x = b."""
-    matrix, right = real(a), real(b)
-    if right.ndim == 1:
-        return emit(R.linalg.solve(expression(matrix), expression(right[:, None])))[:, 0]
-    return emit(R.linalg.solve(expression(matrix), expression(right)))
+    matrix, columns, is_vector = _system("solve", a, b)
+    result = emit(R.linalg.solve(expression(matrix), expression(columns)))
+    return result[..., 0] if is_vector else result
+
+
+def _matrices(a: Any, name: str) -> TracedArray:
+    """Returns an array of floats. Raises DiagnosticError for one of fewer than two axes."""
+    return real(of_rank(a, f"{name}: a", 2, MAX_RANK))
+
+
+def _system(name: str, a: Any, b: Any) -> tuple[TracedArray, TracedArray, bool]:
+    """Returns the matrices and right sides of systems, broadcast, in one dtype, and whether the
+    right sides are one vector."""
+    (matrix, right), _ = real_operands(_matrices(a, name), of_rank(b, f"{name}: b", 1, MAX_RANK))
+    is_vector = right.ndim == 1
+    right = right[..., None] if is_vector else right
+    if matrix.dims[:-2] != right.dims[:-2]:
+        outer = broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
+        matrix, right = (broadcast_to(x, (*outer, *x.shape[-2:])) for x in (matrix, right))
+    return matrix, right, is_vector
 
 
 @traced
 def inv(a: Any) -> TracedArray:
     """Returns the inverse of a matrix."""
-    matrix = real(a)
-    unit = eye(matrix.shape[-1], dtype=matrix.dtype_name)
-    return solve(matrix, unit if matrix.ndim == 2 else unit + 0 * matrix)
+    matrix = _matrices(a, "inv")
+    return solve(matrix, eye(matrix.shape[-1], dtype=matrix.dtype_name))
 
 
 @traced
@@ -237,22 +260,31 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[TracedArray, None
 def solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False
 ) -> TracedArray:
-    """Returns the solution of a triangular system; the other triangle is not read."""
-    matrix, right = real(a), real(b)
+    """Returns the solution of a triangular system; the other triangle is not read.
+
+    With `trans` 1, 2, "T" or "C", of the system with the transposed matrix.
+    """
+    matrix, columns, is_vector = _system("solve_triangular", a, b)
+    if trans not in (0, 1, 2, "N", "T", "C"):
+        message = f"solve_triangular: trans: expected 0, 1, 2, 'N', 'T' or 'C', found {trans!r}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     if unit_diagonal:
         matrix = where(eye(matrix.shape[-1]) == 1, 1, matrix)
-    if trans in (1, "T", 2, "C"):
+    if trans not in (0, "N"):
         matrix, lower = matrix_transpose(matrix), not lower
-    columns = right[:, None] if right.ndim == 1 else right
-    call = R.linalg.solve_triangular(expression(matrix), expression(columns), lower=lower)
-    return emit(call)[:, 0] if right.ndim == 1 else emit(call)
+    call = R.linalg.solve_triangular(expression(matrix), expression(columns), lower=bool(lower))
+    return emit(call)[..., 0] if is_vector else emit(call)
 
 
 @traced
 def cho_solve(c_and_lower: Any, b: Any) -> TracedArray:
-    """Returns the solution of a system whose matrix has a Cholesky factor."""
+    """Returns the solution of a system whose matrix has a Cholesky factor, the lower one or not."""
     factor, lower = c_and_lower
-    factor = factor if lower else matrix_transpose(factor)
+    factor = operand(factor)
+    if isinstance(lower, bool):
+        factor = factor if lower else matrix_transpose(factor)
+    else:  # a result of `cho_factor` that is an array
+        factor = where(lower, factor, matrix_transpose(factor))
     first = solve_triangular(factor, b, lower=True)
     return solve_triangular(factor, first, trans=1, lower=True)
 

@@ -27,7 +27,6 @@ from structir.numpy.elementwise import (
     real,
     real_operands,
     remainder,
-    sign,
     subtract,
     where,
 )
@@ -56,6 +55,7 @@ def _function_of_reals(name: str, op: BuildOp, text: str) -> Callable[[Any], Tra
 exp = _function_of_reals("exp", R.exp, "e to the power of x")
 log = _function_of_reals("log", R.log, "the natural logarithm")
 sqrt = _function_of_reals("sqrt", R.sqrt, "the square root")
+cbrt = _function_of_reals("cbrt", R.cbrt, "the cube root")
 rsqrt = _function_of_reals("rsqrt", R.rsqrt, "1 / sqrt(x)")
 sin = _function_of_reals("sin", R.sin, "the sine of radians")
 cos = _function_of_reals("cos", R.cos, "the cosine of radians")
@@ -154,13 +154,6 @@ def logaddexp(x1: Any, x2: Any, /) -> TracedArray:
     """Returns log(exp(x1) + exp(x2))."""
     (x, y), weak = real_operands(x1, x2)
     return apply(R.log_add_exp, x, y, weak=weak)
-
-
-@traced
-def cbrt(x: Any, /) -> TracedArray:
-    """Returns the cube root."""
-    array = real(x)
-    return multiply(sign(array), power(abs(array), 1 / 3))
 
 
 @traced

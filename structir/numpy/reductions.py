@@ -9,7 +9,16 @@ from typing import Any
 from structir.ir.expr import Expr
 from structir.numpy.creation import ones_like
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import astype, divide, isnan, maximum, minimum, real, where
+from structir.numpy.elementwise import (
+    astype,
+    divide,
+    isnan,
+    maximum,
+    minimum,
+    real,
+    real_operands,
+    where,
+)
 from structir.numpy.reals import exp, log, sqrt
 from structir.numpy.shaping import axes_of, axis_of, concatenate, ravel
 from structir.script import R
@@ -304,13 +313,16 @@ def _nan_without_elements(
 
 
 def _cumulative(op: BuildOp, a: Any, axis: Any, dtype: Any) -> TracedArray:
-    array = _summable(ravel(a) if axis is None else a, dtype)
+    array = operand(ravel(a) if axis is None else a)
+    if dtype is not None or array.dtype_name == "bool":
+        array = astype(array, "int32" if dtype is None else dtype)
     return emit(op(expression(array), axis=axis_of(axis or 0, array.ndim)))
 
 
 @traced
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
-    """Returns the sums of the first elements along an axis."""
+    """Returns the sums of the first elements along an axis, in the dtype of the array or of
+    int32 for bools."""
     return _cumulative(R.cumsum, a, axis, dtype)
 
 
@@ -325,7 +337,7 @@ def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> TracedArray:
     """Returns the sums of the first elements along an axis, with `include_initial` from 0 on."""
-    result = cumsum(x, axis, dtype)
+    result = cumsum(_summable(x, dtype), axis)
     if not include_initial:
         return result
     position = axis_of(axis or 0, result.ndim)
@@ -406,13 +418,25 @@ def average(
 @traced
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> TracedArray:
     """Returns log(sum(b * exp(a))) over axes; stable for large elements."""
-    array = real(a)
-    highest = stop_gradient(max(array, axis, keepdims=True))
-    highest = where(absolute(highest) == float("inf"), 0, highest)
-    terms = exp(array - highest)
-    total = sum(terms if b is None else terms * b, axis, keepdims=True)
+    total, highest = scaled_sum(a, axis, b)
     result = log(total) + highest
-    return result if keepdims else emit(R.squeeze(expression(result), axes_of(axis, array.ndim)))
+    return result if keepdims else emit(R.squeeze(expression(result), axes_of(axis, result.ndim)))
+
+
+def scaled_sum(a: Any, axis: Any, b: Any = None) -> tuple[TracedArray, TracedArray]:
+    """Returns the sum of b * exp(a - c) over axes of size 1, and c, the largest element.
+
+    Elements whose factor is 0 do not count, whatever they are.
+    """
+    if b is None:
+        array = real(a)
+    else:
+        (array, factors), _ = real_operands(a, b)
+        array = where(factors == 0, -math.inf, array)
+    highest = stop_gradient(max(array, axis, keepdims=True))
+    highest = where(absolute(highest) == math.inf, 0, highest)
+    terms = exp(array - highest)
+    return sum(terms if b is None else terms * factors, axis, keepdims=True), highest
 
 
 def stop_gradient(x: TracedArray) -> TracedArray:

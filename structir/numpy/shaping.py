@@ -23,6 +23,7 @@ from structir.tracing.array import (
     as_array,
     cast,
     emit,
+    equally_long,
     expression,
     numpy_name,
     of_rank,
@@ -44,12 +45,19 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
     return axis % rank
 
 
-def axes_of(axis: Any, rank: int) -> list[int]:
-    """Returns axes from the front; None is all axes."""
+def axes_of(axis: Any, rank: int, repeats: bool = False) -> list[int]:
+    """Returns axes from the front; None is all axes.
+
+    Raises DiagnosticError for an axis that occurs twice, unless there may be `repeats`.
+    """
     if axis is None:
         return list(range(rank))
     items = axis if isinstance(axis, tuple | list) else (axis,)
-    return [axis_of(item, rank) for item in items]
+    axes = [axis_of(item, rank) for item in items]
+    if len(set(axes)) < len(axes) and not repeats:
+        message = f"axis: expected different axes, found {tuple(items)}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
+    return axes
 
 
 @traced
@@ -186,8 +194,7 @@ def expand_dims(x: Any, axis: Any) -> TracedArray:
     """Returns the array with axes of size 1 inserted."""
     array = operand(x)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
-    rank = array.ndim + len(axes)
-    positions = sorted([axis_of(item, rank) for item in axes])
+    positions = sorted(axes_of(axes, array.ndim + len(axes)))
     sizes = list(array.dims)
     for position in positions:
         sizes.insert(position, 1)
@@ -415,9 +422,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> TracedArray:
     array = operand(x)
     if axis is None:
         return reshape(roll(ravel(array), shift, 0), array.shape)
-    axes = axes_of(axis, array.ndim)
-    shifts = list(shift) if isinstance(shift, tuple | list) else [shift] * len(axes)
-    shifts = [of_rank(s, "roll: shift", 0) if hasattr(s, "dtype") else s for s in shifts]
+    axes, shifts = _rolled_axes(axis, shift, array.ndim)
     if builtins.any([isinstance(s, TracedArray) for s in shifts]):
         for s, position in zip(shifts, axes, strict=True):
             length = array.shape[position]
@@ -425,6 +430,19 @@ def roll(x: Any, shift: Any, axis: Any = None) -> TracedArray:
             array = emit(R.take(expression(array), expression(index), axis=position))
         return array
     return emit(R.roll(expression(array), [as_dim(s) for s in shifts], axes))
+
+
+def _rolled_axes(axis: Any, shift: Any, rank: int) -> tuple[list[int], list[Any]]:
+    """Returns axes and their shifts, of which the shorter sequence is repeated if it has one."""
+    axes = axes_of(axis, rank, repeats=True)
+    if not isinstance(shift, tuple | list) and hasattr(shift, "dtype"):
+        vector = of_rank(shift, "roll: shift", 0, 1)
+        shift = [vector[k] for k in range(len(vector))] if vector.ndim else vector
+    shifts = list(shift) if isinstance(shift, tuple | list) else [shift]
+    count = builtins.max(len(axes), len(shifts))
+    axes, shifts = ([*items] * (count if len(items) == 1 else 1) for items in (axes, shifts))
+    equally_long("roll: shift and axis", shifts, axes)
+    return axes, [of_rank(s, "roll: shift", 0) if hasattr(s, "dtype") else s for s in shifts]
 
 
 def _positions(length: Any) -> TracedArray:

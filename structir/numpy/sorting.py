@@ -91,6 +91,10 @@ def top_k(operand_: Any, k: int, axis: int = -1) -> tuple[TracedArray, TracedArr
     """Returns the k largest elements of an axis, and their indices as int32."""
     array = operand(operand_)
     position = axis_of(axis, array.ndim)
+    if int(k) == 0:  # of which the op returns all
+        prefix = (slice(None),) * position
+        none = array[(*prefix, slice(0, 0))]
+        return none, cast(none, "int32")
     call = R.topk(expression(array), k=int(k), axis=position, ret_type="both", dtype="int32")
     values, positions = fields(emit(call).expr)
     return TracedArray(values), TracedArray(positions)
@@ -194,7 +198,7 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> TracedArray:
-    """Returns quantiles between elements; NaN where there is one.
+    """Returns quantiles between elements; NaN where there is one. `q` is limited to [0, 1].
 
     The methods are linear, lower, higher, midpoint and nearest.
     """
@@ -206,7 +210,7 @@ def quantile(
     position = axis_of(0 if axis is None else axis, array.ndim)
     ordered = _ordered(array, position)
     fractions = as_array(q)
-    places = cast(fractions, array.dtype_name) * (ordered.shape[0] - 1)
+    places = clip(cast(fractions, array.dtype_name), 0, 1) * (ordered.shape[0] - 1)
     low = astype(floor(places), int)
     high = astype(ceil(places), int)
     share = (places - low).reshape((*fractions.shape, *[1] * (ordered.ndim - 1)))

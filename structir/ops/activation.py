@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+from structir.ir.expr import Call, Expr
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axis
 from structir.opdef.define import op
 from structir.opdef.examples import f32
+from structir.ops.broadcast import greater, where
+from structir.ops.create import zeros_like
 from structir.projections import scalar_expr
 from structir.projections.scalar_expr import ScalarExpr, select
 
@@ -17,8 +21,15 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 @op(SAME, name="nn.relu")
 def relu(x: ScalarExpr) -> ScalarExpr:
-    """Computes max(x, 0)."""
+    """Computes max(x, 0), whose derivative at 0 is 0."""
     return scalar_expr.max(0, x)
+
+
+@relu.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Passes the cotangent where the result is above 0. At 0, where halves of it would be the
+    derivative of a maximum, there is none: as in PyTorch and JAX."""
+    return [where(greater(result, zeros_like(result)), cotangent, zeros_like(cotangent))]
 
 
 @op(SAME, name="nn.relu6")

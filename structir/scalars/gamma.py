@@ -35,7 +35,7 @@ def _sum_of_reciprocals(z: Any) -> Any:
     return sum(center / (product + k * (last - k)) for k in range(SHIFT // 2))
 
 
-LARGE = 1e9  # beyond, reciprocals are too small to matter, and their products overflow
+LARGE = 1e18  # beyond, reciprocals are too small to matter, and their products overflow
 
 
 def _digamma(x: Any) -> ScalarExpr:
@@ -46,9 +46,9 @@ def _digamma(x: Any) -> ScalarExpr:
     inverse = 1 / y
     series = polynomial(inverse * inverse, SERIES) * (inverse * inverse)
     value = e.log(y) - 0.5 * inverse - series - _sum_of_reciprocals(e.min(z, LARGE))
-    turns = x - e.round(x)
+    turns = e.select(is_reflected, x - e.round(x), 0.25)  # of others, the derivative is finite
     reflection = math.pi / e.tan(math.pi * turns)
-    pole = e.select(x < 0, math.nan, reflection)
+    pole = e.select(x < 0, math.nan, 1 / x)  # infinite at 0, with its sign
     reflection = e.select(e.eq(turns, 0), pole, reflection)
     result: ScalarExpr = value - e.select(is_reflected, reflection, 0.0)
     return result

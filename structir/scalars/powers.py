@@ -1,4 +1,4 @@
-"""Powers and roots."""
+"""Powers and roots: the scalar functions, and the op of the cube root."""
 
 import math
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 from structir.ir.dtype import dtype_name, is_float
 from structir.ir.scalar_functions import declare
 from structir.lazy import lazy_module
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues
 from structir.projections import scalar_expr as e
+from structir.projections.scalar_expr import ScalarExpr
 
 np = lazy_module("numpy")
 vector = lazy_module("structir.backend.math.logarithm")
@@ -52,3 +55,34 @@ declare(
     domain=(0, math.inf),
     monotone="decreasing",
 )
+
+
+def _cube_root(x: Any) -> ScalarExpr:
+    """Returns the power 1/3 of the absolute value, improved by a step of Newton's method."""
+    size = e.abs(x)
+    root = e.pow(size, 1 / 3)
+    step = (root - size / (root * root)) / 3
+    root = root - e.select(root > 0, e.select(root < math.inf, step, 0.0), 0.0)
+    result: ScalarExpr = e.select(x > 0, root, e.select(x < 0, -root, x))
+    return result
+
+
+declare(
+    "cbrt",
+    kind="",
+    numpy="cbrt",
+    slopes=(lambda x: 1 / (3 * e.cbrt(x) * e.cbrt(x)),),
+    body=_cube_root,
+    cost=40,
+    parity="odd",
+    monotone="increasing",
+)
+
+
+@op("x[*s] @ F -> y[*s] @ F")
+def cbrt(x: ScalarExpr) -> ScalarExpr:
+    """Computes the cube root, that of a negative number being negative."""
+    return e.cbrt(x)
+
+
+cbrt.example(ExactValues("float32", ((8.0, -27.0, 0.125), (1e30, -1e-30, 0.0))))

@@ -1,26 +1,42 @@
-"""Linear algebra, with the arguments and defaults of `scipy.linalg`."""
+"""Linear algebra, with the arguments and defaults of `scipy.linalg`.
+
+Keywords that are hints of SciPy, such as `overwrite_a` and `check_finite`, have no effect.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 import structir.numpy.linalg as linalg
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.struct_info import MAX_RANK
 from structir.numpy.contraction import matmul
 from structir.numpy.creation import arange, eye, tril, triu, zeros
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import real, where
-from structir.numpy.indexing import take
-from structir.numpy.linalg import cho_factor, cho_solve, det, inv, solve_triangular
+from structir.numpy.indexing import take, take_along_axis
 from structir.numpy.reductions import max, sum
-from structir.numpy.shaping import atleast_2d, concatenate, matrix_transpose
+from structir.numpy.shaping import (
+    atleast_1d,
+    atleast_2d,
+    broadcast_shapes,
+    broadcast_to,
+    concatenate,
+    matrix_transpose,
+)
 from structir.numpy.sorting import argsort
+from structir.scipy.hints import without_hints
 from structir.script import R
-from structir.tracing.array import TracedArray, emit, expression, operand
+from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
 from structir.transforms.control import fori_loop
+
+cho_factor, cho_solve = without_hints(linalg.cho_factor), without_hints(linalg.cho_solve)
+det, inv = without_hints(linalg.det), without_hints(linalg.inv)
+solve_triangular = without_hints(linalg.solve_triangular)
 
 # The coefficients of the Pade approximant of order 13 of the exponential function.
 PADE = (
@@ -39,9 +55,11 @@ PADE = (
     182.0,
     1.0,
 )
+MOST_SQUARINGS = 16  # a norm of 350,000; JAX has the same limit
 LARGEST_NORM = 5.371920351148152  # of a matrix for which the approximant is exact in float64
 
 
+@without_hints
 @traced
 def cholesky(a: Any, lower: bool = False) -> TracedArray:
     """Returns the upper triangular factor of a positive definite matrix, or the lower one; only
@@ -49,8 +67,11 @@ def cholesky(a: Any, lower: bool = False) -> TracedArray:
     return linalg.cholesky(a, upper=not lower, symmetrize_input=False)
 
 
+@without_hints
 @traced
-def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False) -> Any:
+def eigh(
+    a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, type: int = 1
+) -> Any:
     """Returns the eigenvalues of a symmetric matrix in ascending order, and the vectors; both
     triangles are read, as by JAX."""
     if b is not None:
@@ -59,6 +80,7 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False) 
     return values if eigvals_only else (values, vectors)
 
 
+@without_hints
 @traced
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """Returns singular vectors and values, the values in descending order."""
@@ -66,6 +88,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return tuple(factors) if compute_uv else factors
 
 
+@without_hints
 @traced
 def qr(a: Any, mode: str = "full", pivoting: bool = False) -> Any:
     """Returns the factors of mode "full" or "economic", or of mode "r" the triangular one alone."""
@@ -77,11 +100,14 @@ def qr(a: Any, mode: str = "full", pivoting: bool = False) -> Any:
     return tuple(linalg.qr(a, modes[mode]))
 
 
+@without_hints
 @traced
 def solve(a: Any, b: Any, lower: bool = False, assume_a: str = "gen") -> TracedArray:
     """Returns the solution x of a @ x = b; of a matrix that is `assume_a="pos"`, "sym" or "her",
     only one triangle is read."""
     matrix = real(a)
+    if assume_a not in ("gen", "pos", "sym", "her"):
+        raise _unsupported(f"solve: assume_a: expected gen, pos, sym or her, found {assume_a!r}")
     if assume_a != "gen":
         half = tril(matrix) if lower else triu(matrix)
         unit = eye(matrix.shape[-1], dtype=matrix.dtype_name)
@@ -89,6 +115,7 @@ def solve(a: Any, b: Any, lower: bool = False, assume_a: str = "gen") -> TracedA
     return linalg.solve(matrix, b)
 
 
+@without_hints
 @traced
 def lu_factor(a: Any) -> tuple[TracedArray, TracedArray]:
     """Returns LU factors in one matrix, and the row that each step exchanges with its own."""
@@ -96,6 +123,7 @@ def lu_factor(a: Any) -> tuple[TracedArray, TracedArray]:
     return TracedArray(factors), TracedArray(pivots)
 
 
+@without_hints
 @traced
 def lu(a: Any, permute_l: bool = False) -> Any:
     """Returns p, l and u with p @ l @ u = a, or with `permute_l` p @ l and u."""
@@ -116,46 +144,68 @@ def _is_smaller(first: Any, second: Any) -> bool:
     return bool(first < second)
 
 
+@without_hints
 @traced
 def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> TracedArray:
     """Returns the solution of a system from the factors of `lu_factor`; with `trans` 1 or 2, of
     the system with the transposed matrix."""
     factors, pivots = (operand(part) for part in lu_and_piv)
-    right = real(b)
+    right, count = real(of_rank(b, "lu_solve: b", 1, MAX_RANK)), int(factors.shape[-1])
     is_vector = right.ndim == 1
-    right = right[:, None] if is_vector else right
-    order = _order(pivots, int(factors.shape[-1]))
+    right = right[..., None] if is_vector else right
+    size = right.shape[-2]
+    if trans not in (0, 1, 2):
+        raise _unsupported(f"lu_solve: trans: expected 0, 1 or 2, found {trans!r}")
+    if isinstance(size, int) and size != count:
+        raise _unsupported(f"lu_solve: b: expected {count} rows, found {size}")
+    order = _order(pivots, count)
     if trans == 0:
-        first = solve_triangular(factors, take(right, order, -2), lower=True, unit_diagonal=True)
+        right = _with_rows(right, order)
+        first = solve_triangular(factors, right, lower=True, unit_diagonal=True)
         result = solve_triangular(factors, first)
     else:
         first = solve_triangular(factors, right, trans=1)
         first = solve_triangular(factors, first, trans=1, lower=True, unit_diagonal=True)
-        result = take(first, argsort(order), -2)
+        result = _with_rows(first, argsort(order))
     return result[..., 0] if is_vector else result
+
+
+def _with_rows(x: TracedArray, order: TracedArray) -> TracedArray:
+    """Returns matrices with their rows in an order, or in one for each matrix."""
+    if order.ndim == 1:
+        return take(x, order, -2)
+    outer = x.shape[:-2] if order.ndim == x.ndim - 1 else order.shape[:-1]
+    rows = broadcast_to(x, (*outer, *x.shape[-2:]))
+    return take_along_axis(rows, order[..., None], -2)
 
 
 def _order(pivots: TracedArray, count: int) -> TracedArray:
     """Returns the order of the rows after the exchanges of a factorization."""
+    positions = arange(count)
 
     def exchanged(step: Any, order: Any) -> Any:
-        other = pivots[step]
-        own, moved = order[step], order[other]
-        return order.at[step].set(moved).at[other].set(own)
+        other = pivots[..., step][..., None]
+        own, moved = order[..., step][..., None], take_along_axis(order, other, -1)
+        order = where(positions == other, own, order)
+        return where(positions == step, moved, order)
 
-    result: TracedArray = fori_loop(0, int(pivots.shape[-1]), exchanged, arange(count))
+    start = broadcast_to(positions, (*pivots.shape[:-1], count))
+    result: TracedArray = fori_loop(0, int(pivots.shape[-1]), exchanged, start)
     return result
 
 
 @traced
-def expm(A: Any) -> TracedArray:
-    """Returns the exponential function of square matrices.
+def expm(
+    A: Any, *, upper_triangular: bool = False, max_squarings: int = MOST_SQUARINGS
+) -> TracedArray:
+    """Returns the exponential function of square matrices; NaN of one that is so large that it
+    needs more than `max_squarings` squarings. `upper_triangular` has no effect.
 
     Source: Higham, "The scaling and squaring method for the matrix exponential revisited", 2005.
     """
     matrix = real(A)
     norm = max(sum(absolute(matrix), -2, keepdims=True), -1, keepdims=True)
-    rounds = _squarings(norm)
+    rounds = _squarings(norm, max_squarings)
     scaled = matrix / 2.0**rounds
     unit = eye(matrix.shape[-1], dtype=matrix.dtype_name)
     second = matmul(scaled, scaled)
@@ -168,18 +218,15 @@ def expm(A: Any) -> TracedArray:
     even = b[12] * sixth + b[10] * fourth + b[8] * second
     even = matmul(sixth, even) + b[6] * sixth + b[4] * fourth + b[2] * second + b[0] * unit
     result = linalg.solve(even - odd, even + odd)
-    for step in range(MOST_SQUARINGS):
+    for step in range(max_squarings):
         result = where(step < rounds, matmul(result, result), result)
-    return result
+    return where(rounds > max_squarings, math.nan, result)
 
 
-MOST_SQUARINGS = 16  # a norm of 350,000; JAX has the same limit
-
-
-def _squarings(norm: TracedArray) -> TracedArray:
-    """Returns how often matrices of these norms are halved."""
+def _squarings(norm: TracedArray, most: int) -> TracedArray:
+    """Returns how often matrices of these norms are halved, at most once more than `most`."""
     result: TracedArray = sum(
-        (norm[..., None] > LARGEST_NORM * 2.0 ** np.arange(MOST_SQUARINGS)).astype("float32"), -1
+        (norm[..., None] > LARGEST_NORM * 2.0 ** np.arange(most + 1)).astype("float32"), -1
     )
     return result.astype(norm.dtype_name)
 
@@ -199,12 +246,16 @@ def block_diag(*arrs: Any) -> TracedArray:
 
 @traced
 def toeplitz(c: Any, r: Any = None) -> TracedArray:
-    """Returns the matrix with first column `c`, first row `r` and constant diagonals."""
-    column = operand(c).reshape(-1)
-    row = column if r is None else operand(r).reshape(-1)
-    count, width = column.shape[0], row.shape[0]
-    values = concatenate([column[::-1], row[1:]])
-    return take(values, count - 1 - arange(count)[:, None] + arange(width)[None, :], 0)
+    """Returns the matrix with first column `c`, first row `r` and constant diagonals; a batch of
+    them for arrays of several columns and rows, which are the last axis."""
+    column = atleast_1d(operand(c))
+    row = column if r is None else atleast_1d(operand(r))
+    count, width = column.shape[-1], row.shape[-1]
+    if column.dims[:-1] != row.dims[:-1]:
+        outer = broadcast_shapes(column.shape[:-1], row.shape[:-1])
+        column, row = (broadcast_to(x, (*outer, x.shape[-1])) for x in (column, row))
+    values = concatenate([column[..., ::-1], row[..., 1:]], -1)
+    return take(values, count - 1 - arange(count)[:, None] + arange(width)[None, :], -1)
 
 
 @traced
@@ -214,10 +265,13 @@ def hilbert(n: int) -> TracedArray:
     return operand((1 / (positions[:, None] + positions + 1)).astype("float32"))
 
 
+@without_hints
 @traced
-def polar(a: Any, side: str = "right") -> tuple[TracedArray, TracedArray]:
+def polar(a: Any, side: str = "right", *, method: str = "svd") -> tuple[TracedArray, TracedArray]:
     """Returns orthonormal columns u and a positive semidefinite p, with u @ p = a, or with side
     "left" p @ u = a."""
+    if side not in ("right", "left"):
+        raise _unsupported(f"polar: side: expected 'right' or 'left', found {side!r}")
     u, s, vh = linalg.svd(a, full_matrices=False)
     outer = (matrix_transpose(vh), vh) if side == "right" else (u, matrix_transpose(u))
     return matmul(u, vh), matmul(outer[0] * s[..., None, :], outer[1])

@@ -8,7 +8,7 @@ from structir.lax.primitives import erf_inv as erfinv
 from structir.lax.primitives import lgamma as gammaln
 from structir.nn.activation import logsumexp
 from structir.nn.activation import sigmoid as expit
-from structir.numpy.elementwise import apply, isnan, real, where
+from structir.numpy.elementwise import apply, isnan, real, real_operands, where
 from structir.numpy.reals import erf, log, log1p
 from structir.script import R
 from structir.tracing.array import TracedArray
@@ -37,14 +37,21 @@ __all__ = [
 def softmax(x: object, axis: object = None) -> TracedArray:
     """Returns exp(x) divided by its sum over axes, by default over all."""
     array = real(x)
-    return activation.softmax(array, tuple(range(array.ndim)) if axis is None else axis)
+    return activation.softmax(array, _axis(axis, array))
+
+
+def _axis(axis: object, array: TracedArray) -> object:
+    """Returns axes of which None is all."""
+    if axis is not None:
+        return axis
+    return 0 if array.ndim == 1 else tuple(range(array.ndim))
 
 
 @traced
 def log_softmax(x: object, axis: object = None) -> TracedArray:
     """Returns the logarithm of softmax."""
     array = real(x)
-    return activation.log_softmax(array, tuple(range(array.ndim)) if axis is None else axis)
+    return activation.log_softmax(array, _axis(axis, array))
 
 
 @traced
@@ -57,8 +64,9 @@ def logit(x: object) -> TracedArray:
 @traced
 def xlogy(x: object, y: object) -> TracedArray:
     """Returns x * log(y), and 0 where x is 0."""
-    a, b = real(x), real(y)
-    safe = where((a == 0) & ~isnan(b), 1, b)
+    (a, b), _ = real_operands(x, y)
+    is_bounded = (b > 0) & (b < math.inf)  # where the derivative by x is log(y)
+    safe = where((a == 0) & ~isnan(b) & ~is_bounded, 1, b)
     return a * log(safe)
 
 

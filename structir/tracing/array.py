@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 
 from structir.errors import Diagnostic, DiagnosticError, TruthValueError, caller_span
 from structir.ir import dims
-from structir.ir.dtype import numpy_dtype
+from structir.ir.dtype import dtype_hint, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Var
 from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
+from structir.projections.conversion import convert_dtype
 from structir.script import R
 from structir.tracing import context, dtypes
 from structir.tracing.context import FunctionFrame, operator, session
@@ -272,7 +273,10 @@ def _of_numpy_array(data: Any) -> TracedArray:
 
 def _of_sequence(values: Any) -> TracedArray:
     if not _holds_traced(values):
-        data = np.asarray(values)
+        try:
+            data = np.asarray(values)
+        except ValueError:  # of unequal lengths
+            data = np.empty((), object)
         if data.dtype == object:
             message = "expected nested lists of equal lengths"
             raise DiagnosticError(Diagnostic(message, caller_span(), code="E1104"))
@@ -297,19 +301,25 @@ def cast(array: TracedArray, dtype: Any) -> TracedArray:
         data = array.expr.data
         if array.weak and not data.ndim:
             return TracedArray(Constant(_converted(data, name)))
-        return TracedArray(Constant(data.astype(numpy_dtype(name))))
+        return TracedArray(Constant(convert_dtype(data, name)))
     if array.dtype_name == name:
         return TracedArray(expression(array))
     return emit(R.astype(expression(array), name))
 
 
 def numpy_name(dtype: Any) -> str:
-    """Returns the name of a dtype; `float` and `int` are the default dtypes."""
+    """Returns the name of a dtype; `float` and `int` are the default dtypes.
+
+    Raises DiagnosticError for an unknown dtype.
+    """
     if dtype is float or dtype is int:
         return dtypes.DEFAULTS[dtypes.FLOAT if dtype is float else dtypes.INTEGER]
-    if isinstance(dtype, str):
-        return str(numpy_dtype(dtype).name)
-    return str(np.dtype(dtype).name)
+    try:
+        return str((numpy_dtype if isinstance(dtype, str) else np.dtype)(dtype).name)
+    except TypeError:
+        message, hint = f"unknown dtype {dtype!r}", dtype_hint(dtype)
+        diagnostic = Diagnostic(message, caller_span(), hint=hint, code="E0122")
+        raise DiagnosticError(diagnostic) from None
 
 
 def promoted(*values: Any, keeps_wide: bool = False) -> tuple[list[TracedArray], bool]:

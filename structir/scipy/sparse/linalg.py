@@ -5,11 +5,14 @@ from typing import Any
 
 from structir.numpy.contraction import matmul, vdot
 from structir.numpy.creation import zeros_like
-from structir.numpy.elementwise import maximum
+from structir.numpy.elementwise import maximum, real
 from structir.numpy.reals import square
-from structir.tracing.array import TracedArray, operand
+from structir.tracing.array import TracedArray, joint_operands
+from structir.tracing.trees import flatten
 from structir.transforms.control import while_loop
 from structir.transforms.jit import transformed
+
+Linear = Callable[[Any], Any]
 
 
 def cg(
@@ -24,35 +27,53 @@ def cg(
 ) -> tuple[Any, None]:
     """Solves A @ x = b by conjugate gradients for a positive definite A, a matrix or a function.
 
-    It ends when the norm of the residual is at most max(tol * |b|, atol). Source: Hestenes and
-    Stiefel, 1952.
+    `b`, `x0` and the solution are arrays or trees of arrays. `M`, a matrix or a function, is near
+    to the inverse of A. It ends when the norm of the residual is at most max(tol * |b|, atol).
+    Source: Hestenes and Stiefel, 1952.
     """
-    product: Callable[[Any], Any] = A if callable(A) else lambda x: matmul(A, x)
-    precondition: Callable[[Any], Any] = (lambda x: x) if M is None else M
+    product, precondition = _linear(A), (lambda x: x) if M is None else _linear(M)
 
     @transformed(product)
     def solution(right: Any) -> Any:
-        b_array = operand(right)
-        x = zeros_like(b_array) if x0 is None else operand(x0)
-        limit = maximum(square(tol) * vdot(b_array, b_array), square(atol))
-        steps: Any = 10 * b_array.size if maxiter is None else maxiter
-        r = b_array - product(x)
-        z = precondition(r)
-        start = (x, r, vdot(r, z), z, 0)
+        leaves, structure = flatten(right)
+        target = [real(leaf) for leaf in joint_operands(leaves)]
+
+        def image(function: Linear, arrays: list[TracedArray]) -> list[TracedArray]:
+            return joint_operands(flatten(function(structure.unflatten(arrays)))[0])
+
+        limit = maximum(square(tol) * _inner(target, target), square(atol))
+        steps: Any = 10 * sum([array.size for array in target]) if maxiter is None else maxiter
+        x = [zeros_like(a) for a in target] if x0 is None else joint_operands(flatten(x0)[0])
+        r = _added(target, -1, image(product, x))
+        z = image(precondition, r)
+        start = (x, r, _inner(r, z), z, 0)
 
         def going(state: Any) -> TracedArray:
-            r, k = state[1], state[4]
-            return (vdot(r, r) > limit) & (k < steps)
+            return (_inner(state[1], state[1]) > limit) & (state[4] < steps)
 
         def step(state: Any) -> Any:
             x, r, gamma, p, k = state
-            image = product(p)
-            alpha = gamma / vdot(p, image)
-            x, r = x + alpha * p, r - alpha * image
-            z = precondition(r)
-            after = vdot(r, z)
-            return x, r, after, z + after / gamma * p, k + 1
+            direction = image(product, p)
+            alpha = gamma / _inner(p, direction)
+            x, r = _added(x, alpha, p), _added(r, -alpha, direction)
+            z = image(precondition, r)
+            after = _inner(r, z)
+            return x, r, after, _added(z, after / gamma, p), k + 1
 
-        return while_loop(going, step, start)[0]
+        return structure.unflatten(while_loop(going, step, start)[0])
 
     return solution(b), None
+
+
+def _linear(function: Any) -> Linear:
+    """Returns the product by a matrix, or the function itself."""
+    return function if callable(function) else lambda x: matmul(function, x)
+
+
+def _inner(first: list[TracedArray], second: list[TracedArray]) -> TracedArray:
+    total: Any = sum([vdot(a, b) for a, b in zip(first, second, strict=True)])
+    return real(total)
+
+
+def _added(first: list[TracedArray], factor: Any, second: list[TracedArray]) -> list[TracedArray]:
+    return [a + factor * b for a, b in zip(first, second, strict=True)]

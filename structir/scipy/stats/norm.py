@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from structir.numpy.elementwise import real
+from structir.numpy.elementwise import real_operands
 from structir.numpy.reals import exp, log
 from structir.scipy.special import ndtr
 from structir.tracing.array import TracedArray
@@ -13,8 +13,9 @@ from structir.tracing.context import traced
 @traced
 def logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the logarithm of the density."""
-    z = (real(x) - loc) / scale
-    return -(z * z) / 2 - log(real(scale)) - math.log(2 * math.pi) / 2
+    (points, middle, deviation), _ = real_operands(x, loc, scale)
+    z = (points - middle) / deviation
+    return -(z * z) / 2 - log(deviation) - math.log(2 * math.pi) / 2
 
 
 @traced
@@ -26,4 +27,5 @@ def pdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
 @traced
 def cdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the distribution function."""
-    return ndtr((real(x) - loc) / scale)
+    (points, middle, deviation), _ = real_operands(x, loc, scale)
+    return ndtr((points - middle) / deviation)

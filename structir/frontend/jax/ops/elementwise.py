@@ -27,6 +27,7 @@ direct(
         "atan": R.atan,
         "atan2": R.atan2,
         "atanh": R.atanh,
+        "cbrt": R.cbrt,
         "ceil": R.ceil,
         "cos": R.cos,
         "cosh": R.cosh,
@@ -196,14 +197,6 @@ def _product_of_powers(equation: Equation, x: Expr, exponent: int) -> Expr:
     return result
 
 
-@jax_primitive("cbrt")
-def cube_root(equation: Equation) -> Expr:
-    x = equation.emit(equation.args[0])
-    root = R.power(R.abs(x), number(1 / 3, equation.dtype()))
-    result: Expr = R.multiply(R.sign(x), root)
-    return result
-
-
 def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
     """Returns the mapping of a function that is computed in float64."""
 
@@ -251,11 +244,13 @@ def next_after(equation: Equation) -> Expr:
 @jax_primitive("round")
 def rounded(equation: Equation) -> Expr:
     """Builds round: ties to even, or away from zero."""
-    x = equation.args[0]
+    x = equation.emit(equation.args[0])
     if int(equation.params["rounding_method"]) == 1:
         return R.round(x)
-    half = number(0.5, equation.dtype())
-    return R.multiply(R.sign(x), R.floor(R.add(R.abs(x), half)))
+    whole = equation.emit(R.trunc(x))  # x + 1/2 would be rounded
+    half, zero = (number(value, equation.dtype()) for value in (0.5, -0.0))
+    is_far = R.greater_equal(R.abs(R.subtract(x, whole)), half)
+    return R.add(whole, R.where(is_far, R.sign(x), zero))
 
 
 @jax_primitive("clamp")
