@@ -8,8 +8,10 @@ from itertools import count
 from typing import Any
 
 from structir.analysis.deduction import deduce, result_info
+from structir.analysis.erasure import erase
 from structir.analysis.lattice import PASS, base_check, greatest_lower_bound
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import variables_in
 from structir.interpret.argument_checks import BoundDtype
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
@@ -19,6 +21,7 @@ from structir.ir.expr import (
     Binding,
     Call,
     DataflowVar,
+    Expr,
     Function,
     If,
     MatchCast,
@@ -61,6 +64,32 @@ class OfForm(Substitution):
         """Returns a function with replacements."""
         self.bound_before.update(standing_alone([p.struct_info for p in function.params]))
         return super().function(function)
+
+    def part(self, part: Any) -> Any:
+        """Returns any part of a program with replacements; functions have the results that their
+        new bodies have."""
+        new = super().part(part)
+        if type(part) is not Function or new.body.struct_info is None:
+            return new
+        casts = [b.struct_info for b in new.body.bindings() if isinstance(b, MatchCast)]
+        inside = standing_alone(casts)
+        result = erase(new.body.struct_info, lambda s: None if s in inside else s)
+        info = self._sharper(new.ret_struct_info, result)
+        return new if info == new.ret_struct_info else replace(new, ret_struct_info=info)
+
+    def closure(self, binding: Any, value: Expr) -> Var | None:
+        """Returns the variable of a rebuilt function with the sharper StructInfo of the new one."""
+        new = super().closure(binding, value)
+        if new is not None or type(value) is not Function or value is binding.value:
+            return new
+        declared = self.info(binding.var.struct_info)
+        info = self._sharper(declared, value.struct_info)
+        if info == declared or binding.var in variables_in(value):
+            return None
+        var = self.variables[binding.var] = type(binding.var)(
+            binding.var.name, info, binding.var.span
+        )
+        return var
 
     def cast(self, binding: MatchCast) -> Binding:
         """Returns a match_cast; the variables that it binds to known sizes and dtypes are these."""
