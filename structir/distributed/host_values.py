@@ -17,6 +17,7 @@ from structir.backend.function_forms import OfForm
 from structir.batching.expansion_values import without_dataflow
 from structir.distributed.distinct_names import unused_name, with_distinct_names
 from structir.distributed.known_values import without_sizes
+from structir.distributed.tuple_fields import has_mixed_tuples, with_separate_fields
 from structir.interpret import interpret
 from structir.ir.dims import sym
 from structir.ir.expr import (
@@ -133,6 +134,8 @@ def with_host_values(module: IRModule, name: str) -> tuple[IRModule, HostValues 
 
     A module whose function has no other values is returned unchanged."""
     function: Any = module.functions[name]
+    if has_mixed_tuples(function):
+        function = with_separate_fields(without_dataflow(function))
     bindings = list(function.body.bindings())
     known, computed = _plain_variables(function, bindings)
     if not known and not computed and not _SplitResult(function.body.body, bindings).plain:

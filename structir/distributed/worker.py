@@ -17,7 +17,7 @@ from structir.backend.cores import physical_cores
 from structir.backend.threads import VARIABLE
 from structir.distributed.distinct_names import unused_name, with_dim_names, with_param_names
 from structir.distributed.plan import Piece, Shard
-from structir.distributed.planning import Blocks, Planner, make_planner
+from structir.distributed.planner import Blocks, Planner, make_planner
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Function
