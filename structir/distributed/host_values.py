@@ -129,17 +129,16 @@ class HostValues:
     results: HostFunction
 
 
-def with_host_values(module: IRModule, name: str) -> tuple[IRModule, HostValues | None]:
-    """Returns a module whose function computes tensors from its parameters, and the other values.
+def with_host_values(module: IRModule, function: Function) -> tuple[Function, HostValues | None]:
+    """Returns a function that computes tensors from its parameters, and the other values.
 
-    A module whose function has no other values is returned unchanged."""
-    function: Any = module.functions[name]
+    A function that has no other values is returned unchanged. `module` has those that it calls."""
     if has_mixed_tuples(function):
         function = with_separate_fields(without_dataflow(function))
     bindings = list(function.body.bindings())
     known, computed = _plain_variables(function, bindings)
     if not known and not computed and not _SplitResult(function.body.body, bindings).plain:
-        return module, None
+        return function, None
     function = without_dataflow(function)
     bindings = list(function.body.bindings())
     known, computed = _plain_variables(function, bindings)
@@ -165,8 +164,7 @@ def with_host_values(module: IRModule, name: str) -> tuple[IRModule, HostValues 
         HostFunction.of(module, function.params, bindings, values)
         for values in (computed, split.plain)
     ]
-    functions = {**module.functions, name: sharded}
-    return module.with_functions(functions), HostValues(function.params, *hosts)
+    return sharded, HostValues(function.params, *hosts)
 
 
 def _with_dims(var: Var) -> StructInfo:

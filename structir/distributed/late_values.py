@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
 from structir.backend.function_forms import OfForm
 from structir.batching.expansion_values import without_dataflow
@@ -33,23 +34,21 @@ class LateValues:
     values: HostFunction
 
 
-def with_late_values(module: IRModule, name: str) -> tuple[IRModule, LateValues | None]:
-    """Returns a module whose function receives its values of unknown sizes, and these values.
+def with_late_values(module: IRModule, function: Function) -> tuple[Function, LateValues | None]:
+    """Returns a function that receives its values of unknown sizes, and these values.
 
-    A module whose function has none is returned unchanged."""
-    function: Any = module.functions[name]
+    A function that has none is returned unchanged. `module` has the functions that it calls."""
     bound = bound_by_arguments(function.params)
     if not any(_late_bindings(function.body.bindings(), bound)):
-        return module, None
+        return function, None
     function = without_dataflow(function)
     scope = _LateScope(function)
     for binding in function.body.bindings():
         scope.add(binding)
-    body = SeqExpr(
-        (BindingBlock(tuple(scope.kept)),) if scope.kept else (),
-        scope.form.part(function.body.body),
-    )
-    late = {v: p for v, p in scope.late.items() if _is_used(p, body, bound)}
+    blocks = (BindingBlock(tuple(scope.kept)),) if scope.kept else ()
+    params = {p: Var(p.name, _planned(p.struct_info), p.span) for p in scope.late.values()}
+    body = Substitution(params).sequence(SeqExpr(blocks, scope.form.part(function.body.body)))
+    late = {v: params[p] for v, p in scope.late.items() if _is_used(params[p], body, bound)}
     infos: Any = body.body.struct_info
     sharded = replace(
         function,
@@ -59,8 +58,7 @@ def with_late_values(module: IRModule, name: str) -> tuple[IRModule, LateValues 
     )
     bindings = list(function.body.bindings())
     values = HostFunction.of(module, function.params, bindings, tuple(late))
-    functions = {**module.functions, name: with_distinct_names(sharded)}
-    return module.with_functions(functions), LateValues(function.params, values)
+    return with_distinct_names(sharded), LateValues(function.params, values)
 
 
 def _late_bindings(bindings: Iterable[Binding], bound: set[Any]) -> Iterator[Binding]:
@@ -82,7 +80,7 @@ def _is_used(param: Var, body: SeqExpr, bound: set[Any]) -> bool:
 class _LateScope:
     """The bindings of a function, with additional parameters in place of late values.
 
-    Values of unknown rank, and those that depend on them, stay in the calling process."""
+    Values of unknown rank or dtype, and those that depend on them, stay in the calling process."""
 
     def __init__(self, function: Function) -> None:
         self.form = OfForm({})
@@ -90,30 +88,30 @@ class _LateScope:
         self.known = bound_by_arguments(function.params)
         self.kept: list[Binding] = []
         self.late: dict[Var, Var] = {}  # parameters by variables of the function
-        self.unranked: set[Var] = set()  # and closures that capture them
+        self.open: set[Var] = set()  # and closures that capture them
 
     def add(self, binding: Binding) -> None:
         """Keeps a binding, with its StructInfo inferred again, or replaces its variable."""
         new = self.form.binding(binding)
-        takes_unranked = not self.unranked.isdisjoint(free_vars(new.value))
+        takes_open = not self.open.isdisjoint(free_vars(new.value))
         if isinstance(new, MatchCast):
             self.known |= set(standing_alone([new.struct_info]))
         if isinstance(new.value, Function):
-            if takes_unranked:
-                self.unranked.add(new.var)
+            if takes_open:
+                self.open.add(new.var)
             else:
                 self.kept.append(new)
             return
         late = is_late(new.var.struct_info, self.known) and not is_open_branch(new, self.known)
-        if not late and not takes_unranked:
+        if not late and not takes_open:
             self.kept.append(new)
             return
         info = _named(new.var.struct_info, new.var.name)
         param = Var(new.var.name, info, new.var.span)
         self.form.variables[binding.var] = self.late[binding.var] = param
         self.known |= set(standing_alone([info]))
-        if any(tensor.ndim is None for tensor in tensors(new.var.struct_info)):
-            self.unranked.add(param)
+        if any(map(_is_open, tensors(info))):
+            self.open.add(param)
 
 
 def _named(info: StructInfo, name: str) -> StructInfo:
@@ -126,8 +124,13 @@ def _named(info: StructInfo, name: str) -> StructInfo:
     return replace(info, dims=tuple([sym(f"{name}{axis}") for axis in range(info.ndim)]), axes=None)
 
 
-def _ranked(info: StructInfo) -> StructInfo:
-    """Returns a StructInfo without tensors of unknown rank, which shards do not receive."""
+def _planned(info: StructInfo) -> StructInfo:
+    """Returns a StructInfo without tensors of unknown rank or dtype, which no shard receives."""
     if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple(map(_ranked, info.fields)), info.names)
-    return OBJECT if isinstance(info, TensorStructInfo) and info.ndim is None else info
+        return TupleStructInfo(tuple(map(_planned, info.fields)), info.names)
+    return OBJECT if isinstance(info, TensorStructInfo) and _is_open(info) else info
+
+
+def _is_open(info: TensorStructInfo) -> bool:
+    """Whether a tensor has no known rank or no known dtype."""
+    return info.ndim is None or info.element is None

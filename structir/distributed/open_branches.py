@@ -61,13 +61,11 @@ def _binds_open_values(value: If, known: Set[Any]) -> bool:
 
 
 def is_late(info: StructInfo | None, known: Set[Any]) -> bool:
-    """Whether a tensor of a value has a size that follows from no known variable."""
-    return has_unknown_size(info) or not symbols_in(tuple(tensors(info))).keys() <= known
-
-
-def has_unknown_size(info: StructInfo | None) -> bool:
-    """Whether a value has a tensor without a size for each axis."""
-    return any(not isinstance(tensor.dims, tuple) for tensor in tensors(info))
+    """Whether a tensor of a value has no dtype, or a size that follows from no known variable."""
+    parts = tuple(tensors(info))
+    if any(not isinstance(tensor.dims, tuple) or tensor.element is None for tensor in parts):
+        return True
+    return not symbols_in(parts).keys() <= known
 
 
 def bound_by_arguments(params: Iterable[Var]) -> set[Any]:

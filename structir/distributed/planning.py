@@ -29,7 +29,6 @@ from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
-from structir.ir.node import replace
 from structir.passes.inline_functions import inline_calls
 from structir.passes.lambda_lift import lambda_lift
 
@@ -91,19 +90,13 @@ class ShardableFunction:
     """A function of a module whose calls are inlined, whose ragged tensors are their parts, and
     which computes tensors only; `boundary` describes the ragged ones, `host` the other values."""
 
-    module: IRModule
+    module: IRModule  # with the function before these changes, which may call itself
     name: str
+    function: Function
     boundary: RaggedBoundary | None = None
     host: HostValues | None = None
     replaced_dims: frozenset[str] = frozenset()  # of casts, by known sizes
     late: LateValues | None = None
-
-    @property
-    def function(self) -> Function:
-        """The function."""
-        function = self.module.functions[self.name]
-        assert isinstance(function, Function)
-        return function
 
     @property
     def params(self) -> tuple[Var, ...]:
@@ -146,12 +139,11 @@ def prepared(module: IRModule, name: str) -> ShardableFunction:
     dense, boundary = with_parts(module, name)
     if dense is not module:  # sizes and dtypes of parts may be known only now
         module = with_inlined_calls(dense, name)
-    named = with_distinct_names(module.functions[name])  # type: ignore[arg-type]
-    module = replace(module, functions={**module.functions, name: named})
-    module, late = with_late_values(module, name)
-    module, host = with_host_values(module, name)
-    remaining = {symbol.name for symbol in symbols_in(module.functions[name])}
-    return ShardableFunction(module, name, boundary, host, frozenset(names - remaining), late)
+    original: Any = module.functions[name]
+    named, late = with_late_values(module, with_distinct_names(original))
+    sharded, host = with_host_values(module, named)
+    replaced = names.difference([symbol.name for symbol in symbols_in(sharded)])
+    return ShardableFunction(module, name, sharded, boundary, host, frozenset(replaced), late)
 
 
 def prepared_at(module: IRModule, name: str, sizes: Mapping[str, Any]) -> ShardableFunction:
