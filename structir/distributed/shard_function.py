@@ -441,7 +441,9 @@ class _ShardWriter:
         if var not in self.values:
             function = self.program.closures[var]
             captured = {v: self.captured(v) for v in free_vars(function)}
-            self.values[var] = self.emit(Substitution(captured, fresh=True).function(function))
+            bound = {size: as_dim(size) for size in self.program.sizes}  # casts do not rename these
+            copy = Substitution(captured, bound, fresh=True).function(function)
+            self.values[var] = self.emit(copy)
         return self.values[var]
 
     def captured(self, var: Var) -> Expr:

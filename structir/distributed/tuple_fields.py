@@ -1,4 +1,4 @@
-"""Separates the fields of tuples of tensors and other values: shards receive them one by one."""
+"""Separates the fields of tuples with scalars, shapes or objects: shards receive each of them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from structir.ir.struct_info import (
 
 
 def with_separate_fields(function: Function) -> Function:
-    """Returns a function without dataflow blocks that takes the fields of each tuple of tensors and
-    other values in place of the tuple."""
+    """Returns a function without dataflow blocks that takes the fields of each tuple with values
+    that are no tensors in place of the tuple."""
     fields = _SeparateFields()
     first = [new for p in function.params for new in fields.separated(p)]
     body = fields.sequence(function.body)
@@ -40,14 +40,14 @@ def with_separate_fields(function: Function) -> Function:
 
 
 def has_mixed_tuples(function: Function) -> bool:
-    """Whether a function has a variable of tensors and other values."""
+    """Whether a function has a tuple variable with values that are no tensors."""
     return any([_is_mixed(var.struct_info) for var in variables_in(function)])
 
 
 def _is_mixed(info: StructInfo | None) -> bool:
-    """Whether a tuple has tensors and other values, but no functions."""
+    """Whether a tuple has values that are no tensors, and no functions."""
     leaves = set(map(type, _leaves(info))) if isinstance(info, TupleStructInfo) else set()
-    return TensorStructInfo in leaves and len(leaves) > 1 and FuncStructInfo not in leaves
+    return not leaves <= {TensorStructInfo} and FuncStructInfo not in leaves
 
 
 def _leaves(info: Any) -> Iterator[StructInfo]:
