@@ -25,6 +25,7 @@ from structir.distributed.ragged_boundary import (
     with_parts,
     with_row_lengths,
 )
+from structir.distributed.separate_entry import with_separate_entry
 from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, Var
@@ -149,6 +150,7 @@ def prepared(module: IRModule, name: str) -> ShardableFunction:
 def prepared_at(module: IRModule, name: str, sizes: Mapping[str, Any]) -> ShardableFunction:
     """Prepares a function at sizes by name: where inference finds the sizes of a value only with
     numbers, the function has these in place of its dims. Raises as `prepared` does."""
+    module = with_separate_entry(module, name)
     ready = prepared(module, name)
     function: Any = module.functions[name]
     if ready.late is None:

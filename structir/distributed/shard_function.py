@@ -300,7 +300,9 @@ class _ShardWriter:
             if key is not None and need.bounds is not None
         }
         call = self.rebuild_call(origin.call, available)
-        if self.is_whole(step, operand_regions) and not has_known_sizes(call.struct_info):
+        coarse = len(tensors(call.struct_info)) < len(step.outputs)
+        coarse = coarse or not has_known_sizes(call.struct_info)
+        if coarse and self.is_whole(step, operand_regions):
             owner: Any = step.outputs[0][0]  # type: ignore[index]
             call = replace(call, struct_info=owner.struct_info)  # may be sharper than deduction
         infos = tensors(call.struct_info)

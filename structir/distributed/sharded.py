@@ -40,6 +40,7 @@ from structir.distributed.planning import (
     with_inlined_calls,
 )
 from structir.distributed.ragged_boundary import rows_of_arguments
+from structir.distributed.separate_entry import with_separate_entry
 from structir.distributed.undetermined_ranks import undetermined_ranks
 from structir.distributed.worker import (
     ShardProgram,
@@ -86,7 +87,7 @@ def shard(
     """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
-    module = at_dtypes(module, name, dtypes or {})
+    module = at_dtypes(with_separate_entry(module, name), name, dtypes or {})
     function = module.functions.get(name)
     if isinstance(function, Function):
         named = with_form_variables(function)
