@@ -170,7 +170,7 @@ class ReverseMode:
         try:
             cotangents: list[Cotangent] = rule(call, result_cotangent, steps)
         except StructInfoError as error:
-            raise _not_differentiable(call, error.diagnostics[0].message) from None
+            raise _not_differentiable(call, *_message_and_hint(error)) from None
         for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
             self.cotangents.add(arg, operand_cotangent)
 
@@ -337,6 +337,11 @@ UNKNOWN_FUNCTION = (
 )
 
 
-def _not_differentiable(call: Call, reason: str) -> DiagnosticError:
-    message = f"not differentiable: {reason}"
-    return DiagnosticError(Diagnostic(message, call.span, callee_name(call), code="E0653"))
+def _message_and_hint(error: StructInfoError) -> tuple[str, str | None]:
+    first = error.diagnostics[0]
+    return first.message, first.hint
+
+
+def _not_differentiable(call: Call, reason: str, hint: str | None = None) -> DiagnosticError:
+    text = f"not differentiable: {reason}"
+    return DiagnosticError(Diagnostic(text, call.span, callee_name(call), hint=hint, code="E0653"))

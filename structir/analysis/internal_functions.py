@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 
 from structir.analysis.declaration import analysis
 from structir.analysis.derivative_rules import rule_names, without_rules
@@ -17,9 +18,9 @@ from structir.ir.node import Node, replace
 PRIVATE = "private"  # the attribute of a function that only its module calls
 
 
-def only_function(module: IRModule) -> str:
+def only_function(module: IRModule, edit: str = 'exe["{name}"](...)') -> str:
     """Returns the name of the only public function of a module; raises DiagnosticError if there are
-    several, or none.
+    several, or none, with a hint that names one as in `edit`.
 
     Functions that only initialize state are not counted.
     """
@@ -29,8 +30,25 @@ def only_function(module: IRModule) -> str:
     if len(names) == 1:
         return names[0]
     listed = ", ".join(names) or "none"
-    message = f"call of a module: expected one public function, found {listed}"
-    hint = f'name the function: `exe["{names[0]}"](...)`' if names else "add a public function"
+    message = f"no function is named: expected one public function, found {listed}"
+    named = f"name the function: `{edit.format(name=names[0])}`" if names else None
+    raise DiagnosticError(Diagnostic(message, hint=named or "add a public function", code="E1002"))
+
+
+def named_or_only_function(module: IRModule, name: str | None, edit: str) -> str:
+    """Returns a name, or without one `main`, or that of the only public function of a module.
+
+    Raises DiagnosticError for an unknown name, and where the name is missing, with a hint as in
+    `edit`."""
+    functions = module.functions
+    if name is None:
+        return "main" if "main" in functions else only_function(module, edit)
+    if name in functions:
+        return name
+    listed = list(functions)
+    near = get_close_matches(name, listed, 1) or listed[:1]
+    hint = f"name an available one: `{edit.format(name=near[0])}`" if near else None
+    message = f"no function `{name}` in module; available: {', '.join(listed) or 'none'}"
     raise DiagnosticError(Diagnostic(message, hint=hint, code="E1002"))
 
 

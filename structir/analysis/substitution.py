@@ -171,13 +171,16 @@ class Substitution:
 
     def closure(self, binding: Any, value: Expr) -> Var | None:
         """Returns the variable of a rebuilt function with the StructInfo of the new one; None for
-        other values, and for a function that calls itself."""
+        other values, for a function that calls itself, and where another StructInfo is declared
+        that has the same parameters."""
         old, var = binding.value, binding.var
-        if type(value) is not Function or value is old or self.fresh:
+        if type(value) is not Function or value is old:
             return None
-        if var.struct_info != old.struct_info or var in variables_in(value):
+        before, after = old.struct_info, value.struct_info
+        same_params = var.struct_info != before and before.params == after.params
+        if same_params or var in variables_in(value):
             return None
-        new: Var = type(var)(var.name, value.struct_info, var.span)
+        new: Var = type(var)(var.name, after, var.span)
         self.variables[var] = new
         return new
 

@@ -11,7 +11,7 @@ import attrs
 
 from structir.analysis.arguments import default_values
 from structir.analysis.donation import donated_of
-from structir.analysis.internal_functions import only_function
+from structir.analysis.internal_functions import named_or_only_function, only_function
 from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_dtypes
 from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
@@ -259,10 +259,14 @@ class Executable:
         return plans
 
     def profile(
-        self, /, *args: Value, name: str = "main", repeat: int = 20, **names: Value
+        self, /, *args: Value, name: str | None = None, repeat: int = 20, **names: Value
     ) -> Profile:
-        """Profiles calls: print the result, or use its `kernels`."""
-        result = profile_calls(lambda: self[name](*args, **names), repeat)
+        """Profiles calls of the function `name`, by default `main` or the only public one: print
+        the result, or use its `kernels`."""
+        function = self[
+            named_or_only_function(self.module, name, 'exe.profile(..., name="{name}")')
+        ]
+        result = profile_calls(lambda: function(*args, **names), repeat)
         return attrs.evolve(result, left=self.fallbacks)
 
     @property
@@ -320,13 +324,11 @@ class Executable:
         """The number of distinct kernels."""
         return len({k.text for plan in self.plans() for k in plan.kernels})
 
-    def source(self, name: str = "main") -> str:
-        """Returns the generated kernels of a function as Python, with the ops that each
-        computes."""
-        if name not in self._regions:
-            available = ", ".join(self._regions) or "none"
-            message = f"no function `{name}` in module; available: {available}"
-            raise StructIRError(message, code="E1002")
+    def source(self, name: str | None = None) -> str:
+        """Returns the generated kernels of a function as Python, with the ops that each computes.
+
+        Without a name, the function is `main` or the only public one."""
+        name = named_or_only_function(self.module, name, 'exe.source("{name}")')
         reason = "it runs on the host"
         if name in self._every_form:
             forms = self._every_form[name].described

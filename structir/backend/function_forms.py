@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Set
 from functools import partial
 from itertools import count
 from typing import Any
 
 from structir.analysis.deduction import deduce, result_info
+from structir.analysis.erasure import erase, walk_dims
 from structir.analysis.lattice import PASS, base_check, greatest_lower_bound
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import variables_in
 from structir.interpret.argument_checks import BoundDtype
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Sym, as_sym, sym
+from structir.ir.dims import Poly, Sym, as_sym, sym
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import (
     Binding,
     Call,
     DataflowVar,
+    Expr,
     Function,
     If,
     MatchCast,
@@ -62,15 +65,39 @@ class OfForm(Substitution):
         self.bound_before.update(standing_alone([p.struct_info for p in function.params]))
         return super().function(function)
 
+    def part(self, part: Any) -> Any:
+        """Returns any part of a program with replacements; functions have the results that their
+        new bodies have."""
+        new = super().part(part)
+        if type(part) is not Function or new.body.struct_info is None:
+            return new
+        casts = [b.struct_info for b in new.body.bindings() if isinstance(b, MatchCast)]
+        inside = standing_alone(casts)
+        result = erase(new.body.struct_info, lambda s: None if s in inside else s)
+        info = self._sharper(new.ret_struct_info, result)
+        return new if info == new.ret_struct_info else replace(new, ret_struct_info=info)
+
+    def closure(self, binding: Any, value: Expr) -> Var | None:
+        """Returns the variable of a rebuilt function with the sharper StructInfo of the new one."""
+        new = super().closure(binding, value)
+        if new is not None or type(value) is not Function or value is binding.value:
+            return new
+        declared = self.info(binding.var.struct_info)
+        info = self._sharper(declared, value.struct_info)
+        if info == declared or binding.var in variables_in(value):
+            return None
+        var = self.variables[binding.var] = type(binding.var)(
+            binding.var.name, info, binding.var.span
+        )
+        return var
+
     def cast(self, binding: MatchCast) -> Binding:
         """Returns a match_cast; the variables that it binds to known sizes and dtypes are these."""
         new = standing_alone([binding.struct_info]).keys() - self.bound_before
         actual = self.part(binding.value).struct_info
-        self.dims |= {
-            variable: value
-            for variable, value in _values_in(binding.struct_info, actual)
-            if variable in new
-        }
+        pattern = self.info(binding.struct_info)
+        if actual is not None:
+            walk_dims(pattern, actual, partial(self._bind, new), self.dims)
         self.bound_before |= new
         self.infos.clear()
         cast: Any = super().binding(binding)
@@ -80,6 +107,12 @@ class OfForm(Substitution):
         var: Var = type(cast.var)(cast.var.name, info, cast.var.span)
         self.variables[binding.var] = var
         return MatchCast(var, cast.value, info, cast.span)
+
+    def _bind(self, new: Set[Any], pattern: Any, value: Any) -> None:
+        """Adds the value of a new variable that is a size, a row or a dtype by itself."""
+        variable = as_sym(pattern) if type(pattern) is Poly else pattern
+        if variable in new and value is not None:
+            self.dims.setdefault(variable, value)
 
     def binding(self, binding: Binding) -> Binding:
         """Returns a binding whose StructInfo is inferred from its new operands."""
@@ -116,20 +149,6 @@ class OfForm(Substitution):
         if base_check(declared, inferred) is PASS:
             return inferred
         return greatest_lower_bound(declared, inferred) or declared
-
-
-def _values_in(pattern: Any, info: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the variables of a StructInfo that another one determines, with their values."""
-    if isinstance(pattern, TupleStructInfo) and isinstance(info, TupleStructInfo):
-        for fields in zip(pattern.fields, info.fields, strict=False):
-            yield from _values_in(*fields)
-    if not isinstance(pattern, TensorStructInfo) or not isinstance(info, TensorStructInfo):
-        return
-    if pattern.dtype_var is not None and info.element is not None:
-        yield pattern.dtype_var, info.element
-    if isinstance(pattern.dims, tuple) and isinstance(info.dims, tuple):
-        for dim, size in zip(pattern.dims, info.dims, strict=False):
-            yield as_sym(dim), size
 
 
 def _replacement(variable: RowVar | DtypeVar | Sym, known: int | str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import attrs
 
 from structir.analysis.arguments import arguments_of, default_values
-from structir.analysis.internal_functions import only_function
+from structir.analysis.internal_functions import named_or_only_function, only_function
 from structir.backend import archive
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
@@ -208,8 +208,9 @@ class RaggedExecutable:
         """Calls the only public function of the module."""
         return self[only_function(self.module)](*args, **names)
 
-    def profile(self, /, *args: Value, name: str = "main", **options: Any) -> Any:
-        """Profiles calls of a function."""
+    def profile(self, /, *args: Value, name: str | None = None, **options: Any) -> Any:
+        """Profiles calls of a function, by default `main` or the only public one."""
+        name = named_or_only_function(self.module, name, 'exe.profile(..., name="{name}")')
         function = self[name]
         is_ragged_function = isinstance(function, RaggedFunction)
         parts = function.parts(args, {})[1] if is_ragged_function else args  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.dtype_instances import at_dtypes
 from structir.distributed.mesh_plan import MeshPlan
 from structir.distributed.mesh_program import MeshProgram
-from structir.distributed.planning import prepared
+from structir.distributed.planning import prepared_at
 from structir.distributed.search_report import SearchReport
 from structir.distributed.search_space import CutRequest, SearchCandidate, SearchSpace
 from structir.distributed.sharded import Sharded
@@ -48,7 +48,7 @@ def search(
     """
     start = time.process_time()
     module = program if isinstance(program, IRModule) else IRModule({name: program})
-    ready = prepared(at_dtypes(module, name, dtypes or {}), name)
+    ready = prepared_at(at_dtypes(module, name, dtypes or {}), name, sizes or {})
     planner = ready.planner(sizes or {})
     space = SearchSpace(
         planner,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import symbols_in
-from structir.ir.dims import as_dim, sym
-from structir.ir.expr import Function
+from structir.ir.dims import Sym, as_dim, sym
+from structir.ir.expr import Function, Var
 from structir.ir.node import replace
 
 
@@ -18,10 +18,20 @@ def with_distinct_names(function: Function) -> Function:
 
     The first of several with one name keeps it; others are numbered, as in program text.
     """
-    dims = {s: as_dim(sym(name)) for s, name in _renamed(symbols_in(function)) if name != s.name}
-    function = Substitution(dims=dims).function(function) if dims else function
-    names = _renamed(function.params)
-    params = {p: type(p)(name, p.struct_info, p.span) for p, name in names if name != p.name}
+    function = with_dim_names(function, dict(_renamed(symbols_in(function))))
+    return with_param_names(function, dict(_renamed(function.params)))
+
+
+def with_dim_names(function: Function, names: Mapping[Sym, str]) -> Function:
+    """Returns the function with these names of symbolic dims."""
+    dims = {s: as_dim(sym(name)) for s, name in names.items() if name != s.name}
+    return Substitution(dims=dims).function(function) if dims else function
+
+
+def with_param_names(function: Function, names: Mapping[Var, str]) -> Function:
+    """Returns the function with these names of parameters."""
+    renamed = [(p, names[p]) for p in function.params if names.get(p, p.name) != p.name]
+    params = {p: type(p)(name, p.struct_info, p.span) for p, name in renamed}
     if not params:
         return function
     body = Substitution(params).sequence(function.body)

@@ -17,7 +17,8 @@ from structir.backend.function_forms import OfForm
 from structir.batching.expansion_values import without_dataflow
 from structir.distributed.distinct_names import unused_name, with_distinct_names
 from structir.distributed.known_values import without_sizes
-from structir.interpret import interpret
+from structir.distributed.tuple_fields import has_mixed_tuples, with_separate_fields
+from structir.interpret.interpreter import Interpreter
 from structir.ir.dims import sym
 from structir.ir.expr import (
     Binding,
@@ -104,7 +105,9 @@ class HostFunction:
             function = Substitution(dims=numbers).function(self.function)
             self.instances[key] = self.module.with_functions({**functions, name: function})
         arguments = [in_memory(args[k]) for k in self.positions]
-        values: tuple[Value, ...] = interpret(self.instances[key], name, *arguments)
+        # a branch that is not taken may contradict the sizes, so the instance is not checked
+        run = Interpreter(self.instances[key]).global_function(name)
+        values: tuple[Value, ...] = run(*arguments)
         return values
 
 
@@ -128,15 +131,16 @@ class HostValues:
     results: HostFunction
 
 
-def with_host_values(module: IRModule, name: str) -> tuple[IRModule, HostValues | None]:
-    """Returns a module whose function computes tensors from its parameters, and the other values.
+def with_host_values(module: IRModule, function: Function) -> tuple[Function, HostValues | None]:
+    """Returns a function that computes tensors from its parameters, and the other values.
 
-    A module whose function has no other values is returned unchanged."""
-    function: Any = module.functions[name]
+    A function that has no other values is returned unchanged. `module` has those that it calls."""
+    if has_mixed_tuples(function):
+        function = with_separate_fields(without_dataflow(function))
     bindings = list(function.body.bindings())
     known, computed = _plain_variables(function, bindings)
     if not known and not computed and not _SplitResult(function.body.body, bindings).plain:
-        return module, None
+        return function, None
     function = without_dataflow(function)
     bindings = list(function.body.bindings())
     known, computed = _plain_variables(function, bindings)
@@ -162,8 +166,7 @@ def with_host_values(module: IRModule, name: str) -> tuple[IRModule, HostValues 
         HostFunction.of(module, function.params, bindings, values)
         for values in (computed, split.plain)
     ]
-    functions = {**module.functions, name: sharded}
-    return module.with_functions(functions), HostValues(function.params, *hosts)
+    return sharded, HostValues(function.params, *hosts)
 
 
 def _with_dims(var: Var) -> StructInfo:

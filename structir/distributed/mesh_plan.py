@@ -18,7 +18,7 @@ from structir.distributed.layouts import (
     split_block,
     states,
 )
-from structir.distributed.planning import Planner
+from structir.distributed.planner import Planner
 from structir.distributed.unit_cuts import (
     UnitCut,
     computed_layout,

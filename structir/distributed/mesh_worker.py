@@ -18,7 +18,7 @@ from structir.distributed.mesh_schedule import (
     PieceSource,
     UnitPart,
 )
-from structir.distributed.planning import Planner, make_planner
+from structir.distributed.planner import Planner, make_planner
 from structir.distributed.reductions import COMBINE, narrowed_step
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.distributed.work_units import WorkUnit, work_units

@@ -2,35 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from structir.analysis.variables import symbols_in
 from structir.batching.expansion_values import without_dataflow
 from structir.batching.refinement import Refinement
 from structir.distributed.host_values import HostFunction, binds_plain_values
-from structir.ir.expr import Binding, BindingBlock, Function, If, SeqExpr, VarBinding
+from structir.distributed.tensor_fields import tensors
+from structir.ir.binding_dims import standing_alone
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
 from structir.ir.module import IRModule
 from structir.ir.node import replace
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo
 
 
 def open_branch(function: Function) -> Any:
-    """Returns the first binding of a conditional with a tensor of unknown sizes or with a ragged
-    axis, or whose branches compute scalars or shapes for their calls; None if there is none."""
+    """Returns the first binding of a conditional whose condition is computed before a plan; None if
+    there is none."""
+    known = bound_by_arguments(function.params)
     for binding in function.body.bindings():
-        value = binding.value
-        if not isinstance(value, If):
-            continue
-        if has_unknown_size(binding.var.struct_info) or binds_plain_values(value):
+        if is_open_branch(binding, known):
             return binding
+        known |= _bound_by(binding)
     return None
 
 
-def has_unknown_size(info: StructInfo | None) -> bool:
-    """Whether a value has a tensor without a size for each axis."""
+def is_open_branch(binding: Binding, known: Set[Any]) -> bool:
+    """Whether the condition of a conditional is computed before a plan: its result or a value of
+    its branches has unknown sizes, or its branches compute scalars or shapes for their calls."""
+    value = binding.value
+    if not isinstance(value, If):
+        return False
+    return is_late(binding.var.struct_info, known) or _binds_open_values(value, known)
+
+
+def _binds_open_values(value: If, known: Set[Any]) -> bool:
+    """Whether a branch binds sizes, or computes values that its shards would have to receive."""
+    if binds_plain_values(value):
+        return True
+    bindings = [b for s in (value.true_branch, value.false_branch) for b in s.bindings()]
+    for binding in bindings:
+        nested = binding.value
+        if is_late(binding.var.struct_info, known) or _bound_by(binding) - known:
+            return True
+        if isinstance(nested, If) and _binds_open_values(nested, known):
+            return True
+    return False
+
+
+def is_late(info: StructInfo | None, known: Set[Any]) -> bool:
+    """Whether a tensor of a value has no dtype, or a size that follows from no known variable."""
+    parts = tuple(tensors(info))
+    if any(not isinstance(tensor.dims, tuple) or tensor.element is None for tensor in parts):
+        return True
+    return not symbols_in(parts).keys() <= known
+
+
+def bound_by_arguments(params: Iterable[Var]) -> set[Any]:
+    """Returns the variables that arguments determine: those of a StructInfo subclass of a user only
+    where it has `parts`."""
+    return set(standing_alone([i for p in params for i in _runtime_infos(p.struct_info)]))
+
+
+def _bound_by(binding: Binding) -> set[Any]:
+    """Returns the variables that a match_cast binds."""
+    return set(standing_alone([binding.struct_info])) if isinstance(binding, MatchCast) else set()
+
+
+def _runtime_infos(info: StructInfo) -> Iterator[StructInfo]:
+    """Yields the StructInfos against which an argument is checked."""
     if isinstance(info, TupleStructInfo):
-        return any(map(has_unknown_size, info.fields))
-    return isinstance(info, TensorStructInfo) and not isinstance(info.dims, tuple)
+        for field in info.fields:
+            yield from _runtime_infos(field)
+    elif hasattr(info, "parts"):
+        yield from _runtime_infos(info.parts())
+    elif type(info).__module__.startswith("structir."):
+        yield info
 
 
 def condition_of(

@@ -10,6 +10,7 @@ from structir.distributed.layouts import WorkerMesh
 from structir.distributed.mesh_plan import MeshCuts, MeshPlan
 from structir.distributed.mesh_program import MeshProgram
 from structir.distributed.planning import prepared
+from structir.distributed.separate_entry import with_separate_entry
 from structir.distributed.sharded import Sharded
 from structir.distributed.unit_cuts import cut_options
 from structir.distributed.work_units import work_units
@@ -25,7 +26,7 @@ def random_mesh_program(
 
     Raises StructIRError if the function cannot be planned."""
     source = random.Random(seed)
-    original = Sharded(prepared(module, name), {})
+    original = Sharded(prepared(with_separate_entry(module, name), name), {})
     planner = original.prepared.planner(original.sizes(original.arguments(arguments, {})))
     shape = planner.shape
     mesh = WorkerMesh(source.choice(MESHES))

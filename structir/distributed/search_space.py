@@ -15,7 +15,7 @@ from structir.distributed.layouts import WorkerMesh
 from structir.distributed.mesh_plan import MeshCuts, required_values, result_keys
 from structir.distributed.pinned_cuts import pinned_cuts, units_named
 from structir.distributed.pipeline_stages import micro_batch_counts, pipeline_stages
-from structir.distributed.planning import Planner
+from structir.distributed.planner import Planner
 from structir.distributed.simulation import SimulatedCost, simulate
 from structir.distributed.unit_costs import CostTable, cost_table
 from structir.distributed.work_units import Key, WorkUnit

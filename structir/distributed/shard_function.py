@@ -300,7 +300,9 @@ class _ShardWriter:
             if key is not None and need.bounds is not None
         }
         call = self.rebuild_call(origin.call, available)
-        if self.is_whole(step, operand_regions) and not has_known_sizes(call.struct_info):
+        coarse = len(tensors(call.struct_info)) < len(step.outputs)
+        coarse = coarse or not has_known_sizes(call.struct_info)
+        if coarse and self.is_whole(step, operand_regions):
             owner: Any = step.outputs[0][0]  # type: ignore[index]
             call = replace(call, struct_info=owner.struct_info)  # may be sharper than deduction
         infos = tensors(call.struct_info)
@@ -441,7 +443,9 @@ class _ShardWriter:
         if var not in self.values:
             function = self.program.closures[var]
             captured = {v: self.captured(v) for v in free_vars(function)}
-            self.values[var] = self.emit(Substitution(captured, fresh=True).function(function))
+            bound = {size: as_dim(size) for size in self.program.sizes}  # casts do not rename these
+            copy = Substitution(captured, bound, fresh=True).function(function)
+            self.values[var] = self.emit(copy)
         return self.values[var]
 
     def captured(self, var: Var) -> Expr:

@@ -11,7 +11,7 @@ import attrs
 
 from structir.analysis.arguments import arguments_of, check_call, default_values
 from structir.analysis.variables import walk
-from structir.backend.function_forms import OfForm, form_variables, known, with_form_variables
+from structir.backend.function_forms import form_variables, known, with_form_variables
 from structir.distributed.assembly import (
     allocate_results,
     combine_partials,
@@ -25,8 +25,8 @@ from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.dtype_instances import at_dtypes
 from structir.distributed.element_sizes import sizes_of_elements
 from structir.distributed.open_branches import (
+    bound_by_arguments,
     condition_of,
-    has_unknown_size,
     in_plain_blocks,
     open_branch,
     with_branch,
@@ -36,9 +36,12 @@ from structir.distributed.planning import (
     ShardableFunction,
     plan_of_prepared,
     prepared,
+    with_form,
     with_inlined_calls,
 )
 from structir.distributed.ragged_boundary import rows_of_arguments
+from structir.distributed.separate_entry import with_separate_entry
+from structir.distributed.undetermined_ranks import undetermined_ranks
 from structir.distributed.worker import (
     ShardProgram,
     WorkerState,
@@ -49,7 +52,6 @@ from structir.distributed.worker import (
 )
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation, ForeignTensor
-from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
@@ -85,13 +87,13 @@ def shard(
     """
     options: dict[str, Any] = {"grid": grid, "workers": workers, "reduce": reduce}
     options |= {"max_bytes": max_bytes, "model": model}
-    module = at_dtypes(module, name, dtypes or {})
+    module = at_dtypes(with_separate_entry(module, name), name, dtypes or {})
     function = module.functions.get(name)
     if isinstance(function, Function):
         named = with_form_variables(function)
         if form_variables(named):
             return GenericSharded(module, name, named, form_variables(named), options)
-        module = _with_form(module, name, named, {}) if named is not function else module
+        module = with_form(module, name, named, {}) if named is not function else module
     return _of_known_form(module, name, options)
 
 
@@ -101,14 +103,13 @@ def _of_known_form(
     """Returns the sharded function, or one that first decides its conditionals, or takes the sizes
     of its arguments where deduction needs numbers."""
     whole = prepared(module, name)
+    function: Any = module.functions[name]
     if open_branch(whole.function) is not None:
         plain = in_plain_blocks(with_inlined_calls(module, name), name)
-        return BranchedSharded(plain, name, options)
-    function: Any = module.functions[name]
-    bound = standing_alone([param.struct_info for param in function.params])
-    sizes = [variable for variable in bound if isinstance(variable, Sym)]
-    infos = [binding.var.struct_info for binding in whole.function.body.bindings()]
-    if sizes and any(map(has_unknown_size, infos)):
+        if open_branch(plain[name]) is not None:
+            return BranchedSharded(plain, name, options)
+    sizes = [v for v in bound_by_arguments(function.params) if isinstance(v, Sym)]
+    if sizes and whole.late is not None:
         return GenericSharded(module, name, function, sizes, options)
     return Sharded(whole, options)
 
@@ -131,10 +132,12 @@ class Sharded:
             values = self.prepared.boundary.arguments(values)
         pairs = zip(params, values, strict=True)
         values = tuple([as_value(param.struct_info, value) for param, value in pairs])
-        if self.prepared.host is None:
-            return values
-        sizes = self.sizes_of(params, values)
-        return (*values, *self.prepared.host.operands(values, sizes))
+        late, host = self.prepared.late, self.prepared.host
+        if late is not None:
+            values = (*values, *late.values(values, self.sizes_of(params, values)))
+        if host is not None:
+            values = (*values, *host.operands(values, self.sizes_of(host.params, values)))
+        return values
 
     def arguments_beside(
         self, placed: Mapping[str, Value], args: Sequence[Value], names: Mapping[str, Value]
@@ -206,8 +209,8 @@ class Sharded:
         boundary, host = self.prepared.boundary, self.prepared.host
         others: tuple[Value, ...] = ()
         if host is not None:
-            args = args[: len(self.params)]
-            others = host.results(args, self.sizes_of(self.params, args))
+            args = args[: len(host.params)]
+            others = host.results(args, self.sizes_of(host.params, args))
         value = pack_results(program, results, others)
         return value if boundary is None else boundary.joined(value, args)
 
@@ -368,9 +371,11 @@ class GenericSharded(ShardedAtArguments):
         converted = [as_value(param.struct_info, value) for param, value in pairs]
         bound = _bound(self.name, params, converted)
         form = {v: known(bound[v]) for v in self.variables if v in bound}
+        check = partial(_bound, self.name, args=converted)
+        form |= undetermined_ranks(self.function, form, converted, check)
         key = tuple(form.values())
         if key not in self.instances:
-            instance = _with_form(self.module, self.name, self.function, form)
+            instance = with_form(self.module, self.name, self.function, form)
             self.instances[key] = _of_known_form(instance, self.name, self.options)
         return _at(self.instances[key], args, names)
 
@@ -379,14 +384,6 @@ def _at(
     sharded: Sharded | ShardedAtArguments, args: Sequence[Value], names: Mapping[str, Value]
 ) -> Sharded:
     return sharded if isinstance(sharded, Sharded) else sharded.at(*args, **names)
-
-
-def _with_form(
-    module: IRModule, name: str, function: Function, form: Mapping[Any, int | str]
-) -> IRModule:
-    """Returns a module with a function at known variables, and with inlined calls."""
-    instance = OfForm(form).instance(function)
-    return with_inlined_calls(module.with_functions({**module.functions, name: instance}), name)
 
 
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:

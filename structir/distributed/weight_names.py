@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from structir.distributed.planning import Planner
+from structir.distributed.planner import Planner
 from structir.distributed.work_units import Key
 from structir.errors import StructIRError
 

@@ -11,18 +11,19 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.variables import walk
+from structir.analysis.variables import symbols_in, walk
 from structir.backend.compile import compile as compile_module
 from structir.backend.cores import physical_cores
 from structir.backend.threads import VARIABLE
-from structir.distributed.distinct_names import unused_name
+from structir.distributed.distinct_names import unused_name, with_dim_names, with_param_names
 from structir.distributed.plan import Piece, Shard
-from structir.distributed.planning import Blocks, Planner, make_planner
+from structir.distributed.planner import Blocks, Planner, make_planner
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Function
 from structir.ir.module import IRModule
 from structir.ir.op import clear_on_redeclaration
+from structir.ir.structural import correspondence
 from structir.lazy import lazy_module
 from structir.printer.parser.parser import parse
 
@@ -43,6 +44,7 @@ class ShardProgram:
     pieces: int
     locations: tuple[tuple[int, str], ...]  # lines of `source` and their original locations
     origin: str  # name and location of the original function
+    names: tuple[tuple[str, str], ...] = ()  # of dims and parameters, by those of `source`
     concurrent_tasks: int = 1  # on each machine
 
 
@@ -64,11 +66,21 @@ def make_shard_program(
     origin = f"{name} at {function.span}" if function.span is not None else name
     name = unused_name(name, others)  # a recursive function also calls its original
     source = IRModule({**others, name: function}).script()
-    parsed = parse(source, FILE).functions[name]
+    parsed: Any = parse(source, FILE).functions[name]
     pairs = zip(_calls(parsed), _calls(function), strict=True)
     locations = {a.span.line: str(b.span) for a, b in pairs if a.span is not None and b.span}
+    original = correspondence(function, parsed)
+    named = [
+        (v.name, original[v].name) for v in (*symbols_in(parsed), *parsed.params) if v in original
+    ]
     return ShardProgram(
-        source, name, tuple(sorted(sizes.items())), pieces, tuple(locations.items()), origin
+        source,
+        name,
+        tuple(sorted(sizes.items())),
+        pieces,
+        tuple(locations.items()),
+        origin,
+        tuple([(printed, name) for printed, name in named if printed != name]),
     )
 
 
@@ -139,6 +151,14 @@ def worker_state(program: ShardProgram) -> WorkerState:
     module = parse(program.source, FILE)
     function = module.functions[program.name]
     assert isinstance(function, Function)
+    if program.names:  # the printer names dims and variables apart
+        names = dict(program.names)
+        function = with_dim_names(
+            function, {s: names.get(s.name, s.name) for s in symbols_in(function)}
+        )
+        function = with_param_names(
+            function, {p: names.get(p.name, p.name) for p in function.params}
+        )
     planner = make_planner(function, dict(program.sizes), program.name, program.pieces, module)
     others = {name: f for name, f in module.functions.items() if name != program.name}
     threads = threads_of_task(program.concurrent_tasks)

@@ -52,6 +52,14 @@ def structural_hash(program: Node) -> int:
     return hash(tuple(_linear(program)))
 
 
+def correspondence(first: Node, second: Node) -> dict[Any, Any]:
+    """Returns the variables and dims of a node, by those of a structurally equal one."""
+    forms = _LinearForm(), _LinearForm()
+    for form, node in zip(forms, (first, second), strict=True):
+        form.add(node)
+    return dict(zip(forms[1].numbers, forms[0].numbers, strict=True))
+
+
 def _linear(program: Node) -> list[Any]:
     form = _LinearForm()
     form.add(program)

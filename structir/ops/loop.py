@@ -15,7 +15,7 @@ from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.axes import RowVar
 from structir.ir.dims import equal, sym
 from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Expr, Function, GlobalVar, ShapeExpr, Tuple, Var
+from structir.ir.expr import Call, Expr, Function, GlobalVar, MatchCast, Tuple, Var
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import (
     OBJECT,
@@ -28,9 +28,9 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Emit
 from structir.opdef.opaque import opaque_op
-from structir.ops.create import arange, constant_like, zeros, zeros_like
+from structir.ops.create import arange, zeros_like
 from structir.ops.indexing import take
-from structir.ops.layout import broadcast_to, flip
+from structir.ops.layout import flip
 
 np = lazy_module("numpy")
 NOTHING = TupleStructInfo(())
@@ -216,7 +216,7 @@ class _BodyLayout:
         returned = getattr(call.struct_info, "fields", ())
         results = [*passed[:states], *map(_of_one_step, returned[states:])]
         params = tuple(map(_known_of, params, passed))
-        fields = tuple(map(_known_of, fields, results))
+        fields = _of_equal_variables(cell, tuple(map(_known_of, fields, results)))
         tensors = (*[p for p in params if not isinstance(p, ShapeStructInfo)], *fields)
         if not all(map(_is_known, tensors)) or len(fields) < states:
             raise StructInfoError(
@@ -232,6 +232,17 @@ class _BodyLayout:
     def floating(self, positions: range) -> list[int]:
         """Returns the positions of floating-point parameters."""
         return [k for k in positions if _is_floating(self.params[k])]
+
+
+def _of_equal_variables(cell: Function, fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the StructInfos of the results of a body; those of one value are equal, with and
+    without a match_cast."""
+    cast = {b.var: b.value for b in cell.body.bindings() if isinstance(b, MatchCast)}
+    values = [cast.get(v, v) for v in getattr(cell.body.body, "fields", ())]
+    if len(values) != len(fields):
+        return fields
+    known = {v: info for v, info in zip(values, fields, strict=True) if _is_known(info)}
+    return tuple([known.get(v, info) for v, info in zip(values, fields, strict=True)])
 
 
 def _fields(call: Call, index: int) -> list[Any]:
@@ -278,7 +289,9 @@ def _loop_gradient(call: Call, cotangents: Any, loop: Any) -> list[Any]:
     scanned = _scanned(call)
     steps = _axes(scanned[0]) if _is_known(scanned[0]) else None
     if not all(map(_is_known, scanned)) or not steps or not isinstance(steps[0], int | Poly):
-        raise StructInfoError(Diagnostic("x: expected a known shape for the gradient"))
+        message = "x: expected a known first axis and dtype for the gradient"
+        hint = 'state the axes of the scanned tensor: `x: R.Tensor(("n", "*s"), "float32")`'
+        raise StructInfoError(Diagnostic(message, hint=hint))
     layout = _BodyLayout.of(loop.cell, call, states, len(scanned))
     return _BackwardLoop(call, cotangents, loop, layout).argument_cotangents()
 
@@ -368,35 +381,14 @@ class _BackwardLoop:
         return value
 
     def output_cotangents(self) -> list[Expr]:
-        """Returns the cotangents of the floating-point outputs of all steps."""
-        cotangents: list[Expr] = []
-        for k in self.floating_outputs():
-            cotangent = self.cotangents[k]
-            if cotangent is None:
-                info: Any = self.call.struct_info.fields[k]  # type: ignore[union-attr]
-                if type(info.dims) is not tuple:
-                    raise StructInfoError(
-                        Diagnostic(f"output {k}: expected a known shape, or a use of it")
-                    )
-                cotangent = self.zeros(info)
-            cotangents.append(cotangent)
-        return cotangents
-
-    def zeros(self, info: Any) -> Expr:
-        """Returns zeros of a known shape; a dtype variable is that of an operand."""
-        if info.dtype is not None:
-            return self.loop.emit(zeros(info.dims, info.dtype))  # type: ignore[no-any-return]
-        operands = [self.field(self.call.args[1], k) for k in range(self.layout.states)]
-        for operand in (*operands, *self.scanned(), *self.captured()):
-            if getattr(operand.struct_info, "element", None) == info.element:
-                zero = self.loop.emit(constant_like(operand, value=0))
-                return self.loop.emit(broadcast_to(zero, ShapeExpr(info.dims)))  # type: ignore[no-any-return]
-        raise StructInfoError(Diagnostic(f"no operand has the dtype {info.element} of an output"))
+        """Returns the cotangents of the used floating-point outputs of all steps."""
+        return [self.cotangents[k] for k in self.floating_outputs()]
 
     def floating_outputs(self) -> list[int]:
-        """Returns the positions of floating-point outputs."""
-        results = self.layout.results
-        return [k for k in range(self.layout.states, len(results)) if _is_floating(results[k])]
+        """Returns the positions of floating-point outputs with a cotangent."""
+        outputs = range(self.layout.states, len(self.layout.results))
+        used = [k for k in outputs if self.cotangents[k] is not None]
+        return [k for k in used if _is_floating(self.layout.results[k])]
 
     def states_before(self) -> list[Expr]:
         """Returns the states before each step, from a loop that also outputs them."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from structir.analysis.declaration import analysis
-from structir.analysis.variables import free_vars, symbols_in
+from structir.analysis.variables import free_symbols_in, free_vars, symbols_in
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -28,6 +28,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import (
+    FuncStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -270,7 +271,7 @@ class ProgramBuilder:
         if any([arg in self.closures for arg in call.args if isinstance(arg, Var)]):
             spec = None  # the index signature has no captured values
         self.notes.extend(callee.notes)
-        for size in symbols_in(call.args) if self.decomposes else ():
+        for size in _sizes_in(call.args) if self.decomposes else ():
             self.number(dims.as_dim(size), call)  # a shard passes the same numbers to its call
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
@@ -328,6 +329,14 @@ class ProgramBuilder:
             )
         self.opaque(result, ([self.tree(value.cond)],))
         return result
+
+
+def _sizes_in(args: Iterable[Expr]) -> list[Sym]:
+    """Returns the symbolic variables in arguments, without those that functions bind."""
+    callables = [a.struct_info for a in args if isinstance(a.struct_info, FuncStructInfo)]
+    others = tuple([a for a in args if not isinstance(a.struct_info, FuncStructInfo)])
+    free = [s for info in callables for s in free_symbols_in(info) if type(s) is Sym]
+    return list(dict.fromkeys([*symbols_in(others), *free]))
 
 
 def _known_shape_hint(owner: Expr, info: StructInfo) -> str:

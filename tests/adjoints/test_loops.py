@@ -179,18 +179,47 @@ def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t",), "float64"), f: R.Objec
         passes.Gradient(parameters="h")(module)
 
 
-def test_loops_over_tensors_of_unknown_rank_are_rejected() -> None:
+UNKNOWN_RANK = {
+    "known state": ("s: R.Tensor((), 'float64'), r: R.Tensor(dtype='float64')", "R.sum(r)", ()),
+    "unknown state": ("s: R.Tensor(dtype='float64'), r: R.Tensor(dtype='float64')", "r", None),
+    "no annotation": ("s, r", "r", None),
+}
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 2, 4)])
+@pytest.mark.parametrize("field", [0, 1])
+@pytest.mark.parametrize("name", UNKNOWN_RANK)
+def test_loops_over_tensors_whose_rank_is_known_at_run_time(
+    name: str, field: int, shape: tuple[int, ...]
+) -> None:
+    params, element, state = UNKNOWN_RANK[name]
+    start = "R.Tensor(dtype='float64')" if state is None else "R.Tensor((), 'float64')"
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(dtype="float64"), h: {start}, w: R.Tensor((), "float64")):
+    @R.function
+    def step({params}):
+        t = R.tanh(R.add(R.multiply(s, w), {element}))
+        return t, t
+    y = R.scan(step, (h,), x)
+    return R.sum(R.square(y[{field}]))
+""")
+    made = passes.Gradient()(module)
+    rng = np.random.default_rng(1)
+    h = rng.standard_normal(shape[1:] if state is None else state)
+    assert_gradient(module, made, (rng.standard_normal(shape), h, np.array(0.7)))
+
+
+def test_loops_whose_axes_are_unknown_are_rejected_with_an_edit() -> None:
     module = structir.parse("""
 @R.function
-def cell(h: R.Tensor((), "float64"), x: R.Tensor(dtype="float64")):
-    a = R.add(h, R.sum(x))
-    return (a, a)
-
-
-@R.function
-def main(h: R.Tensor((), "float64"), xs: R.Tensor(dtype="float64")):
-    r = R.scan(cell, (h,), xs)
-    return r[0]
+def main(h: R.Tensor((), "float64"), o: R.Object):
+    @R.function
+    def step(h: R.Tensor((), "float64"), x: R.Tensor):
+        a = R.add(h, R.sum(R.astype(x, "float64")))
+        return a, a
+    xs = R.match_cast(o, R.Tensor)
+    return R.scan(step, (h,), xs)[0]
 """)
-    with pytest.raises(DiagnosticError, match="x: expected a known shape"):
-        passes.Gradient()(module)
+    with pytest.raises(DiagnosticError, match=r'known first axis[^$]*help: state.*R.Tensor\(\("n"'):
+        passes.Gradient(parameters="h")(module)

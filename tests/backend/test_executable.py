@@ -2,6 +2,7 @@
 
 import re
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,3 +256,38 @@ def test_a_reshape_between_symbolic_sizes_moves_nothing():
 def test_an_unknown_target():
     with pytest.raises(StructIRError, match="unknown backend 'sundial'; available: cpu, cuda"):
         structir.compile(Mlp, target="sundial")
+
+
+TWO_FUNCTIONS = """
+@I.ir_module
+class Module:
+    @R.function
+    def forward(x: R.Tensor(("n", 4), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def backward(x: R.Tensor(("n", 4), "float32")):
+        return R.log(x)
+"""
+
+
+def test_the_only_function_is_profiled_and_shown_without_its_name() -> None:
+    module = structir.parse(TWO_FUNCTIONS)
+    one = structir.compile(module.with_functions({"forward": module["forward"]}))
+    assert one.source() == one.source("forward")
+    assert one.profile(np.ones((3, 4), "float32"), repeat=1).kernels is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda exe, x: exe.source(), r'found forward, backward\n.*`exe.source\("forward"\)`'),
+        (lambda exe, x: exe.profile(x), r'forward, backward\n.*`exe.profile\(..., name="forward"'),
+        (lambda exe, x: exe.source("backwrd"), r'no function `backwrd`.*\n.*source\("backward"\)'),
+        (lambda exe, x: exe.profile(x, name="main"), r"no function `main` in module; available"),
+    ],
+)
+def test_a_missing_or_wrong_name_is_an_error_with_an_edit(call: Any, message: str) -> None:
+    exe = structir.compile(structir.parse(TWO_FUNCTIONS))
+    with pytest.raises(StructIRError, match=message):
+        call(exe, np.ones((3, 4), "float32"))

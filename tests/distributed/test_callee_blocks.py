@@ -7,7 +7,7 @@ import pytest
 
 import structir
 from structir.distributed import plan, shard
-from structir.distributed.planning import make_planner
+from structir.distributed.planner import make_planner
 from structir.distributed.shard_function import PartialResults
 from structir.errors import StructInfoError
 from structir.interpret import register_extern

@@ -8,7 +8,8 @@ import pytest
 import structir
 from structir.distributed import plan, search, shard
 from structir.distributed.plan import Plan
-from structir.distributed.planning import make_planner, prepared
+from structir.distributed.planner import make_planner
+from structir.distributed.planning import prepared
 from structir.distributed.random_cuts import random_mesh_program
 from structir.distributed.row_cuts import _balanced
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from structir.analysis.arguments import arguments_of, default_values
-from structir.analysis.internal_functions import only_function
+from structir.analysis.internal_functions import named_or_only_function, only_function
 from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_dtypes
 from structir.backend import progress
 from structir.backend.cached_plans import FunctionStore
@@ -203,14 +203,16 @@ class DeviceExecutable:
         """Returns the number of distinct kernels."""
         return len({known_by(text) for plan in self.plans() for text in plan.texts})
 
-    def source(self, name: str = "main") -> str:
-        """Returns the kernels of a function as readable Python, with the ops that each computes."""
-        if name not in self._functions:
-            raise StructIRError(f"the module has no function {name!r}")
+    def source(self, name: str | None = None) -> str:
+        """Returns the kernels of a function as readable Python, with the ops that each computes.
+
+        Without a name, the function is `main` or the only public one."""
+        name = named_or_only_function(self.module, name, 'exe.source("{name}")')
         return source_of(self.plans(name)) or f"# {name} has no kernels\n"
 
-    def ptx(self, name: str = "main") -> str:
-        """Returns the PTX of a function's kernels, each once."""
+    def ptx(self, name: str | None = None) -> str:
+        """Returns the PTX of a function's kernels, each once; as `source` does without a name."""
+        name = named_or_only_function(self.module, name, 'exe.ptx("{name}")')
         kernels = {k.text: k for plan in self.plans(name) for k in plan.kernels}
         texts = [getattr(kernel, "code", kernel).ptx for kernel in kernels.values()]
         return "\n\n".join(texts)

@@ -29,7 +29,7 @@ def called_kernel(call: KernelCall, origin: str) -> KernelText:
         code.source,
         tuple(pointers),
         tuple(map(call.size, code.sizes)),
-        1 if part is None else call.size(part.extent),
+        1 if part is None or code.is_whole else call.size(part.extent),
         tuple(scratch),
         (origin,),
         sites=code.sites,

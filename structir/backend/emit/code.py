@@ -50,6 +50,7 @@ class KernelCode:
     sites: tuple[Site, ...]
     panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays that are packed parts of constants
     singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
+    is_whole: bool = False  # whether it runs once for its whole range, not for its parts
 
     @property
     def source(self) -> str:
@@ -92,9 +93,11 @@ def _emitted(
 ) -> KernelCode:
     emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, shares_numbers)
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
-    for result in () if is_generated or kernel.part is not None else kernel.results:
-        if not surely_filled(kernel, result, emitter.ranges):
-            fill_with_zeros(emitter, result)
+    results = () if is_generated else kernel.results
+    cleared = [r for r in results if not surely_filled(kernel, r, emitter.ranges)]
+    emitter.is_whole = bool(cleared) and kernel.part is not None
+    for result in cleared:
+        fill_with_zeros(emitter, result)
     emitter.block(kernel.body)
     finish_streams(emitter)
     emitter.asm.run("ret i32 0")
@@ -113,6 +116,7 @@ def _emitted(
         tuple(emitter.checks.sites),
         emitter.panels,
         tuple([words[dim] for dim in singles]),
+        emitter.is_whole,
     )
 
 

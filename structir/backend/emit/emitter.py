@@ -85,6 +85,7 @@ class Emitter:
         self.streaming: set[Element] = set()  # targets of non-temporal stores
         self.streamed: dict[Var | None, None] = {}  # arrays with such stores; None if marked
         self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
+        self.is_whole = False  # whether a kernel with parts runs for its whole range
         self.panels: dict[Var, tuple[Var, MatrixForm]] = {}  # packed parts of constants
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
         self._arrays: dict[Var, str] = {}

@@ -52,10 +52,11 @@ def _assign(emitter: Emitter, assign: Assign) -> None:
 
 
 def _part(emitter: Emitter, part: Part) -> None:
-    """The ends of a part, which the kernel receives."""
+    """The ends of a part, which the kernel receives; those of the whole range where the kernel
+    first sets its results to zero."""
     emitter.ranges.parted(part)
-    emitter.set_local(part.low, "%lo")
-    emitter.set_local(part.high, "%hi")
+    emitter.set_local(part.low, "0" if emitter.is_whole else "%lo")
+    emitter.set_local(part.high, emitter.size(part.extent) if emitter.is_whole else "%hi")
 
 
 def _scratch(emitter: Emitter, scratch: Scratch) -> None:
