@@ -263,10 +263,9 @@ class Executable:
     ) -> Profile:
         """Profiles calls of the function `name`, by default `main` or the only public one: print
         the result, or use its `kernels`."""
-        function = self[
-            named_or_only_function(self.module, name, 'exe.profile(..., name="{name}")')
-        ]
-        result = profile_calls(lambda: function(*args, **names), repeat)
+        name = named_or_only_function(self.module, name, 'exe.profile(..., name="{name}")')
+        # a function that is looked up while kernels are recorded runs its plans one by one
+        result = profile_calls(lambda: self[name](*args, **names), repeat)
         return attrs.evolve(result, left=self.fallbacks)
 
     @property
