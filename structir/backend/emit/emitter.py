@@ -20,6 +20,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     REGISTERS,
+    Apply,
     Assign,
     Element,
     For,
@@ -57,6 +58,9 @@ def _is_of_data(node: Node, known: Collection[Local]) -> bool:
     return isinstance(node, Element) or (isinstance(node, Local) and node in known)
 
 
+DIVISIONS = frozenset({"floordiv", "mod"})
+
+
 class Emitter:
     """One kernel on its way to LLVM. The tables have a function for each class of nodes."""
 
@@ -81,6 +85,7 @@ class Emitter:
         self.sure: set[Element] = set()  # elements that a check before a loop has found in range
         self.pointers: dict[Element, str] = {}  # of elements that a statement reads and writes
         self.values: dict[Local, str] = {}
+        self.divisions: dict[Apply, str] = {}  # values of divisions, computed before a loop
         self.slots: dict[Local, str] = {}
         self.streaming: set[Element] = set()  # targets of non-temporal stores
         self.streamed: dict[Var | None, None] = {}  # arrays with such stores; None if marked
@@ -92,6 +97,7 @@ class Emitter:
         self._sizes: dict[Dim, str] = {}
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
+        self.has_divisions = any([type(n) is Apply and n.fn in DIVISIONS for n in nodes])
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
         self.registers = {array for array, space in spaces.items() if space == REGISTERS}
         self.singles = _singles(kernel) if is_generated else {}

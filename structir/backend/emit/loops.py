@@ -10,6 +10,7 @@ from structir.backend.cpu.independent_loops import stays_rolled, vector_parts
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.independent import is_short_and_independent
+from structir.backend.emit.invariants import invariant_divisions
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
@@ -19,7 +20,12 @@ ONE = Literal(1, "int64")
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
-    """Emits a loop over a range."""
+    """Emits a loop over a range, after the divisions that are the same in all of its iterations."""
+    with invariant_divisions(emitter, loop):
+        _emit_loop(emitter, loop)
+
+
+def _emit_loop(emitter: Emitter, loop: For) -> None:
     low, high = emitter.index(loop.start), emitter.index(loop.stop)
     length, most = emitter.ranges.length(loop), emitter.ranges.most(loop)
     known = emitter.ranges.enter(loop)

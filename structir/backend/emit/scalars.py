@@ -112,6 +112,8 @@ def _literal(emitter: Emitter, literal: Literal) -> str:
 
 
 def _apply(emitter: Emitter, apply: Apply) -> str:
+    if apply in emitter.divisions:
+        return emitter.divisions[apply]
     if apply.fn in LAZY:
         return LAZY[apply.fn](emitter, apply)
     operand = apply.args[-1].dtype
