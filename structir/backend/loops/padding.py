@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import accumulate
+from operator import mul
 
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import stated
@@ -25,6 +27,7 @@ from structir.ir.kernel import (
 )
 
 ZERO = Literal(0, "int64")
+FEWEST = 8  # planes or lines that threads share
 
 
 def padding_nodes(group: Group, name: str) -> ShownKernel:
@@ -115,20 +118,28 @@ class BorderWriter(LibraryNodeWriter):
 
 
 class _PaddingWriter(BorderWriter):
-    """Writes a copy whose range is its planes, or its lines."""
+    """Writes a copy whose range is its planes, or its lines if planes are few."""
 
     def write_group(self, into: list[KernelStatement]) -> None:
         stage = self.stage
         if len(stage.parallel) < 2:
             self.write_copy(stage, stage.parallel, into)
             return
-        count = len(stage.parallel)
-        lead = stage.parallel[: max(count - 2, min(count - 1, 2))]
+        lead = self._lead(stage)
         low, high = self.part(self.extent(lead), into)
         point, body = LoopVariable("i", "int64"), list[KernelStatement]()
         self.decode(point, [(axis,) for axis in lead], body)
         self.write_copy(stage, stage.parallel[len(lead) :], body)
         into.append(self.loop_over(point, low, high, body))
+
+    def _lead(self, stage: Stage) -> tuple[Sym, ...]:
+        """Returns the first axes, as many as have enough points for threads: a batch of unknown
+        size may be 1."""
+        *axes, _ = stage.parallel
+        known = [size if isinstance(size := stage.extents[axis], int) else 1 for axis in axes]
+        counts = list(accumulate(known, mul))
+        enough = [k for k, count in enumerate(counts, 1) if count >= FEWEST]
+        return tuple(axes[: min(enough, default=len(axes))])
 
 
 def _greater(left: Scalar, right: Scalar) -> Scalar:
