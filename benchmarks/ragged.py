@@ -32,9 +32,11 @@ CASES: dict[str, tuple[str, tuple[int, ...]]] = {
     "max": ("R.max(x, axis=1)", ()),
     "mean-64": ("R.mean(x, axis=1)", (64,)),
     "sum of exp": ("R.sum(R.exp(x), axis=1)", ()),
+    "difference": ("R.subtract(x, R.max(x, axis=1, keepdims=True))", ()),
     "softmax": ("R.nn.softmax(x, axis=1)", ()),
     "softmax-16": ("R.nn.softmax(x, axis=1)", (16,)),
     "matmul-64": ("R.matmul(x, w)", (64,)),
+    "concat": ("R.concat((x, x), axis=1)", ()),
     "concat-16": ("R.concat((x, x), axis=1)", (16,)),
 }
 

@@ -28,7 +28,6 @@ ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
 PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
 PRODUCT_SIZES = {"multiply_pixels": (7, 8, 6)}  # the operands that are rows, columns and terms
-ROWS = re.compile(r"rows_(sum|prod|max|min|expand)")
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
 LIBRARY = MOVES | {*WINDOWS}
@@ -91,6 +90,8 @@ class _Estimate:
     ) -> None:
         self.pointers, self.sizes, self.length = pointers, sizes, length
         self.rows = 0  # of the largest product
+        # an outer loop with an unknown trip count is over one of the rows of the largest axis
+        self.rounds = max(ROUNDS, max(sizes, default=0) // max(length, 1))
         self.known: dict[str, int] = {
             "lo": 0,
             "hi": length,
@@ -125,13 +126,16 @@ class _Estimate:
     def _loop(self, name: str, args: list[ast.expr], body: list[ast.stmt]) -> float:
         bounds = [self.integer(a) for a in args]
         low, high, step = (*([0] if len(bounds) == 1 else []), *bounds, 1)[:3]
-        rounds = ROUNDS
+        unknown = self.rounds
         if low is not None and high is not None and step:
             rounds = max(0, -(-(high - low) // step))
             self.known[name] = low  # the first iteration represents all: its blocks are whole
         else:
+            rounds = max(unknown // max(step or 1, 1), 1)
             self.known.pop(name, None)
+            self.rounds = ROUNDS
         each = self.block(body)
+        self.rounds = unknown
         innermost = not any(isinstance(n, ast.For | ast.While) for b in body for n in ast.walk(b))
         if not (innermost and _is_light(body)):
             return rounds * each
@@ -188,8 +192,6 @@ class _Estimate:
             return MOVED * self._product(operands[2:4])
         if name.startswith("copy_"):
             return LANE * self._product(operands[2:3])
-        if ROWS.match(name):
-            return LANE * self._product(operands[-2:-1])
         if name in WINDOWS:
             sizes = operands[WINDOWS[name] :][:2]
             return WINDOW_TERM * self._product([*sizes, *operands[-6:-4]])

@@ -178,6 +178,28 @@ def test_estimated_work_grows_with_the_sizes(expression):
     assert 15 * works[0] < works[2] < 25 * works[0]
 
 
+@pytest.mark.parametrize(
+    "body", ["R.nn.softmax(x, axis=1)", "R.sum(x, axis=1)", "R.concat((x, x), axis=1)"]
+)
+def test_estimated_work_of_ragged_rows_is_that_of_their_values(body, monkeypatch):
+    text = f'@R.function\ndef main(x: R.Tensor(("n", "*"), "float32")):\n    return {body}\n'
+    function, works = structir.compile(structir.parse(text), num_threads=2)["main"], list[float]()
+
+    def recorded(*args):
+        works.append(nanoseconds(*args))
+        return works[-1]
+
+    monkeypatch.setattr(plan, "nanoseconds", recorded)
+    totals = []
+    for length, count in ((64, 16_000), (1_000, 1_024)):
+        values = np.zeros(length * count, "float32")
+        works.clear()
+        function(structir.RaggedArray(values, np.arange(count + 1) * length))
+        totals.append(max(works))
+    assert min(totals) > 15_000
+    assert max(totals) < 4 * min(totals)
+
+
 def work_at(executable, x):
     """The estimated nanoseconds of all kernels at the sizes of `x`."""
     executable["main"](x)

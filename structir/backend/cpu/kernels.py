@@ -31,7 +31,6 @@ from structir.backend.cpu.intrinsics import (
     multiply_to,
     nearest,
     offset_by,
-    prefetch,
     square_root,
     trunc,
     wide_vectors,
@@ -97,7 +96,6 @@ NAMES: dict[str, Any] = {
     "brain_value": brain_value,
     "brain_bits": brain_bits,
     "offset_by": offset_by,
-    "prefetch": prefetch,
     "wide_vectors": wide_vectors,
     "multiply_tiled": multiply_tiled,
     "array_at": numba.carray,  # type: ignore[attr-defined]

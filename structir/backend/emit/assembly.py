@@ -172,11 +172,12 @@ class Assembly:
         """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
         return self.loop_mark("llvm.loop.vectorize.predicate.enable", ", i1 true")
 
-    def loop_mark(self, name: str, value: str = "") -> str:
-        """Returns the mark of the latch of a loop with a property."""
-        number = len(self.metadata)
-        self.metadata += [
-            f'!{number} = !{{!"{name}"{value}}}',
-            f"!{number + 1} = distinct !{{!{number + 1}, !{number}}}",
-        ]
-        return f", !llvm.loop !{number + 1}"
+    def loop_mark(self, name: str, value: str = "", *others: str) -> str:
+        """Returns the mark of the latch of a loop with a property, and others with their values."""
+        first, properties = len(self.metadata), [f'!"{name}"{value}', *others]
+        numbers = range(first, first + len(properties))
+        self.metadata += [f"!{n} = !{{{p}}}" for n, p in zip(numbers, properties, strict=True)]
+        last = numbers.stop
+        listed = ", ".join([f"!{n}" for n in (last, *numbers)])
+        self.metadata.append(f"!{last} = distinct !{{{listed}}}")
+        return f", !llvm.loop !{last}"

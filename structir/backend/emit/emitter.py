@@ -33,6 +33,7 @@ from structir.ir.kernel import (
     nodes_of,
 )
 from structir.ir.node import Node
+from structir.ir.scalar_functions import declared
 from structir.ir.struct_info import PrimStructInfo
 
 CONTRACT = "contract "  # a product and a sum may be rounded once
@@ -112,6 +113,11 @@ class Emitter:
     def depends_on_data(self, loop: For) -> bool:
         """Whether the range of a loop depends on elements."""
         return any(_is_of_data(node, self._from_data) for node in _range_of(loop))
+
+    @cached_property
+    def calls_functions(self) -> bool:
+        """Whether the kernel calls math functions."""
+        return any(isinstance(n, Apply) and n.fn in declared() for n in nodes_of(self.kernel))
 
     @cached_property
     def _from_data(self) -> frozenset[Local]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.features import cpu_features, has_wide_vectors
 from structir.backend.cpu.independent_loops import stays_rolled, vector_parts
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 from structir.backend.emit.emitter import Emitter
@@ -14,7 +14,8 @@ from structir.backend.emit.invariants import invariant_divisions
 from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
-from structir.ir.kernel import VECTOR, Apply, Element, For, Literal
+from structir.backend.loops.buffer import element_bytes
+from structir.ir.kernel import VECTOR, Apply, Element, For, Literal, nodes_of
 
 ONE = Literal(1, "int64")
 
@@ -73,9 +74,22 @@ def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
         if gains_from_masks(last - first):
             mark = emitter.asm.masked_loop()
         elif stays_rolled(last - first):
-            mark = emitter.asm.loop_mark("llvm.loop.unroll.disable")
+            mark = emitter.asm.loop_mark(
+                "llvm.loop.unroll.disable", "", *_at_once(emitter, loop, last - first)
+            )
         ends = str(low + first), str(low + last)
         emitter.asm.count(*ends, 1, partial(round_of, emitter, loop), mark)
+
+
+def _at_once(emitter: Emitter, loop: For, count: int) -> list[str]:
+    """The property of a loop over registers of several vectors that are one iteration: LLVM keeps
+    arrays in registers only where all indices are constants. Math functions need the registers."""
+    elements = [n for n in nodes_of(loop) if isinstance(n, Element)]
+    widths = [element_bytes(e.dtype) for e in elements if e.array in emitter.registers]
+    vectors = count * max(widths, default=0) // (64 if has_wide_vectors() else 32)
+    if vectors < 2 or emitter.calls_functions:
+        return []
+    return [f'!"llvm.loop.interleave.count", i32 {vectors}']
 
 
 def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> None:
