@@ -26,7 +26,7 @@ def sequence(values: Any, name: str) -> list[Any]:
     """Returns the elements of a sequence or a vector. Raises DiagnosticError for another value."""
     if isinstance(values, Sequence) and not isinstance(values, str):
         return list(values)
-    shape = getattr(values, "shape", ())
+    shape: Any = getattr(values, "shape", ())
     if len(shape) != 1:
         raise invalid(f"{name}: expected a sequence, found {values!r}", f"`{name}=({values!r},)`")
     return [values[k] for k in range(shape[0])]

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.numpy.creation import arange
+from structir.numpy.creation import arange, ones_like
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import (
     apply,
@@ -18,7 +18,7 @@ from structir.numpy.elementwise import (
     sign,
     where,
 )
-from structir.numpy.reals import exp, expm1, log, logaddexp, sigmoid, square, tanh
+from structir.numpy.reals import exp, expm1, log, log1p, logaddexp, sigmoid, square, tanh
 from structir.numpy.reductions import logsumexp as log_sum_exp
 from structir.numpy.reductions import max, scaled_sum, stop_gradient, sum, var
 from structir.numpy.reductions import mean as mean_of
@@ -155,6 +155,34 @@ def glu(x: Any, axis: int = -1) -> TracedArray:
 
 
 @traced
+def identity(x: Any) -> TracedArray:
+    """Returns x."""
+    return operand(x)
+
+
+@traced
+def sparse_plus(x: Any) -> TracedArray:
+    """Returns 0 up to -1, x from 1 on, and (x + 1)**2 / 4 between."""
+    array = real(x)
+    return where(array <= -1, 0, where(array >= 1, array, square(array + 1) / 4))
+
+
+@traced
+def sparse_sigmoid(x: Any) -> TracedArray:
+    """Returns (x + 1) / 2 limited to [0, 1], the derivative of `sparse_plus`."""
+    return clip(real(x) + 1, 0, 2) / 2
+
+
+@traced
+def log1mexp(x: Any) -> TracedArray:
+    """Returns log(1 - exp(-x)) of positive x. Source: Maechler, 2012."""
+    array = real(x)
+    is_small = array < math.log(2)
+    small, large = where(is_small, array, 1), where(is_small, 1, array)
+    return where(is_small, log(-expm1(-small)), log1p(-exp(-large)))
+
+
+@traced
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> TracedArray:
     """Returns exp(x) divided by its sum over axes; 0 where a mask is false."""
     array = real(x)
@@ -215,6 +243,17 @@ def logsumexp(
         axes = tuple(axes_of(axis, total.ndim))
         results = [squeeze(result, axes) for result in results]
     return tuple(results) if return_sign else results[0]
+
+
+@traced
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the logarithm of the mean of exp(x) over axes, of the elements where a mask is
+    true."""
+    array = real(x)
+    total = logsumexp(array, axis, keepdims=keepdims, where=where)
+    counted = sum(ones_like(array), axis, keepdims=keepdims, where=where)
+    result: TracedArray = total - log(counted)
+    return result
 
 
 def _logarithm_of_sum(total: TracedArray) -> TracedArray:

@@ -85,4 +85,4 @@ def cbrt(x: ScalarExpr) -> ScalarExpr:
     return e.cbrt(x)
 
 
-cbrt.example(ExactValues("float32", ((8.0, -27.0, 0.125), (1e30, -1e-30, 0.0))))
+cbrt.example(ExactValues("float32", ((8.0, -27.0, 0.125), (1000.0, -64.0, 0.5))))

@@ -157,6 +157,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "inner of bools": lambda xp: (xp.inner(M, M), xp.vdot(M, M), xp.tensordot(M, M)),
     "mask of ix_": lambda xp: A[xp.ix_(np.array([0, 2]), M[0])],
     "kron of ranks": lambda xp: (xp.kron(V, W), xp.kron(A, W), xp.kron(C, A)),
+    "roll by arrays": lambda xp: (
+        xp.roll(A, np.array([1, 2]), (0, 1)),
+        xp.roll(V, np.arange(6)),
+        xp.roll(A, np.array([1, 2]), 0),
+        xp.roll(A, 2, (0, 1)),
+    ),
     "array nd": lambda xp: xp.array(W, ndmin=3),
     "array nd2": lambda xp: xp.array(W, dtype=float, ndmin=1),
 }
@@ -192,7 +198,9 @@ INVALID: dict[str, Callable[[], Any]] = {
     "delete: obj: expected positions below 6": lambda: snp.delete(V, 9),
     "axis: expected an axis of an array of rank 2": lambda: snp.size(A, 5),
     "unstack|axis: expected an axis": lambda: snp.unstack(A, None),
-    "roll: shift: expected an array of rank 0": lambda: snp.roll(V, np.arange(6)),
+    "roll: shift: expected an array of rank 0 to 1, found rank 2": lambda: snp.roll(V, A),
+    "roll: shift and axis: expected .* found 3 and 2": lambda: snp.roll(A, (1, 2, 3), (0, 1)),
+    "quantile: method": lambda: snp.quantile(V, 0.5, method="any"),
     "broadcast_shapes: expected tuples of sizes": lambda: snp.broadcast_shapes(A, (3,)),
     "expected at least one array": lambda: snp.hstack([]),
     "tril_indices_from: arr: .*, found rank 1": lambda: snp.tril_indices_from(V),

@@ -160,7 +160,54 @@ def test_functions_equal_those_of_jax(name: str) -> None:
     assert_equals_jax(*CASES[name])
 
 
+FAR = np.linspace(-19, 12, 32)
+OF_ONE: dict[str, tuple[Any, ...]] = {
+    "special": (
+        lambda s, x: [
+            getattr(s.scipy.special, name)(x)
+            for name in ("gamma", "gammasgn", "factorial", "log_ndtr")
+        ],
+        np.array([0.5, 1.0, 2.0, 3.5, 10.0, -0.5, -1.5, -2.5, 30.0]),
+    ),
+    "polygamma": (lambda s, x: [s.scipy.special.polygamma(k, x) for k in (0, 1, 2)], P),
+    "multigammaln": (lambda s, x: s.scipy.special.multigammaln(x + 3, 2), P),
+    "nn": (
+        lambda s, x: [
+            f(x) for f in (s.nn.identity, s.nn.sparse_plus, s.nn.sparse_sigmoid, s.nn.logmeanexp)
+        ],
+        A * 2,
+    ),
+    "log1mexp": (lambda s, x: s.nn.log1mexp(x), P * 3),
+    "logmeanexp": (lambda s, x: s.nn.logmeanexp(x, axis=1, where=A > -1, keepdims=True), A),
+    "norm": (
+        lambda s, x: [
+            getattr(s.scipy.stats.norm, name)(x, 0.5, 2.0) for name in ("logcdf", "sf", "logsf")
+        ],
+        FAR,
+    ),
+    "inverse norm": (
+        lambda s, x: (s.scipy.stats.norm.ppf(x, 0.5, 2.0), s.scipy.stats.norm.isf(x)),
+        P,
+    ),
+}
+OF_TWO = ("betaln", "beta", "xlog1py", "rel_entr", "kl_div", "gammainc", "gammaincc", "zeta")
+
+
+@every_case("name", OF_ONE)
+def test_special_functions_equal_those_of_jax(name: str) -> None:
+    assert_equals_jax(*OF_ONE[name])
+
+
+@every_case("name", OF_TWO)
+def test_special_functions_of_two_arguments_equal_those_of_jax(name: str) -> None:
+    assert_equals_jax(lambda s, x, y: getattr(s.scipy.special, name)(x + 1, y), P, P[::-1] * 3)
+
+
 GRADIENTS: dict[str, tuple[Any, ...]] = {
+    "gamma": (lambda s, x: s.scipy.special.gamma(x), P),
+    "log_ndtr": (lambda s, x: s.scipy.special.log_ndtr(x), A * 4),
+    "xlog1py": (lambda s, x, y: s.scipy.special.xlog1py(x, y), ZEROS, np.abs(ZEROS)),
+    "rel_entr": (lambda s, x, y: s.scipy.special.rel_entr(x, y), P, P[::-1].copy()),
     "softmax": (lambda s, x: s.nn.softmax(x, axis=(0, 2)), X),
     "masked softmax": (lambda s, x: s.nn.softmax(x, axis=1, where=np.abs(X) < 2), X),
     "log_softmax": (lambda s, x: s.nn.log_softmax(x, axis=(1, 2)), X),

@@ -36,6 +36,7 @@ WITHOUT_COUNTERPART = {
     "linalg.lu": "its product is compared in test_matrix_factors.py",
     "to_vdevice": "the identity on elements; see test_vdevices.py",
     "linalg.svd": "the signs of vectors are free; see test_matrix_factors.py",
+    "cbrt": "NumPy and JAX have it; see tests/numpy/test_lax.py",
     "linear_recurrence": "a sum of products in test_numerics.py",
     "concat_rows": "rows are concatenated one by one in tests/ragged",
     **{

@@ -5,7 +5,8 @@ from typing import Any
 
 from structir.numpy.elementwise import real_operands
 from structir.numpy.reals import exp, log
-from structir.scipy.special import ndtr
+from structir.scipy.special.entropy import log_ndtr
+from structir.scipy.special.functions import ndtr, ndtri
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
@@ -29,3 +30,38 @@ def cdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the distribution function."""
     (points, middle, deviation), _ = real_operands(x, loc, scale)
     return ndtr((points - middle) / deviation)
+
+
+@traced
+def logcdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the logarithm of the distribution function."""
+    (points, middle, deviation), _ = real_operands(x, loc, scale)
+    return log_ndtr((points - middle) / deviation)
+
+
+@traced
+def sf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns 1 less the distribution function, accurate for large x."""
+    (points, middle, deviation), _ = real_operands(x, loc, scale)
+    return ndtr((middle - points) / deviation)
+
+
+@traced
+def logsf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the logarithm of 1 less the distribution function."""
+    (points, middle, deviation), _ = real_operands(x, loc, scale)
+    return log_ndtr((middle - points) / deviation)
+
+
+@traced
+def ppf(q: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the inverse of the distribution function."""
+    (shares, middle, deviation), _ = real_operands(q, loc, scale)
+    return ndtri(shares) * deviation + middle
+
+
+@traced
+def isf(q: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the inverse of `sf`."""
+    (shares, middle, deviation), _ = real_operands(q, loc, scale)
+    return -ndtri(shares) * deviation + middle

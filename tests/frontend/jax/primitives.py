@@ -148,6 +148,8 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x: jnp.clip(x, -1, 1),
         lambda x: jnp.logaddexp(x, 1.0),
         lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+        lambda x: lax.round(x.astype("float32") * 0 + np.float32(0.49999997)),
+        lambda x: lax.round(x.astype("float32") * 0 + np.float32(8388609)),
         *[lambda x, m=m: lax.reduce_precision(x, *m) for m in ((8, 23), (8, 7), (5, 10))],
         lambda x: (x > 0) & (x < 1) | ~(x < 2) ^ (x >= 0),
         lambda x: x * jnp.array([np.nan, np.inf] * 4),

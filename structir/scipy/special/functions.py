@@ -1,4 +1,4 @@
-"""Special functions."""
+"""Error functions, logarithms of sums, and other special functions."""
 
 import math
 
@@ -8,8 +8,9 @@ from structir.lax.primitives import erf_inv as erfinv
 from structir.lax.primitives import lgamma as gammaln
 from structir.nn.activation import logsumexp
 from structir.nn.activation import sigmoid as expit
-from structir.numpy.elementwise import apply, isnan, real, real_operands, where
-from structir.numpy.reals import erf, log, log1p
+from structir.numpy import elementwise, reals
+from structir.numpy.elementwise import real, real_operands
+from structir.numpy.reals import erf, log1p
 from structir.script import R
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
@@ -58,7 +59,7 @@ def log_softmax(x: object, axis: object = None) -> TracedArray:
 def logit(x: object) -> TracedArray:
     """Returns log(x / (1 - x))."""
     array = real(x)
-    return log(array / (1 - array))
+    return reals.log(array / (1 - array))
 
 
 @traced
@@ -66,15 +67,15 @@ def xlogy(x: object, y: object) -> TracedArray:
     """Returns x * log(y), and 0 where x is 0."""
     (a, b), _ = real_operands(x, y)
     is_bounded = (b > 0) & (b < math.inf)  # where the derivative by x is log(y)
-    safe = where((a == 0) & ~isnan(b) & ~is_bounded, 1, b)
-    return a * log(safe)
+    safe = elementwise.where((a == 0) & ~elementwise.isnan(b) & ~is_bounded, 1, b)
+    return a * reals.log(safe)
 
 
 @traced
 def entr(x: object) -> TracedArray:
     """Returns -x * log(x)."""
     array = real(x)
-    return where(array < 0, -math.inf, -xlogy(array, array))
+    return elementwise.where(array < 0, -math.inf, -xlogy(array, array))
 
 
 @traced
@@ -86,4 +87,4 @@ def ndtr(x: object) -> TracedArray:
 @traced
 def ndtri(p: object) -> TracedArray:
     """Returns the inverse of the distribution function of the standard normal distribution."""
-    return apply(R.ndtri, real(p))
+    return elementwise.apply(R.ndtri, real(p))
