@@ -86,9 +86,8 @@ class OfForm(Substitution):
         info = self._sharper(declared, value.struct_info)
         if info == declared or binding.var in variables_in(value):
             return None
-        var = self.variables[binding.var] = type(binding.var)(
-            binding.var.name, info, binding.var.span
-        )
+        var: Var = type(binding.var)(binding.var.name, info, binding.var.span)
+        self.variables[binding.var] = var
         return var
 
     def cast(self, binding: MatchCast) -> Binding:

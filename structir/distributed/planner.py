@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -49,7 +50,7 @@ def make_planner(
     numbers = {key: size for key, size in sizes.items() if isinstance(size, int)}
     unknown = numbers.keys() - {s.name for s in symbols}
     if unknown:
-        raise StructIRError(f"no symbolic dim `{sorted(unknown)[0]}` in the function", code="E0909")
+        raise _unknown_dim(sorted(unknown)[0], sorted({s.name for s in symbols}))
     _check_no_closures(function)
     closed, constants = lift_constants(function)
     by_symbol = {s: numbers[s.name] for s in symbols if s.name in numbers}
@@ -59,6 +60,15 @@ def make_planner(
         sizes = {**sizes, **{s.name: size for s, size in by_symbol.items()}}
     program = program_of(closed, by_symbol, module=module, parts=True, arrays=arrays)  # type: ignore[arg-type]
     return Planner(closed, constants, sizes, program, name, pieces)
+
+
+def _unknown_dim(name: str, available: Sequence[str]) -> DiagnosticError:
+    """Returns the error of a size for a dim that the function does not have."""
+    near = get_close_matches(name, available, 1) or available[:1]
+    hint = f'`sizes={{"{near[0]}": 128}}`' if near else "omit the size"
+    listed = ", ".join(available) or "none"
+    message = f"no symbolic dim `{name}` in the function; available: {listed}"
+    return DiagnosticError(Diagnostic(message, hint=hint, code="E0909"))
 
 
 def _check_no_closures(function: Function) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from structir.analysis.axes import ANY, axes_of
 from structir.analysis.axes import tensor as tensor_of
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import variables_in, walk
 from structir.analysis.well_formed import well_formed
+from structir.backend.function_forms import OfForm
+from structir.errors import StructIRError
 from structir.ir.axes import RowVar
 from structir.ir.expr import Function, Var, VarBinding
 from structir.ir.module import IRModule
@@ -68,6 +71,41 @@ def coarsened_module(module: IRModule, rng: Random) -> IRModule:
             return coarse
         chosen = rng.sample(chosen, len(chosen) // 2)
     return module
+
+
+def with_open_parameters(module: IRModule, rng: Random) -> IRModule:
+    """Returns the module with some parameters of unknown rank, sizes or dtype, and with the
+    StructInfos that follow from them; a function that is invalid then is unchanged."""
+    for name, function in module.functions.items():
+        if not isinstance(function, Function):
+            continue
+        params = [type(p)(p.name, _open(p.struct_info, rng), p.span) for p in function.params]
+        pairs = zip(function.params, params, strict=True)
+        changed = {old: new for old, new in pairs if old.struct_info != new.struct_info}
+        body = Substitution(changed).part(function.body)
+        try:
+            opened = _Inferred({}).instance(replace(function, params=tuple(params), body=body))
+        except StructIRError:
+            continue
+        candidate = module.with_functions({**module.functions, name: opened})
+        module = candidate if well_formed(candidate) else module
+    return module
+
+
+def _open(info: StructInfo, rng: Random) -> StructInfo:
+    """Returns a tensor with fewer known facts, in one of two cases."""
+    if not isinstance(info, TensorStructInfo) or rng.random() < 0.5:
+        return info
+    row: Any = ("*s",)
+    unknown = [(None, info.element, info.ndim), (None, info.element), (), (row, info.element)]
+    return TensorStructInfo(*rng.choice(unknown))
+
+
+class _Inferred(OfForm):
+    """Infers the StructInfos of a function again, without those that it declares."""
+
+    def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
+        return declared if inferred is None else inferred
 
 
 class _Coarsening(Substitution):
