@@ -21,6 +21,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv
 
 COLUMNS = 384  # of a block whose right operand is packed for the block,
+MOST_COLUMNS, BLOCK = 1536, 96 << 10  # of few rows, and the elements of their block in L2,
 LINES = 512  # and of one that reads lines of an image
 MANY_ROWS = 256  # whose parts have packed weights in common
 UNEVEN = 0.03  # of the columns: at most so many less than others has the last block
@@ -96,7 +97,7 @@ def column_split(
         if len(joined_axes(axes, extents, accesses, pinned)) > 1:
             return None
         unit = tile_shapes(stage.out.dtype)[-1].columns
-        least, most = 2 * unit, COLUMNS // unit * unit
+        least, most = 2 * unit, _most_columns(rows) // unit * unit
         if is_packed:
             least = most = unit = unit * PANELS_PER_ROW_TILE
     extent: Dim = prod(extents[axis] for axis in axes)
@@ -113,6 +114,14 @@ def column_split(
     start = dims.as_sym(dims.sym("j0"))
     assert start is not None
     return ColumnSplit(axes, start, size, slack, extent)
+
+
+def _most_columns(rows: Dim) -> int:
+    """Returns the columns of a block that is packed: more of few rows, since long lines are read
+    and written faster."""
+    if not isinstance(rows, int):
+        return COLUMNS
+    return max(COLUMNS, min(BLOCK // max(rows, 1), MOST_COLUMNS))
 
 
 def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int | None:
