@@ -8,7 +8,6 @@ from typing import Any
 import structir.frontend.special_functions as functions
 import structir.lax.primitives as primitives
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.iterated_functions import incomplete_gamma
 from structir.ir.expr import Expr
 from structir.numpy import elementwise, reals, shaping
 from structir.tracing.array import TracedArray, cast, emit, expression
@@ -80,18 +79,6 @@ def polygamma(n: int, x: Any) -> TracedArray:
 def zeta(x: Any, q: Any) -> TracedArray:
     """Returns the sum of (q + k)**-x over k >= 0."""
     return _in_double(lambda x, q: functions.hurwitz_zeta(x, q, session().builder.emit), x, q)
-
-
-@traced
-def gammainc(a: Any, x: Any) -> TracedArray:
-    """Returns the regularized lower incomplete gamma function; it has no gradient."""
-    return _in_double(lambda a, x: incomplete_gamma(session().builder, a, x, False), a, x)
-
-
-@traced
-def gammaincc(a: Any, x: Any) -> TracedArray:
-    """Returns the regularized upper incomplete gamma function; it has no gradient."""
-    return _in_double(lambda a, x: incomplete_gamma(session().builder, a, x, True), a, x)
 
 
 def _in_double(function: Any, *values: Any) -> TracedArray:
