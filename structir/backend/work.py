@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from structir.ir.kernel_functions import LIBRARY as OF_KERNELS
 from structir.ir.scalar_functions import declared
 
 STATEMENT = 0.3  # ns of a scalar statement
@@ -25,7 +26,7 @@ MOVED = 0.15  # ns per element that a library function packs or transposes
 CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
-PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
+PRODUCTS = frozenset({"tiled_product", "packed_product", "gathered_product", "pixel_product"})
 ROWS = re.compile(r"rows_(sum|prod|max|min|expand)")
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
@@ -80,10 +81,15 @@ def splits_products(text: str) -> bool:
                 if is_part or ranged & _names_in(value):
                     ranged |= _names_in(target)
     for name, args in [call for node in nodes for call in _calls_in_expr(node)]:
-        operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
-        if PRODUCT.match(name) and ranged & _names_in(operands[3]):
+        if name in PRODUCTS and ranged & _names_in(_rows_of_product(name, args)[0]):
             return True
     return False
+
+
+def _rows_of_product(name: str, args: Sequence[ast.expr]) -> Sequence[ast.expr]:
+    """Returns the numbers of rows, columns and terms among the arguments of a product."""
+    count = len(OF_KERNELS[name].regions)
+    return args[count : count + 3]
 
 
 def _names_in(node: ast.AST) -> set[str]:
@@ -183,13 +189,11 @@ class _Estimate:
 
     def _call(self, name: str, args: list[ast.expr]) -> float:
         operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
-        if PRODUCT.match(name):
-            rows = self.integer(operands[3])
-            return TERM * max(rows or ROUNDS, MIN_ROWS) * self._product(operands[4:6])
+        if name in PRODUCTS:
+            rows, *sizes = _rows_of_product(name, args)
+            return TERM * max(self.integer(rows) or ROUNDS, MIN_ROWS) * self._product(sizes)
         if name in MOVES:
             return MOVED * self._product(operands[2:4])
-        if name.startswith("copy_"):
-            return LANE * self._product(operands[2:3])
         if ROWS.match(name):
             return LANE * self._product(operands[-2:-1])
         if name in WINDOWS:
@@ -213,7 +217,7 @@ def _is_math(name: str) -> bool:
 def _is_light(body: Sequence[ast.stmt]) -> bool:
     """Whether a loop is vectorized: it calls no library function."""
     names = [name for node in body for name, _ in _calls_in(node)]
-    return not any(PRODUCT.match(name) or name in LIBRARY for name in names)
+    return not any(name in PRODUCTS or name in LIBRARY for name in names)
 
 
 def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from math import prod
 from typing import Any
 
 from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.gathered import emit_gathered, emit_pixels
+from structir.backend.emit.packed import (
+    add_panels,
+    emit_packed_product,
+    emit_packing,
+    packable_form,
+)
 from structir.backend.emit.types import STORED
 from structir.backend.emit.windows import COMBINE, emit_windows
-from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir.expr import Var
 from structir.ir.kernel import Element, LibraryCall, Literal, Scalar
@@ -27,7 +33,8 @@ def emit_library_call(emitter: Emitter, call: LibraryCall) -> None:
     asm, function = emitter.asm, LIBRARY[call.fn]
     count = len(function.regions)
     scalars = dict(zip(function.integers, call.args[count:], strict=True))
-    values = {name: emitter.index(scalar) for name, scalar in scalars.items()}
+    with nullcontext() if call.fn in COMBINE else emitter.sharing_all():
+        values = {name: emitter.index(scalar) for name, scalar in scalars.items()}
     regions = [a for a in call.args[:count] if isinstance(a, Element)]
     starts, written = [], ""
     for number, (name, element) in enumerate(zip(function.regions, regions, strict=True)):
@@ -85,7 +92,10 @@ def _product(
     if form is not None:
         rows, columns, terms, left_row, left_term, _, _, out_row = integers
         left, _, out = places
-        panels = _panels(emitter, call, form)
+        right = call.args[1]
+        assert isinstance(right, Element)
+        packing = "integers" if dtype == "int8" else "wide"
+        panels = add_panels(emitter, right, form, packing)
         operands = (left, lambda: emitter.array(panels), out)
         numbers = (rows, columns, terms, left_row, left_term, out_row)
         _call(emitter, f"structir_packed_product_{dtype}", operands, numbers)
@@ -130,39 +140,13 @@ def _room(emitter: Emitter, dtype: str) -> Var:
     return emitter.rooms[dtype]
 
 
-def _panels(emitter: Emitter, call: LibraryCall, form: MatrixForm) -> Var:
-    """The packed panels of the right operand of a product."""
-    source = call.args[1]
-    assert isinstance(source, Element)
-    panels = Var("panels", TensorStructInfo((1,), dtype_of(source.array)))
-    emitter.panels[panels] = source.array, form
-    emitter.table.add_array(panels)
-    return panels
-
-
-def packable_form(call: LibraryCall, constants: frozenset[Var]) -> MatrixForm | None:
-    """Returns the layout of the right operand of a product in a constant, if it can be packed."""
-    right = call.args[1]
-    if call.fn != "tiled_product" or not isinstance(right, Element) or right.array not in constants:
-        return None
-    info: Any = right.array.struct_info
-    named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
-    names = ("terms", "columns", "right_term", "right_column")
-    asked = [right.indices[0], *[named[name] for name in names]]
-    known = [int(number.value) for number in asked if isinstance(number, Literal)]
-    known += [size for size in info.dims if isinstance(size, int)]
-    is_supported = info.dtype == "int8" or has_own_products(str(info.dtype))
-    if len(known) < len(asked) + len(info.dims) or not is_supported:
-        return None
-    start, terms, columns, down, across, *sizes = known
-    last = start + (terms - 1) * down + (columns - 1) * across
-    inside = min(terms, columns) > 0 <= min(start, down, across) and last < prod(sizes)
-    return MatrixForm(start, terms, columns, down, across) if inside else None
-
-
 Row = Callable[[Emitter, LibraryCall, Sequence[Place], Sequence[str]], None]
 ROWS: dict[str, Row] = {
     "tiled_product": _product,
+    "pack_panels": emit_packing,
+    "packed_product": emit_packed_product,
+    "gathered_product": emit_gathered,
+    "pixel_product": emit_pixels,
     "transpose": _transpose,
     **dict.fromkeys(COMBINE, emit_windows),
 }

@@ -10,7 +10,6 @@ import attrs
 from structir.backend.emit.called import called_kernel
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scheduled import WITH_NUMBERS
-from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.exponentials import with_nonpositive_exponentials
@@ -87,7 +86,6 @@ def matrix_kernel(group: Group) -> KernelText:
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
-    "blocks": block_kernel,
     "matrix": matrix_kernel,
     "routine": routine_kernel,
 }
