@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -48,7 +48,7 @@ class KernelCode:
     shapes: Mapping[Var, tuple[Dim, ...]]
     sizes: tuple[Dim, ...]
     sites: tuple[Site, ...]
-    panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays that are packed parts of constants
+    panels: Mapping[Var, tuple[Var, MatrixForm, str]]  # packed parts of constants
     singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
     is_whole: bool = False  # whether it runs once for its whole range, not for its parts
 
@@ -102,20 +102,19 @@ def _emitted(
     finish_streams(emitter)
     emitter.asm.run("ret i32 0")
     arrays = _arrays(emitter)
-    _, mentioned = emitter.words()
-    words = {dims.as_dim(word): number for number, word in emitter.singles.items()}
-    singles = [dim for dim in mentioned if dim in words]
-    sizes = (*[dim for dim in mentioned if dim not in words], *singles)
+    bits = {dims.as_dim(word): number for number, word in emitter.singles.items()}
+    words = sorted(emitter.words(), key=lambda word: word[0] in bits)
+    sizes = tuple([size for size, _ in words])
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
         kernel,
-        Assembled(_text(emitter, arrays, sizes, is_apart), prepared),
+        Assembled(_text(emitter, arrays, [name for _, name in words], is_apart), prepared),
         arrays,
         emitter.table.shapes,
         sizes,
         tuple(emitter.checks.sites),
         emitter.panels,
-        tuple([words[dim] for dim in singles]),
+        tuple([bits[size] for size in sizes if size in bits]),
         emitter.is_whole,
     )
 
@@ -124,18 +123,23 @@ def _arrays(emitter: Emitter) -> tuple[Var, ...]:
     """The arrays of the table: all but those of which only packed panels are read."""
     nodes = nodes_of(emitter.kernel)
     places = Counter(n.array for n in nodes if isinstance(n, Element))
-    packed = Counter(array for array, _ in emitter.panels.values())
-    return tuple([a for a in emitter.table.arrays if not packed[a] or places[a] > packed[a]])
+    packed = Counter(array for array, _, _ in emitter.panels.values())
+    return tuple(
+        [
+            a
+            for a in emitter.table.arrays
+            if not packed[a] or places[a] > packed[a] or a in emitter.unpacked
+        ]
+    )
 
 
-def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...], is_apart: bool) -> str:
+def _text(emitter: Emitter, arrays: Sequence[Var], integers: Sequence[str], is_apart: bool) -> str:
     """A module with the kernel, and with the function that calls it with the words of the table.
 
     If arrays are apart, no two share memory, unless both are only read. Parameters tell LLVM so.
     """
     asm = emitter.asm
-    pointers, words = [emitter.array(a) for a in arrays], emitter.words()[1]
-    integers = [words[size] for size in sizes]
+    pointers = [emitter.array(a) for a in arrays]
     mark = "noalias " if is_apart else ""
     params = [f"ptr {mark}{p}" for p in pointers] + [f"i64 {n}" for n in integers]
     params += [f"ptr noalias {REPORT}", "i64 %lo", "i64 %hi"]

@@ -86,13 +86,17 @@ class Emitter:
         self.streamed: dict[Var | None, None] = {}  # arrays with such stores; None if marked
         self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
         self.is_whole = False  # whether a kernel with parts runs for its whole range
-        self.panels: dict[Var, tuple[Var, MatrixForm]] = {}  # packed parts of constants
+        self.panels: dict[Var, tuple[Var, MatrixForm, str]] = {}  # packed parts of constants
+        self.unpacked: set[Var] = set()  # constants that are also read as they are
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
         self._arrays: dict[Var, str] = {}
         self._sizes: dict[Dim, str] = {}
+        self._numbers: list[tuple[int, str]] = []  # integers that only one place mentions
+        self._shares_all = False
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
+        self.tables = {array for array in spaces if dtype_of(array) == "int64"}
         self.registers = {array for array, space in spaces.items() if space == REGISTERS}
         self.singles = _singles(kernel) if is_generated else {}
         elsewhere = {*self.registers, *self.singles}
@@ -161,9 +165,20 @@ class Emitter:
 
     def integer(self, number: int) -> str:
         """Returns an integer: where kernels share their code, a large one is in the table."""
+        if self.shares_numbers and self._shares_all and abs(number) > 1:
+            self._numbers.append((number, f"%m{len(self._numbers)}"))
+            return self._numbers[-1][1]
         if not self.shares_numbers or abs(number) < LEAST:
             return str(number)
         return self._sizes.setdefault(number, f"%n{len(self._sizes)}")
+
+    @contextmanager
+    def sharing_all(self) -> Iterator[None]:
+        """In this context, every integer is in the table where kernels share their code, small ones
+        too, and equal ones each by itself: they may differ in another kernel."""
+        self._shares_all = True
+        yield
+        self._shares_all = False
 
     def single(self, number: Var) -> str:
         """Returns a float32 whose bits are a word of the table."""
@@ -173,9 +188,9 @@ class Emitter:
             self._singles[number] = self.asm.at_entry(f"bitcast i32 {bits} to float")
         return self._singles[number]
 
-    def words(self) -> tuple[dict[Var, str], dict[Dim, str]]:
-        """Returns the arrays and sizes that are mentioned, with their names."""
-        return self._arrays, self._sizes
+    def words(self) -> list[tuple[Dim, str]]:
+        """Returns the sizes and integers of the table, with their names."""
+        return [*self._sizes.items(), *self._numbers]
 
     def elements(self, array: Var) -> str:
         """Returns the number of elements of an array."""

@@ -34,7 +34,7 @@ MOST_TEMPLATES = 1024
 
 def recipe_of(group: Group) -> str:
     """Returns the name of the recipe that suits a group."""
-    if group.kind == "columns":
+    if group.kind in ("columns", "blocks"):
         return group.kind
     return "rows" if any(stage.reduce for stage in group.stages) else "maps"
 

@@ -12,7 +12,7 @@ from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Expression, axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.packing import constant_panels
+from structir.backend.loops.packing import packed_buffer
 from structir.backend.loops.writer import KernelText
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -170,8 +170,8 @@ def text_of(shown: ShownKernel, group: Group, shares_numbers: bool = True) -> Ke
     pointers, scratch = list[Buffer](), list[Buffer]()
     for array in code.arrays:
         if array in code.panels:
-            source, form = code.panels[array]
-            pointers.append(constant_panels(buffers[source], form).root)
+            source, form, packing = code.panels[array]
+            pointers.append(packed_buffer(buffers[source].root, form, packing).root)
         elif array in buffers:
             pointers.append(buffers[array].root)
         else:

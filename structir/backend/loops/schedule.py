@@ -9,8 +9,7 @@ import attrs
 
 from structir.backend.emit.called import called_kernel
 from structir.backend.loops.as_kernel import ShownKernel
-from structir.backend.loops.as_scheduled import WITH_NUMBERS
-from structir.backend.loops.blocks import BlockSchedule, block_kernel
+from structir.backend.loops.as_scheduled import WITH_NUMBERS, matrix_nodes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.exponentials import with_nonpositive_exponentials
@@ -19,9 +18,7 @@ from structir.backend.loops.group import Decision, Group, ProductSupport, groupe
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.library_nodes import text_of
-from structir.backend.loops.matrix import product_kernel
 from structir.backend.loops.planes import with_planes
-from structir.backend.loops.product_blocks import product_blocks
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
@@ -79,19 +76,13 @@ def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> Kernel
 
 
 def matrix_kernel(group: Group) -> KernelText:
-    """Returns the kernel of a matrix product: of blocks, if it has several batches or blocks of
-    columns."""
-    blocks = product_blocks(group)
-    schedule = None if blocks is None else BlockSchedule(blocks)
-    if schedule is not None and (schedule.batch or schedule.split is not None):
-        return schedule.text()
-    return text_of(product_kernel(group, "kernel"), group)
+    """Returns the kernel of a matrix product."""
+    return text_of(matrix_nodes(group, "kernel"), group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
-    "blocks": block_kernel,
     "matrix": matrix_kernel,
     "routine": routine_kernel,
 }
