@@ -40,7 +40,8 @@ def _rows(group: Group, name: str) -> ShownKernel:
     return kernel_by_recipe(group, name)
 
 
-def _blocks(group: Group, name: str) -> ShownKernel:
+def scheduled_blocks(group: Group, name: str) -> ShownKernel:
+    """Returns the scheduled kernel of a group with products."""
     return scheduled_by_recipe(block_nodes(group, name), group)
 
 
@@ -49,7 +50,7 @@ def _shown_blocks(group: Group, name: str) -> ShownKernel:
         if contraction_of(stage) is not None and not is_float(stage.out.dtype):
             reason = "a product of integers"
             raise NotShown(reason, {stage.out: reason})
-    return _blocks(group, name)
+    return scheduled_blocks(group, name)
 
 
 def _nest(group: Group, name: str) -> ShownKernel:
@@ -58,7 +59,7 @@ def _nest(group: Group, name: str) -> ShownKernel:
 
 # Constant numbers make these faster, unless groups that differ in them share one code.
 WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
-    "blocks": _blocks,
+    "blocks": scheduled_blocks,
     "columns": column_nodes,
     "nest": _nest,
     "padding": padding_nodes,
