@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from structir.ir.kernel import Apply, Assign, For, Scalar
+from structir.ir.kernel import Apply, Assign, For, KernelStatement, Scalar
 from structir.ir.scalar_functions import declared
 from structir.loops.accesses import expressions
 from structir.loops.handle import KernelHandle
@@ -56,11 +56,26 @@ def _is_cheap(tree: LoopTree, name: str, limit: float, cost_of: Callable[[Scalar
 def fuse_loops(kernel: KernelHandle) -> None:
     """Fuses adjacent loops over the same range that share memory, one of them reading, where fusion
     is legal."""
-    while any(
-        _shares_reads(kernel.tree, *pair) and kernel.attempt("fuse", *pair)
-        for pair in _neighbours(kernel.tree)
-    ):
+    refused = set[tuple[KernelStatement, ...]]()
+    while any(_fuses(kernel, pair, refused) for pair in _neighbours(kernel.tree)):
         pass
+
+
+def _fuses(
+    kernel: KernelHandle, pair: tuple[str, str], refused: set[tuple[KernelStatement, ...]]
+) -> bool:
+    """Fuses two loops, unless this was refused before, with the same statements between them."""
+    tree = kernel.tree
+    first, last = map(tree.loop, pair)
+    block = tree.block_of(first)
+    ends = [number for number, statement in enumerate(block) if statement in (first, last)]
+    key = tuple(block[ends[0] : ends[-1] + 1])
+    if key in refused or not _shares_reads(tree, *pair):
+        return False
+    if kernel.attempt("fuse", *pair):
+        return True
+    refused.add(key)
+    return False
 
 
 def _shares_reads(tree: LoopTree, first: str, second: str) -> bool:

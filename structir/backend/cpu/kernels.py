@@ -56,7 +56,6 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
 from structir.backend.loops.writer import MissingCodeError
-from structir.backend.math.bits import single_of_bits
 from structir.errors import StructIRError
 from structir.ir.kernel_functions import EIGHTHS
 
@@ -93,7 +92,6 @@ NAMES: dict[str, Any] = {
     "prefetch": prefetch,
     "wide_vectors": wide_vectors,
     "array_at": numba.carray,  # type: ignore[attr-defined]
-    "single_of_bits": single_of_bits,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -51,6 +51,7 @@ class KernelCode:
     panels: Mapping[Var, tuple[Var, MatrixForm, str]]  # packed parts of constants
     singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
     is_whole: bool = False  # whether it runs once for its whole range, not for its parts
+    places: tuple[int, ...] = ()  # of integers that are the last sizes
 
     @property
     def source(self) -> str:
@@ -69,16 +70,18 @@ def code_of(
     is_generated: bool = False,
     is_apart: bool = True,
     shares_numbers: bool = False,
+    varying: Container[int] | None = None,
 ) -> KernelCode:
     """Returns the code of a kernel, of whose operands some are constants; it is memoized.
 
     A kernel that is generated from ops has all indices in range, and its products and sums may be
     rounded once; elements of its results that it does not write keep their values. Without
     `is_apart`, a result may share the memory of an operand, element by element. With
-    `shares_numbers`, kernels that differ in large integers have the same code.
+    `shares_numbers`, kernels that differ in large integers have the same code; or those that differ
+    in integers at `varying` places of the code.
     """
     memo: dict[Any, KernelCode] = kernel.__dict__.setdefault("_codes", {})
-    key = constants, is_generated, is_apart, shares_numbers
+    key = constants, is_generated, is_apart, shares_numbers, varying
     if key not in memo:
         memo[key] = _emitted(kernel, *key)
     return memo[key]
@@ -89,9 +92,9 @@ def _emitted(
     constants: frozenset[Var],
     is_generated: bool,
     is_apart: bool,
-    shares_numbers: bool,
+    *numbers: Any,
 ) -> KernelCode:
-    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, shares_numbers)
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, *numbers)
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
     results = () if is_generated else kernel.results
     cleared = [r for r in results if not surely_filled(kernel, r, emitter.ranges)]
@@ -116,6 +119,7 @@ def _emitted(
         emitter.panels,
         tuple([bits[size] for size in sizes if size in bits]),
         emitter.is_whole,
+        tuple(emitter.places),
     )
 
 

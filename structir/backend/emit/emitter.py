@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -58,7 +58,10 @@ def _is_of_data(node: Node, known: Collection[Local]) -> bool:
 
 
 class Emitter:
-    """One kernel on its way to LLVM. The tables have a function for each class of nodes."""
+    """One kernel on its way to LLVM. The tables have a function for each class of nodes.
+
+    Integers of the code at the `varying` places, counted from 1, are in the table of the kernel.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,10 @@ class Emitter:
         constants: frozenset[Var],
         is_generated: bool = False,
         shares_numbers: bool = False,
+        varying: Container[int] | None = None,
     ) -> None:
         self.kernel, self.constants, self.is_generated = kernel, constants, is_generated
-        self.shares_numbers = shares_numbers
+        self.shares_numbers, self.varying = shares_numbers, varying
         self._statements, self._scalars = statements, scalars
         # Without parts, users see the rounding of every operation.
         is_exact = kernel.part is None and not is_generated
@@ -91,7 +95,9 @@ class Emitter:
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
         self._arrays: dict[Var, str] = {}
         self._sizes: dict[Dim, str] = {}
-        self._numbers: list[tuple[int, str]] = []  # integers that only one place mentions
+        self._numbers: dict[str, int] = {}  # integers of the table that one place mentions,
+        self.places: list[int] = []  # and the number of each place
+        self._integers = 0  # places with integers that may be in the table
         self._shares_all = False
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
@@ -165,17 +171,23 @@ class Emitter:
 
     def integer(self, number: int) -> str:
         """Returns an integer: where kernels share their code, a large one is in the table."""
-        if self.shares_numbers and self._shares_all and abs(number) > 1:
-            self._numbers.append((number, f"%m{len(self._numbers)}"))
-            return self._numbers[-1][1]
+        if self.varying is not None and abs(number) >= (2 if self._shares_all else LEAST):
+            self._integers += 1
+            if self._integers in self.varying:
+                return self._varying(number)
         if not self.shares_numbers or abs(number) < LEAST:
             return str(number)
         return self._sizes.setdefault(number, f"%n{len(self._sizes)}")
 
+    def _varying(self, number: int) -> str:
+        name = f"%m{len(self._numbers)}"
+        self._numbers[name] = number
+        self.places.append(self._integers)
+        return name
+
     @contextmanager
     def sharing_all(self) -> Iterator[None]:
-        """In this context, every integer is in the table where kernels share their code, small ones
-        too, and equal ones each by itself: they may differ in another kernel."""
+        """In this context, small integers may be in the table, too."""
         self._shares_all = True
         yield
         self._shares_all = False
@@ -190,7 +202,7 @@ class Emitter:
 
     def words(self) -> list[tuple[Dim, str]]:
         """Returns the sizes and integers of the table, with their names."""
-        return [*self._sizes.items(), *self._numbers]
+        return [*self._sizes.items(), *[(number, name) for name, number in self._numbers.items()]]
 
     def elements(self, array: Var) -> str:
         """Returns the number of elements of an array."""

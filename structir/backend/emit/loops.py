@@ -20,7 +20,7 @@ ONE = Literal(1, "int64")
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
     """Emits a loop over a range."""
-    if emitter.shares_numbers and _fills_table(emitter, loop):
+    if emitter.varying is not None and _fills_table(emitter, loop):
         with emitter.sharing_all():
             _emit(emitter, loop)
     else:

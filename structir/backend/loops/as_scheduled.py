@@ -41,7 +41,8 @@ def _rows(group: Group, name: str) -> ShownKernel:
     return kernel_by_recipe(group, name)
 
 
-def _blocks(group: Group, name: str) -> ShownKernel:
+def scheduled_blocks(group: Group, name: str) -> ShownKernel:
+    """Returns the scheduled kernel of a group with products."""
     return scheduled_by_recipe(block_nodes(group, name), group)
 
 
@@ -50,14 +51,14 @@ def _shown_blocks(group: Group, name: str) -> ShownKernel:
         if contraction_of(stage) is not None and not is_float(stage.out.dtype):
             reason = "a product of integers"
             raise NotShown(reason, {stage.out: reason})
-    return _blocks(group, name)
+    return scheduled_blocks(group, name)
 
 
 def matrix_nodes(group: Group, name: str) -> ShownKernel:
     """Returns the nodes of a matrix product: of blocks, if it has several batches or blocks of
     columns."""
     blocks = product_blocks(group)
-    return product_kernel(group, name) if blocks is None else _blocks(blocks, name)
+    return product_kernel(group, name) if blocks is None else scheduled_blocks(blocks, name)
 
 
 def _nest(group: Group, name: str) -> ShownKernel:
@@ -66,7 +67,7 @@ def _nest(group: Group, name: str) -> ShownKernel:
 
 # Constant numbers make these faster, unless groups that differ in them share one code.
 WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
-    "blocks": _blocks,
+    "blocks": scheduled_blocks,
     "columns": column_nodes,
     "nest": _nest,
     "padding": padding_nodes,

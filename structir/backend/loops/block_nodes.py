@@ -175,6 +175,39 @@ class _BlockWriter(FlatNodeWriter):
                 self.row(inner)
                 into.append(self.loop_over(row, start, stop, inner))
 
+    def row(self, into: Statements) -> None:
+        run = list[Stage]()
+        for stage in self.group.stages:
+            if run and not self._continues(run, stage):
+                self._write_run(run, into)
+                run = []
+            run.append(stage)
+        self._write_run(run, into)
+
+    def _continues(self, run: Sequence[Stage], stage: Stage) -> bool:
+        """Whether a result is a map over the axes of others, none of which it reads."""
+        outs = {other.out for other in run}
+        return all(
+            s.parallel == stage.parallel and s.simple and not s.reduce and s.out in self.fills
+            for s in (run[0], stage)
+        ) and not any(load.buffer in outs for load in stage.loads)
+
+    def _write_run(self, run: Sequence[Stage], into: Statements) -> None:
+        """Writes one stage, or several results in one loop nest."""
+        whole = self.group
+        if len(run) == 1:
+            self.group = attrs.evolve(whole, stages=tuple(run))
+            super().row(into)
+            self.group = whole
+            return
+
+        def point(body: Statements) -> None:
+            for self.stage in run:
+                self._point(self.stage, body)
+
+        self._loops(run[0], self.inner_axes(run[0]), into, point, "j")
+        self.done |= {stage.out for stage in run}
+
     # ---- products
 
     def _product(self, stage: Stage, start: Scalar, count: Scalar) -> KernelStatement:

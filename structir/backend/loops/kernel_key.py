@@ -53,18 +53,3 @@ class KernelKey(GroupKey):
 
     def _data(self, data: Any) -> Hashable:
         return None
-
-
-class ProductKey(KernelKey):
-    """The key of a group with products, whose integers, however small, are mostly arguments of
-    library functions: all but 0 and 1 may differ, in any way."""
-
-    def __init__(self, group: Group) -> None:
-        self.integers: list[int] = []
-        super().__init__(group)
-
-    def _integer(self, value: int) -> Hashable:
-        if abs(value) < 2:
-            return value
-        self.integers.append(value)
-        return "integer", value < 0

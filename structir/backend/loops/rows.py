@@ -22,11 +22,6 @@ from structir.projections.monoid import MONOIDS
 LAST = 1 << 30  # the phase of the statements after all loops of a row
 
 
-def row_kernel(group: Group) -> KernelText:
-    """Returns the source of a row group."""
-    return RowSchedule(group).text()
-
-
 def extents_of(group: Group) -> dict[Sym, Dim]:
     """Returns the extents of all axes of a group."""
     return {axis: extent for s in group.stages for axis, extent in s.extents.items()}

@@ -34,9 +34,6 @@ from structir.ir.kernel_functions import rounds_to_integers
 from structir.ir.polynomial import of_terms, opaque_atom
 
 INDENT = "    "
-# A range of one item is no loop to LLVM: what it would look for in one, to do items side by side,
-# takes it time without bound where loops inside are written out.
-SINGLE = "if lo < hi:"
 
 
 class MissingCodeError(Exception):
