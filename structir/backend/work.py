@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from structir.ir.kernel_functions import LIBRARY as OF_KERNELS
 from structir.ir.scalar_functions import declared
 
 STATEMENT = 0.3  # ns of an operation of a scalar statement
@@ -26,8 +26,15 @@ MOVED = 0.15  # ns per element that a library function packs or transposes
 CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
-PRODUCT = re.compile(r"(multiply_(tiled|packed|windows|pixels)|tiled_product)$")
-PRODUCT_SIZES = {"multiply_pixels": (7, 8, 6)}  # the operands that are rows, columns and terms
+PRODUCTS = frozenset(
+    {
+        "tiled_product",
+        "packed_product",
+        "column_product",
+        "gathered_product",
+        "pixel_product",
+    }
+)
 MOVES = frozenset({"pack_panels", "transpose"})
 WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
 LIBRARY = MOVES | {*WINDOWS}
@@ -38,6 +45,14 @@ OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.USub: operator.neg,
+}
+COMPARISONS: dict[type[ast.AST], Callable[..., bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
 }
 SELECTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
@@ -80,6 +95,12 @@ def rows_of_products(
             return 0
         counts.append(estimate.rows)
     return counts[0] if counts[0] < counts[1] else 0
+
+
+def _rows_of_product(name: str, args: Sequence[ast.expr]) -> Sequence[ast.expr]:
+    """Returns the numbers of rows, columns and terms among the arguments of a product."""
+    count = len(OF_KERNELS[name].regions)
+    return args[count : count + 3]
 
 
 class _Estimate:
@@ -163,9 +184,12 @@ class _Estimate:
                 return self._applied(OPERATORS.get(type(op)), [operand])
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self._applied(SELECTIONS.get(name), args)
-            case ast.IfExp(body=body, orelse=orelse):
-                number = self.integer(body)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                holds = self.integer(test)
+                number = None if holds == 0 else self.integer(body)
                 return self.integer(orelse) if number is None else number
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self._applied(COMPARISONS.get(type(op)), [left, right])
         return None
 
     def _applied(self, function: Any, args: list[ast.expr]) -> int | None:
@@ -183,15 +207,13 @@ class _Estimate:
 
     def _call(self, name: str, args: list[ast.expr]) -> float:
         operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
-        if PRODUCT.match(name):
-            rows, *sizes = [operands[k] for k in PRODUCT_SIZES.get(name, (3, 4, 5))]
+        if name in PRODUCTS:
+            rows, *sizes = _rows_of_product(name, args)
             count = self.integer(rows)
             self.rows = max(self.rows, count or 0)
             return TERM * max(count or ROUNDS, MIN_ROWS) * self._product(sizes)
         if name in MOVES:
             return MOVED * self._product(operands[2:4])
-        if name.startswith("copy_"):
-            return LANE * self._product(operands[2:3])
         if name in WINDOWS:
             sizes = operands[WINDOWS[name] :][:2]
             return WINDOW_TERM * self._product([*sizes, *operands[-6:-4]])
@@ -248,7 +270,7 @@ def _is_math(name: str) -> bool:
 def _is_light(body: Sequence[ast.stmt]) -> bool:
     """Whether a loop is vectorized: it calls no library function."""
     names = [name for node in body for name, _ in _calls_in(node)]
-    return not any(PRODUCT.match(name) or name in LIBRARY for name in names)
+    return not any(name in PRODUCTS or name in LIBRARY for name in names)
 
 
 def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:

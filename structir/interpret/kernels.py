@@ -13,7 +13,7 @@ from structir.analysis.arguments import check_call
 from structir.analysis.kernel_dtypes import kernel_at, kernel_dtype_vars
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError, Span
 from structir.interpret.argument_checks import match
-from structir.interpret.kernel_memory import ON_MEMORY, first_outside, strided_view
+from structir.interpret.kernel_memory import run_on_memory
 from structir.interpret.scope import Activation, Value
 from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
@@ -426,21 +426,13 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
 
     def run(frame: KernelFrame) -> None:
         values = [int(integer(frame)) for integer in integers]
-        sizes = dict(zip(function.integers, values, strict=True))
         memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in elements]
-        bounds = []
-        for name, element, memory, start in zip(
-            function.regions, elements, memories, starts, strict=True
-        ):
-            steps = function.steps(name, sizes)
-            outside = first_outside(memory, int(start(frame)), steps)
-            if outside is not None:
-                raise index_error(kernel, element, 0, outside, memory.size)
-            bounds.append((memory, int(start(frame)), steps))
-        if any(count <= 0 for count, _ in bounds[function.written][2]):
-            return
-        views = [strided_view(*bound) for bound in bounds]
-        ON_MEMORY[call.fn](*views, sizes)
+        indices = (int(start(frame)) for start in starts)
+        sizes = dict(zip(function.integers, values, strict=True))
+        wrong = run_on_memory(call.fn, memories, indices, sizes)
+        if wrong is not None:
+            region, index, size = wrong
+            raise index_error(kernel, elements[region], 0, index, size)
         frame.values[call.written.array].flat = memories[function.written]
 
     return run

@@ -84,17 +84,21 @@ class LibraryFunction:
     """A library function on memory regions.
 
     `regions` maps each region to the (count, step) of each of its axes, as names of `integers`.
-    `written` is the index of the region that the function writes.
+    `written` is the index of the region that the function writes. `tables` are regions of int64;
+    the other ones have one dtype.
     """
 
     regions: dict[str, tuple[tuple[str, str], ...]]
     integers: tuple[str, ...]
     written: int
+    tables: frozenset[str] = frozenset()
 
     def steps(self, region: str, values: dict[str, Any]) -> list[tuple[Any, Any]]:
         """Returns the count and the step of each axis of a region."""
         return [(values[count], values.get(step, 1)) for count, step in self.regions[region]]
 
+
+PANEL_COLUMNS = 16  # panels have a multiple of this many columns
 
 # The integers of a window: its sizes, strides and dilations.
 WINDOW = (
@@ -121,6 +125,58 @@ def _window_function(
 
 
 LIBRARY = {
+    "pack_panels": LibraryFunction(
+        {
+            "panels": (("terms", "panel_columns"), ("panel_columns", "")),
+            "source": (("terms", "source_row"), ("columns", "source_column")),
+        },
+        ("terms", "columns", "panel_columns", "source_row", "source_column"),
+        0,
+    ),
+    "packed_product": LibraryFunction(
+        {
+            "left": (("rows", "left_row"), ("terms", "left_term")),
+            "panels": (("terms", "panel_columns"), ("panel_columns", "")),
+            "out": (("rows", "out_row"), ("columns", "")),
+        },
+        ("rows", "columns", "terms", "panel_columns", "left_row", "left_term", "out_row"),
+        2,
+    ),
+    "column_product": LibraryFunction(
+        {
+            "left": (("rows", "left_row"), ("terms", "left_term")),
+            "right": (("terms", "right_term"), ("all_columns", "right_column")),
+            "out": (("rows", "out_row"), ("columns", "")),
+        },
+        (
+            *("rows", "columns", "terms", "left_row", "left_term", "all_columns", "first"),
+            *("right_term", "right_column", "out_row"),
+        ),
+        2,
+    ),
+    "gathered_product": LibraryFunction(
+        {
+            "left": (("rows", "left_row"), ("terms", "")),
+            "right": (("span", ""),),
+            "starts": (("terms", ""),),
+            "out": (("rows", "out_row"), ("columns", "")),
+        },
+        ("rows", "columns", "terms", "left_row", "span", "out_row"),
+        3,
+        frozenset({"starts"}),
+    ),
+    "pixel_product": LibraryFunction(
+        {
+            "weights": (("weight_rows", "weight_row"), ("terms", "")),
+            "image": (("span", ""),),
+            "starts": (("terms", ""),),
+            "points": (("columns", ""),),
+            "out": (("rows", "out_row"), ("columns", "")),
+        },
+        ("rows", "columns", "terms", "weight_rows", "weight_row", "first", "span", "out_row"),
+        4,
+        frozenset({"starts", "points"}),
+    ),
     "tiled_product": LibraryFunction(
         {
             "left": (("rows", "left_row"), ("terms", "left_term")),

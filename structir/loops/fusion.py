@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from structir.ir.kernel import Apply, Assign, For, Scalar
+from structir.ir.kernel import Apply, Assign, For, KernelStatement, Scalar
 from structir.ir.scalar_functions import declared
 from structir.loops.accesses import expressions
 from structir.loops.handle import KernelHandle
@@ -19,20 +19,29 @@ def cost(value: Scalar) -> float:
     return sum(_cost_of(fn) for fn in applied)
 
 
+def value_cost(value: Scalar) -> float:
+    """Returns the cost of a value without that of indices, in additions."""
+    if not isinstance(value, Apply):
+        return 0.0
+    return _cost_of(value.fn) + sum(map(value_cost, value.args))
+
+
 def _cost_of(fn: str) -> float:
     function = declared().get(fn)
     return COSTS.get(fn, 1.0) if function is None else function.cost
 
 
-def inline_arrays(kernel: KernelHandle, recompute_below: float) -> None:
+def inline_arrays(
+    kernel: KernelHandle, recompute_below: float, cost_of: Callable[[Scalar], float] = cost
+) -> None:
     """Inlines local arrays whose elements are cheap, or that have a single read in as many loops as
     their store."""
     for name in list(kernel.tree.arrays):
-        if _is_cheap(kernel.tree, name, recompute_below):
+        if _is_cheap(kernel.tree, name, recompute_below, cost_of):
             kernel.attempt("inline", name)
 
 
-def _is_cheap(tree: LoopTree, name: str, limit: float) -> bool:
+def _is_cheap(tree: LoopTree, name: str, limit: float, cost_of: Callable[[Scalar], float]) -> bool:
     array = tree.arrays[name].array
     uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
     reads = [access for access in uses if not access.is_write]
@@ -41,17 +50,32 @@ def _is_cheap(tree: LoopTree, name: str, limit: float) -> bool:
         return False
     depth = len(tree.loops_around(stores[0]))
     is_once = len(reads) == 1 and len(reads[0].loops) == depth
-    return is_once or cost(stores[0].value) < limit
+    return is_once or cost_of(stores[0].value) < limit
 
 
 def fuse_loops(kernel: KernelHandle) -> None:
     """Fuses adjacent loops over the same range that share memory, one of them reading, where fusion
     is legal."""
-    while any(
-        _shares_reads(kernel.tree, *pair) and kernel.attempt("fuse", *pair)
-        for pair in _neighbours(kernel.tree)
-    ):
+    refused = set[tuple[KernelStatement, ...]]()
+    while any(_fuses(kernel, pair, refused) for pair in _neighbours(kernel.tree)):
         pass
+
+
+def _fuses(
+    kernel: KernelHandle, pair: tuple[str, str], refused: set[tuple[KernelStatement, ...]]
+) -> bool:
+    """Fuses two loops, unless this was refused before, with the same statements between them."""
+    tree = kernel.tree
+    first, last = map(tree.loop, pair)
+    block = tree.block_of(first)
+    ends = [number for number, statement in enumerate(block) if statement in (first, last)]
+    key = tuple(block[ends[0] : ends[-1] + 1])
+    if key in refused or not _shares_reads(tree, *pair):
+        return False
+    if kernel.attempt("fuse", *pair):
+        return True
+    refused.add(key)
+    return False
 
 
 def _shares_reads(tree: LoopTree, first: str, second: str) -> bool:

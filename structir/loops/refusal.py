@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.node import Node
+from structir.ir.node import Node, replace
 
 Location = Node | tuple[str, Node]  # with a label
 
@@ -37,4 +37,6 @@ def refusal(code: str, message: str, *locations: Location, help: str) -> Schedul
 
 def headline(node: Node) -> str:
     """Returns the first line of the source of a node, without the colon of a loop or branch."""
+    if hasattr(node, "body"):  # which takes long to print
+        node = replace(node, body=())
     return str(node).splitlines()[0].strip().removesuffix(":")

@@ -43,4 +43,4 @@ def test_gradients_by_weights(name):
     is_scattered = any("T.add_to(out0[" in kernel for kernel in kernels)
     assert is_scattered == (name == "few pixels")
     source = kernels[-1]
-    assert "tiled_product" in source or "multiply_packed" in source
+    assert "tiled_product" in source or "packed_product" in source

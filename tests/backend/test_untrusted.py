@@ -63,7 +63,7 @@ def in_functions_of_sizes(said, code):
 
 
 def in_defaults(said, code):
-    said["texts"] = [t.replace("lo, hi):", f"lo, hi, q={code}):") for t in said["texts"]]
+    said["texts"] = [t.replace("):\n", f", q={code}):\n", 1) for t in said["texts"]]
 
 
 def in_decorators(said, code):

@@ -49,20 +49,12 @@ from structir.backend.cpu.objects import (
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler, RoutineCompiler
 from structir.backend.cpu.prepared import Assembled, pending_kernel
-from structir.backend.cpu.products import (
-    multiply_packed,
-    multiply_pixels,
-    multiply_tiled,
-    multiply_windows,
-    pack_panels,
-)
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
 from structir.backend.loops.writer import MissingCodeError
-from structir.backend.math.bits import single_of_bits
 from structir.errors import StructIRError
 from structir.ir.kernel_functions import EIGHTHS
 
@@ -97,13 +89,7 @@ NAMES: dict[str, Any] = {
     "brain_bits": brain_bits,
     "offset_by": offset_by,
     "wide_vectors": wide_vectors,
-    "multiply_tiled": multiply_tiled,
     "array_at": numba.carray,  # type: ignore[attr-defined]
-    "multiply_packed": multiply_packed,
-    "multiply_windows": multiply_windows,
-    "multiply_pixels": multiply_pixels,
-    "pack_panels": pack_panels,
-    "single_of_bits": single_of_bits,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

@@ -13,11 +13,10 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from structir.backend.cpu.c_functions import c_function, compile_ir
 from structir.backend.cpu.intrinsics import copy_filled, offset_by, prefetch
-from structir.backend.cpu.objects import Loaded, load_or_build, require_symbol, symbol_builders
+from structir.backend.cpu.objects import Loaded, load_or_build, symbol_builders
 from structir.backend.cpu.packed_products import (
     ROW_BLOCK,
     TERM_BLOCK,
@@ -28,7 +27,7 @@ from structir.backend.cpu.packed_products import (
 )
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
-from structir.backend.cpu.symbols import call_with_fields, extern
+from structir.backend.cpu.symbols import extern
 from structir.backend.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
 from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.options import Number, vectorisable
@@ -446,27 +445,3 @@ symbol_builders |= {
 symbol_builders |= {
     row_name(f"structir_panel_{dtype}"): partial(_load_panels, dtype) for dtype in DTYPES
 }
-
-
-def _library(name: str) -> Any:
-    """Returns the intrinsic that calls a library function for the dtype of its first argument."""
-
-    @intrinsic
-    def call(typing_context: Any, args: Any) -> Any:
-        symbol = f"structir_{name}_{args.types[0].dtype}"
-        require_symbol(symbol)
-        return types.void(args), call_with_fields(symbol, len(args.types))
-
-    return call
-
-
-# (a, b, c, m, n, k, a_row, a_column, b_row, b_column, c_row, panel)
-multiply_tiled = _library("product")
-# (a, panels, c, m, n, k, a_row, a_column, c_row)
-multiply_packed = _library("packed_product")
-# (a, b, c, m, n, k, a_row, c_row, table)
-multiply_windows = _library("windows_product")
-# (image, points, terms, weights, out, out_row, term_count, channels, point_count)
-multiply_pixels = _library("pixel_product")
-# (panels, b, k, n, b_row, b_column)
-pack_panels = _library("packing")

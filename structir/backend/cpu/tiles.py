@@ -71,6 +71,12 @@ AHEAD = 16  # prefetch distance of one row over panels, in registers
 PANELS_PER_ROW_TILE = 4  # enough accumulators and streams to hide latency
 
 
+def columns_together(dtype: str) -> int:
+    """Returns the number of columns of packed panels at whose multiples a block of columns may
+    begin: no tile reads panels on both sides."""
+    return row_tile_shape(tile_shapes(dtype)).columns
+
+
 def row_tile_shape(shapes: tuple[TileShape, ...]) -> TileShape:
     """Returns the shape of the tile of one row over several of the widest panels."""
     widest = shapes[-1]

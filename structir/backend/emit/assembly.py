@@ -122,6 +122,16 @@ class Assembly:
         self.jump(after)
         self.start(after)
 
+    def choose(self, test: str, yes: Callable[[], None], no: Callable[[], None]) -> None:
+        """Emits one of two blocks by a test."""
+        then, otherwise, after = map(self.label, ("then", "else", "after"))
+        self.branch(test, then, otherwise)
+        for label, block in ((then, yes), (otherwise, no)):
+            self.start(label)
+            block()
+            self.jump(after)
+        self.start(after)
+
     def joined(self, kind: str, test: str, sides: Sequence[Callable[[], str]]) -> str:
         """Appends a conditional; returns the value of the side that runs."""
         labels, after = [self.label("side") for _ in sides], self.label("join")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.backend.emit.code import code_of
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.packing import constant_panels
+from structir.backend.loops.packing import packed_buffer
 from structir.backend.loops.stage import KernelCall
 from structir.backend.loops.writer import KernelText
 
@@ -15,10 +15,10 @@ def called_kernel(call: KernelCall, origin: str) -> KernelText:
     pointers, scratch = list[Buffer](), list[Buffer]()
     for array in code.arrays:
         if array in code.panels:
-            source, form = code.panels[array]
+            source, form, packing = code.panels[array]
             original = call.values[source]
             assert isinstance(original, Buffer)
-            pointers.append(constant_panels(original, form).root)
+            pointers.append(packed_buffer(original.root, form, packing).root)
             continue
         buffer = call.memory(array, code.shapes[array])
         pointers.append(buffer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -48,9 +48,10 @@ class KernelCode:
     shapes: Mapping[Var, tuple[Dim, ...]]
     sizes: tuple[Dim, ...]
     sites: tuple[Site, ...]
-    panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays that are packed parts of constants
+    panels: Mapping[Var, tuple[Var, MatrixForm, str]]  # packed parts of constants
     singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
     is_whole: bool = False  # whether it runs once for its whole range, not for its parts
+    places: tuple[int, ...] = ()  # of integers that are the last sizes
 
     @property
     def source(self) -> str:
@@ -69,16 +70,18 @@ def code_of(
     is_generated: bool = False,
     is_apart: bool = True,
     shares_numbers: bool = False,
+    varying: Container[int] | None = None,
 ) -> KernelCode:
     """Returns the code of a kernel, of whose operands some are constants; it is memoized.
 
     A kernel that is generated from ops has all indices in range, and its products and sums may be
     rounded once; elements of its results that it does not write keep their values. Without
     `is_apart`, a result may share the memory of an operand, element by element. With
-    `shares_numbers`, kernels that differ in large integers have the same code.
+    `shares_numbers`, kernels that differ in large integers have the same code; or those that differ
+    in integers at `varying` places of the code.
     """
     memo: dict[Any, KernelCode] = kernel.__dict__.setdefault("_codes", {})
-    key = constants, is_generated, is_apart, shares_numbers
+    key = constants, is_generated, is_apart, shares_numbers, varying
     if key not in memo:
         memo[key] = _emitted(kernel, *key)
     return memo[key]
@@ -89,9 +92,9 @@ def _emitted(
     constants: frozenset[Var],
     is_generated: bool,
     is_apart: bool,
-    shares_numbers: bool,
+    *numbers: Any,
 ) -> KernelCode:
-    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, shares_numbers)
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, *numbers)
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
     results = () if is_generated else kernel.results
     cleared = [r for r in results if not surely_filled(kernel, r, emitter.ranges)]
@@ -102,21 +105,21 @@ def _emitted(
     finish_streams(emitter)
     emitter.asm.run("ret i32 0")
     arrays = _arrays(emitter)
-    _, mentioned = emitter.words()
-    words = {dims.as_dim(word): number for number, word in emitter.singles.items()}
-    singles = [dim for dim in mentioned if dim in words]
-    sizes = (*[dim for dim in mentioned if dim not in words], *singles)
+    bits = {dims.as_dim(word): number for number, word in emitter.singles.items()}
+    words = sorted(emitter.words(), key=lambda word: word[0] in bits)
+    sizes = tuple([size for size, _ in words])
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
         kernel,
-        Assembled(_text(emitter, arrays, sizes, is_apart), prepared),
+        Assembled(_text(emitter, arrays, [name for _, name in words], is_apart), prepared),
         arrays,
         emitter.table.shapes,
         sizes,
         tuple(emitter.checks.sites),
         emitter.panels,
-        tuple([words[dim] for dim in singles]),
+        tuple([bits[size] for size in sizes if size in bits]),
         emitter.is_whole,
+        tuple(emitter.places),
     )
 
 
@@ -124,18 +127,23 @@ def _arrays(emitter: Emitter) -> tuple[Var, ...]:
     """The arrays of the table: all but those of which only packed panels are read."""
     nodes = nodes_of(emitter.kernel)
     places = Counter(n.array for n in nodes if isinstance(n, Element))
-    packed = Counter(array for array, _ in emitter.panels.values())
-    return tuple([a for a in emitter.table.arrays if not packed[a] or places[a] > packed[a]])
+    packed = Counter(array for array, _, _ in emitter.panels.values())
+    return tuple(
+        [
+            a
+            for a in emitter.table.arrays
+            if not packed[a] or places[a] > packed[a] or a in emitter.unpacked
+        ]
+    )
 
 
-def _text(emitter: Emitter, arrays: tuple[Var, ...], sizes: tuple[Dim, ...], is_apart: bool) -> str:
+def _text(emitter: Emitter, arrays: Sequence[Var], integers: Sequence[str], is_apart: bool) -> str:
     """A module with the kernel, and with the function that calls it with the words of the table.
 
     If arrays are apart, no two share memory, unless both are only read. Parameters tell LLVM so.
     """
     asm = emitter.asm
-    pointers, words = [emitter.array(a) for a in arrays], emitter.words()[1]
-    integers = [words[size] for size in sizes]
+    pointers = [emitter.array(a) for a in arrays]
     mark = "noalias " if is_apart else ""
     params = [f"ptr {mark}{p}" for p in pointers] + [f"i64 {n}" for n in integers]
     params += [f"ptr noalias {REPORT}", "i64 %lo", "i64 %hi"]

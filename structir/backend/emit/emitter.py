@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -63,7 +63,10 @@ DIVISIONS = frozenset({"floordiv", "mod"})
 
 
 class Emitter:
-    """One kernel on its way to LLVM. The tables have a function for each class of nodes."""
+    """One kernel on its way to LLVM. The tables have a function for each class of nodes.
+
+    Integers of the code at the `varying` places, counted from 1, are in the table of the kernel.
+    """
 
     def __init__(
         self,
@@ -73,9 +76,10 @@ class Emitter:
         constants: frozenset[Var],
         is_generated: bool = False,
         shares_numbers: bool = False,
+        varying: Container[int] | None = None,
     ) -> None:
         self.kernel, self.constants, self.is_generated = kernel, constants, is_generated
-        self.shares_numbers = shares_numbers
+        self.shares_numbers, self.varying = shares_numbers, varying
         self._statements, self._scalars = statements, scalars
         # Without parts, users see the rounding of every operation.
         is_exact = kernel.part is None and not is_generated
@@ -92,14 +96,20 @@ class Emitter:
         self.streamed: dict[Var | None, None] = {}  # arrays with such stores; None if marked
         self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
         self.is_whole = False  # whether a kernel with parts runs for its whole range
-        self.panels: dict[Var, tuple[Var, MatrixForm]] = {}  # packed parts of constants
+        self.panels: dict[Var, tuple[Var, MatrixForm, str]] = {}  # packed parts of constants
+        self.unpacked: set[Var] = set()  # constants that are also read as they are
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes
         self._arrays: dict[Var, str] = {}
         self._sizes: dict[Dim, str] = {}
+        self._numbers: dict[str, int] = {}  # integers of the table that one place mentions,
+        self.places: list[int] = []  # and the number of each place
+        self._integers = 0  # places with integers that may be in the table
+        self._shares_all = False
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
         self.has_divisions = any([type(n) is Apply and n.fn in DIVISIONS for n in nodes])
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
+        self.tables = {array for array in spaces if dtype_of(array) == "int64"}
         self.registers = {array for array, space in spaces.items() if space == REGISTERS}
         self.singles = _singles(kernel) if is_generated else {}
         elsewhere = {*self.registers, *self.singles}
@@ -173,9 +183,26 @@ class Emitter:
 
     def integer(self, number: int) -> str:
         """Returns an integer: where kernels share their code, a large one is in the table."""
+        if self.varying is not None and abs(number) >= (2 if self._shares_all else LEAST):
+            self._integers += 1
+            if self._integers in self.varying:
+                return self._varying(number)
         if not self.shares_numbers or abs(number) < LEAST:
             return str(number)
         return self._sizes.setdefault(number, f"%n{len(self._sizes)}")
+
+    def _varying(self, number: int) -> str:
+        name = f"%m{len(self._numbers)}"
+        self._numbers[name] = number
+        self.places.append(self._integers)
+        return name
+
+    @contextmanager
+    def sharing_all(self) -> Iterator[None]:
+        """In this context, small integers may be in the table, too."""
+        self._shares_all = True
+        yield
+        self._shares_all = False
 
     def single(self, number: Var) -> str:
         """Returns a float32 whose bits are a word of the table."""
@@ -185,9 +212,9 @@ class Emitter:
             self._singles[number] = self.asm.at_entry(f"bitcast i32 {bits} to float")
         return self._singles[number]
 
-    def words(self) -> tuple[dict[Var, str], dict[Dim, str]]:
-        """Returns the arrays and sizes that are mentioned, with their names."""
-        return self._arrays, self._sizes
+    def words(self) -> list[tuple[Dim, str]]:
+        """Returns the sizes and integers of the table, with their names."""
+        return [*self._sizes.items(), *[(number, name) for name, number in self._numbers.items()]]
 
     def elements(self, array: Var) -> str:
         """Returns the number of elements of an array."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from math import prod
 from typing import Any
 
 from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
+from structir.backend.cpu.tiles import columns_together
 from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.gathered import emit_gathered, emit_pixels
+from structir.backend.emit.packed import (
+    add_panels,
+    check_part,
+    emit_packed_product,
+    emit_packing,
+    packable_form,
+)
 from structir.backend.emit.types import STORED
 from structir.backend.emit.windows import COMBINE, emit_windows
 from structir.backend.loops.contraction import MatrixForm
@@ -27,7 +36,8 @@ def emit_library_call(emitter: Emitter, call: LibraryCall) -> None:
     asm, function = emitter.asm, LIBRARY[call.fn]
     count = len(function.regions)
     scalars = dict(zip(function.integers, call.args[count:], strict=True))
-    values = {name: emitter.index(scalar) for name, scalar in scalars.items()}
+    with nullcontext() if call.fn in COMBINE else emitter.sharing_all():
+        values = {name: emitter.index(scalar) for name, scalar in scalars.items()}
     regions = [a for a in call.args[:count] if isinstance(a, Element)]
     starts, written = [], ""
     for number, (name, element) in enumerate(zip(function.regions, regions, strict=True)):
@@ -79,17 +89,89 @@ def _product(
     emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
 ) -> None:
     """A matrix product: by packed panels of a constant, by tiles, or by BLAS."""
-    left_operand = call.args[0]
-    assert isinstance(left_operand, Element)
-    dtype, form = dtype_of(left_operand.array), packable_form(call, emitter.constants)
-    if form is not None:
-        rows, columns, terms, left_row, left_term, _, _, out_row = integers
-        left, _, out = places
-        panels = _panels(emitter, call, form)
-        operands = (left, lambda: emitter.array(panels), out)
+    form = packable_form(call, emitter.constants)
+    if form is None:
+        _plain_product(emitter, call, places, integers)
+        return
+    rows, columns, terms, left_row, left_term, _, _, out_row = integers
+    numbers = (rows, columns, terms, left_row, left_term, out_row)
+    _product_by_panels(emitter, call, form, places, numbers, "0")
+
+
+def _column_product(
+    emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
+) -> None:
+    """A product by some columns: by packed panels of all, or as the product that it is."""
+    asm, (left, right, out), element = emitter.asm, places, call.args[1]
+    assert isinstance(element, Element)
+    dtype, form = dtype_of(element.array), packable_form(call, emitter.constants)
+    rows, columns, terms, left_row, left_term, all_columns, first, *steps, out_row = integers
+    if not emitter.is_generated:
+        check_part(emitter, element, first, columns, all_columns)
+
+    def plain() -> None:
+        offset = asm.integer("mul", first, steps[1])
+        skipped = partial(_after, emitter, right, dtype, offset)
+        numbers = (rows, columns, terms, left_row, left_term, *steps, out_row)
+        _plain_product(emitter, call, (left, skipped, out), numbers)
+
+    def packed() -> None:
+        assert form is not None
         numbers = (rows, columns, terms, left_row, left_term, out_row)
-        _call(emitter, f"structir_packed_product_{dtype}", operands, numbers)
-    elif has_own_products(dtype):
+        offset = asm.integer("mul", first, terms)
+        _product_by_panels(emitter, call, form, places, numbers, offset)
+
+    if form is None:
+        plain()
+    elif emitter.is_generated:
+        packed()
+    else:
+        emitter.unpacked.add(element.array)
+        at_panel = _divides_columns(emitter, first, dtype)
+        is_last = asm.compare("eq", asm.integer("add", first, columns), all_columns)
+        is_whole = _divides_columns(emitter, columns, dtype)
+        at_end = asm.value(f"or i1 {is_last}, {is_whole}")
+        asm.choose(asm.all_of([at_panel, at_end]), packed, plain)
+
+
+def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
+    """Whether a number is a multiple of the columns of panels that tiles may read together."""
+    asm = emitter.asm
+    rest = asm.integer("srem", number, str(columns_together(dtype)))
+    return asm.compare("eq", rest, "0")
+
+
+def _after(emitter: Emitter, place: Place, dtype: str, offset: str) -> str:
+    """The address some elements after a place."""
+    return emitter.asm.value(f"getelementptr {STORED[dtype]}, ptr {place()}, i64 {offset}")
+
+
+def _product_by_panels(
+    emitter: Emitter,
+    call: LibraryCall,
+    form: MatrixForm,
+    places: Sequence[Place],
+    integers: Sequence[str],
+    offset: str,
+) -> None:
+    """A product by the panels of a constant, from an offset on."""
+    (left, _, out), right = places, call.args[1]
+    assert isinstance(right, Element)
+    dtype = dtype_of(right.array)
+    panels = add_panels(emitter, right, form, "integers" if dtype == "int8" else "wide")
+    place: Place = partial(emitter.array, panels)
+    if offset != "0":
+        place = partial(_after, emitter, place, dtype, offset)
+    _call(emitter, f"structir_packed_product_{dtype}", (left, place, out), integers)
+
+
+def _plain_product(
+    emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
+) -> None:
+    left = call.args[0]
+    assert isinstance(left, Element)
+    dtype = dtype_of(left.array)
+    if has_own_products(dtype):
         room = emitter.array(_room(emitter, dtype))
         _call(emitter, f"structir_product_{dtype}", places, integers, (room,))
     else:
@@ -130,39 +212,14 @@ def _room(emitter: Emitter, dtype: str) -> Var:
     return emitter.rooms[dtype]
 
 
-def _panels(emitter: Emitter, call: LibraryCall, form: MatrixForm) -> Var:
-    """The packed panels of the right operand of a product."""
-    source = call.args[1]
-    assert isinstance(source, Element)
-    panels = Var("panels", TensorStructInfo((1,), dtype_of(source.array)))
-    emitter.panels[panels] = source.array, form
-    emitter.table.add_array(panels)
-    return panels
-
-
-def packable_form(call: LibraryCall, constants: frozenset[Var]) -> MatrixForm | None:
-    """Returns the layout of the right operand of a product in a constant, if it can be packed."""
-    right = call.args[1]
-    if call.fn != "tiled_product" or not isinstance(right, Element) or right.array not in constants:
-        return None
-    info: Any = right.array.struct_info
-    named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
-    names = ("terms", "columns", "right_term", "right_column")
-    asked = [right.indices[0], *[named[name] for name in names]]
-    known = [int(number.value) for number in asked if isinstance(number, Literal)]
-    known += [size for size in info.dims if isinstance(size, int)]
-    is_supported = info.dtype == "int8" or has_own_products(str(info.dtype))
-    if len(known) < len(asked) + len(info.dims) or not is_supported:
-        return None
-    start, terms, columns, down, across, *sizes = known
-    last = start + (terms - 1) * down + (columns - 1) * across
-    inside = min(terms, columns) > 0 <= min(start, down, across) and last < prod(sizes)
-    return MatrixForm(start, terms, columns, down, across) if inside else None
-
-
 Row = Callable[[Emitter, LibraryCall, Sequence[Place], Sequence[str]], None]
 ROWS: dict[str, Row] = {
     "tiled_product": _product,
+    "pack_panels": emit_packing,
+    "packed_product": emit_packed_product,
+    "column_product": _column_product,
+    "gathered_product": emit_gathered,
+    "pixel_product": emit_pixels,
     "transpose": _transpose,
     **dict.fromkeys(COMBINE, emit_windows),
 }

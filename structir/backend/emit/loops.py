@@ -15,7 +15,16 @@ from structir.backend.emit.scalars import is_sure
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
 from structir.backend.loops.buffer import element_bytes
-from structir.ir.kernel import VECTOR, Apply, Element, For, Literal, nodes_of
+from structir.ir.kernel import (
+    VECTOR,
+    Apply,
+    Assign,
+    Element,
+    For,
+    KernelStatement,
+    Literal,
+    nodes_of,
+)
 
 ONE = Literal(1, "int64")
 
@@ -23,10 +32,27 @@ ONE = Literal(1, "int64")
 def emit_loop(emitter: Emitter, loop: For) -> None:
     """Emits a loop over a range, after the divisions that are the same in all of its iterations."""
     with invariant_divisions(emitter, loop):
-        _emit_loop(emitter, loop)
+        if emitter.varying is not None and _fills_table(emitter, loop):
+            with emitter.sharing_all():
+                _emit(emitter, loop)
+        else:
+            _emit(emitter, loop)
 
 
-def _emit_loop(emitter: Emitter, loop: For) -> None:
+def _fills_table(emitter: Emitter, loop: For) -> bool:
+    """Whether a loop around all others only writes a table of integers: it takes little time."""
+    if not any(statement is loop for statement in emitter.kernel.body):
+        return False
+    innermost: tuple[KernelStatement, ...] = (loop,)
+    while isinstance(innermost[0], For) and len(innermost) == 1:
+        innermost = innermost[0].body
+    return all(
+        isinstance(s, Assign) and isinstance(s.target, Element) and s.target.array in emitter.tables
+        for s in innermost
+    )
+
+
+def _emit(emitter: Emitter, loop: For) -> None:
     low, high = emitter.index(loop.start), emitter.index(loop.stop)
     length, most = emitter.ranges.length(loop), emitter.ranges.most(loop)
     known = emitter.ranges.enter(loop)

@@ -160,23 +160,35 @@ class KernelNodeWriter:
         body: list[KernelStatement] = []
         self._loops(stage, rest, body, inner, stem, backward)
         del self.scalars.axes[axis]
-        stop, zero = self.scalars.index(stage.extents[axis]), Literal(0, "int64")
+        start, stop = self.ends_of(stage, axis)
         if backward:
             last = Apply("sub", (stop, Literal(1, "int64")), "int64")
             into.append(For(variable, last, Literal(-1, "int64"), -1, tuple(body)))
         else:
-            into.append(For(variable, zero, stop, 1, tuple(body)))
+            into.append(For(variable, start, stop, 1, tuple(body)))
+
+    def ends_of(self, stage: Stage, axis: Sym) -> tuple[Scalar, Scalar]:
+        """Returns the first position of a loop along an axis, and the one after its last."""
+        return Literal(0, "int64"), self.scalars.index(stage.extents[axis])
 
     def row(self, into: list[KernelStatement]) -> None:
         for stage in self.group.stages:
             self.stage = stage
-            inner = [axis for axis in stage.parallel if axis not in self._rows()]
+            inner = self.inner_axes(stage)
             if self.array_of(stage.out) is None:
                 self._make_room(stage, inner)
             if stage.running is not None:
                 inner.remove(stage.running.target)
             self._loops(stage, inner, into, lambda body, s=stage: self._point(s, body), "j")
             self.done.add(stage.out)
+
+    def inner_axes(self, stage: Stage) -> list[Sym]:
+        """Returns the axes of a stage inside of a row."""
+        return [axis for axis in stage.parallel if axis not in self._rows()]
+
+    def extent_of(self, stage: Stage, axis: Sym) -> Dim:
+        """Returns the number of positions along an axis of the loops of a stage."""
+        return stage.extents[axis]
 
     def _make_room(self, stage: Stage, inner: list[Sym]) -> None:
         """Allocates an intermediate value: a scalar, or an array for a row."""
@@ -186,7 +198,7 @@ class KernelNodeWriter:
         if not inner:
             self.inside[stage.out] = stage, self.scalars.local("t", dtype)
             return
-        shape = self.parameters.shape([stage.extents[axis] for axis in inner])
+        shape = self.parameters.shape([self.extent_of(stage, axis) for axis in inner])
         array = Var(name, TensorStructInfo(shape, dtype))
         is_partial = bool(stage.guards) or stage.exists is not None
         self.scratch.append(Scratch(array, zeros=is_partial))
@@ -365,7 +377,7 @@ class KernelNodeWriter:
         if isinstance(room, Local):
             into.append(Assign(room, stated(value)))
             return
-        inner = [self.scalars.axes[a] for a in stage.parallel if a not in self._rows()]
+        inner = [self.scalars.axes[axis] for axis in self.inner_axes(stage)]
         into.append(Assign(Element(room, tuple(inner), dtype), value))
 
     def read(self, load: Load, into: list[KernelStatement]) -> Scalar:
@@ -407,7 +419,7 @@ class KernelNodeWriter:
             axis = None if isinstance(written, Expression) else dims.as_sym(written)
             if axis is not None:
                 at[axis] = entry
-        inner = [axis for axis in stage.parallel if axis not in self._rows()]
+        inner = self.inner_axes(stage)
         indices = tuple([self.scalars.place(at[axis], into) for axis in inner])  # type: ignore[arg-type]
         return Element(room, indices, computed_in(load.buffer.dtype))
 

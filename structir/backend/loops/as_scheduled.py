@@ -6,18 +6,21 @@ from collections.abc import Callable, Sequence
 
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
-from structir.backend.loops.block_nodes import product_rows_kernel
+from structir.backend.loops.block_nodes import block_nodes
 from structir.backend.loops.by_recipe import kernel_by_recipe, scheduled_by_recipe
 from structir.backend.loops.columns import column_nodes
+from structir.backend.loops.contraction import contraction_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.matrix import product_kernel
 from structir.backend.loops.nest import nest_nodes
 from structir.backend.loops.padding import padding_nodes
 from structir.backend.loops.picks import is_pick, pick_nodes
 from structir.backend.loops.planes import plane_nodes
+from structir.backend.loops.product_blocks import product_blocks
 from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
 from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_nodes import window_sums_nodes
+from structir.ir.dtype import is_float
 
 
 def scheduled_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
@@ -38,8 +41,24 @@ def _rows(group: Group, name: str) -> ShownKernel:
     return kernel_by_recipe(group, name)
 
 
-def _blocks(group: Group, name: str) -> ShownKernel:
-    return scheduled_by_recipe(product_rows_kernel(group, name), group)
+def scheduled_blocks(group: Group, name: str) -> ShownKernel:
+    """Returns the scheduled kernel of a group with products."""
+    return scheduled_by_recipe(block_nodes(group, name), group)
+
+
+def _shown_blocks(group: Group, name: str) -> ShownKernel:
+    for stage in group.stages:
+        if contraction_of(stage) is not None and not is_float(stage.out.dtype):
+            reason = "a product of integers"
+            raise NotShown(reason, {stage.out: reason})
+    return scheduled_blocks(group, name)
+
+
+def matrix_nodes(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of a matrix product: of blocks, if it has several batches or blocks of
+    columns."""
+    blocks = product_blocks(group)
+    return product_kernel(group, name) if blocks is None else scheduled_blocks(blocks, name)
 
 
 def _nest(group: Group, name: str) -> ShownKernel:
@@ -48,6 +67,7 @@ def _nest(group: Group, name: str) -> ShownKernel:
 
 # Constant numbers make these faster, unless groups that differ in them share one code.
 WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
+    "blocks": scheduled_blocks,
     "columns": column_nodes,
     "nest": _nest,
     "padding": padding_nodes,
@@ -57,6 +77,6 @@ WITH_NUMBERS: dict[str, Callable[[Group, str], ShownKernel]] = {
 KERNELS = {
     **WITH_NUMBERS,
     "rows": _rows,
-    "blocks": _blocks,
-    "matrix": product_kernel,
+    "blocks": _shown_blocks,
+    "matrix": matrix_nodes,
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
-from structir.backend.loops.as_scalar import KernelParameters, NotShown
+from structir.backend.loops.as_scalar import KernelParameters
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
@@ -28,22 +28,22 @@ from structir.ir.struct_info import PrimStructInfo
 from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
 
-_templates: dict[Hashable, _KernelTemplate | None] = {}  # None for groups without a naive kernel
+_templates: dict[Hashable, _KernelTemplate] = {}
 MOST_TEMPLATES = 1024
 
 
 def recipe_of(group: Group) -> str:
     """Returns the name of the recipe that suits a group."""
-    if group.kind == "columns":
+    if group.kind in ("columns", "blocks"):
         return group.kind
     return "rows" if any(stage.reduce for stage in group.stages) else "maps"
 
 
 def recipe_kernel(
     group: Group, key: KernelKey, varying: frozenset[int] = frozenset()
-) -> KernelText | None:
-    """Returns the kernel of a group by its recipe; None if it has no naive kernel. The `varying`
-    numbers of its key are in the table, not in the code."""
+) -> KernelText:
+    """Returns the kernel of a group by its recipe; raises NotShown if it has no naive kernel. The
+    `varying` numbers of its key are in the table, not in the code."""
     name = recipe_of(group)
     constants = tuple([n for n, number in key.numbers.items() if number not in varying])
     template_key = name, key.value, varying, constants, are_skipped()
@@ -51,8 +51,7 @@ def recipe_kernel(
         if len(_templates) >= MOST_TEMPLATES:
             _templates.clear()
         _templates[template_key] = _template(group, name, key, varying)
-    template = _templates[template_key]
-    return None if template is None else template.kernel(key)
+    return _templates[template_key].kernel(key)
 
 
 def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
@@ -113,9 +112,7 @@ def _bits(value: float) -> int:
         return int(np.float32(value).view(np.int32))
 
 
-def _template(
-    group: Group, name: str, key: KernelKey, varying: frozenset[int]
-) -> _KernelTemplate | None:
+def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) -> _KernelTemplate:
     symbols = tuple([Sym(f"n{k}") for k in range(len(key.sizes))])
     integers = {k: Sym(f"m{k}") for n, k in key.numbers.items() if isinstance(n, int)}
     singles = {
@@ -132,10 +129,7 @@ def _template(
         },
         singles,
     )
-    try:
-        naive = shown_kernel([group], "kernel", parameters)
-    except NotShown:
-        return None
+    naive = shown_kernel([group], "kernel", parameters)
     code, params = _compiled(scheduled_by_recipe(naive, group))
     pointers = tuple([key.buffers[params[a]] if a in params else _scratch(a) for a in code.arrays])
     part, count = code.kernel.part, len(code.sizes) - len(code.singles)

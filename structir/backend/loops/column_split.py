@@ -3,20 +3,18 @@ it is in cache, and threads share the blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import attrs
 
 from structir.backend.cpu.panels import lanes_of
-from structir.backend.cpu.tiles import PANELS_PER_ROW_TILE, tile_shapes
+from structir.backend.cpu.tiles import columns_together, tile_shapes
 from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.contraction import BLAS_DTYPES, Contraction
 from structir.backend.loops.expression import axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.rows import RowSchedule
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Writer, loops
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv
 
@@ -25,10 +23,6 @@ MOST_COLUMNS, BLOCK = 1536, 96 << 10  # of few rows, and the elements of their b
 LINES = 512  # and of one that reads lines of an image
 MANY_ROWS = 256  # whose parts have packed weights in common
 UNEVEN = 0.03  # of the columns: at most so many less than others has the last block
-
-
-class NotSplitError(Exception):
-    """The loops of the maps do not have the columns as one loop."""
 
 
 @attrs.frozen
@@ -49,13 +43,6 @@ class ColumnSplit:
     def count(self) -> Dim:
         """The number of blocks."""
         return dims.dim_max(ceildiv(self.extent - self.slack, self.size), 1)
-
-    def ends(self, number: str, text: Callable[[Dim], str]) -> list[str]:
-        """Returns the lines that compute the ends of a block; `text` returns the source of a
-        size."""
-        size, more, extent = map(text, (self.size, self.size + self.slack, self.extent))
-        last = f"j0 + {size} if {extent} - j0 > {more} else {extent}"
-        return [f"j0 = {number} * {size}", f"j1 = {last}"]
 
     def memory(self, entries: Mapping[Sym, Dim]) -> tuple[list[Dim], tuple[Dim, ...]]:
         """Returns the sizes and the indices of a block of columns in memory; `entries` are the
@@ -88,7 +75,7 @@ def column_split(
     extents = {a: e for s in group.stages for a, e in s.extents.items()}
     axes, slack = product.n, lanes_of(stage.out.dtype)
     if product.windows:
-        axes, slack, width = product.n[:1], 0, _line(product, extents)
+        axes, slack, width = product.n[:1], 0, _line(product)
         if width is None:
             return None
         least, most, unit = 1, max(LINES // width, 1), 1
@@ -99,7 +86,7 @@ def column_split(
         unit = tile_shapes(stage.out.dtype)[-1].columns
         least, most = 2 * unit, _most_columns(rows) // unit * unit
         if is_packed:
-            least = most = unit = unit * PANELS_PER_ROW_TILE
+            least = most = unit = columns_together(stage.out.dtype)
     extent: Dim = prod(extents[axis] for axis in axes)
     size: Dim = most
     if isinstance(extent, int):
@@ -138,14 +125,16 @@ def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int
 
 
 def _are_maps(group: Group, product: Stage, found: Contraction) -> bool:
-    """Whether all stages but the product are maps of its columns, at their own points."""
+    """Whether all stages but the product are maps of its columns, at their own points, with these
+    as their first axes in a row."""
     written = {s.out: s.write for s in group.stages}
     if any(read.buffer in written for read in product.loads):
         return False
     for stage in group.stages:
         if stage is product:
             continue
-        if stage.reduce or not {*found.n} <= {*stage.parallel}:
+        inner = tuple([axis for axis in stage.parallel if axis not in group.rows])
+        if stage.reduce or inner[: len(found.n)] != found.n:
             return False
         reads = [read for read in stage.loads if read.buffer in written]
         if any(read.entries != written[read.buffer] for read in reads):
@@ -153,28 +142,9 @@ def _are_maps(group: Group, product: Stage, found: Contraction) -> bool:
     return True
 
 
-def _line(product: Contraction, extents: Mapping[Sym, Dim]) -> int | None:
+def _line(product: Contraction) -> int | None:
     """Returns the number of elements from one position of the first axis of columns to the next;
     None if it is unknown."""
     steps = product.column_steps
     width = steps[0] if len(steps) > 1 else 1
     return width if isinstance(width, int) else None
-
-
-class SplitRows(RowSchedule):
-    """Writes the maps of a block of rows and columns."""
-
-    def __init__(self, group: Group, writer: Writer, split: ColumnSplit) -> None:
-        self.split = split
-        super().__init__(group, writer)
-        self.pinned |= frozenset(split.axes) if len(split.axes) == 1 else frozenset()
-
-    def loop_lines(
-        self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
-    ) -> list[str]:
-        first, *rest = groups
-        if first != self.split.axes:
-            raise NotSplitError(f"{first} is not {self.split.axes}")
-        names = [self.writer.names[group[-1]] or "" for group in groups]
-        sizes = [self.writer.size(self.extent(group)) for group in rest]
-        return loops(names, ["j0, j1", *sizes], body)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from math import prod
 
-from structir.backend.emit.code import code_of
+from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.access import Address, address_of
 from structir.backend.loops.as_kernel import KernelNodeWriter, ShownKernel
 from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Expression, axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.packing import constant_panels
+from structir.backend.loops.packing import packed_buffer
 from structir.backend.loops.writer import KernelText
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -156,22 +156,34 @@ class FlatNodeWriter(LibraryNodeWriter):
         return Element(array, (index,), computed_in(buffer.dtype), flat=True)
 
 
-def text_of(shown: ShownKernel, group: Group, shares_numbers: bool = True) -> KernelText:
-    """Returns the kernel of a group as machine code in the making; constants are packed."""
+def code_of_group(
+    shown: ShownKernel, shares_numbers: bool, varying: Container[int] | None = None
+) -> KernelCode:
+    """Returns the code of the kernel of a group."""
     kernel, reads, fills = shown.kernel, shown.reads, shown.fills
-    buffers: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
-    constants = frozenset([p for p, b in buffers.items() if b.root.data is not None])
-    buffers |= dict(zip(kernel.results, fills, strict=True))
+    operands = zip(kernel.operands, reads, strict=False)
+    constants = frozenset([param for param, b in operands if b.root.data is not None])
     roots = {buffer.root for buffer in fills}
     is_apart = len(roots) == len(fills) and not {b.root for b in reads} & roots
-    code = code_of(
-        kernel, constants, is_generated=True, is_apart=is_apart, shares_numbers=shares_numbers
-    )
+    return code_of(kernel, constants, True, is_apart, shares_numbers, varying)
+
+
+def text_of(
+    shown: ShownKernel,
+    group: Group,
+    shares_numbers: bool = True,
+    varying: Container[int] | None = None,
+) -> KernelText:
+    """Returns the kernel of a group as machine code in the making; constants are packed."""
+    kernel = shown.kernel
+    buffers: dict[Var, Buffer] = dict(zip(kernel.operands, shown.reads, strict=False))
+    buffers |= dict(zip(kernel.results, shown.fills, strict=True))
+    code = code_of_group(shown, shares_numbers, varying)
     pointers, scratch = list[Buffer](), list[Buffer]()
     for array in code.arrays:
         if array in code.panels:
-            source, form = code.panels[array]
-            pointers.append(constant_panels(buffers[source], form).root)
+            source, form, packing = code.panels[array]
+            pointers.append(packed_buffer(buffers[source].root, form, packing).root)
         elif array in buffers:
             pointers.append(buffers[array].root)
         else:

@@ -11,13 +11,11 @@ import numpy as np
 
 from structir.backend.cpu.integer_products import packed_integers
 from structir.backend.cpu.panels import narrow_widths, packed, packed_narrow, panel_widths
-from structir.backend.cpu.products import has_own_products
 from structir.backend.cpu.tiles import tile_shapes
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.contraction import Contraction, MatrixForm, constant_matrix
+from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.expression import Load
-from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym
 from structir.printer.files.mapped_memory import release_pages
 
@@ -42,23 +40,6 @@ _panels: dict[tuple[int, MatrixForm, str], tuple[Any, weakref.ref[Any]]] = {}
 _origins: dict[int, PanelsOrigin] = {}  # of panels, by their id
 
 
-def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
-    """Returns the packed right operand of a product, if it is one constant for the whole batch."""
-    if found.windows or not has_own_products(stage.out.dtype):
-        return None
-    buffer = found.right.buffer.root
-    form = constant_matrix(stage, buffer, found.right_address, found.k, found.n)
-    return None if form is None else constant_panels(buffer, form)
-
-
-def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
-    """Returns the left operand of a product with weights, transposed, in panels one register
-    wide."""
-    if found.weights is None:
-        return None
-    return packed_buffer(found.left.buffer.root, found.weights, "narrow")
-
-
 def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
     """Returns the elements of a constant that are read over some axes, as an array; None if
     unknown."""
@@ -77,13 +58,9 @@ def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
 
 
 def packed_buffer(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
+    """Returns a part of a constant in the packed layout of products."""
     panels = panels_of(buffer.data, form, packing)
     return Buffer(panels.shape, panels.dtype.name, "constant", data=panels, name="packed constant")
-
-
-def constant_panels(buffer: Buffer, form: MatrixForm) -> Buffer:
-    """Returns a part of a constant in the packed layout of products."""
-    return packed_buffer(buffer.root, form, "integers" if buffer.dtype == "int8" else "wide")
 
 
 def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from structir.backend.cpu.products import has_products_of_floats
+from structir.backend.loops.blocks import BlockSchedule
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.expression import (
     Entry,
@@ -20,8 +21,8 @@ from structir.ir.dims import Sym
 
 
 def product_blocks(group: Group) -> Group | None:
-    """Returns the group of blocks of a product alone; None for products of windows, of integers, of
-    a dtype without tiles, and of a vector that is no row of a matrix."""
+    """Returns the group of blocks of a product alone; None for one block, and for products of
+    windows, of integers, of a dtype without tiles, and of a vector that is no row of a matrix."""
     stage = group.stages[0]
     product = contraction_of(stage)
     if product is None or product.windows or not has_products_of_floats(stage.out.dtype):
@@ -33,7 +34,9 @@ def product_blocks(group: Group) -> Group | None:
             return None
         stage = lone
     rows = tuple([axis for axis in stage.parallel if axis not in product.n])
-    return attrs.evolve(group, kind="blocks", stages=(stage,), rows=rows)
+    blocks = attrs.evolve(group, kind="blocks", stages=(stage,), rows=rows)
+    schedule = BlockSchedule(blocks)
+    return blocks if schedule.batch or schedule.split is not None else None
 
 
 def _with_row(stage: Stage, product: Contraction) -> Stage | None:

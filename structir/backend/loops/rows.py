@@ -22,11 +22,6 @@ from structir.projections.monoid import MONOIDS
 LAST = 1 << 30  # the phase of the statements after all loops of a row
 
 
-def row_kernel(group: Group) -> KernelText:
-    """Returns the source of a row group."""
-    return RowSchedule(group).text()
-
-
 def extents_of(group: Group) -> dict[Sym, Dim]:
     """Returns the extents of all axes of a group."""
     return {axis: extent for s in group.stages for axis, extent in s.extents.items()}
@@ -37,14 +32,12 @@ class RowSchedule:
 
     recompute_below: float = RECOMPUTE_BELOW
 
-    def __init__(self, group: Group, writer: Writer | None = None) -> None:
+    def __init__(self, group: Group) -> None:
         self.stages, self.group = group.stages, group
         self.extents = extents_of(group)
         axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
         self.flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
-        self.flat = self.flat and writer is None
         self.pinned = frozenset().union(*(s.pinned for s in group.stages))
-        self.writer = writer or Writer(axes, group.rows)
         self.addresses = self._addresses(tuple(axes))
         rows = group.rows
         self.last: tuple[Sym, ...] = ()
@@ -52,9 +45,8 @@ class RowSchedule:
         if len(joined) > 1:
             rows, self.last = tuple(a for g in joined[:-1] for a in g), joined[-1]
         self.rows = rows
-        if writer is None:
-            self.writer = Writer(axes, rows)
-        large = frozenset(filter(may_be_large, group.given)) if writer is None else frozenset()
+        self.writer = Writer(axes, rows)
+        large = frozenset(filter(may_be_large, group.given))
         given = (group.stages, rows, self.extents, group.kept, large)
         self.phases = Phases(*given, self.recompute_below)
         self._declare_local()
@@ -77,7 +69,7 @@ class RowSchedule:
     def _address(
         self, buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]
     ) -> Address:
-        return address_of(*self.writer.located(buffer, entries), axes)
+        return address_of(buffer, entries, axes)
 
     def joined(
         self, axes: tuple[Sym, ...], more: tuple[Address, ...] = ()
@@ -131,14 +123,10 @@ class RowSchedule:
     def _own_load(self, stage: Stage) -> Load:
         return Load(stage.out, stage.write, computed_in(stage.out.dtype))
 
-    def block_lines(self, start: Sym) -> list[str]:
-        """Returns the lines of one row, inside of the loop over a block of rows from `start` on."""
-        return self.row_lines(frozenset({start}))
-
-    def row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
+    def row_lines(self) -> list[str]:
         """Returns the lines of one row: its loops phase by phase, then the single values of the
         row."""
-        row = LoopScope(frozenset(self.rows) | known)
+        row = LoopScope(frozenset(self.rows))
         for (phase, _), stages in sorted(self.loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
         self.store_row(row)

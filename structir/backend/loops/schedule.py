@@ -8,9 +8,7 @@ from functools import partial
 import attrs
 
 from structir.backend.emit.called import called_kernel
-from structir.backend.loops.as_kernel import ShownKernel
-from structir.backend.loops.as_scheduled import WITH_NUMBERS
-from structir.backend.loops.blocks import BlockSchedule, block_kernel
+from structir.backend.loops.as_scheduled import WITH_NUMBERS, matrix_nodes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.exponentials import with_nonpositive_exponentials
@@ -19,14 +17,10 @@ from structir.backend.loops.group import Decision, Group, ProductSupport, groupe
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
 from structir.backend.loops.library_nodes import text_of
-from structir.backend.loops.matrix import product_kernel
 from structir.backend.loops.planes import with_planes
-from structir.backend.loops.product_blocks import product_blocks
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
-from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.schedule_memo import ScheduleMemo
-from structir.backend.loops.shared import shared
 from structir.backend.loops.shared_numbers import SharedNumbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
 from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
@@ -75,23 +69,17 @@ def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> Kernel
     numbers = numbers or SharedNumbers()
     if has_short_rows(group):
         return text_of(short_row_nodes(group, "kernel"), group, numbers.are_shared(group))
-    return numbers.kernel(group) or row_kernel(group)
+    return numbers.kernel(group)
 
 
 def matrix_kernel(group: Group) -> KernelText:
-    """Returns the kernel of a matrix product: of blocks, if it has several batches or blocks of
-    columns."""
-    blocks = product_blocks(group)
-    schedule = None if blocks is None else BlockSchedule(blocks)
-    if schedule is not None and (schedule.batch or schedule.split is not None):
-        return schedule.text()
-    return text_of(product_kernel(group, "kernel"), group)
+    """Returns the kernel of a matrix product."""
+    return text_of(matrix_nodes(group, "kernel"), group)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
-    "blocks": block_kernel,
     "matrix": matrix_kernel,
     "routine": routine_kernel,
 }
@@ -120,10 +108,9 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         program = _rewritten(program)
         numbers = SharedNumbers()
         schedules = SCHEDULES | {"rows": partial(any_row_kernel, numbers=numbers)}
-        schedules |= {kind: partial(_written, numbers, f) for kind, f in WITH_NUMBERS.items()}
+        schedules |= {kind: partial(numbers.kernel_of, nodes=f) for kind, f in WITH_NUMBERS.items()}
         settled = partial(_settled, numbers)
-        lowered = written(program, ScheduleMemo().schedules(schedules), settled=settled)
-    return attrs.evolve(lowered, kernels=shared(lowered.kernels))
+        return written(program, ScheduleMemo().schedules(schedules), settled=settled)
 
 
 def settled_groups(program: LoopProgram) -> Sequence[Group]:
@@ -151,12 +138,6 @@ def _settled(numbers: SharedNumbers, program: LoopProgram, groups: Sequence[Grou
     settled, moved = with_reuse(program, with_planes(program, groups))
     numbers.add(settled)
     return settled, moved
-
-
-def _written(
-    numbers: SharedNumbers, nodes: Callable[[Group, str], ShownKernel], group: Group
-) -> KernelText:
-    return text_of(nodes(group, "kernel"), group, numbers.are_shared(group))
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:

@@ -34,9 +34,6 @@ from structir.ir.kernel_functions import rounds_to_integers
 from structir.ir.polynomial import of_terms, opaque_atom
 
 INDENT = "    "
-# A range of one item is no loop to LLVM: what it would look for in one, to do items side by side,
-# takes it time without bound where loops inside are written out.
-SINGLE = "if lo < hi:"
 
 
 class MissingCodeError(Exception):
@@ -66,17 +63,6 @@ class KernelText:
     assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the source only names
 
 
-@attrs.frozen
-class BlockPlace:
-    """The memory of a value in the rows of a block: `place` has a line for each row of the block;
-    of the value's axes it has those at `inner`, or these indices of `columns`."""
-
-    place: Buffer
-    row: Dim
-    inner: tuple[int, ...]
-    columns: tuple[Dim, ...] | None = None
-
-
 @attrs.define
 class LoopScope:
     """Lines under some loops: the axes known there, and the names of values already computed."""
@@ -100,7 +86,6 @@ class Writer:
         self.totals: dict[Buffer, str] = {}
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
         self.scratch: list[Buffer] = []
-        self.moved: dict[Buffer, BlockPlace] = {}
         self.counter = 0
         self.needs: dict[Expression, frozenset[Sym]] = {}
 
@@ -258,21 +243,8 @@ class Writer:
             return name
         return self.size(axis_dim(symbol))
 
-    def located(
-        self, buffer: Buffer, entries: tuple[Entry, ...]
-    ) -> tuple[Buffer, tuple[Entry, ...]]:
-        """Returns the memory of an element: its buffer, or the block in place of it."""
-        moved = self.moved.get(buffer)
-        if moved is None:
-            return buffer, entries
-        columns = moved.columns
-        if columns is None:
-            return moved.place, (moved.row, *[entries[k] for k in moved.inner])
-        return moved.place, (moved.row, *columns)
-
     def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]) -> str:
         """Returns an element of a buffer, as a subscripted pointer."""
-        buffer, entries = self.located(buffer, entries)
         outer: list[str] = []
         inner: list[str] = []
         address = address_of(buffer, entries, self.axes)

@@ -303,8 +303,15 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync | Pr
     if len(regions) < count or not all(region.flat for region in regions):
         message = f"{name}: expected the first elements of arrays, such as `x.flat[i]`"
         raise scope.wrong(node, message, hint, code="E0136")
-    dtypes = {str(region.array.struct_info.dtype) for region in regions}  # type: ignore[attr-defined]
-    if dtypes not in ({"float32"}, {"float64"}):
+    dtypes = {
+        region: str(element.array.struct_info.dtype)  # type: ignore[attr-defined]
+        for region, element in zip(function.regions, regions, strict=True)
+    }
+    if {dtypes[table] for table in function.tables} - {"int64"}:
+        message = f"{name}: expected {' and '.join(sorted(function.tables))} of int64"
+        raise scope.wrong(node, message, hint, code="E0136")
+    numbers = {dtype for region, dtype in dtypes.items() if region not in function.tables}
+    if numbers not in ({"float32"}, {"float64"}):
         message = f"{name}: expected arrays of float32 or of float64"
         raise scope.wrong(node, message, hint, code="E0136")
     integers = [scalar(scope, a, "int64") for a in call.args[count:]]

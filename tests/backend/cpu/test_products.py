@@ -1,5 +1,8 @@
 """Matrix products by tiles and by BLAS, at all strides, against NumPy."""
 
+import ctypes
+
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from numba import njit, types
@@ -8,7 +11,7 @@ import structir
 from structir.backend.cpu import products
 from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.intrinsics import POINTERS
-from structir.backend.cpu.products import multiply_tiled
+from structir.backend.cpu.objects import require_symbol
 from structir.backend.cpu.tiles import TileShape
 from structir.build import BlockBuilder
 from structir.ir import dims
@@ -23,16 +26,13 @@ SIZES += [(20, 999, 30), (9, 300, 1100)]  # of many panels, copied together
 def product_by(dtype, way):
     pointer = POINTERS[dtype]
     if way == "tiles":
+        require_symbol(f"structir_product_{dtype}")
+        address = llvm.address_of_symbol(f"structir_product_{dtype}")
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)(address)
 
-        @njit([types.void(*[types.int64] * 12)])
-        def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
-            at = pointer(a), pointer(b), pointer(c)
-            multiply_tiled((at[0], at[1], at[2], m, n, k, ar, ac, br, bc, cr, pointer(panel)))
-    else:
-
-        @njit([types.void(*[types.int64] * 12)])
-        def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
-            multiply_matrices(pointer(a), pointer(b), pointer(c), m, n, k, ar, ac, br, bc, cr)
+    @njit([types.void(*[types.int64] * 12)])
+    def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
+        multiply_matrices(pointer(a), pointer(b), pointer(c), m, n, k, ar, ac, br, bc, cr)
 
     return product
 

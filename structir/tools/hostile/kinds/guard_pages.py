@@ -194,6 +194,25 @@ CALLS += [
         "2, 2, 2, 2, u[0], u[1], 2, 2, 2, 2, u[2], u[3], 1, 1",
     )
 ]
+CALLS += [
+    f"T.gathered_product({places}, out.flat[0], {integers})"
+    for places, integers in (
+        ("x.flat[k], x.flat[1], u.flat[0]", "1, 2, 2, 2, u[2], 4"),
+        ("x.flat[0], x.flat[k], u.flat[1]", "1, u[3], u[0], 2, 3, 4"),
+    )
+]
+CALLS += [
+    f"T.pixel_product(x.flat[0], x.flat[k], {places}, out.flat[0], {integers})"
+    for places, integers in (
+        ("u.flat[0], u.flat[2]", "1, 2, 2, 2, 2, 0, 4, 2"),
+        ("u.flat[1], u.flat[2]", "u[0], 2, 2, u[1], u[2], u[3], 4, 2"),
+    )
+]
+PANELS = "panels = T.zeros((64,), 'float32')\n    "
+CALLS += [
+    "T.pack_panels(panels.flat[0], x.flat[k], u[0], u[1], u[2], u[3], 1)\n    "
+    "T.packed_product(x.flat[0], panels.flat[0], out.flat[0], 1, u[1], u[0], u[2], 1, 1, 4)"
+]
 
 
 def library_calls(random: Random) -> GuardedProgram:
@@ -201,7 +220,7 @@ def library_calls(random: Random) -> GuardedProgram:
     numbers = np.array(random.choices([*EXTREME, 1, 1, 2, 2, 3], k=4))
     numbers[2] = numbers[2] or 1  # many iterations without progress take too long
     runs = [(X.astype("float32"), numbers, k) for k in (0, 1, GREATEST)]
-    return kernel(f"{FILLED}{random.choice(CALLS)}", runs, dtype="float32", messages=False)
+    return kernel(f"{PANELS}{FILLED}{random.choice(CALLS)}", runs, dtype="float32", messages=False)
 
 
 GENERATORS: tuple[Callable[[Random], GuardedProgram], ...] = (
