@@ -467,7 +467,8 @@ class _ShardWriter:
     def rebuild_call(self, call: Call, available: Mapping[Key, Expr]) -> Call:
         """Returns the call with the available blocks as arguments."""
         args = tuple([self.argument(arg, available, (k,)) for k, arg in enumerate(call.args)])
-        bare = Call(call.op, args, call.attrs, call.sinfo_args, call.struct_info, call.span)
+        op = self.closure(call.op) if call.op in self.program.closures else call.op
+        bare = Call(op, args, call.attrs, call.sinfo_args, call.struct_info, call.span)
         if not isinstance(call.op, Op):
             return bare
         info = call.op.definition.deduce(bare)

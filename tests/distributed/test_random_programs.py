@@ -22,3 +22,7 @@ def test_shards_return_the_result_of_the_whole(check: str, chunk: int) -> None:
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+def test_a_call_of_a_closure_that_is_not_inlined() -> None:
+    run_check("shards", random_program(300831, 6), 300831)
