@@ -26,6 +26,7 @@ from structir.ir.kernel import (
     For,
     Kernel,
     KernelStatement,
+    LibraryCall,
     Local,
     Part,
     Scalar,
@@ -47,6 +48,10 @@ def _singles(kernel: Kernel) -> dict[Var, Sym]:
         for p, info in infos.items()
         if isinstance(info, PrimStructInfo) and info.dtype == "float32"
     }
+
+
+def _calls_library(loop: For) -> bool:
+    return any(isinstance(node, LibraryCall) for node in nodes_of(loop))
 
 
 def _range_of(loop: For) -> Iterator[Node]:
@@ -108,6 +113,8 @@ class Emitter:
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
         self.has_divisions = any([type(n) is Apply and n.fn in DIVISIONS for n in nodes])
+        # loops whose iterations call library functions: they are few
+        self.around_calls = {n for n in nodes if isinstance(n, For) and _calls_library(n)}
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
         self.tables = {array for array in spaces if dtype_of(array) == "int64"}
         self.registers = {array for array, space in spaces.items() if space == REGISTERS}
@@ -146,10 +153,12 @@ class Emitter:
 
     def block(self, statements: Sequence[KernelStatement]) -> None:
         """Emits statements, up to one that leaves the block."""
+        is_around = any(isinstance(s, LibraryCall) or s in self.around_calls for s in statements)
         for statement in statements:
             if not self.asm.is_open:
                 return
-            self._statements[type(statement)](self, statement)
+            with self.sharing_all(is_around and isinstance(statement, Assign)):
+                self._statements[type(statement)](self, statement)
 
     def scalar(self, scalar: Scalar) -> str:
         """Emits an expression; returns its value."""
@@ -198,11 +207,11 @@ class Emitter:
         return name
 
     @contextmanager
-    def sharing_all(self) -> Iterator[None]:
-        """In this context, small integers may be in the table, too."""
-        self._shares_all = True
+    def sharing_all(self, is_rare: bool = True) -> Iterator[None]:
+        """In this context, which `is_rare`, small integers may be in the table, too."""
+        outer, self._shares_all = self._shares_all, self._shares_all or is_rare
         yield
-        self._shares_all = False
+        self._shares_all = outer
 
     def single(self, number: Var) -> str:
         """Returns a float32 whose bits are a word of the table."""

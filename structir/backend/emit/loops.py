@@ -53,7 +53,8 @@ def _fills_table(emitter: Emitter, loop: For) -> bool:
 
 
 def _emit(emitter: Emitter, loop: For) -> None:
-    low, high = emitter.index(loop.start), emitter.index(loop.stop)
+    with emitter.sharing_all(loop in emitter.around_calls):
+        low, high = emitter.index(loop.start), emitter.index(loop.stop)
     length, most = emitter.ranges.length(loop), emitter.ranges.most(loop)
     known = emitter.ranges.enter(loop)
     if emitter.kernel.part is not None:

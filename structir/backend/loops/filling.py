@@ -37,19 +37,23 @@ MOST_AXES = 5  # loops whose order is searched
 
 def surely_filled(kernel: Kernel, result: Var, ranges: IndexRanges) -> bool:
     """Whether loops over all axes of a result, with nothing else around, write each element, and
-    nothing reads it. The parts of a kernel together are the whole range."""
-    nodes = list(nodes_of(kernel))
-    elements = [n for n in nodes if isinstance(n, Element) and n.array is result]
-    writes = [n for n in nodes if isinstance(n, Assign) and n.target in elements]
-    if len(elements) > len(writes) or any(write.symbol for write in writes):
-        return False
-    assigns = [n for n in nodes if isinstance(n, Assign)]
+    nothing before reads it. The parts of a kernel together are the whole range."""
+    assigns = [n for n in nodes_of(kernel) if isinstance(n, Assign)]
     counts = Counter([n.target for n in assigns])
     once = {n.target: n.value for n in assigns if counts[n.target] == 1}
     part = kernel.part
     if part is not None and (counts[part.low] or counts[part.high]):
         part = None
-    return _Coverage(result, ranges, once, part).statements(kernel.body, ())
+    coverage = _Coverage(result, ranges, once, part)
+    for statement in kernel.body:
+        nodes = list(nodes_of(statement))
+        elements = [n for n in nodes if isinstance(n, Element) and n.array is result]
+        stores = [n for n in nodes if isinstance(n, Assign) and not n.symbol]
+        if len(elements) > len([store for store in stores if store.target in elements]):
+            return False  # it reads an element, or a library function has one
+        if coverage.statement(statement, ()):
+            return True
+    return False
 
 
 @attrs.frozen
@@ -99,10 +103,14 @@ class _Coverage:
                     else None
                 )
         extent = self.extent(loop)
-        return None if extent is None else _Axis(loop.variable, extent, loop.stop, loop.step)
+        return None if extent is None else _Axis(loop.variable, extent, loop.stop, abs(loop.step))
 
     def extent(self, loop: For) -> Dim | None:
-        """Returns the number of iterations of a loop over a whole range or all of a part."""
+        """Returns the number of iterations of a loop over a whole range, in either direction, or
+        all of a part."""
+        if loop.step == -1 and isinstance(loop.stop, Literal) and loop.stop.value == -1:
+            last = self.ranges.value(loop.start)
+            return None if last is None else last + 1
         if loop.step < 1:
             return None
         part = self.part
