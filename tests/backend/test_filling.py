@@ -31,6 +31,10 @@ UNFILLED = {
     "blocks with gaps": "for b in range(low, high, 8):\n            e = min(b + 4, high)\n"
     "            for i in range(b, e):\n                y[i] = x[i]",
     "sums": "for i in range(low, high):\n            y[i] += x[i]",
+    "read first": "for i in range(low, high):\n            y[i] = y[i] + x[i]",
+    "filled later": "for i in range(low, high):\n            if x[i] > 2.0:\n"
+    "                y[i] = y[i] + 1.0\n        for i in range(low, high // 2):\n"
+    "            y[i] = x[i]",
     "flat, shifted": "for i in range(low, high):\n            y.flat[i // 2] = x[i]",
 }
 FILLED = {
@@ -41,7 +45,15 @@ FILLED = {
     "blocks": "for b in range(low, high, 8):\n            e = min(b + 8, high)\n"
     "            for i in range(b, e):\n                y[i] = x[i]",
 }
+FILLED |= {
+    "read later": "for i in range(low, high):\n            y[i] = x[i]\n"
+    "        for t in range(3):\n            for i in range(low, high):\n                y[i] = 2.0 * y[i]",
+    "parts first": "for i in range(low, high // 2):\n            y[i] = 1.0\n"
+    "        for i in range(low, high):\n            y[i] = x[i]",
+}
 ROWS = {
+    "backwards": "for j in range(2, -1, -1):\n            for i in range(low, high):\n"
+    "                y[i, j] = x[i, j]",
     "flat rows": "for i in range(low, high):\n            for j in range(3):\n"
     "                y.flat[3 * i + j] = x[i, j]",
     "columns first": "for j in range(3):\n            for i in range(low, high):\n"
@@ -89,6 +101,15 @@ def test_filled_results_run_in_parts(body: str, shape: str) -> None:
     x = np.arange(3000, dtype="float32").reshape((-1, 3) if "3" in shape else -1)
     compiled = structir.compile(module, num_threads=2)["main"]
     np.testing.assert_array_equal(compiled(x), structir.interpret(module, "main", x))
+
+
+def test_backward_loops_over_a_part_of_an_axis_are_not_proved() -> None:
+    body = "for j in range(1, -1, -1):\n            for i in range(low, high):\n"
+    module = module_of(body + "                y[i, j] = x[i, j]", '"n", 3')
+    assert not runs_in_parts(module)
+    x = np.arange(9, dtype="float32").reshape(3, 3)
+    expected = structir.interpret(module, "main", x)
+    np.testing.assert_array_equal(structir.compile(module)["main"](x), expected)
 
 
 def test_a_transposed_position_is_not_proved() -> None:
