@@ -47,7 +47,8 @@ FILLED = {
 }
 FILLED |= {
     "read later": "for i in range(low, high):\n            y[i] = x[i]\n"
-    "        for t in range(3):\n            for i in range(low, high):\n                y[i] = 2.0 * y[i]",
+    "        for t in range(3):\n            for i in range(low, high):\n"
+    "                y[i] = 2.0 * y[i]",
     "parts first": "for i in range(low, high // 2):\n            y[i] = 1.0\n"
     "        for i in range(low, high):\n            y[i] = x[i]",
 }
