@@ -362,7 +362,8 @@ class _Copies:
         return calculate("mul", count, self.inner)
 
     def _entry(self, table: Buffer, row: Scalar) -> Scalar:
-        element = Element(self.arrays[table.root], (row,), table.dtype)
+        is_view = len(table.root.shape) != 1
+        element = Element(self.arrays[table.root], (row,), table.dtype, flat=is_view)
         return element if table.dtype == "int64" else Apply("cast", (element,), "int64")
 
     def _flat(self, buffer: Buffer, index: Scalar) -> Element:

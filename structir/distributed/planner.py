@@ -23,7 +23,7 @@ from structir.errors import Diagnostic, DiagnosticError, StructInfoError, Struct
 from structir.ir.bodies import bindings_of
 from structir.ir.expr import Call, Function, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import FuncStructInfo
+from structir.ir.struct_info import FuncStructInfo, TensorStructInfo
 from structir.projections.axis_kinds import PARALLEL, axis_kinds
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
@@ -116,21 +116,7 @@ class Planner:
         name = getattr(owner, "name", "constant") + "".join([f"[{k}]" for k in path])
         dtype = info_of(key).dtype
         if dtype is None:
-            known = f'R.Tensor({self.program.shapes[key]}, "float32")'
-            bound = (
-                f"{name}: {known}"
-                if any(p is owner for p in self.function.params)
-                else f"R.match_cast(..., {known})"
-            )
-            raise DiagnosticError(
-                Diagnostic(
-                    f"cannot shard `{name}`",
-                    owner.span,
-                    label=f"expected a tensor of known dtype, found {info_of(key)}",
-                    hint=f"state its dtype: `{bound}`",
-                    code="E0904",
-                )
-            )
+            raise self._unknown_dtype(owner, name, self.program.shapes[key])
         return PlanTensor(name, self.program.shapes[key], dtype)
 
     @cached_property
@@ -151,8 +137,11 @@ class Planner:
         return next((tensor.shape for tensor in self.results.values()), ())
 
     def check(self, grid: Grid) -> None:
-        """Raises StructIRError unless the grid has a valid number of shards for each axis."""
+        """Raises StructIRError unless the grid has a valid number of shards for each axis, and the
+        dtypes of all parameters are known."""
         shape = self.shape
+        if grid and not self.results:
+            self._require_dtypes()
         if len(grid) != len(shape):
             count = len(grid)
             text = f"grid has {count} entries but the result of {self.name} has rank {len(shape)}"
@@ -161,6 +150,29 @@ class Planner:
             if not 1 <= parts <= max(size, 1):
                 text = f"cannot split axis {axis} (size {size}) into {parts} shards"
                 raise self._wrong_grid(text, grid)
+
+    def _require_dtypes(self) -> None:
+        """Raises DiagnosticError for a parameter of unknown dtype, which makes those of the results
+        unknown."""
+        for param in self.function.params:
+            info = param.struct_info
+            if isinstance(info, TensorStructInfo) and info.dtype is None:
+                raise self._unknown_dtype(param, param.name, info.dims)
+
+    def _unknown_dtype(self, owner: Var, name: str, shape: Any) -> DiagnosticError:
+        """Returns the error of a tensor of unknown dtype, whose size in bytes is unknown."""
+        known = f'R.Tensor({shape}, "float32")'
+        is_param = any([param is owner for param in self.function.params])
+        bound = f"{name}: {known}" if is_param else f"R.match_cast(..., {known})"
+        return DiagnosticError(
+            Diagnostic(
+                f"cannot shard `{name}`",
+                owner.span,
+                label=f"expected a tensor of known dtype, found {owner.struct_info}",
+                hint=f"state its dtype: `{bound}`",
+                code="E0904",
+            )
+        )
 
     def _wrong_grid(self, text: str, grid: Grid) -> DiagnosticError:
         """Returns the error of a grid, with the nearest one as its hint."""
