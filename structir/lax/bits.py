@@ -138,8 +138,8 @@ def reduce_precision(operand_: Any, exponent_bits: int, mantissa_bits: int) -> T
     name = array.dtype_name
     if exponent_bits < 1 or mantissa_bits < 0 or name not in BITS:
         message = "reduce_precision: expected floats and at least one bit of the exponent"
-        found = f"found {name} and {exponent_bits} and {mantissa_bits} bits"
-        raise invalid(f"{message}, {found}")
+        actual = f"{name} and {exponent_bits} and {mantissa_bits} bits"
+        raise invalid(f"{message}, found {actual}")
     exponent, mantissa = BITS[name]
     if exponent_bits >= exponent and mantissa_bits >= mantissa:
         return array

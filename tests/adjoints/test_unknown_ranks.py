@@ -88,8 +88,8 @@ def main(x: R.Tensor(("*s", "k"), "float64"), c: R.Tensor((), "bool")):
         y = R.square(x)
     return R.sum(R.square(y))
 """)
-    made = passes.Gradient()(module)
-    assert_gradient(module, made, (RNG.standard_normal((2, 3)), np.array(True)))
+    gradient = passes.Gradient()(module)
+    assert_gradient(module, gradient, (RNG.standard_normal((2, 3)), np.array(True)))
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@ checks of the tables, and loops where there is no function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 
 from structir.backend.cpu.panels import lanes_of
 from structir.backend.cpu.products import has_products_of_floats, panels_at_once
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.packed import (
+    Place,
     add_panels,
     at_least_0,
     check_part,
@@ -33,7 +34,6 @@ from structir.ir.kernel import (
 )
 from structir.ir.kernel_functions import LIBRARY
 
-Place = Callable[[], str]
 ZERO = Literal(0, "int64")
 
 

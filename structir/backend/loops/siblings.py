@@ -56,9 +56,11 @@ class _Maps:
 
     def __init__(self, stages: Sequence[Stage], kept: Collection[Buffer]) -> None:
         self.stages, self.axes, self.extents = stages, stages[0].parallel, stages[0].extents
-        made = {s.out for s in stages}
+        written = {s.out for s in stages}
         self.results = [s for s in stages if s.out in kept]
-        reads = dict.fromkeys([read for s in stages for read in s.loads if read.buffer not in made])
+        reads = dict.fromkeys(
+            [read for s in stages for read in s.loads if read.buffer not in written]
+        )
         self.reads = {r: address_of(r.buffer, r.entries, self.axes) for r in reads}
         self.accesses = list(self.reads.values())
         self.accesses += [address_of(s.out, s.write, self.axes) for s in self.results]

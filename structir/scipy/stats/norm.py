@@ -11,11 +11,16 @@ from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
 
+def _standardized(x: Any, loc: Any, scale: Any) -> tuple[TracedArray, TracedArray]:
+    """Returns (x - loc) / scale, and the scale."""
+    (points, middle, deviation), _ = real_operands(x, loc, scale)
+    return (points - middle) / deviation, deviation
+
+
 @traced
 def logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the logarithm of the density."""
-    (points, middle, deviation), _ = real_operands(x, loc, scale)
-    z = (points - middle) / deviation
+    z, deviation = _standardized(x, loc, scale)
     return -(z * z) / 2 - log(deviation) - math.log(2 * math.pi) / 2
 
 
@@ -28,29 +33,25 @@ def pdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
 @traced
 def cdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the distribution function."""
-    (points, middle, deviation), _ = real_operands(x, loc, scale)
-    return ndtr((points - middle) / deviation)
+    return ndtr(_standardized(x, loc, scale)[0])
 
 
 @traced
 def logcdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the logarithm of the distribution function."""
-    (points, middle, deviation), _ = real_operands(x, loc, scale)
-    return log_ndtr((points - middle) / deviation)
+    return log_ndtr(_standardized(x, loc, scale)[0])
 
 
 @traced
 def sf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns 1 less the distribution function, accurate for large x."""
-    (points, middle, deviation), _ = real_operands(x, loc, scale)
-    return ndtr((middle - points) / deviation)
+    return ndtr(-_standardized(x, loc, scale)[0])
 
 
 @traced
 def logsf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
     """Returns the logarithm of 1 less the distribution function."""
-    (points, middle, deviation), _ = real_operands(x, loc, scale)
-    return log_ndtr((middle - points) / deviation)
+    return log_ndtr(-_standardized(x, loc, scale)[0])
 
 
 @traced
