@@ -314,7 +314,9 @@ def bucketize_signature(call: CallView) -> ResolvedSignature:
 def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
     """Computes the bucket of each element: the number of sorted boundaries below it."""
     x, boundaries = sortable(x), sortable(boundaries)
-    if np.any(boundaries[1:] < boundaries[:-1]):
+    previous, following = boundaries[:-1], boundaries[1:]
+    # As in a sorted array, NaN comes after every number.
+    if np.any((following < previous) | ((previous != previous) & (following == following))):
         raise ShapeMismatchError(
             "bucketize: boundaries: expected ascending numbers, found a decrease"
         )
@@ -328,7 +330,8 @@ bucketize.rejects_values()
 @bucketize.kernel("cpu")
 def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
     for k in range(1, boundaries.shape[0]):
-        if boundaries[k] < boundaries[k - 1]:
+        previous, following = boundaries[k - 1], boundaries[k]
+        if following < previous or (previous != previous and following == following):
             raise ValueError("boundaries: expected ascending numbers, found a decrease")
     elements = np.asarray(x)
     for index in np.ndindex(elements.shape):

@@ -49,9 +49,10 @@ def test_nan_is_the_greatest():
     assert_agree(wanted, structir.compile(module)["main"](x, edges))
 
 
-def test_a_rejected_routine_call_is_a_diagnostic():
+@pytest.mark.parametrize("edges", [[1, 0], [0, np.nan, 1], [np.nan, 0]])
+def test_a_rejected_routine_call_is_a_diagnostic(edges):
     module = structir.parse(ORDERED.format(dtype="float32"))
-    x, edges = np.zeros((2, 2, 3), "float32"), np.array([1, 0], "float32")
+    x, edges = np.zeros((2, 2, 3), "float32"), np.array(edges, "float32")
     with pytest.raises(ShapeMismatchError, match=r"R\.bucketize at .*: runtime check failed"):
         structir.compile(module)["main"](x, edges)
     with pytest.raises(ShapeMismatchError, match="expected ascending numbers"):
