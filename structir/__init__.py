@@ -1,6 +1,6 @@
 """StructIR: a tensor IR and compiler with symbolic shapes. Each public name loads on first use."""
 
-from structir.lazy import lazy_names
+from structir.lazy import lazy_names, provide
 
 __version__ = "0.1.0"
 
@@ -88,6 +88,26 @@ _HOMES = {
     "errors": "structir.errors:",
 }
 
+provide(  # what lower layers use of higher ones, loaded on first use
+    {
+        "ops": "structir.ops",
+        "scalar functions": "structir.scalars",
+        "deduction": "structir.analysis.deduction",
+        "printer": "structir.printer.text",
+        "notebook": "structir.tools.explorer.notebook",
+        "explorer": "structir.tools.explorer.page",
+        "sizes in strings": "structir.printer.parser.named_sizes",
+        "constraint schemes": "structir.opdef.constraint_schemes",
+        "dtype rules": "structir.opdef.dtype_rules",
+        "extern projections": "structir.opdef.extern_projection",
+        "ragged lowering": "structir.ragged.module",
+        "ragged pass": "structir.passes.lower_ragged",
+        "rule proofs": "structir.proving.rules",
+        "refutation": "structir.passes.manager.proofs",
+        "evaluation": "structir.transforms.trace",
+        "array functions": "structir.numpy",
+    }
+)
 __getattr__, _names = lazy_names(__name__, _HOMES)
 
 

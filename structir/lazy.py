@@ -26,10 +26,14 @@ class LazyModule:
     """A proxy that imports its module on the first attribute access."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._module_name = name
+
+    def _target(self) -> str:
+        """Returns the name of the module."""
+        return self._module_name
 
     def __getattr__(self, attribute: str) -> Any:
-        value = getattr(import_completely(self._name), attribute)
+        value = getattr(import_completely(self._target()), attribute)
         setattr(self, attribute, value)
         return value
 
@@ -37,6 +41,30 @@ class LazyModule:
 def lazy_module(name: str) -> Any:
     """Returns a proxy of a module that is imported on first use."""
     return LazyModule(name)
+
+
+_PROVIDERS: dict[str, str] = {}
+
+
+def provide(modules: Mapping[str, str]) -> None:
+    """Declares the module that implements each interface, by the name of the interface."""
+    _PROVIDERS.update(modules)
+
+
+class _ProvidedModule(LazyModule):
+    """A proxy of the module that `provide` declares for an interface, which is its name."""
+
+    def _target(self) -> str:
+        return _PROVIDERS[self._module_name]
+
+
+def provided_module(interface: str) -> Any:
+    """Returns a proxy of the module that implements an interface, imported on first use.
+
+    A layer uses it for what a higher layer implements, as a node uses the printer: it names the
+    interface only, and the package `structir` declares the implementations.
+    """
+    return _ProvidedModule(interface)
 
 
 class _Facade(ModuleType):

@@ -46,7 +46,7 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.passes.inline_functions import inline_calls
+from structir.rewriting.call_inlining import inline_calls
 
 Value = Any
 

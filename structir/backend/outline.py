@@ -20,7 +20,7 @@ from structir.backend.source import PlanSource
 from structir.batching.combinators import expanded
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.passes.inline_functions import inline_calls
+from structir.rewriting.call_inlining import inline_calls
 
 
 @attrs.frozen(eq=False)

@@ -23,7 +23,6 @@ from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis, label_of
-from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.ragged.boundary import (
     ORDERED,
     RowsCheck,
@@ -34,6 +33,7 @@ from structir.ragged.boundary import (
 )
 from structir.ragged.module import is_ragged
 from structir.ragged.row_groups import with_row_groups
+from structir.rewriting.alias_removal import without_aliases
 
 Value = Any
 Join = Callable[[Value, Sequence[Value]], Value]  # of a result and the arguments
@@ -249,7 +249,12 @@ def compile_ragged(
 def tuple_module(lowered: IRModule) -> TupleModule:
     """Returns a lowered module with tuples in place of ragged tensors."""
     tuples = as_tuples(lowered)
-    tuples.module = canonicalise_bindings.transform(tuples.module)
+    functions = tuples.module.functions
+    canonical = {
+        name: without_aliases(function) if isinstance(function, Function) else function
+        for name, function in functions.items()
+    }
+    tuples.module = tuples.module.with_functions(canonical)
     share_rows(tuples)
     return tuples
 

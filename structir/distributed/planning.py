@@ -30,8 +30,8 @@ from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
-from structir.passes.inline_functions import inline_calls
 from structir.passes.lambda_lift import lambda_lift
+from structir.rewriting.call_inlining import inline_calls
 
 
 def plan(

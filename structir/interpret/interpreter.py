@@ -50,10 +50,10 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.lazy import lazy_module
+from structir.lazy import lazy_module, provided_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
-lowering = lazy_module("structir.ragged.module")  # of ragged tensors
+lowering = provided_module("ragged lowering")
 
 RECURSION_LIMIT = 100_000  # nested sequences; infinite recursion reaches it within seconds
 

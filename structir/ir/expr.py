@@ -27,14 +27,14 @@ from structir.ir.struct_info import (
     as_names,
     as_plain_dims,
 )
-from structir.lazy import lazy_module
+from structir.lazy import lazy_module, provided_module
 
 if TYPE_CHECKING:
     import numpy
 
-families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
+families = provided_module("ops")
 symbolic = lazy_module("structir.ir.symbolic")
-deduction = lazy_module("structir.analysis.deduction")
+deduction = provided_module("deduction")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
 DEFAULTS = "defaults"  # the attribute of a function: constant expressions by parameter

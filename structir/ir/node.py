@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 import attrs
 
 from structir.counterparts import unknown_attribute
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 
-printer = lazy_module("structir.printer.text")
-notebook = lazy_module("structir.tools.explorer.notebook")
+printer = provided_module("printer")
+notebook = provided_module("notebook")
 T = TypeVar("T")
 NOT_COMPILED = (
     "a program cannot be called before it is compiled: `structir.compile(program)(x)`, "

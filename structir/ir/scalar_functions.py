@@ -11,9 +11,9 @@ import attrs
 
 from structir.ir.code_hash import code_hash, is_of_package
 from structir.ir.dtype import DtypeVar, Element, is_float, is_int
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 
-families = lazy_module("structir.scalars")  # higher layers declare functions; loaded on first use
+families = provided_module("scalar functions")
 
 
 @attrs.frozen(eq=False)

@@ -24,14 +24,14 @@ from structir.ir.dtype import DTYPES, DtypeVar, Element, dtype_hint, is_dtype_va
 from structir.ir.node import Node
 from structir.ir.user_rules import checked_rule
 from structir.ir.vdevice import VDevice, as_vdevice
-from structir.lazy import lazy_module
+from structir.lazy import lazy_module, provided_module
 
 if TYPE_CHECKING:
     import sympy
 
 np = lazy_module("numpy")
 symbolic = lazy_module("structir.ir.symbolic")
-named_sizes = lazy_module("structir.printer.parser.named_sizes")  # sizes and dtypes in strings
+named_sizes = provided_module("sizes in strings")
 K = TypeVar("K", bound="StructInfo")
 
 Dims = tuple[Dim, ...]

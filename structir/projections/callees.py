@@ -12,12 +12,12 @@ from structir.ir.expr import Call, Expr, ExternFunc, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.kernel_spec import kernel_projection, spec_of_call
 from structir.projections.spec import IndexSpec
 
-extern_projection = lazy_module("structir.opdef.extern_projection")
+extern_projection = provided_module("extern projections")
 
 
 @attrs.frozen(eq=False)

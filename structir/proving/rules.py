@@ -15,12 +15,12 @@ from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.ir.node import ShownAsText
 from structir.ir.struct_info import TensorStructInfo
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.proving.instances import RuleInstance, applied_once, instances, text_of
 from structir.proving.prover import Attempt, functions_of, prove_functions
 from structir.rewriting.rule import Rule
 
-proofs = lazy_module("structir.passes.manager.proofs")
+proofs = provided_module("refutation")
 
 FEW = 3  # programs that a report lists
 

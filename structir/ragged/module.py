@@ -10,11 +10,11 @@ from structir.ir.expr import Call, Function
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TupleStructInfo
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.ops.ragged import has_ragged_axis
 from structir.ragged.lowering import RaggedLowering
 
-passes = lazy_module("structir.passes.lower_ragged")
+passes = provided_module("ragged pass")
 PARTS = frozenset(
     [f"ragged.{n}" for n in ("values", "row_starts", "row_limits", "from_values", "same_rows")]
 )

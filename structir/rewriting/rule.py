@@ -14,7 +14,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError, Source, Span
 from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.rewriting.pattern_vars import (
     RECORDER,
     AttributeVar,
@@ -25,7 +25,7 @@ from structir.rewriting.pattern_vars import (
     PatternVar,
 )
 
-proving = lazy_module("structir.proving.rules")
+proving = provided_module("rule proofs")
 Generator = Callable[..., Iterator[Any]]
 RULES: dict[str, Rule] = {}
 

@@ -17,11 +17,11 @@ from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.expr import Expr, ShapeExpr, Tuple, Var
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.lazy import exported, lazy_module
+from structir.lazy import exported, provided_module
 
 F = TypeVar("F", bound=Callable[..., Any])
-evaluation = lazy_module("structir.transforms.trace")  # of functions outside of a trace
-namespace = lazy_module("structir.numpy")  # a higher layer: the functions of arrays
+evaluation = provided_module("evaluation")  # of functions outside of a trace
+namespace = provided_module("array functions")
 
 
 def operator(name: str) -> Callable[..., Any]:

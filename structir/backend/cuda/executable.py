@@ -34,7 +34,7 @@ from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.passes.inline_functions import inline_calls
+from structir.rewriting.call_inlining import inline_calls
 
 archive = lazy_module("structir.backend.cuda.archive")
 Value = Any

@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 
 from structir.ir.module import IRModule
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.passes.base import Instrument, PassRun
 from structir.passes.manager.printing import difference
 
-explorer = lazy_module("structir.tools.explorer.page")
+explorer = provided_module("explorer")
 
 
 @attrs.define(eq=False)

@@ -45,7 +45,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.solver.constraints.assumptions import constraints_of_condition, non_negative
 from structir.solver.constraints.constraint import DimEq
 from structir.solver.constraints.scheme import Scheme
@@ -77,7 +77,7 @@ from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ANONYMOUS, NAMED, PARAMETER
 from structir.solver.solver import ConstraintSolver, Disjunction, Value
 
-schemes = lazy_module("structir.opdef.constraint_schemes")
+schemes = provided_module("constraint schemes")
 
 
 class ConstraintGenerator:

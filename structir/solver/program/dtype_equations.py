@@ -36,9 +36,9 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 
-rules = lazy_module("structir.opdef.dtype_rules")
+rules = provided_module("dtype rules")
 
 
 class DtypeCell:

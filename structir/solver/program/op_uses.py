@@ -7,13 +7,13 @@ from typing import Any
 
 from structir.ir.expr import Call
 from structir.ir.struct_info import StructInfo
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import row_vars
 from structir.solver.program.value_trees import Tree, has_all_sizes, has_numbers, leaves
 from structir.solver.solver import ConstraintSolver, Value
 
-schemes = lazy_module("structir.opdef.constraint_schemes")
+schemes = provided_module("constraint schemes")
 
 
 class OpUse:

@@ -10,7 +10,7 @@ import attrs
 
 from structir.ir.expr import Call, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.solver.constraints.constraint import RankLe
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.ranks import max_rank, min_rank
@@ -19,7 +19,7 @@ from structir.solver.domains.terms import row_vars
 from structir.solver.program.rank_lifting import lift
 from structir.solver.solver import ConstraintSolver, Value
 
-schemes = lazy_module("structir.opdef.constraint_schemes")
+schemes = provided_module("constraint schemes")
 
 OPEN = 6  # this rank and all greater ones, if the index signature is the same from 5 on
 MEMO_SIZE = 4096

@@ -17,7 +17,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.lazy import lazy_module
+from structir.lazy import provided_module
 from structir.solver.constraints.assumptions import non_negative
 from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.terms import Element, Row, RowVar, row_vars, symbol_of
@@ -25,7 +25,7 @@ from structir.solver.program.axis_conversion import as_axes
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
 
-schemes = lazy_module("structir.opdef.constraint_schemes")
+schemes = provided_module("constraint schemes")
 
 Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: no shape
 

@@ -1,5 +1,5 @@
-"""The walls of the house: floors, cycles, late imports, import cost, headers and sizes of files,
-rooms that know no op."""
+"""Package layout: layers, import cycles, imports inside functions, the cost of imports, docstrings
+and sizes of files, and packages that know no op."""
 
 import ast
 import builtins
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from structir import ops
+from structir import lazy, ops
 from structir.ir import registered_ops
 from structir.opdef.define import SignatureOpDefinition
 from structir.projections.monoid import MONOIDS
@@ -23,8 +23,8 @@ from structir.projections.scalar_expr import FUNCTIONS
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "structir"
 
-# From the ground up. A file imports only from its own room and from rooms that stand before it.
-FLOORS = (
+# From the lowest to the highest. A file imports only from its own layer and from lower ones.
+LAYERS = (
     "tracebacks",
     "errors",
     "interrupts",
@@ -47,9 +47,9 @@ FLOORS = (
     "planning",
     "proving",
     "loops",
-    "passes",
     "backend",
     "scheduling",
+    "passes",
     "scalars",
     "frontend",
     "tracing",
@@ -68,8 +68,8 @@ FLOORS = (
     "tools",
     "__main__",
 )
-# Rooms that work for every op and know none. A word of theirs that is also an op's name is one of
-# another vocabulary: of bodies, of monoids, of Python and NumPy, or one that is listed here.
+# Packages that treat all ops alike. A word of theirs that is also an op's name is one of another
+# vocabulary: of bodies, of monoids, of Python and NumPy, or one that is listed here.
 OPLESS = (
     "adjoints",
     "planning",
@@ -124,7 +124,7 @@ HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500
 FUNCTION_LINES = 60
 # Where a library that is slow to load may be imported at the top of a file; others go by `lazy.py`.
-SLOW_HOMES = {"sympy": "structir.ir.symbolic", "numba": "structir.backend"}
+SLOW_LIBRARIES = {"sympy": "structir.ir.symbolic", "numba": "structir.backend"}
 LATE_IMPORTS_ALLOWED = {"structir.lazy"}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -165,19 +165,32 @@ def imported_modules(module: str, node: ast.Import | ast.ImportFrom) -> Iterator
 
 
 @cache
-def edges_of(module: str) -> frozenset[str]:
+def imports_of(module: str) -> frozenset[str]:
     """Every module of the package that this one imports, type checking imports included."""
     statements = (
         n for n in ast.walk(tree_of(module)) if isinstance(n, ast.Import | ast.ImportFrom)
     )
-    found = {name for node in statements for name in imported_modules(module, node)}
-    return frozenset(found - {module})
+    imported = {name for node in statements for name in imported_modules(module, node)}
+    return frozenset(imported - {module})
 
 
-def floor_of(module: str) -> int:
-    """The place of the module's room; the package's own façade stands above all rooms."""
+@cache
+def lazy_imports_of(module: str) -> frozenset[str]:
+    """The modules of the package, but for its facade, that this one imports on first use."""
+    calls = (
+        node.args[0].value
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "lazy_module"
+        and isinstance(node.args[0], ast.Constant)
+    )
+    return frozenset(name for name in calls if name in SOURCES and name != "structir")
+
+
+def layer_of(module: str) -> int:
+    """The index of the module's layer; the facade of the package is above all layers."""
     parts = module.split(".")
-    return FLOORS.index(parts[1]) if len(parts) > 1 else len(FLOORS)
+    return LAYERS.index(parts[1]) if len(parts) > 1 else len(LAYERS)
 
 
 def for_type_checkers(node: ast.AST) -> bool:
@@ -201,26 +214,37 @@ def functions_of(module: str) -> Iterator[FunctionNode]:
     return (node for node in ast.walk(tree_of(module)) if isinstance(node, FunctionNode))
 
 
-def test_every_file_stands_in_a_known_room() -> None:
-    rooms = {name.split(".")[1] for name in SOURCES if "." in name}
-    assert rooms <= set(FLOORS), (
-        f"add to FLOORS, at the right height: {sorted(rooms - set(FLOORS))}"
-    )
+def test_every_file_belongs_to_a_layer() -> None:
+    packages = {name.split(".")[1] for name in SOURCES if "." in name}
+    assert packages <= set(LAYERS), f"add to LAYERS: {sorted(packages - set(LAYERS))}"
 
 
 def test_imports_go_down() -> None:
     upward = [
         f"{module} imports {target}"
         for module in SOURCES
-        for target in sorted(edges_of(module))
-        if floor_of(target) > floor_of(module)
+        for target in sorted(imports_of(module) | lazy_imports_of(module))
+        if layer_of(target) > layer_of(module)
     ]
     assert upward == []
 
 
+def test_interfaces_of_lower_layers_have_an_implementation() -> None:
+    """Each name that a layer passes to `provided_module` has a module, of a higher layer."""
+    users = {
+        node.args[0].value: module
+        for module in SOURCES
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "provided_module"
+    }
+    providers = lazy._PROVIDERS
+    assert users.keys() == providers.keys()
+    assert [n for n, user in users.items() if layer_of(providers[n]) <= layer_of(user)] == []
+
+
 def test_no_import_cycles() -> None:
     try:
-        graphlib.TopologicalSorter({name: edges_of(name) for name in SOURCES}).prepare()
+        graphlib.TopologicalSorter({name: imports_of(name) for name in SOURCES}).prepare()
     except graphlib.CycleError as error:
         pytest.fail("import cycle: " + " <- ".join(error.args[1]))
 
@@ -255,13 +279,13 @@ def test_reading_and_printing_needs_no_slow_library() -> None:
     assert not {"sympy", "numba"} & set(loaded)
 
 
-def test_slow_libraries_are_imported_at_home() -> None:
+def test_slow_libraries_are_imported_in_their_packages() -> None:
     strays = [
         f"{module} imports {library}"
         for module in SOURCES
         for node in run_at_import(tree_of(module))
         for library in imported_libraries(node)
-        if not module.startswith(SLOW_HOMES.get(library, "structir"))
+        if not module.startswith(SLOW_LIBRARIES.get(library, "structir"))
     ]
     assert strays == []
 
@@ -273,7 +297,7 @@ def test_public_names_resolve() -> None:
     assert looked_up.returncode == 0, looked_up.stderr
 
 
-def test_every_file_says_what_lives_there() -> None:
+def test_every_file_has_a_docstring() -> None:
     headers = {module: ast.get_docstring(tree_of(module)) or "" for module in SOURCES}
     sentences = {module: text.split("\n\n")[0] for module, text in headers.items()}
     assert [module for module, text in sentences.items() if not text.endswith(".")] == []
@@ -324,7 +348,7 @@ OTHER_VOCABULARIES = {
     *dir(math),
     *OTHER_WORDS,
 }
-# a name with all its dots; what stands before a dot that is not `R` has such an attribute itself
+# a name with all its dots; what precedes a dot and is not `R` has such an attribute itself
 NAMES = re.compile(r"(?<![\w.)\]])[A-Za-z_]\w*(?:\.\w+)*")
 
 
@@ -332,17 +356,17 @@ def ops_named(module: str) -> set[str]:
     """The ops that a file names, in code, in texts and in comments."""
     names = op_names()
     short = {name.rpartition(".")[2] for name in names} - OTHER_VOCABULARIES
-    found = set()
+    named = set()
     for word in NAMES.findall(SOURCES[module].read_text(encoding="utf-8")):
         plain = word.removeprefix("R.")
         known = plain in names if "." in word else word in short
-        found |= {plain} if known else set()
-    return found
+        named |= {plain} if known else set()
+    return named
 
 
 def opless_modules() -> list[str]:
-    rooms = tuple(f"structir.{room}" for room in OPLESS)
-    return [m for m in SOURCES if m in rooms or m.startswith(tuple(f"{r}." for r in rooms))]
+    packages = tuple(f"structir.{name}" for name in OPLESS)
+    return [m for m in SOURCES if f"{m}.".startswith(tuple(f"{p}." for p in packages))]
 
 
 def test_no_op_is_named_where_all_are_alike() -> None:
