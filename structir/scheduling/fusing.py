@@ -70,10 +70,10 @@ def fuse_calls(
     read = _read_outside(function, {*first.bindings, *second.bindings})
     kept = {var for var in first.results if var in read or first.binding.var in read}
     uses = [_use(site, kernel) for site, (_, kernel, _) in zip((first, second), ends, strict=True)]
-    made = joined(uses[0], uses[1], kept, name)
-    new = (*before, *_new_bindings(made, (first, second), read), *after)
+    joined_use = joined(uses[0], uses[1], kept, name)
+    new = (*before, *_new_bindings(joined_use, (first, second), read), *after)
     changed = replace(block, bindings=new)
-    return FusedCalls(_with_block(function, block, changed), made.kernel, ends[0][1])
+    return FusedCalls(_with_block(function, block, changed), joined_use.kernel, ends[0][1])
 
 
 def fuse_loops(handle: KernelHandle, first: Kernel, count: int) -> None:
@@ -182,20 +182,22 @@ def _use(site: KernelCallSite, kernel: Kernel) -> KernelUse:
 
 
 def _new_bindings(
-    made: JoinedUse, sites: Sequence[KernelCallSite], read: Collection[Var]
+    joined_use: JoinedUse, sites: Sequence[KernelCallSite], read: Collection[Var]
 ) -> list[Binding]:
     """Returns the call of the new kernel, and bindings of the results of the former calls."""
-    callee = GlobalVar(made.kernel.name, made.kernel.struct_info)
-    infos = tuple([var.struct_info for var in made.results])
+    callee = GlobalVar(joined_use.kernel.name, joined_use.kernel.struct_info)
+    infos = tuple([var.struct_info for var in joined_use.results])
     if len(infos) == 1:
-        call = Call(callee, made.args, sinfo_args=infos, struct_info=infos[0])
-        bindings: list[Binding] = [VarBinding(made.results[0], call)]
+        call = Call(callee, joined_use.args, sinfo_args=infos, struct_info=infos[0])
+        bindings: list[Binding] = [VarBinding(joined_use.results[0], call)]
     else:
         info = TupleStructInfo(infos)
-        call = Call(callee, made.args, sinfo_args=infos, struct_info=info)
-        fused = replace(made.results[0], name="fused", struct_info=info)
+        call = Call(callee, joined_use.args, sinfo_args=infos, struct_info=info)
+        fused = replace(joined_use.results[0], name="fused", struct_info=info)
         bindings = [VarBinding(fused, call)]
-        fields = [(var, TupleGetItem(fused, k, infos[k])) for k, var in enumerate(made.results)]
+        fields = [
+            (var, TupleGetItem(fused, k, infos[k])) for k, var in enumerate(joined_use.results)
+        ]
         bindings += [VarBinding(var, field) for var, field in fields]
     for site in sites:
         if site.results[0] is not site.binding.var and site.binding.var in read:

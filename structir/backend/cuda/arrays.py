@@ -48,10 +48,10 @@ class DeviceArray(ForeignTensor):
 
     def copy_to_host(self, stream: int = 0) -> Any:
         """Returns the elements as a NumPy array."""
-        found = np.empty(self.shape, self.dtype)
-        self.device.copy_out(found, self.address, stream)
+        host = np.empty(self.shape, self.dtype)
+        self.device.copy_out(host, self.address, stream)
         self.device.synchronize(stream)
-        return found
+        return host
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
         """Returns a view of the same memory with another shape."""
@@ -59,9 +59,9 @@ class DeviceArray(ForeignTensor):
 
     def copy(self, stream: int = 0) -> DeviceArray:
         """Returns an array with the same elements in new memory."""
-        made = new_array(self.device, self.shape, self.dtype, stream)
-        self.device.copy_within(made.address, self.address, self.nbytes, stream)
-        return made
+        copy = new_array(self.device, self.shape, self.dtype, stream)
+        self.device.copy_within(copy.address, self.address, self.nbytes, stream)
+        return copy
 
     @property
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
@@ -81,8 +81,8 @@ class DeviceArray(ForeignTensor):
         return self.device.dlpack_device()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = self.copy_to_host()
-        return found if dtype is None else found.astype(dtype)
+        host = self.copy_to_host()
+        return host if dtype is None else host.astype(dtype)
 
     def __bool__(self) -> bool:
         return bool(self.copy_to_host())
@@ -111,9 +111,9 @@ def new_array(device: Device, shape: tuple[int, ...], dtype: Any, stream: int = 
 def moved(device: Device, array: Any, stream: int = 0) -> DeviceArray:
     """Returns a copy of a NumPy array on the device."""
     dense = np.ascontiguousarray(array).reshape(array.shape)
-    made = new_array(device, array.shape, array.dtype, stream)
-    device.copy_in(made.address, dense, stream)
-    return made
+    array_on_device = new_array(device, array.shape, array.dtype, stream)
+    device.copy_in(array_on_device.address, dense, stream)
+    return array_on_device
 
 
 def owned(value: Any, args: Any, constants: Iterable[DeviceArray], stream: int = 0) -> Any:

@@ -85,7 +85,7 @@ class Attention:
 class Attentions:
     """The attentions of a program, and the reasons why similar products are none."""
 
-    found: tuple[Attention, ...]
+    attentions: tuple[Attention, ...]
     refused: tuple[Decision, ...]
 
 
@@ -94,31 +94,31 @@ def attentions(
 ) -> Attentions:
     """Returns all attentions of a program."""
     makers = Makers(program, product_of)
-    found: list[Attention] = []
+    matches: list[Attention] = []
     refused: list[Decision] = []
     for mixing in makers.products:
         for score in makers.scores_of(mixing):
             try:
-                made = _one(makers, score, mixing, {s for a in found for s in a.stages})
+                match = _one(makers, score, mixing, {s for a in matches for s in a.stages})
             except NoAttentionError as error:
                 refused.append(Decision(score, mixing, str(error)))
             else:
-                found.append(made)
+                matches.append(match)
                 break
-    return Attentions(tuple(found), tuple(refused))
+    return Attentions(tuple(matches), tuple(refused))
 
 
 def _one(makers: Makers, scores: Stage, mixing: Stage, taken: set[Stage]) -> Attention:
     """Returns an attention with the maps that follow it, or without them if another attention
     claims them or they read totals that other stages need."""
-    found = AttentionMatch(makers, scores, mixing).attention()
-    others = [read for read in loads_of(found.after) if read is not found.mixed]
-    made = any(read.buffer.root in makers.writers for read in others)
-    if taken & set(found.stages) or (found.kept and made):
-        found = AttentionMatch(makers, scores, mixing, alone=True).attention()
-    if taken & set(found.stages):
+    match = AttentionMatch(makers, scores, mixing).attention()
+    others = [read for read in loads_of(match.after) if read is not match.mixed]
+    reads_results = any(read.buffer.root in makers.writers for read in others)
+    if taken & set(match.stages) or (match.kept and reads_results):
+        match = AttentionMatch(makers, scores, mixing, alone=True).attention()
+    if taken & set(match.stages):
         raise NoAttentionError("a part of it is part of another one")
-    return found
+    return match
 
 
 class AttentionMatch:
@@ -278,10 +278,10 @@ class AttentionMatch:
     ) -> tuple[Expression, tuple[tuple[str, Expression], ...]]:
         """Splits a product with the power into the rest and the factors that are constant along the
         keys, in the order in which they apply."""
-        found = factors_of(weight, power)
-        factors = [f for f in found or () if self._is_of_row(f[1])]
-        beside = [f for f in found or () if not self._is_of_row(f[1])]
-        if found is None or any(has_totals(factor) for _, factor in beside):
+        weight_factors = factors_of(weight, power)
+        factors = [f for f in weight_factors or () if self._is_of_row(f[1])]
+        beside = [f for f in weight_factors or () if not self._is_of_row(f[1])]
+        if weight_factors is None or any(has_totals(factor) for _, factor in beside):
             raise NoAttentionError("a weight is no product with a power")
         for fn, factor in beside:
             power = apply(fn, (power, factor), power.dtype)
@@ -292,7 +292,7 @@ class AttentionMatch:
         return self.key not in axes_of(node)
 
     def _whole(self, most: Stage, power: Expression) -> tuple[tuple[Buffer, Expression], ...]:
-        found = []
+        bodies = []
         for stage, body in self.sums.items():
             if stage is not most:
                 factors = factors_of(body, power)
@@ -302,8 +302,8 @@ class AttentionMatch:
                     or any(has_totals(f) for _, f in factors)
                 ):
                     raise NoAttentionError("a reduction along the keys is no sum of powers")
-                found.append((stage.out, body))
-        return tuple(found)
+                bodies.append((stage.out, body))
+        return tuple(bodies)
 
     def _join_totals(self, power: Expression) -> None:
         """Adds sums of parts of the weights that are read only after the product."""
@@ -402,8 +402,8 @@ class AttentionMatch:
         entries = tuple([dims.substitute(e, axes) for e in reader.write])  # type: ignore[arg-type]
         held = {x for x in loads_of(moved) if x.buffer is last.out}
         self.members[reader] = entries
-        made = rebuilt(moved, lambda n: value if n in held else self._row_total(n))
-        return reader, made, entries
+        rewritten = rebuilt(moved, lambda n: value if n in held else self._row_total(n))
+        return reader, rewritten, entries
 
     def _is_free(self, body: Expression, last: Stage) -> bool:
         """Whether everything else that a map reads is computed before, or is a total of the row."""

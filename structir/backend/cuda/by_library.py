@@ -35,40 +35,49 @@ GELU = (0.5, math.sqrt(2 / math.pi), 0.044715, 1.0)  # its constants, as program
 def followed(stage: Stage, stages: Sequence[Stage], kept: Collection[Buffer]) -> bool:
     """Whether a stage and its maps are one kernel: always, except for products that a library
     computes with all maps."""
-    found = product_of(stage)
-    if found is None or described(stage, found, results_of(stage, [stage], [stage.out])) is None:
+    contraction = product_of(stage)
+    if (
+        contraction is None
+        or described(stage, contraction, results_of(stage, [stage], [stage.out])) is None
+    ):
         return True
-    return described(stage, found, results_of(stage, stages, kept)) is not None
+    return described(stage, contraction, results_of(stage, stages, kept)) is not None
 
 
 def described(
-    stage: Stage, found: Contraction, results: Results, writer: Writer | None = None
+    stage: Stage, contraction: Contraction, results: Results, writer: Writer | None = None
 ) -> Product | None:
     """Returns the product and its epilogue if it is a plain product of floats with a supported
     epilogue; pointers are numbered as in a writer."""
-    dtypes = {found.left.buffer.dtype, found.right.buffer.dtype, stage.out.dtype}
+    dtypes = {contraction.left.buffer.dtype, contraction.right.buffer.dtype, stage.out.dtype}
     plain = isinstance(stage.body, Operation) and all(isinstance(x, Load) for x in stage.body.args)
     if dtypes != {results[0][0].dtype} or not dtypes <= FLOATS or stage.guards or not plain:
         return None
     epilogue = _epilogue(stage, results)
-    return None if epilogue is None else _described(stage, found, results[0][0], *epilogue, writer)
+    return (
+        None
+        if epilogue is None
+        else _described(stage, contraction, results[0][0], *epilogue, writer)
+    )
 
 
 def _described(
     stage: Stage,
-    found: Contraction,
+    contraction: Contraction,
     out: Buffer,
     epilogue: str,
     bias: Load | None,
     writer: Writer | None,
 ) -> Product | None:
     writer = writer or Writer(stage.axes)
-    places = [found.left_address, found.right_address, found.out_address]
+    places = [contraction.left_address, contraction.right_address, contraction.out_address]
     places += [address_of(bias.buffer, bias.entries, stage.axes)] if bias is not None else []
     if any(place.pinned(stage.axes) or place.data for place in places):
         return None
-    rows, columns = [joined_axes(axes, stage.extents, places) for axes in (found.m, found.n)]
-    terms = joined_terms(stage, found)
+    rows, columns = [
+        joined_axes(axes, stage.extents, places) for axes in (contraction.m, contraction.n)
+    ]
+    terms = joined_terms(stage, contraction)
     m, n, k = rows[-1] if rows else (), columns[-1], terms[-1]
     row = m[-1] if m else None
     left, right, result = places[:3]
@@ -103,8 +112,8 @@ def _described(
         extent(n),
         extent(k),
         tuple([extent(group) for group in outer]),
-        steps(found.left.buffer, places[0], row, k[-1]),
-        steps(found.right.buffer, places[1], k[-1], n[-1]),
+        steps(contraction.left.buffer, places[0], row, k[-1]),
+        steps(contraction.right.buffer, places[1], k[-1], n[-1]),
         steps(out, places[2], row, n[-1]),
         epilogue,
         None if bias is None else steps(bias.buffer, places[3], None, n[-1]),

@@ -48,10 +48,10 @@ class GpuCode:
 
 def capability_of(architecture: str) -> tuple[int, int]:
     """Returns the compute capability of an architecture such as sm_90."""
-    found = ARCHITECTURE.fullmatch(architecture)
-    if found is None:
+    match = ARCHITECTURE.fullmatch(architecture)
+    if match is None:
         raise StructIRError(f"no architecture {architecture!r}: they are called sm_80, sm_90, ...")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def card_code(text: DeviceText, architecture: str) -> GpuCode:
@@ -59,16 +59,16 @@ def card_code(text: DeviceText, architecture: str) -> GpuCode:
     compiled."""
     with _lock:
         key = key_of(text.known_as, architecture)
-        found = _codes.get(key) or _from_disk(key, text.known_as, architecture)
-        if found is None:
+        code = _codes.get(key) or _from_disk(key, text.known_as, architecture)
+        if code is None:
             if text.from_file:
                 raise MissingCodeError
-            found = _made(text, architecture)
+            code = _made(text, architecture)
             store = disk.store()
             if store is not None:
-                store.write(key, entry_of(found))
-        _codes[key] = found
-        return found
+                store.write(key, entry_of(code))
+        _codes[key] = code
+        return code
 
 
 def key_of(text: str, architecture: str) -> str:
@@ -94,11 +94,11 @@ def offer(key: str, entry: disk.CacheEntry, architecture: str) -> None:
 def identity() -> str:
     """Returns everything besides source and architecture that determines whether cached code is
     valid."""
-    found = hashlib.sha256(sources_digest().encode())
+    digest = hashlib.sha256(sources_digest().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(path.read_bytes())
+        digest.update(path.read_bytes())
     versions = [importlib.metadata.version(part) for part in PARTS]
-    return "\n".join(["cuda", structir.__version__, *versions, found.hexdigest()])
+    return "\n".join(["cuda", structir.__version__, *versions, digest.hexdigest()])
 
 
 _codes: dict[str, GpuCode] = {}

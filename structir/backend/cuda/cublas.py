@@ -44,8 +44,8 @@ class Library:
         call = call_of(product)
         if call is None:
             return None
-        made = Multiplication(self, call, addresses, tf32)
-        return made.on(stream) if made.algorithm is not None else None
+        multiplication = Multiplication(self, call, addresses, tf32)
+        return multiplication.on(stream) if multiplication.algorithm is not None else None
 
     def checked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
         """Returns the result of a library function, or raises its error."""
@@ -64,11 +64,11 @@ class Library:
                 self._rooms[stream] = self.memory(WORKSPACE, stream)
             return int(self._rooms[stream].address)
 
-    def algorithm(self, key: Any, found: Callable[[], Any]) -> Any:
+    def algorithm(self, key: Any, search: Callable[[], Any]) -> Any:
         """Returns the memoized algorithm for a kind of product."""
         with self._lock:
             if key not in self._algorithms:
-                self._algorithms[key] = found()
+                self._algorithms[key] = search()
             return self._algorithms[key]
 
 
@@ -98,23 +98,25 @@ class Multiplication:
         """Returns the layout of a matrix, batched along the last outer axis."""
         binding, product = self.binding, self.call.product
         shape = (FLOATS[product.dtype], seen.rows, seen.columns, seen.step)
-        made: int = self._checked("a layout", binding.matrix_layout_create, *shape)
-        self._made.append((binding.matrix_layout_destroy, made))
+        layout: int = self._checked("a layout", binding.matrix_layout_create, *shape)
+        self._made.append((binding.matrix_layout_destroy, layout))
         names = binding.MatrixLayoutAttribute
         if product.outer:
             setting = (
                 binding.get_matrix_layout_attribute_dtype,
                 binding.matrix_layout_set_attribute,
             )
-            self._set(setting, made, names.BATCH_COUNT, product.outer[-1])
-            self._set(setting, made, names.STRIDED_BATCH_OFFSET, steps.outer[-1])
-        return made
+            self._set(setting, layout, names.BATCH_COUNT, product.outer[-1])
+            self._set(setting, layout, names.STRIDED_BATCH_OFFSET, steps.outer[-1])
+        return layout
 
     def _operation(self, bias: int) -> int:
         """Returns the descriptor of the operation and its epilogue."""
         binding, product = self.binding, self.call.product
-        made: int = self._checked("a product", binding.matmul_desc_create, self.compute, self.scale)
-        self._made.append((binding.matmul_desc_destroy, made))
+        description: int = self._checked(
+            "a product", binding.matmul_desc_create, self.compute, self.scale
+        )
+        self._made.append((binding.matmul_desc_destroy, description))
         names = binding.MatmulDescAttribute
         values = {
             names.TRANSA: int(self.call.right.transposed),
@@ -126,8 +128,8 @@ class Multiplication:
             values[names.BIAS_BATCH_STRIDE] = (product.bias.outer or (0,))[-1]
         setting = (binding.get_matmul_desc_attribute_dtype, binding.matmul_desc_set_attribute)
         for name, value in values.items():
-            self._set(setting, made, name, value)
-        return made
+            self._set(setting, description, name, value)
+        return description
 
     def _algorithm(self, aligned: tuple[int, ...]) -> Any:
         """Returns the algorithm that the library's heuristic chooses, or None if there is none."""
@@ -148,17 +150,27 @@ class Multiplication:
         widths = binding.get_matmul_preference_attribute_dtype
         for name, value in values.items():
             self._set((widths, binding.matmul_preference_set_attribute), preference, name, value)
-        found = np.zeros(1, binding.matmul_heuristic_result_dtype)
+        heuristic = np.zeros(1, binding.matmul_heuristic_result_dtype)
         count = np.zeros(1, np.int32)
         a, b, d = self.layouts
-        query = (self.parts[0][0], a, b, d, d, preference, 1, found.ctypes.data, count.ctypes.data)
+        query = (
+            self.parts[0][0],
+            a,
+            b,
+            d,
+            d,
+            preference,
+            1,
+            heuristic.ctypes.data,
+            count.ctypes.data,
+        )
         try:
             binding.matmul_algo_get_heuristic(self.library.handle, *query)
         except Exception as error:
             if getattr(error, "status", None) == NOT_SUPPORTED:
                 return None
             raise StructIRError(f"cuBLAS: choosing an algorithm failed: {error}") from error
-        return found if count[0] and found["state"][0] == 0 else None
+        return heuristic if count[0] and heuristic["state"][0] == 0 else None
 
     def on(self, stream: int) -> Callable[[int], None]:
         """Returns a function that runs the product with the workspace of a stream."""
@@ -180,10 +192,12 @@ class Multiplication:
     def _checked(self, what: str, function: Callable[..., Any], *values: Any) -> Any:
         return self.library.checked(what, function, *values)
 
-    def _set(self, setting: Any, made: int, name: Any, value: int) -> None:
+    def _set(self, setting: Any, description: int, name: Any, value: int) -> None:
         width, write = setting
         held = np.array([value], width(name))
-        self._checked(f"setting {name.name}", write, made, name, held.ctypes.data, held.nbytes)
+        self._checked(
+            f"setting {name.name}", write, description, name, held.ctypes.data, held.nbytes
+        )
 
 
 def _alignment(addresses: list[int]) -> int:
@@ -191,6 +205,6 @@ def _alignment(addresses: list[int]) -> int:
     return min([COARSEST, *[max(address & -address, FINEST) for address in addresses]])
 
 
-def _destroyed(made: list[tuple[Callable[[int], None], int]]) -> None:
-    for destroy, what in made:
+def _destroyed(resources: list[tuple[Callable[[int], None], int]]) -> None:
+    for destroy, what in resources:
         destroy(what)

@@ -194,9 +194,9 @@ class DeviceExecutable:
     def plans(self, name: str | None = None) -> list[DevicePlan]:
         """Returns the plans of a function, or of all functions."""
         names = list(self._functions) if name is None else [name]
-        found = [p for n in names for r in self.regions.get(n, ()) for p in r.plans()]
+        plans = [p for n in names for r in self.regions.get(n, ()) for p in r.plans()]
         ranks = [(n, self._every_form[n].forms.values()) for n in names if n in self._every_form]
-        return found + [p for n, forms in ranks for form in forms if form for p in form.plans(n)]
+        return plans + [p for n, forms in ranks for form in forms if form for p in form.plans(n)]
 
     @property
     def kernel_count(self) -> int:

@@ -19,14 +19,14 @@ from structir.ir.dims import Dim, Sym
 
 def matched(entries: Iterable[Entry], others: Iterable[Entry]) -> dict[Sym, Dim]:
     """Returns the axes of some indices, each with the index of the others at its position."""
-    found: dict[Sym, Dim] = {}
+    other_of: dict[Sym, Dim] = {}
     for entry, other in zip(entries, others, strict=True):
         if isinstance(entry, Expression) or isinstance(other, Expression):
             continue
         axis = dims.as_sym(entry)
         if axis is not None:
-            found[axis] = other
-    return found
+            other_of[axis] = other
+    return other_of
 
 
 def symbols(entry: Entry) -> frozenset[Sym]:
@@ -36,21 +36,21 @@ def symbols(entry: Entry) -> frozenset[Sym]:
 
 def axes_of(expression: Expression) -> frozenset[Sym]:
     """Returns the symbols in the indices and positions of an expression."""
-    found: set[Sym] = set()
+    syms: set[Sym] = set()
     for node in walk(expression):
         if isinstance(node, Load):
-            found.update(
+            syms.update(
                 s for e in node.entries if not isinstance(e, Expression) for s in dims.syms(e)
             )
         elif isinstance(node, Position):
-            found |= dims.syms(node.dim)
-    return frozenset(found)
+            syms |= dims.syms(node.dim)
+    return frozenset(syms)
 
 
 def factors_of(node: Expression, power: Expression) -> tuple[tuple[str, Expression], ...] | None:
     """Returns the factors and divisors that turn a power into this expression, or None if other
     operations are applied to it."""
-    found: list[tuple[str, Expression]] = []
+    factors: list[tuple[str, Expression]] = []
     while node is not power:
         if not isinstance(node, Operation) or node.fn not in ("mul", "div"):
             return None
@@ -58,9 +58,9 @@ def factors_of(node: Expression, power: Expression) -> tuple[tuple[str, Expressi
         if len(inside) != 1 or (node.fn == "div" and inside[0] is not node.args[0]):
             return None
         left, right = node.args
-        found.append((node.fn, right if left is inside[0] else left))
+        factors.append((node.fn, right if left is inside[0] else left))
         (node,) = inside
-    return tuple(reversed(found))
+    return tuple(reversed(factors))
 
 
 def has_totals(node: Expression) -> bool:

@@ -108,16 +108,16 @@ def rounded_tf32(x):
 def functions_of_fragments(older: bool = False) -> dict[str, str]:
     """Returns the functions that load fragments with ldmatrix, and those that replace missing
     instructions on `older` GPUs."""
-    made = {
+    functions = {
         name: FRAGMENT.format(name=name, load=load, line=line, part=part, width=width)
         for name, (load, line, part, width) in FRAGMENTS.items()
     }
     for dtype, kind in (("float16", "half"), ("bfloat16", "brain")) if older else ():
         facts = {"dtype": dtype, "value": f"{kind}_value", "bits": f"{kind}_bits"}
-        made |= {f"{name}_{dtype}": text.format(**facts) for name, text in OLDER.items()}
+        functions |= {f"{name}_{dtype}": text.format(**facts) for name, text in OLDER.items()}
     if older:
-        made |= {"multiply_tf32": OLDER["multiply"].format(dtype="tf32"), **OLDER_SINGLES}
-    return made
+        functions |= {"multiply_tf32": OLDER["multiply"].format(dtype="tf32"), **OLDER_SINGLES}
+    return functions
 
 
 def _four_matrices(turned: bool) -> InlinedFunction:
@@ -152,8 +152,8 @@ def _product(dtype: str) -> InlinedFunction:
         shape = ir.FunctionType(ir.LiteralStructType([SINGLE] * 4), [*[held] * 6, *[SINGLE] * 4])
         words = [operations.cast(a, types.uint32) for a in factors]
         words = [word if held is LANE else builder.bitcast(word, held) for word in words]
-        made = builder.call(declared(builder.module, shape, name), [*words, *totals])
-        return _taken_apart(operations, made, types.float32)
+        result = builder.call(declared(builder.module, shape, name), [*words, *totals])
+        return _taken_apart(operations, result, types.float32)
 
     return InlinedFunction(write)
 
@@ -185,8 +185,8 @@ def _single(operations: Operations, args: Sequence[Typed]) -> Typed:
     return Typed(operations.builder.bitcast(word, SINGLE), types.float32)
 
 
-def _taken_apart(operations: Operations, made: Any, kind: Any = types.uint32) -> Typed:
-    parts = [operations.builder.extract_value(made, k) for k in range(4)]
+def _taken_apart(operations: Operations, result: Any, kind: Any = types.uint32) -> Typed:
+    parts = [operations.builder.extract_value(result, k) for k in range(4)]
     return operations.together([Typed(part, kind) for part in parts])
 
 

@@ -24,9 +24,9 @@ GPU_MEMORY = 2  # its device type in DLPack
 LAUNCHES_BEFORE = 1  # launches of the same kernels on the same arrays before they become a graph
 
 
-def checked(what: str, found: Sequence[Any]) -> Any:
+def checked(what: str, answer: Sequence[Any]) -> Any:
     """Returns the result of a driver call, or raises its error."""
-    error, *values = found
+    error, *values = answer
     if int(error) != 0:
         raise StructIRError(f"CUDA: {what} failed: {getattr(error, 'name', error)}")
     return values[0] if len(values) == 1 else tuple(values)
@@ -105,8 +105,8 @@ class Gpu:
     def _loaded(self, kernel: GpuKernel) -> Any:
         if kernel.function is None:
             module = checked("loading a kernel", self.driver.cuModuleLoadData(kernel.code.cubin))
-            found = self.driver.cuModuleGetFunction(module, kernel.code.entry.encode())
-            kernel.function = checked("finding a kernel", found)
+            answer = self.driver.cuModuleGetFunction(module, kernel.code.entry.encode())
+            kernel.function = checked("finding a kernel", answer)
         return kernel.function
 
     # memory
@@ -138,22 +138,22 @@ class Gpu:
         """Copies a dense array of the host to the GPU."""
         if array.nbytes:
             self.enter()
-            found = self.driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, stream)
-            checked("copying to the GPU", found)
+            answer = self.driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, stream)
+            checked("copying to the GPU", answer)
 
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
         """Copies GPU memory to a dense array of the host."""
         if array.nbytes:
             self.enter()
-            found = self.driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, stream)
-            checked("copying from the GPU", found)
+            answer = self.driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, stream)
+            checked("copying from the GPU", answer)
 
     def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
         """Copies GPU memory to another address of the GPU."""
         if size:
             self.enter()
-            found = self.driver.cuMemcpyDtoDAsync(address, source, size, stream)
-            checked("copying on the GPU", found)
+            answer = self.driver.cuMemcpyDtoDAsync(address, source, size, stream)
+            checked("copying on the GPU", answer)
 
     def synchronize(self, stream: int = 0) -> None:
         """Waits until all work of a stream is done; raises errors that occurred meanwhile."""
@@ -169,8 +169,8 @@ class Gpu:
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """Returns a function that runs these launches on a stream."""
         self.enter()
-        found = [self._product(launch, stream) or self._launcher(launch) for launch in launches]
-        return PreparedLaunches(self, found, stream).run
+        launchers = [self._product(launch, stream) or self._launcher(launch) for launch in launches]
+        return PreparedLaunches(self, launchers, stream).run
 
     def _product(self, launch: Launch, stream: int) -> Callable[[int], None] | None:
         """Returns a matrix product by cuBLAS, if cuBLAS supports it."""
@@ -180,10 +180,10 @@ class Gpu:
             if self._library is None:
                 self._library = Library(self.binding, self.allocate)
         addresses = [argument.address for argument in launch.arguments]
-        found: Callable[[int], None] | None = self._library.launcher(
+        launcher: Callable[[int], None] | None = self._library.launcher(
             launch.product, addresses, launch.tf32, stream
         )
-        return found
+        return launcher
 
     def _launcher(self, launch: Launch) -> Callable[[int], None]:
         function = self._loaded(launch.kernel)
@@ -214,9 +214,9 @@ class Gpu:
                 launch(stream)
             finally:
                 graph = checked("capturing", driver.cuStreamEndCapture(stream))
-            found = driver.cuGraphInstantiate(graph, 0)
+            answer = driver.cuGraphInstantiate(graph, 0)
             checked("giving back what was captured", driver.cuGraphDestroy(graph))
-            return checked("making a graph", found)
+            return checked("making a graph", answer)
 
     def replay(self, graph: Any, stream: int) -> None:
         """Launches a graph."""

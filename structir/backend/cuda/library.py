@@ -52,27 +52,27 @@ class _Library:
     def plain(self, name: str) -> str:
         """Returns the library's definition of a name."""
         if name not in self.texts:
-            found = self.tables.get(name) or str(self.module.get_function(name))
-            self.texts[name] = LEFT_OUT.sub("", found)
+            text = self.tables.get(name) or str(self.module.get_function(name))
+            self.texts[name] = LEFT_OUT.sub("", text)
         return self.texts[name]
 
     @cached_property
     def questions(self) -> dict[str, str]:
         """Returns the values of the library's options, by the names of their strings."""
-        found = {name: TEXT.search(text) for name, text in self.tables.items()}
-        return {name: text[1] for name, text in found.items() if text}
+        texts = {name: TEXT.search(text) for name, text in self.tables.items()}
+        return {name: text[1] for name, text in texts.items() if text}
 
     def needed(self, name: str) -> list[str]:
         """Returns the names that a function calls or reads."""
-        found = [n for n in NAMED.findall(self.plain(name)) if n not in self.questions]
-        return [n for n in dict.fromkeys(found) if n not in (name, "__nvvm_reflect")]
+        callees = [n for n in NAMED.findall(self.plain(name)) if n not in self.questions]
+        return [n for n in dict.fromkeys(callees) if n not in (name, "__nvvm_reflect")]
 
     def text(self, name: str, architecture: int) -> str:
         """Returns the IR of a function for an architecture, with internal linkage."""
         answers = {**ANSWERS, "__CUDA_ARCH": architecture}
 
-        def answer(found: re.Match[str]) -> str:
-            return f"add i32 0, {answers.get(self.questions[found[1]], 0)}"
+        def answer(match: re.Match[str]) -> str:
+            return f"add i32 0, {answers.get(self.questions[match[1]], 0)}"
 
         text = QUESTION.sub(answer, self.plain(name))
         return PUBLIC.sub("define linkonce_odr ", text)

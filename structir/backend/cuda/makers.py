@@ -38,17 +38,17 @@ class Makers:
 
     def after(self, stage: Stage) -> set[Stage]:
         """Returns a stage and all stages that depend on it."""
-        found, todo = {stage}, [stage]
+        dependent, todo = {stage}, [stage]
         while todo:
-            following = [s for s in self.read_by(todo.pop()) if s not in found]
-            found.update(following)
+            following = [s for s in self.read_by(todo.pop()) if s not in dependent]
+            dependent.update(following)
             todo += following
-        return found
+        return dependent
 
     def scores_of(self, mixing: Stage) -> list[Stage]:
         """Returns the products that a factor of a product is computed from by maps and a
         reduction."""
-        found: list[Stage] = []
+        products: list[Stage] = []
         reduced = False
         todo, seen = [read.buffer for read in mixing.loads], set[Stage]()
         while todo:
@@ -58,7 +58,7 @@ class Makers:
             seen.add(maker)
             reduced = reduced or maker.monoid == "max"
             if maker in self.products:
-                found.append(maker)
+                products.append(maker)
             elif maker.monoid in (None, "sum", "max"):
                 todo += [read.buffer for read in maker.loads]
-        return found if reduced else []
+        return products if reduced else []

@@ -49,9 +49,9 @@ def _number(node: Expression) -> float | None:
         return float(node.value)
     known = {"add": float.__add__, "mul": float.__mul__, "sub": float.__sub__}
     if isinstance(node, Operation) and node.fn in known and node.dtype != "bool":
-        found = [_number(argument) for argument in node.args]
-        if None not in found:
-            return known[node.fn](*found)  # type: ignore[arg-type]
+        numbers = [_number(argument) for argument in node.args]
+        if None not in numbers:
+            return known[node.fn](*numbers)  # type: ignore[arg-type]
     return None
 
 
@@ -77,20 +77,21 @@ class Bounds:
         known = [part for part in parts if part is not None]
         return self._named(rule(*known)) if len(known) == len(parts) else None
 
-    def _named(self, found: Range) -> Range:
+    def _named(self, interval: Range) -> Range:
         names = [self.writer.fresh() for _ in range(2)]
         self.lines += [
-            f"{name} = {text}" for name, text in zip(names, (found.low, found.high), strict=True)
+            f"{name} = {text}"
+            for name, text in zip(names, (interval.low, interval.high), strict=True)
         ]
         return Range(*names)
 
     def _of_position(self, dim: Dim) -> Range | None:
         least, most = dict[Sym, Dim](), dict[Sym, Dim]()
         for axis in dims.syms(dim) & self.ends.keys():
-            found, (low, high) = dims.linear(dim, axis), self.ends[axis]
-            if found is None or not isinstance(found[0], int):
+            linear, (low, high) = dims.linear(dim, axis), self.ends[axis]
+            if linear is None or not isinstance(linear[0], int):
                 return None
-            least[axis], most[axis] = (low, high) if found[0] >= 0 else (high, low)
+            least[axis], most[axis] = (low, high) if linear[0] >= 0 else (high, low)
         texts = [self.writer.index_text(dims.substitute(dim, at)) for at in (least, most)]
         return Range(*texts)
 

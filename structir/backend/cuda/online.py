@@ -61,14 +61,14 @@ def line_of(each: int) -> int:
     return SIDE * each + GAP
 
 
-def tiles_of(found: Attention) -> Tiles:
+def tiles_of(attention: Attention) -> Tiles:
     """Returns tiles that are not longer than the axes, as far as their sizes are known."""
-    wide = found.dtype == "float64"
-    depth = found.extents[found.depth]
+    wide = attention.dtype == "float64"
+    depth = attention.extents[attention.depth]
     return Tiles(
-        _each(1 if found.query is None else found.extents[found.query], MOST),
+        _each(1 if attention.query is None else attention.extents[attention.query], MOST),
         MOST // 2 if wide else MOST,
-        _each(found.extents[found.column], MOST if wide else 2 * MOST),
+        _each(attention.extents[attention.column], MOST if wide else 2 * MOST),
         min(max(depth, 1), DEPTH) if isinstance(depth, int) else DEPTH,
     )
 
@@ -87,38 +87,38 @@ class AttentionSchedule:
     rows: str  # and on this device
     by_warps = False
 
-    def __init__(self, found: Attention) -> None:
-        self.found, self.dtype = found, found.dtype
+    def __init__(self, attention: Attention) -> None:
+        self.attention, self.dtype = attention, attention.dtype
         single = dims.as_sym(dims.sym("single"))
         assert single is not None
-        self.query: Sym = found.query or single
-        self.extents: dict[Sym, Dim] = {single: 1, **found.extents}
-        self.axes = (*found.outer, self.query, found.key, found.column, found.depth)
-        self.writer = Writer(self.axes, (*found.outer, self.query))
-        self.outer: list[tuple[Sym, ...]] = [(axis,) for axis in found.outer]
+        self.query: Sym = attention.query or single
+        self.extents: dict[Sym, Dim] = {single: 1, **attention.extents}
+        self.axes = (*attention.outer, self.query, attention.key, attention.column, attention.depth)
+        self.writer = Writer(self.axes, (*attention.outer, self.query))
+        self.outer: list[tuple[Sym, ...]] = [(axis,) for axis in attention.outer]
         names = ["g"] if len(self.outer) == 1 else [f"g{k}" for k in range(len(self.outer))]
         names += ["row", "key", "column", "term"]
         self.writer.name_axes([(axis,) for axis in self.axes], names)
-        self.block = LoopScope(frozenset(found.outer))
-        self.of_rows = frozenset((*found.outer, self.query))
+        self.block = LoopScope(frozenset(attention.outer))
+        self.of_rows = frozenset((*attention.outer, self.query))
         self.ends = {axis: self.writer.size(self.extents[axis]) for axis in self.axes}
-        self.tiles = tiles_of(found)
+        self.tiles = tiles_of(attention)
         self.most_rows = SIDE * self.tiles.rows
         self.rows = f"(tile_side * {self.tiles.rows})"
         self.zero = number_text(0, self.dtype)
-        self.sums = [f"sum{k}" for k in range(len(found.whole))]
+        self.sums = [f"sum{k}" for k in range(len(attention.whole))]
 
     def device_text(self) -> DeviceText:
         """Returns the source of the kernel."""
-        found, inside = self.found, self._block()
-        sizes = [self.ends[axis] for axis in found.outer]
+        attention, inside = self.attention, self._block()
+        sizes = [self.ends[axis] for axis in attention.outer]
         head = [
             f"first_row = block % blocks * {self.rows}",
             "g = block // blocks",
             *self.writer.decoded(self.outer, sizes, "g"),
             *self.block.lines,
         ]
-        count = prod(self.extents[axis] for axis in found.outer)
+        count = prod(self.extents[axis] for axis in attention.outer)
         lines = [
             *self._memory(),
             *self._places(),
@@ -127,7 +127,7 @@ class AttentionSchedule:
             *over_blocks("block", f"{self.writer.size(count)} * blocks", [*head, *inside]),
         ]
         whole = count * ceildiv(self.extents[self.query], self.most_rows)
-        origins = tuple(dict.fromkeys(s.origin for s in found.stages if s.origin))
+        origins = tuple(dict.fromkeys(s.origin for s in attention.stages if s.origin))
         text = device_text(self.writer, lines, whole, origins)
         return attrs.evolve(text, square=not self.by_warps, any_warps=self.by_warps, apart=True)
 
@@ -160,7 +160,7 @@ class AttentionSchedule:
         (axis, begin, count), (other, origin, each) = along, lines
         near = address_of(read.buffer, read.entries, self.axes).coefficient(axis) == 1
         first, second = ("across", "down") if near else ("down", "across")
-        scope = LoopScope(frozenset((*self.found.outer, axis, other)))
+        scope = LoopScope(frozenset((*self.attention.outer, axis, other)))
         value = self.writer.value(read, [self.block, scope])
         name, line = self.writer.names[axis], self.writer.names[other]
         inside = [
@@ -170,7 +170,7 @@ class AttentionSchedule:
             f"tile[{place}u * {line_of(each)} + t] = {value}",
         ]
         at = f"{begin} + u"
-        at = at if axis is self.found.depth else f"min({at}, {self.ends[axis]} - 1)"
+        at = at if axis is self.attention.depth else f"min({at}, {self.ends[axis]} - 1)"
         return [
             f"for u in range({first}, {count}, tile_side):",
             f"    {name} = {at}",
@@ -192,9 +192,11 @@ class AttentionSchedule:
 
     def _block(self) -> list[str]:
         """Computes some rows of the result, some columns at a time."""
-        tiles, found = self.tiles, self.found
+        tiles, attention = self.tiles, self.attention
         keys = [*self._products(), *self._scores(), *self._weights(), *self._mixed()]
-        if dims.at_least(self.extents[found.depth], 1) is not True:  # then products need no barrier
+        if (
+            dims.at_least(self.extents[attention.depth], 1) is not True
+        ):  # then products need no barrier
             keys.insert(0, SYNC)
         start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], step))" for name in self.sums]
@@ -207,7 +209,7 @@ class AttentionSchedule:
             *self._of_lanes(sums),
             *self._results(),
         ]
-        end = self.ends[found.column]
+        end = self.ends[attention.column]
         return [
             f"for first_column in range(0, {end}, tile_side * {tiles.columns}):",
             *indented(body),
@@ -216,9 +218,9 @@ class AttentionSchedule:
     def _over_keys(self, start: list[str], rows: int, step: str, tile: list[str]) -> list[str]:
         """Loops over all tiles of keys; first without those that a mask removes entirely. If a row
         has no other keys, or only negligible ones, over all of them."""
-        end = self.ends[self.found.key]
+        end = self.ends[self.attention.key]
         head = f"for first_key in range(0, {end}, {step}):"
-        mask = mask_of(simplified(self.found.score))
+        mask = mask_of(simplified(self.attention.score))
         bounds = self._bounds()
         seen = None if mask is None else bounds.of(mask.seen)
         if mask is None or seen is None or not bounds.lines:
@@ -255,7 +257,7 @@ class AttentionSchedule:
         rows, keys = symbols[:2], symbols[2:]
         ends = {
             axis: (axis_dim(a), axis_dim(b))
-            for axis, (a, b) in ((self.query, rows), (self.found.key, keys))
+            for axis, (a, b) in ((self.query, rows), (self.attention.key, keys))
         }
         return Bounds(self.writer, ends)
 
@@ -272,19 +274,19 @@ class AttentionSchedule:
 
     def _products(self) -> list[str]:
         """Computes the products of some queries and keys; each thread stores its own."""
-        found, tiles, end = self.found, self.tiles, self.ends[self.found.depth]
+        attention, tiles, end = self.attention, self.tiles, self.ends[self.attention.depth]
         line, after = line_of(tiles.rows), f"{tiles.depth * line_of(tiles.rows)} + "
-        depth = self.extents[found.depth]
+        depth = self.extents[attention.depth]
         divides = isinstance(depth, int) and depth % tiles.depth == 0
         terms = str(tiles.depth) if divides else f"min({tiles.depth}, {end} - begin)"
-        along = (found.depth, "begin", "terms")
+        along = (attention.depth, "begin", "terms")
         left = f"u * {line} + down * {tiles.rows}"
         right = f"{after}u * {line_of(tiles.keys)} + across * {tiles.keys}"
         inside = [
             SYNC,
             f"terms = {terms}",
-            *self._loaded(found.queries, along, (self.query, "first_row", tiles.rows), ""),
-            *self._loaded(found.keys, along, (found.key, "first_key", tiles.keys), after),
+            *self._loaded(attention.queries, along, (self.query, "first_row", tiles.rows), ""),
+            *self._loaded(attention.keys, along, (attention.key, "first_key", tiles.keys), after),
             SYNC,
             "for u in range(terms):",
             *indented(self._product("score", left, right, (tiles.rows, tiles.keys))),
@@ -312,17 +314,17 @@ class AttentionSchedule:
 
     def _made_of_product(self) -> tuple[LoopScope, LoopScope, str]:
         """Returns the scopes of a row and of a key, and the score as a function of a product."""
-        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {self.found.key})
-        inner.made[self.found.product] = "product"
-        value = self.writer.value(simplified(self.found.score), [self.block, row, inner])
+        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {self.attention.key})
+        inner.made[self.attention.product] = "product"
+        value = self.writer.value(simplified(self.attention.score), [self.block, row, inner])
         return row, inner, value
 
     def _made_of_power(self) -> tuple[LoopScope, LoopScope, list[str]]:
         """Returns the scopes, and the lines that compute a weight from a power and add it up."""
-        found = self.found
-        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {found.key})
-        inner.made[found.power] = "power"
-        bodies = [found.weight, *[body for _, body in found.whole]]
+        attention = self.attention
+        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {attention.key})
+        inner.made[attention.power] = "power"
+        bodies = [attention.weight, *[body for _, body in attention.whole]]
         return row, inner, [self.writer.value(b, [self.block, row, inner]) for b in bodies]
 
     def _power(self, exponent: str) -> str:
@@ -349,7 +351,7 @@ class AttentionSchedule:
             f"best[r] = maximum(best[r], {value})",
         ]
         lines = [self._row(), *row.lines, "best[r] = nothing", *self._each_key(each)]
-        left = f"{self.ends[self.found.key]} - first_key - across * {keys}"
+        left = f"{self.ends[self.attention.key]} - first_key - across * {keys}"
         return [
             f"own_keys = min({keys}, {left})",
             *unrolled("r", self.tiles.rows, lines),
@@ -377,16 +379,18 @@ class AttentionSchedule:
 
     def _mixed(self) -> list[str]:
         """Multiplies the values of some keys by the weights."""
-        found, tiles = self.found, self.tiles
+        attention, tiles = self.attention, self.tiles
         height = f"tile_side * {tiles.keys // tiles.heights}"
-        along = (found.key, "begin", "height")
+        along = (attention.key, "begin", "height")
         left = self._weight_at("(part + u)", f"down * {tiles.rows}")
         right = f"u * {line_of(tiles.columns)} + across * {tiles.columns}"
         inside = [
             SYNC,
             "begin = first_key + part",
-            f"height = min({height}, {self.ends[found.key]} - begin)",
-            *self._loaded(found.values, along, (found.column, "first_column", tiles.columns), ""),
+            f"height = min({height}, {self.ends[attention.key]} - begin)",
+            *self._loaded(
+                attention.values, along, (attention.column, "first_column", tiles.columns), ""
+            ),
             SYNC,
             "for u in range(height):",
             *indented(self._product("mixed", left, right, (tiles.rows, tiles.columns))),
@@ -398,7 +402,7 @@ class AttentionSchedule:
     def _results(self) -> list[str]:
         """Stores the sums of the threads to shared memory; then neighbouring threads write the
         rows."""
-        tiles, found = self.tiles, self.found
+        tiles, attention = self.tiles, self.attention
         line, columns = line_of(tiles.columns), tiles.columns
         row = f"(down * {tiles.rows} + r)"
         place = f"{row} * {line} + across * {columns}"
@@ -410,7 +414,7 @@ class AttentionSchedule:
         each = [
             "row = first_row + t",
             *rows,
-            f"width = min(tile_side * {columns}, {self.ends[found.column]} - first_column)",
+            f"width = min(tile_side * {columns}, {self.ends[attention.column]} - first_column)",
             "for u in range(across, width, tile_side):",
             *indented(
                 ["column = first_column + u", f"value = tile[t * {line} + u] + lost", *lines]
@@ -422,40 +426,42 @@ class AttentionSchedule:
     def _result_lines(self, place: str, once: str) -> tuple[list[str], list[str]]:
         """Returns the lines for each row, whose totals are at `place`, and for each element of it.
         Totals that other kernels read are written where `once` is true in a row."""
-        found = self.found
-        some = dims.at_least(self.extents[found.key], 1) is True
-        seen = "" if some else f" and {self.ends[found.key]} > 0"
+        attention = self.attention
+        some = dims.at_least(self.extents[attention.key], 1) is True
+        seen = "" if some else f" and {self.ends[attention.key]} > 0"
         nan = number_text(float("nan"), self.dtype)
         head = [
             f"highest = peaks[{place}]",
             f"lost = {nan} if highest == nothing{seen} else {self.zero}",
             *[f"total{k} = {name}_of[{place}] + lost" for k, name in enumerate(self.sums)],
         ]
-        self.writer.totals[found.most] = "highest"
-        for k, (buffer, _) in enumerate(found.whole):
+        self.writer.totals[attention.most] = "highest"
+        for k, (buffer, _) in enumerate(attention.whole):
             self.writer.totals[buffer] = f"total{k}"
-        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {found.column})
+        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {attention.column})
         kept = self._kept(row, once)
-        inner.made[found.mixed] = "value"
-        mixed: Expression = found.mixed
-        for fn, factor in found.factors:
+        inner.made[attention.mixed] = "value"
+        mixed: Expression = attention.mixed
+        for fn, factor in attention.factors:
             mixed = apply(fn, (mixed, factor), self.dtype)
         name = self.writer.value(mixed, [self.block, row, inner])
         after = LoopScope(inner.axes, inner.lines)
-        after.made[found.mixed] = name
+        after.made[attention.mixed] = name
         if not some:
-            inner.lines.append(f"result = {name} if {self.ends[found.key]} > 0 else {self.zero}")
-            after.made[found.mixed] = "result"
-        value = self.writer.value(simplified(found.after), [self.block, row, after])
-        self.writer.store(found.out, found.write, value, [self.block, row, after])
+            inner.lines.append(
+                f"result = {name} if {self.ends[attention.key]} > 0 else {self.zero}"
+            )
+            after.made[attention.mixed] = "result"
+        value = self.writer.value(simplified(attention.after), [self.block, row, after])
+        self.writer.store(attention.out, attention.write, value, [self.block, row, after])
         return [*head, *row.lines, *kept], inner.lines
 
     def _kept(self, row: LoopScope, once: str) -> list[str]:
         """Writes the totals of a row that other kernels read, by one thread."""
         scope = LoopScope(row.axes)
-        for buffer in sorted(self.found.kept, key=lambda b: b.number):
+        for buffer in sorted(self.attention.kept, key=lambda b: b.number):
             value = self.writer.totals[buffer]
-            self.writer.store(buffer, self.found.writes[buffer], value, [self.block, scope])
+            self.writer.store(buffer, self.attention.writes[buffer], value, [self.block, scope])
         return [f"if {once}:", *indented(scope.lines)] if scope.lines else []
 
 

@@ -84,16 +84,16 @@ class BoundDevicePlan:
 
     def space(self, stream: int) -> PlanMemory:
         """Returns the memory that the calls on a stream share; they run one after another."""
-        found = self._spaces.get(stream)
-        if found is None:
+        memory = self._spaces.get(stream)
+        if memory is None:
             device, (offsets, size) = self.plan.device, self.layout
             arena = device.allocate(size + ALIGNMENT, stream)
             base = -(-arena.address // ALIGNMENT) * ALIGNMENT
             both = zip(self.plan.spans, offsets, strict=True)
             places = {span.buffer: base + offset for span, offset in both}
             reports = device.allocate(WORD * REPORT_WORDS * len(self.plan.texts), stream)
-            found = self._spaces[stream] = PlanMemory(arena, places, reports)
-        return found
+            memory = self._spaces[stream] = PlanMemory(arena, places, reports)
+        return memory
 
     def _size(self, size: dims.Dim) -> int:
         return dims.evaluate(size, self.sizes)
@@ -158,8 +158,8 @@ class BoundDevicePlan:
         text: Any = self.plan.texts[k]
         blocks, arguments = self.blocks[k], []
         for buffer in text.pointers:
-            found = given.get(buffer)
-            address = space.places[buffer] if found is None else found.address
+            argument = given.get(buffer)
+            address = space.places[buffer] if argument is None else argument.address
             count = self._size(buffer.elements) * (blocks if buffer in text.scratch else 1)
             arguments.append(KernelPointer(address, buffer.dtype, count))
         if text.sites:
@@ -206,15 +206,15 @@ class BoundDevicePlan:
     ) -> Callable[[], None]:
         """Returns the memoized function that runs the kernels on these arrays."""
         key = (stream, *[array.address for array in (*inputs, *owned)])
-        found = self._ready.get(key)
-        if found is not None:
+        run = self._ready.get(key)
+        if run is not None:
             self._ready.move_to_end(key)
-            return found
+            return run
         launches = self.launches(inputs, owned, self.space(stream))
-        found = self._ready[key] = self.plan.device.prepared(launches, stream)
+        run = self._ready[key] = self.plan.device.prepared(launches, stream)
         while len(self._ready) > MOST_PREPARED:
             self._ready.popitem(last=False)
-        return found
+        return run
 
     def _raise_reported(self, reports: Any) -> None:
         for text, (site, index, size) in zip(self.plan.texts, reports.tolist(), strict=True):

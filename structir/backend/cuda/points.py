@@ -50,8 +50,8 @@ class PointSchedule(NestSchedule):
         scope.lines.append(f"{read} = {rounded_text(self.stage.out.dtype, value)}")
         scope.made[load(self.stage.out, self.stage.write)] = read
         for out, body in self.results:
-            made = self.writer.value(simplified(body), [scope])
-            self.writer.store(out, self.stage.write, made, [scope])
+            stored = self.writer.value(simplified(body), [scope])
+            self.writer.store(out, self.stage.write, stored, [scope])
         return None
 
     def device_text(self) -> DeviceText:

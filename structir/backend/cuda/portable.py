@@ -31,7 +31,7 @@ def is_portable(function: Callable[..., Any]) -> bool:
 
 
 def _is_plain(function: Any) -> bool:
-    found = list(dis.get_instructions(function))
-    attributes = {i.argval for i in found if i.opname in ("LOAD_ATTR", "LOAD_METHOD")}
-    fails = any(i.opname == FAILING for i in found)
+    instructions = list(dis.get_instructions(function))
+    attributes = {i.argval for i in instructions if i.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    fails = any(i.opname == FAILING for i in instructions)
     return not fails and not attributes & HOST_ATTRIBUTES

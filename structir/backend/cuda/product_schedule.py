@@ -46,13 +46,17 @@ class ProductSchedule:
     """Writes the kernel of a product. Rows and columns have letters; a thread has some of both."""
 
     def __init__(
-        self, stage: Stage, found: Contraction, results: Results, rows: int, columns: int
+        self, stage: Stage, contraction: Contraction, results: Results, rows: int, columns: int
     ) -> None:
-        self.stage, self.found, self.extents = stage, found, stage.extents
+        self.stage, self.contraction, self.extents = stage, contraction, stage.extents
         self.written = results  # in the program's order
         self.results = [(out, simplified(body)) for out, body in results]
         self.writer, self.dtype = Writer(stage.axes), computed_in(stage.out.dtype)
-        self.addresses = [found.left_address, found.right_address, found.out_address]
+        self.addresses = [
+            contraction.left_address,
+            contraction.right_address,
+            contraction.out_address,
+        ]
         bodies = [body for _, body in self.results]
         reads = dict.fromkeys(read for body in bodies for read in loads_of(body))
         self.addresses += [address_of(x.buffer, x.entries, stage.axes) for x in reads]
@@ -60,9 +64,9 @@ class ProductSchedule:
         fixed = [dims.syms(guard.value) for guard in stage.guards]
         fixed += [dims.syms(node.dim) for node in nodes if isinstance(node, Position)]
         self.pinned = frozenset().union(*fixed) & frozenset(stage.axes)
-        self.outer = self._joined(found.batch)
-        self.rows = self._places("a", found.m, rows)
-        self.columns = self._places("b", found.n, columns)
+        self.outer = self._joined(contraction.batch)
+        self.rows = self._places("a", contraction.m, rows)
+        self.columns = self._places("b", contraction.n, columns)
         self.taps, self.terms = self._terms()
 
     def _joined(self, axes: Iterable[Sym]) -> Groups:
@@ -82,14 +86,14 @@ class ProductSchedule:
     def _terms(self) -> tuple[Groups, tuple[Sym, ...]]:
         """Returns the groups of axes that the kernel iterates point by point, and the axes that it
         slices: only the contiguous ones, if an operand has many contiguous terms."""
-        groups, operands = self._joined(self.found.k), self.addresses[:2]
+        groups, operands = self._joined(self.contraction.k), self.addresses[:2]
         for group in groups:
             count = self.extent(group)
             long = not isinstance(count, int) or count >= LONG
             beside = any(place.coefficient(group[-1]) == 1 for place in operands)
             if beside and long and not self.pinned & set(group):
                 return [other for other in groups if other is not group], group
-        return [], self.found.k
+        return [], self.contraction.k
 
     def source(self, read: Load, address: Address) -> OperandSource:
         """Returns an operand at its address in the program, with its guards."""
@@ -103,11 +107,11 @@ class ProductSchedule:
     @property
     def sides(self) -> tuple[tuple[Sym, ...], ...]:
         """The outer axes, those of rows, and those of columns."""
-        return (self.found.batch, self.found.m, self.found.n)
+        return (self.contraction.batch, self.contraction.m, self.contraction.n)
 
     def product(self) -> Product | None:
         """The description for a library, if it can compute everything that the kernel computes."""
-        return described(self.stage, self.found, self.written, self.writer)
+        return described(self.stage, self.contraction, self.written, self.writer)
 
     def named(self, groups: Groups, letter: str, number: str) -> list[str]:
         """Returns lines that name collapsed axes at a linear index."""

@@ -42,15 +42,15 @@ def _product_of(stage: Stage) -> Contraction | None:
         return None
     out = address_of(stage.out, stage.write, stage.axes)
     ways = [_split(stage, *pair, out) for pair in (factors, factors[::-1])]
-    found = min([way for way in ways if way is not None], key=_between_columns, default=None)
-    if found is None or _between_columns(found) > FARTHEST or _is_small(stage, found):
+    nearest = min([way for way in ways if way is not None], key=_between_columns, default=None)
+    if nearest is None or _between_columns(nearest) > FARTHEST or _is_small(stage, nearest):
         return None
-    return found
+    return nearest
 
 
-def _between_columns(found: Contraction) -> int:
+def _between_columns(contraction: Contraction) -> int:
     """Returns the least stride between columns of the result."""
-    steps = [found.out_address.coefficient(axis) for axis in found.n]
+    steps = [contraction.out_address.coefficient(axis) for axis in contraction.n]
     return min([step for step in steps if isinstance(step, int)], default=FARTHEST + 1)
 
 
@@ -79,8 +79,8 @@ def _is_operand(factor: Expression) -> bool:
 def axes_read(factor: Expression, axes: Iterable[Sym]) -> frozenset[Sym]:
     """Returns the axes that a factor depends on."""
     entries = [entry for read in loads_of(factor) for entry in read.entries]
-    found = [dims.syms(entry) for entry in entries if not isinstance(entry, Expression)]
-    return frozenset().union(*found) & frozenset(axes)
+    dims_of_entries = [dims.syms(entry) for entry in entries if not isinstance(entry, Expression)]
+    return frozenset().union(*dims_of_entries) & frozenset(axes)
 
 
 def _split(stage: Stage, left: Expression, right: Expression, out: Address) -> Contraction | None:
@@ -98,10 +98,10 @@ def _split(stage: Stage, left: Expression, right: Expression, out: Address) -> C
     return Contraction(batch, rows, columns, stage.reduce, a, b, first, second, out)
 
 
-def _is_small(stage: Stage, found: Contraction) -> bool:
+def _is_small(stage: Stage, contraction: Contraction) -> bool:
     """Whether windows have so few weights that each point is computed by one thread."""
-    moves = stage.guards or len(joined_terms(stage, found)) > 1
-    counts = [prod(stage.extents[axis] for axis in axes) for axes in (found.m, found.k)]
+    moves = stage.guards or len(joined_terms(stage, contraction)) > 1
+    counts = [prod(stage.extents[axis] for axis in axes) for axes in (contraction.m, contraction.k)]
     return bool(moves) and any(isinstance(count, int) and count < FEWEST for count in counts)
 
 
@@ -109,15 +109,17 @@ def gathered_products(program: LoopProgram) -> LoopProgram:
     """Replaces scattered sums of products by products where the gather form is one: convolutions
     with operand and result exchanged."""
     pairs = [(stage, gathered(stage) or []) for stage in program.stages]
-    found = {s: parts for s, parts in pairs if parts and all(map(product_of, parts))}
-    whole = {stage.out for stage in found}
+    parts_of = {s: parts for s, parts in pairs if parts and all(map(product_of, parts))}
+    whole = {stage.out for stage in parts_of}
     stages = list[Stage]()
     for stage in program.stages:
         if not (stage.out in whole and isinstance(stage.body, Number)):  # the initial value of sums
-            stages += found.get(stage, [stage])
+            stages += parts_of.get(stage, [stage])
     return attrs.evolve(program, stages=tuple(stages))
 
 
-def joined_terms(stage: Stage, found: Contraction) -> list[tuple[Sym, ...]]:
+def joined_terms(stage: Stage, contraction: Contraction) -> list[tuple[Sym, ...]]:
     """Returns the reduced axes of a product, collapsed as far as both operands allow."""
-    return joined_axes(found.k, stage.extents, [found.left_address, found.right_address])
+    return joined_axes(
+        contraction.k, stage.extents, [contraction.left_address, contraction.right_address]
+    )

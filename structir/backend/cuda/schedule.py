@@ -48,10 +48,12 @@ def scheduled(program: LoopProgram, tf32: bool = False) -> Scheduled:
     """Composes, groups and writes a program; maps may be fused into products, and some products are
     an attention. With `tf32`, factors of float32 may be rounded to 10 bits."""
     program = gathered_products(composed(program, product_of, lambda stage: None))
-    found = attentions(program, product_of)
-    together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}
+    matches = attentions(program, product_of)
+    together = {
+        Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in matches.attentions
+    }
     schedules: dict[str, Callable[[Group], Texts]] = {**SCHEDULES}
     schedules["matrix"] = partial(product_kernels, tf32=tf32)
     schedules["attention"] = lambda group: attention_kernel(together[group])
-    made = written(program, schedules, attrs.evolve(PRODUCTS, together=tuple(together)))
-    return attrs.evolve(made, decisions=(*made.decisions, *found.refused))
+    result = written(program, schedules, attrs.evolve(PRODUCTS, together=tuple(together)))
+    return attrs.evolve(result, decisions=(*result.decisions, *matches.refused))

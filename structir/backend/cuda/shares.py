@@ -32,9 +32,9 @@ class SumSchedule(ProductSchedule):
     """Adds the partial sums of a product; one thread per element."""
 
     def __init__(
-        self, stage: Stage, found: Contraction, results: Results, count: Dim, shares: Buffer
+        self, stage: Stage, contraction: Contraction, results: Results, count: Dim, shares: Buffer
     ) -> None:
-        super().__init__(stage, found, results, 1, 1)
+        super().__init__(stage, contraction, results, 1, 1)
         self.count, self.shares = count, shares
 
     def device_text(self) -> DeviceText:

@@ -39,19 +39,19 @@ GROUP, MEMBER = np.divmod(np.arange(32), 4)  # the position of a lane in its war
 
 def functions_of_warps(text: str) -> dict[str, str]:
     """Returns the functions of warps as source, if a kernel calls any."""
-    made = {name: LOAD.format(name=name) for name in LOADS}
-    made |= {f"multiply_{dtype}": PRODUCT.format(dtype=dtype) for dtype in PRODUCTS}
-    made |= functions_of_fragments()
-    return made if any(name in text for name in made) else {}
+    functions = {name: LOAD.format(name=name) for name in LOADS}
+    functions |= {f"multiply_{dtype}": PRODUCT.format(dtype=dtype) for dtype in PRODUCTS}
+    functions |= functions_of_fragments()
+    return functions if any(name in text for name in functions) else {}
 
 
 def names() -> dict[str, Callable[..., Any]]:
     """Returns the helpers of these functions, and those that a lane runs alone."""
-    made: dict[str, Any] = {f"words_of_{name}": partial(_words, LOADS[name]) for name in LOADS}
+    functions: dict[str, Any] = {f"words_of_{name}": partial(_words, LOADS[name]) for name in LOADS}
     for dtype in PAIRS:
-        made[f"product_of_{dtype}"] = partial(_product, numpy_dtype(dtype))
-        made[f"pair_{dtype}"] = partial(_pair, numpy_dtype(dtype))
-    return made | {"product_of_tf32": _product_of_singles, "rounded_tf32": _rounded}
+        functions[f"product_of_{dtype}"] = partial(_product, numpy_dtype(dtype))
+        functions[f"pair_{dtype}"] = partial(_pair, numpy_dtype(dtype))
+    return functions | {"product_of_tf32": _product_of_singles, "rounded_tf32": _rounded}
 
 
 def _words(turned: bool, memory: Any, rows: Sequence[int], lane: int) -> tuple[Any, ...]:
@@ -62,13 +62,13 @@ def _words(turned: bool, memory: Any, rows: Sequence[int], lane: int) -> tuple[A
         raise ValueError("a row of a matrix begins at no multiple of 16 bytes")
     if single:
         return tuple([memory[rows[8 * k + line] + pair].view(np.uint32) for k in range(4)])
-    found = []
+    words = []
     for matrix in (rows[:8], rows[8:16], rows[16:24], rows[24:]):
         both = (2 * pair, 2 * pair + 1)
         places = [matrix[b] + line if turned else matrix[line] + b for b in both]
         low, high = [np.uint32(memory[place]) for place in places]
-        found.append(low | high << np.uint32(16))
-    return tuple(found)
+        words.append(low | high << np.uint32(16))
+    return tuple(words)
 
 
 def _product(dtype: Any, warp: Sequence[Any], lane: int, totals: Sequence[Any]) -> tuple[Any, ...]:
@@ -81,8 +81,8 @@ def _product(dtype: Any, warp: Sequence[Any], lane: int, totals: Sequence[Any]) 
         for word in range(2):
             right[MEMBER * 2 + word * 8 + pair, GROUP] = held[:, 4 + word, pair]
     row, column = GROUP[lane], MEMBER[lane] * 2
-    made = left[[row, row + 8]] @ right[:, [column, column + 1]]
-    return tuple([np.float32(a + b) for a, b in zip(made.ravel(), totals, strict=True)])
+    tile = left[[row, row + 8]] @ right[:, [column, column + 1]]
+    return tuple([np.float32(a + b) for a, b in zip(tile.ravel(), totals, strict=True)])
 
 
 def _product_of_singles(warp: Sequence[Any], lane: int, totals: Sequence[Any]) -> tuple[Any, ...]:
@@ -94,8 +94,8 @@ def _product_of_singles(warp: Sequence[Any], lane: int, totals: Sequence[Any]) -
     for word in range(2):
         right[MEMBER + word * 4, GROUP] = held[:, 4 + word]
     row, column = GROUP[lane], MEMBER[lane] * 2
-    made = left[[row, row + 8]] @ right[:, [column, column + 1]]
-    return tuple([np.float32(a + b) for a, b in zip(made.ravel(), totals, strict=True)])
+    tile = left[[row, row + 8]] @ right[:, [column, column + 1]]
+    return tuple([np.float32(a + b) for a, b in zip(tile.ravel(), totals, strict=True)])
 
 
 def _rounded(value: Any) -> Any:

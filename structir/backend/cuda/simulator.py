@@ -40,10 +40,10 @@ class Pointer:
         self.elements[self._place(place)] = value
 
     def _place(self, place: int) -> int:
-        found = self.first + int(place)
-        if not 0 <= found < len(self.elements):
-            raise IndexError(f"element {found} of {len(self.elements)}")
-        return found
+        index = self.first + int(place)
+        if not 0 <= index < len(self.elements):
+            raise IndexError(f"element {index} of {len(self.elements)}")
+        return index
 
 
 def _offset_by(pointer: Pointer, elements: int) -> Pointer:

@@ -96,9 +96,12 @@ class DeviceReading(TableReader):
         ((kind, fields),) = json.items()
         if kind == "dim":
             return self.dim(fields)
-        made = DESCRIPTIONS[kind](*map(self._value, fields))
-        require(_fits(type(made), attrs.asdict(made, recurse=False)), "a description of others")
-        return made
+        description = DESCRIPTIONS[kind](*map(self._value, fields))
+        require(
+            _fits(type(description), attrs.asdict(description, recurse=False)),
+            "a description of others",
+        )
+        return description
 
     def compiled(self, boundary: Boundary, write: Callable[[bool], KernelSequence]) -> DeviceRegion:
         """Returns the region on the device."""

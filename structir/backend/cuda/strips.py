@@ -27,12 +27,12 @@ LETTERS = "bd"  # the slices that a thread loads before it multiplies
 class StripSchedule(ProductSchedule):
     """Writes the kernel of a product of few rows."""
 
-    def __init__(self, stage: Stage, found: Contraction, results: Results) -> None:
-        super().__init__(stage, found, results, 1, 1)
+    def __init__(self, stage: Stage, contraction: Contraction, results: Results) -> None:
+        super().__init__(stage, contraction, results, 1, 1)
         rows = self.rows.extent
         self.count = rows if isinstance(rows, int) else MOST_ROWS
-        self.left = self.source(found.left, found.left_address)
-        right = self.source(found.right, found.right_address)
+        self.left = self.source(contraction.left, contraction.left_address)
+        right = self.source(contraction.right, contraction.right_address)
         self.slices = [
             TileOperand(right, self.columns, RUN, STRIP, letter, f"(start + {k} * far)")
             for k, letter in enumerate(LETTERS)
@@ -55,9 +55,9 @@ class StripSchedule(ProductSchedule):
             "a_first = 0",
             f"strip = {self.count} * b_wide",
             f"zero = {number_text(0, self.dtype)}",
-            *over_blocks("block", f"{self.size(self.found.batch)} * b_tiles", self._block()),
+            *over_blocks("block", f"{self.size(self.contraction.batch)} * b_tiles", self._block()),
         ]
-        strips: Dim = self.extent(self.found.batch) * self.columns.tiles
+        strips: Dim = self.extent(self.contraction.batch) * self.columns.tiles
         text = device_text(self.writer, lines, strips, self.stage.origins)
         return attrs.evolve(text, product=described, square=True, resident=2, apart=True)
 

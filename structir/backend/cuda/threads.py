@@ -106,10 +106,10 @@ def _shuffle(mode: str) -> InlinedFunction:
 
 def _width(kind: Any) -> int:
     widths = {ir.FloatType(): 32, ir.DoubleType(): 64}
-    found = kind.width if isinstance(kind, ir.IntType) else widths.get(kind)
-    if found is None:
+    width = kind.width if isinstance(kind, ir.IntType) else widths.get(kind)
+    if width is None:
         raise UntranslatedError(f"a lane hands over {kind}")
-    return int(found)
+    return int(width)
 
 
 def _parts(builder: Any, value: Any) -> list[Any]:

@@ -37,17 +37,17 @@ class TiledProductSchedule(ProductSchedule):
     def __init__(
         self,
         stage: Stage,
-        found: Contraction,
+        contraction: Contraction,
         results: Results,
         tall: int = TALL,
         count: Dim = 1,
         shares: Buffer | None = None,
     ) -> None:
         tall = RUN if computed_in(stage.out.dtype) in WIDE_DTYPES else tall
-        super().__init__(stage, found, results, tall, WIDE)
+        super().__init__(stage, contraction, results, tall, WIDE)
         self.count, self.shares = count, shares
-        left = self.source(found.left, found.left_address)
-        right = self.source(found.right, found.right_address)
+        left = self.source(contraction.left, contraction.left_address)
+        right = self.source(contraction.right, contraction.right_address)
         self.held = self.held_as()
         self.left = self.operand(left, self.rows, tall)
         self.right = self.operand(right, self.columns, WIDE)
@@ -64,7 +64,7 @@ class TiledProductSchedule(ProductSchedule):
     @property
     def tiles(self) -> Dim:
         """The number of tiles on a GPU."""
-        return self.extent(self.found.batch) * self.rows.tiles * self.columns.tiles
+        return self.extent(self.contraction.batch) * self.rows.tiles * self.columns.tiles
 
     def device_text(self) -> DeviceText:
         """Returns the source of the kernel, with its description for a library."""
@@ -82,7 +82,7 @@ class TiledProductSchedule(ProductSchedule):
             f"steps = slices{taps}",
             f"zero = {number_text(0, self.held)}",
         ]
-        count = f"{self.size(self.found.batch)} * a_tiles * b_tiles"
+        count = f"{self.size(self.contraction.batch)} * a_tiles * b_tiles"
         if self.shares is not None:
             count += " * shares"
             lines.append(f"shares = {writer.size(self.count)}")

@@ -57,8 +57,8 @@ class TileSchedule(BlockRowSchedule):
         last = self.groups[-1][-1]
         if address.data or address.pinned(axes) or address.coefficient(last) in (0, 1):
             return None
-        found = [g[-1] for g in self.groups[:-1] if address.coefficient(g[-1]) == 1]
-        return found[0] if found else None
+        candidates = [g[-1] for g in self.groups[:-1] if address.coefficient(g[-1]) == 1]
+        return candidates[0] if candidates else None
 
     def _is_long(self, group: tuple[Sym, ...]) -> bool:
         return dims.at_least(SHORTEST - 1, self.extent(group)) is not True

@@ -119,8 +119,8 @@ def _for_gpus(text: str, called: Sequence[str]) -> str:
     return "\n".join([REMAINDER.sub(_remainder, text), *own])
 
 
-def _remainder(found: re.Match[str]) -> str:
-    kind, left, right = found.groups()
+def _remainder(match: re.Match[str]) -> str:
+    kind, left, right = match.groups()
     return f"call {kind} @__nv_fmod{WIDTHS[kind][0]}({kind} {left}, {kind} {right})"
 
 

@@ -182,9 +182,9 @@ class DeviceTranslation(Translation):
         taken = function if isinstance(function, Inlined) else parse_function(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
-        made = type(self)(self.operations, taken.names, taken.params, taken.body)
+        nested = type(self)(self.operations, taken.names, taken.params, taken.body)
         with self.operations.contracted():
-            return made.inline(taken, args)
+            return nested.inline(taken, args)
 
     # ---- memory
 
@@ -201,18 +201,18 @@ class DeviceTranslation(Translation):
 
     def _held_in(self, name: str, kind: type[H]) -> H | None:
         """Returns the value with a name, if it is of this class."""
-        found = [scope[name] for scope in self.scopes if name in scope]
-        return found[-1] if found and isinstance(found[-1], kind) else None
+        values = [scope[name] for scope in self.scopes if name in scope]
+        return values[-1] if values and isinstance(values[-1], kind) else None
 
     def _number(self, index: ast.expr) -> int:
         """Returns a constant index, or one that follows from constants."""
         match index:
             case ast.BinOp(left, op, right) if type(op) in BINARY:
                 return int(BINARY[type(op)](self._number(left), self._number(right)))
-        found = self.value(index).number
-        if found is None:
+        known = self.value(index).number
+        if known is None:
             raise UntranslatedError(f"a register is chosen by {ast.unparse(index)}")
-        return found
+        return known
 
     def _seen(self, view: DeviceView, index: ast.expr) -> Typed:
         """Returns an element of an array, or a view along some of its axes."""
@@ -281,10 +281,10 @@ class DeviceTranslation(Translation):
                 self._read(place, slots[start : start + count], size * count)
 
     def _read(self, place: Any, slots: Sequence[Any], align: int) -> None:
-        found = self.builder.load(place, align=align)
+        lines = self.builder.load(place, align=align)
         for lane, slot in enumerate(slots):
             number = ir.Constant(ir.IntType(32), lane)
-            self.builder.store(self.builder.extract_element(found, number), slot)
+            self.builder.store(self.builder.extract_element(lines, number), slot)
 
     def _write(self, place: Any, kind: Any, slots: Sequence[Any], align: int) -> None:
         value: Any = ir.Constant(kind, ir.Undefined)

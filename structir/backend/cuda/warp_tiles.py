@@ -22,12 +22,16 @@ PAIRS = 2  # matrices of a warp along each side; along columns each is two
 GAP = 8  # padding between lines in shared memory: 8 lines start in different banks
 
 
-def schedule_of(stage: Stage, found: Contraction, tf32: bool) -> type[TiledProductSchedule]:
+def schedule_of(stage: Stage, contraction: Contraction, tf32: bool) -> type[TiledProductSchedule]:
     """Returns the schedule of a product: by warps, if GPUs have an instruction for its factors."""
-    dtype, body = found.left.buffer.dtype, stage.body
+    dtype, body = contraction.left.buffer.dtype, stage.body
     assert isinstance(body, Operation)
     exact = all(_is_exact(factor, dtype) for factor in body.args)
-    if found.right.buffer.dtype == dtype and exact and computed_in(stage.out.dtype) == "float32":
+    if (
+        contraction.right.buffer.dtype == dtype
+        and exact
+        and computed_in(stage.out.dtype) == "float32"
+    ):
         if dtype in HALVES:
             return WarpSchedule
         if tf32 and dtype == "float32":
@@ -152,7 +156,7 @@ class WarpSchedule(TiledProductSchedule):
 
     def _factors(self) -> str:
         """Returns the factors of the instruction."""
-        return self.found.left.buffer.dtype
+        return self.contraction.left.buffer.dtype
 
     def _products(self) -> list[str]:
         multiply = f"multiply_{self._factors()}"

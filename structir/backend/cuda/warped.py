@@ -25,14 +25,14 @@ RUN = 8  # elements of one access of a thread
 SHOWN = 20  # stride of rows in shared memory where 16 columns of results are stored
 
 
-def attention_kernel(found: Attention) -> DeviceText:
+def attention_kernel(attention: Attention) -> DeviceText:
     """Returns the source of an attention: by warp-level products, where GPUs have these."""
-    reads = (found.queries, found.keys, found.values)
+    reads = (attention.queries, attention.keys, attention.values)
     dtypes = {read.buffer.dtype for read in reads}
-    sizes = [found.extents[axis] for axis in (found.depth, found.column)]
+    sizes = [attention.extents[axis] for axis in (attention.depth, attention.column)]
     small = all(isinstance(size, int) and 1 <= size <= WIDEST for size in sizes)
     fits = len(dtypes) == 1 and dtypes <= DTYPES and small
-    return (WarpAttentionSchedule if fits else AttentionSchedule)(found).device_text()
+    return (WarpAttentionSchedule if fits else AttentionSchedule)(attention).device_text()
 
 
 class WarpAttentionSchedule(AttentionSchedule):
@@ -40,10 +40,10 @@ class WarpAttentionSchedule(AttentionSchedule):
 
     by_warps = True
 
-    def __init__(self, found: Attention) -> None:
-        super().__init__(found)
-        self.stored = found.values.buffer.dtype
-        self.deep, self.wide = self._padded(found.depth), self._padded(found.column)
+    def __init__(self, attention: Attention) -> None:
+        super().__init__(attention)
+        self.stored = attention.values.buffer.dtype
+        self.deep, self.wide = self._padded(attention.depth), self._padded(attention.column)
         self.most_rows = THREADS // WARP * ROWS
         self.rows = f"(cuda.blockDim.x // {WARP} * {ROWS})"
         self.values_at = KEYS * (self.deep + RUN)
@@ -90,13 +90,13 @@ class WarpAttentionSchedule(AttentionSchedule):
     ) -> list[str]:
         """Copies some lines of an operand in runs of 8 elements, with zeros for missing lines."""
         line, origin, count = lines
-        scope = LoopScope(frozenset((*self.found.outer, along, line)))
+        scope = LoopScope(frozenset((*self.attention.outer, along, line)))
         text = self.writer.place(read.buffer, read.entries, [self.block, scope])
         pointer, _, index = text.rstrip("]").partition("[")
         name, other = self.writer.names[along], self.writer.names[line]
         end, runs = self.extents[along], padded // RUN
         tests = [f"u < {end}"] if end != padded else []
-        tests += [f"{origin} + t < {self.ends[line]}"] if line is self.found.key else []
+        tests += [f"{origin} + t < {self.ends[line]}"] if line is self.attention.key else []
         if self._is_aligned(read, along):
             taken = [
                 f"{name} = u",
@@ -136,15 +136,17 @@ class WarpAttentionSchedule(AttentionSchedule):
 
     def _block(self) -> list[str]:
         """Computes some rows of the result."""
-        found = self.found
+        attention = self.attention
         queries = (self.query, "first_row", self.rows)
-        keys = (found.key, "first_key", str(KEYS))
+        keys = (attention.key, "first_key", str(KEYS))
         fragment = ", ".join([f"query[s * 4 + {k}]" for k in range(4)])
         step = self.deep + RUN
         tile = [
             SYNC,
-            *self._copied(found.keys, found.depth, keys, "", self.deep),
-            *self._copied(found.values, found.column, keys, f"{self.values_at} + ", self.wide),
+            *self._copied(attention.keys, attention.depth, keys, "", self.deep),
+            *self._copied(
+                attention.values, attention.column, keys, f"{self.values_at} + ", self.wide
+            ),
             SYNC,
             *self._products(),
             *self._scores(),
@@ -159,7 +161,7 @@ class WarpAttentionSchedule(AttentionSchedule):
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], s + 1))" for name in self.sums]
         return [
             SYNC,
-            *self._copied(found.queries, found.depth, queries, "", self.deep),
+            *self._copied(attention.queries, attention.depth, queries, "", self.deep),
             SYNC,
             f"for s in unrolled({self.deep // 16}):",
             f"    {fragment} = left_fragment(held, own_row * {step} + s * 16, {step})",
@@ -205,7 +207,7 @@ class WarpAttentionSchedule(AttentionSchedule):
     def _scores(self) -> list[str]:
         """Applies maps to the products; then updates the row maximum."""
         row, inner, value = self._made_of_product()
-        end, score = self.ends[self.found.key], "score[j * 4 + r * 2 + c]"
+        end, score = self.ends[self.attention.key], "score[j * 4 + r * 2 + c]"
         each = [
             f"key = min(first_key + j * 8 + across + c, {end} - 1)",
             f"product = {score}",
@@ -224,7 +226,7 @@ class WarpAttentionSchedule(AttentionSchedule):
     def _weights(self) -> list[str]:
         """Computes powers of the scores and their running sums, and rescales the former ones."""
         row, inner, (weight, *terms) = self._made_of_power()
-        end, score = self.ends[self.found.key], "score[j * 4 + r * 2 + c]"
+        end, score = self.ends[self.attention.key], "score[j * 4 + r * 2 + c]"
         plain = not inner.lines and not row.lines
         inside = f"first_key + j * 8 + across + c < {end}"
         if not plain:
@@ -267,7 +269,7 @@ class WarpAttentionSchedule(AttentionSchedule):
 
     def _results(self) -> list[str]:
         """Stores 16 columns after another in shared memory; neighbouring threads write them."""
-        found, parts = self.found, self.wide // 16
+        attention, parts = self.attention, self.wide // 16
         place = f"shown[(down + r * 8) * {SHOWN} + j * 8 + across + i]"
         put = unrolled("i", 2, [f"{place} = mixed[c * 8 + j * 4 + r * 2 + i]"])
         put = unrolled("j", 2, unrolled("r", 2, put))
@@ -278,7 +280,7 @@ class WarpAttentionSchedule(AttentionSchedule):
             "t = at // 16",
             "row = first_row + own_row + t",
             "column = part * 16 + at % 16",
-            f"if row < {self.ends[self.query]} and column < {self.ends[found.column]}:",
+            f"if row < {self.ends[self.query]} and column < {self.ends[attention.column]}:",
             f"    value = shown[(own_row + t) * {SHOWN} + at % 16]",
             *indented([*rows, "value = value + lost", *lines]),
         ]

@@ -234,7 +234,7 @@ class Scalars:
     def _made(
         self,
         node: Expression,
-        made: Values,
+        values: Values,
         steps: list[KernelStatement],
     ) -> tuple[Scalar, int]:
         match node:
@@ -248,8 +248,8 @@ class Scalars:
             case Load():
                 return self.read(node, steps), 1
             case Applied(fn, args, dtype):
-                depth = max([made[a][1] for a in args]) + 1
-                return applied(fn, [made[a][0] for a in args], dtype), depth
+                depth = max([values[a][1] for a in args]) + 1
+                return applied(fn, [values[a][0] for a in args], dtype), depth
         raise NotShown(type(node).__name__)
 
     def _named(

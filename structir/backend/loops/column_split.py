@@ -124,7 +124,7 @@ def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int
     return even[0] if even else min(sizes, key=missing, default=None)
 
 
-def _are_maps(group: Group, product: Stage, found: Contraction) -> bool:
+def _are_maps(group: Group, product: Stage, contraction: Contraction) -> bool:
     """Whether all stages but the product are maps of its columns, at their own points, with these
     as their first axes in a row."""
     written = {s.out: s.write for s in group.stages}
@@ -134,7 +134,7 @@ def _are_maps(group: Group, product: Stage, found: Contraction) -> bool:
         if stage is product:
             continue
         inner = tuple([axis for axis in stage.parallel if axis not in group.rows])
-        if stage.reduce or inner[: len(found.n)] != found.n:
+        if stage.reduce or inner[: len(contraction.n)] != contraction.n:
             return False
         reads = [read for read in stage.loads if read.buffer in written]
         if any(read.entries != written[read.buffer] for read in reads):

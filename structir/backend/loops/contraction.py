@@ -88,12 +88,12 @@ def _contraction(stage: Stage) -> Contraction | None:
     return None
 
 
-def _is_dot_products(found: Contraction) -> bool:
+def _is_dot_products(contraction: Contraction) -> bool:
     """Whether one vector is multiplied by contiguous lines: a sum along each line reads them once,
     where a product would copy them to panels first."""
-    constant = found.right.buffer.root.origin == "constant"
-    lines = found.right_address.coefficient(found.k[-1]) == 1
-    return not (found.m or found.windows or constant) and lines
+    constant = contraction.right.buffer.root.origin == "constant"
+    lines = contraction.right_address.coefficient(contraction.k[-1]) == 1
+    return not (contraction.m or contraction.windows or constant) and lines
 
 
 def factors_of(stage: Stage) -> tuple[Load, Load] | None:

@@ -30,14 +30,14 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
     """
     tree = loop_tree(kernel)
     old = tree.loop(loop)
-    names, found = Names(tree), list[tuple[Scalar, Local]]()
+    names, reciprocals = Names(tree), list[tuple[Scalar, Local]]()
     rounded = {id(division) for division in _rounded_divisions(tree)}
 
     def factor(divisor: Scalar) -> Local:
-        known = [scalar for other, scalar in found if is_same(other, divisor)]
+        known = [scalar for other, scalar in reciprocals if is_same(other, divisor)]
         if not known:
             known = [Local(names.fresh(f"reciprocal_{loop}"), divisor.dtype)]
-            found.append((divisor, known[0]))
+            reciprocals.append((divisor, known[0]))
         return known[0]
 
     def change(part: Any) -> Any:
@@ -52,11 +52,11 @@ def reciprocal(kernel: Kernel, loop: str) -> Kernel:
         return None
 
     new = substitute(old, change)
-    if not found:
+    if not reciprocals:
         raise _nothing_to_replace(tree, old, rounded)
     assigns = [
         Assign(scalar, Apply("div", (_one(divisor), divisor), scalar.dtype))
-        for divisor, scalar in found
+        for divisor, scalar in reciprocals
     ]
     return exchange(kernel, old, *assigns, new)
 

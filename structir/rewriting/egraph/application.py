@@ -105,27 +105,27 @@ class Applier:
         self.groups: list[tuple[int, ...]] = []  # replacements of parallel calls
         self._combined: dict[str, set[int]] = {}  # terms that a rule for parallel calls has added
 
-    def apply(self, found: RuleMatch) -> bool:
+    def apply(self, rule_match: RuleMatch) -> bool:
         """Applies a rule at a match; returns whether the e-graph has changed."""
-        key = found.key(self.graph)
+        key = rule_match.key(self.graph)
         if key in self.applied:
             return False
         self.applied.add(key)
-        left, bound, matched = self.realized(found)
-        value = replacement_of(found.rule, bound, matched, self.view)
+        left, bound, matched = self.realized(rule_match)
+        value = replacement_of(rule_match.rule, bound, matched, self.view)
         right = None if value is None else self.add(value)
-        return right is not None and self._merge(found.rule.name, left, right, bound)
+        return right is not None and self._merge(rule_match.rule.name, left, right, bound)
 
-    def apply_parallel(self, rule: Rule, found: list[RuleMatch]) -> bool:
+    def apply_parallel(self, rule: Rule, rule_matches: list[RuleMatch]) -> bool:
         """Applies a rule to parallel calls at once; returns whether the e-graph has changed."""
         assert rule.parallel is not None
         combined = self._combined.setdefault(rule.name, set())
-        found = [each for each in found if each.instance.term not in combined]
-        key = tuple([each.key(self.graph) for each in found])
-        if len(found) < 2 or key in self.applied:
+        rule_matches = [each for each in rule_matches if each.instance.term not in combined]
+        key = tuple([each.key(self.graph) for each in rule_matches])
+        if len(rule_matches) < 2 or key in self.applied:
             return False
         self.applied.add(key)
-        name, realized = rule.parallel.name, [self.realized(each) for each in found]
+        name, realized = rule.parallel.name, [self.realized(each) for each in rule_matches]
         _, bound, matched = realized[0]
         bound = {**bound, name: tuple([each[1][name] for each in realized])}
         values = replacement_of(rule, bound, matched, self.view)
@@ -149,13 +149,13 @@ class Applier:
             return False
         return self.graph.merge(RuleEquation(rule, left, right, bound, index))
 
-    def realized(self, found: RuleMatch) -> tuple[int, dict[str, Any], dict[int, Any]]:
+    def realized(self, rule_match: RuleMatch) -> tuple[int, dict[str, Any], dict[int, Any]]:
         """Returns the instance of a pattern as a term, and the bound and matched expressions."""
-        matched = {key: self.graph.variable(n) for key, n in found.match.matched.items()}
-        left = self.instance(found.instance, matched)
+        matched = {key: self.graph.variable(n) for key, n in rule_match.match.matched.items()}
+        left = self.instance(rule_match.instance, matched)
         bound = {
             name: self.graph.operand(value.term) if isinstance(value, TermOperand) else value
-            for name, value in found.match.bound.items()
+            for name, value in rule_match.match.bound.items()
         }
         return left, bound, matched
 

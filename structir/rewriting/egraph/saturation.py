@@ -77,19 +77,19 @@ class Saturation:
             for rule in self.rules
         ]
         changed = False
-        for rule, found in matches:
+        for rule, rule_matches in matches:
             if self._is_spent():
                 break
-            changed |= self._apply(rule, found)
+            changed |= self._apply(rule, rule_matches)
         return changed
 
-    def _apply(self, rule: Rule, found: list[RuleMatch]) -> bool:
+    def _apply(self, rule: Rule, rule_matches: list[RuleMatch]) -> bool:
         changed = False
         if rule.parallel is not None:
-            for group in _parallel_groups(self.graph, rule, found):
+            for group in _parallel_groups(self.graph, rule, rule_matches):
                 changed |= self._apply_group(rule, group)
             return changed
-        for number, match in enumerate(found):
+        for number, match in enumerate(rule_matches):
             if number % CHECKED == 0 and self._is_spent():
                 break
             if self._applier.apply(match):
@@ -126,11 +126,13 @@ def pattern_depth(pattern: Any) -> int:
     return 1 + max(map(pattern_depth, parts), default=0)
 
 
-def _parallel_groups(graph: EGraph, rule: Rule, found: list[RuleMatch]) -> list[list[RuleMatch]]:
+def _parallel_groups(
+    graph: EGraph, rule: Rule, rule_matches: list[RuleMatch]
+) -> list[list[RuleMatch]]:
     """Returns the matches that differ only in the parallel operand."""
     assert rule.parallel is not None
     name, groups = rule.parallel.name, defaultdict[tuple[object, ...], list[RuleMatch]](list)
-    for each in found:
+    for each in rule_matches:
         shared = tuple(
             [
                 graph.find(value.term) if hasattr(value, "term") else str(value)
