@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from structir.errors import Span
-from structir.ir.expr import OPERATORS, Call, Expr, families
+from structir.ir.expr import Call, Expr
 from structir.ir.node import node
+from structir.ir.operators import OPERATORS, families
 
 if TYPE_CHECKING:
     from structir.ir.struct_info import StructInfo

@@ -10,8 +10,9 @@ from typing import Any
 from structir.analysis.deduction import deduce
 from structir.errors import Diagnostic, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
+from structir.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
+from structir.ir.operators import OPERATORS
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.printer import constants
 from structir.printer.parser.captured import MAX_ITEMS, PLAIN, arrays_in, stored_names
