@@ -52,7 +52,7 @@ def _is_compared(*operands: Any) -> bool:
     return True
 
 
-class Expr(Operators, Node):
+class Expr(Operators["Expr"], Node):
     """The base class of expressions. `struct_info` is None until a builder infers it.
 
     Arithmetic and comparison operators build calls of the ops that declare them; `is` and hashes

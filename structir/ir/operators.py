@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from structir.lazy import lazy_module
 
 families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 OPERATORS: dict[str, Callable[..., Any]] = {}  # ops that declare `operator="+"`
+Result = TypeVar("Result")  # the class of expressions
 
 
 def operator_call(symbol: str, *operands: Any) -> Any:
@@ -18,104 +19,108 @@ def operator_call(symbol: str, *operands: Any) -> Any:
     return op(*operands) if op is not None else NotImplemented
 
 
-class Operators:
+class Operators(Generic[Result]):
     """Arithmetic, bitwise and order operators, also with a number or array on the left."""
 
     __slots__ = ()
     __array_ufunc__ = None  # NumPy defers to these operators
 
-    def __add__(self, other: Any) -> Any:
-        return operator_call("+", self, other)
+    def _call(self, symbol: str, *operands: Any) -> Result:
+        call: Result = operator_call(symbol, *operands)
+        return call
 
-    def __radd__(self, other: Any) -> Any:
-        return operator_call("+", other, self)
+    def __add__(self, other: Any) -> Result:
+        return self._call("+", self, other)
 
-    def __sub__(self, other: Any) -> Any:
-        return operator_call("-", self, other)
+    def __radd__(self, other: Any) -> Result:
+        return self._call("+", other, self)
 
-    def __rsub__(self, other: Any) -> Any:
-        return operator_call("-", other, self)
+    def __sub__(self, other: Any) -> Result:
+        return self._call("-", self, other)
 
-    def __mul__(self, other: Any) -> Any:
-        return operator_call("*", self, other)
+    def __rsub__(self, other: Any) -> Result:
+        return self._call("-", other, self)
 
-    def __rmul__(self, other: Any) -> Any:
-        return operator_call("*", other, self)
+    def __mul__(self, other: Any) -> Result:
+        return self._call("*", self, other)
 
-    def __truediv__(self, other: Any) -> Any:
-        return operator_call("/", self, other)
+    def __rmul__(self, other: Any) -> Result:
+        return self._call("*", other, self)
 
-    def __rtruediv__(self, other: Any) -> Any:
-        return operator_call("/", other, self)
+    def __truediv__(self, other: Any) -> Result:
+        return self._call("/", self, other)
 
-    def __floordiv__(self, other: Any) -> Any:
-        return operator_call("//", self, other)
+    def __rtruediv__(self, other: Any) -> Result:
+        return self._call("/", other, self)
 
-    def __rfloordiv__(self, other: Any) -> Any:
-        return operator_call("//", other, self)
+    def __floordiv__(self, other: Any) -> Result:
+        return self._call("//", self, other)
 
-    def __mod__(self, other: Any) -> Any:
-        return operator_call("%", self, other)
+    def __rfloordiv__(self, other: Any) -> Result:
+        return self._call("//", other, self)
 
-    def __rmod__(self, other: Any) -> Any:
-        return operator_call("%", other, self)
+    def __mod__(self, other: Any) -> Result:
+        return self._call("%", self, other)
 
-    def __pow__(self, other: Any) -> Any:
-        return operator_call("**", self, other)
+    def __rmod__(self, other: Any) -> Result:
+        return self._call("%", other, self)
 
-    def __rpow__(self, other: Any) -> Any:
-        return operator_call("**", other, self)
+    def __pow__(self, other: Any) -> Result:
+        return self._call("**", self, other)
 
-    def __matmul__(self, other: Any) -> Any:
-        return operator_call("@", self, other)
+    def __rpow__(self, other: Any) -> Result:
+        return self._call("**", other, self)
 
-    def __rmatmul__(self, other: Any) -> Any:
-        return operator_call("@", other, self)
+    def __matmul__(self, other: Any) -> Result:
+        return self._call("@", self, other)
 
-    def __and__(self, other: Any) -> Any:
-        return operator_call("&", self, other)
+    def __rmatmul__(self, other: Any) -> Result:
+        return self._call("@", other, self)
 
-    def __rand__(self, other: Any) -> Any:
-        return operator_call("&", other, self)
+    def __and__(self, other: Any) -> Result:
+        return self._call("&", self, other)
 
-    def __or__(self, other: Any) -> Any:
-        return operator_call("|", self, other)
+    def __rand__(self, other: Any) -> Result:
+        return self._call("&", other, self)
 
-    def __ror__(self, other: Any) -> Any:
-        return operator_call("|", other, self)
+    def __or__(self, other: Any) -> Result:
+        return self._call("|", self, other)
 
-    def __xor__(self, other: Any) -> Any:
-        return operator_call("^", self, other)
+    def __ror__(self, other: Any) -> Result:
+        return self._call("|", other, self)
 
-    def __rxor__(self, other: Any) -> Any:
-        return operator_call("^", other, self)
+    def __xor__(self, other: Any) -> Result:
+        return self._call("^", self, other)
 
-    def __lshift__(self, other: Any) -> Any:
-        return operator_call("<<", self, other)
+    def __rxor__(self, other: Any) -> Result:
+        return self._call("^", other, self)
 
-    def __rlshift__(self, other: Any) -> Any:
-        return operator_call("<<", other, self)
+    def __lshift__(self, other: Any) -> Result:
+        return self._call("<<", self, other)
 
-    def __rshift__(self, other: Any) -> Any:
-        return operator_call(">>", self, other)
+    def __rlshift__(self, other: Any) -> Result:
+        return self._call("<<", other, self)
 
-    def __rrshift__(self, other: Any) -> Any:
-        return operator_call(">>", other, self)
+    def __rshift__(self, other: Any) -> Result:
+        return self._call(">>", self, other)
 
-    def __invert__(self) -> Any:
-        return operator_call("~", self)
+    def __rrshift__(self, other: Any) -> Result:
+        return self._call(">>", other, self)
 
-    def __neg__(self) -> Any:
-        return operator_call("neg", self)
+    def __invert__(self) -> Result:
+        return self._call("~", self)
 
-    def __lt__(self, other: Any) -> Any:
-        return operator_call("<", self, other)
+    def __neg__(self) -> Result:
+        return self._call("neg", self)
 
-    def __le__(self, other: Any) -> Any:
-        return operator_call("<=", self, other)
+    def __lt__(self, other: Any) -> Result:
+        return self._call("<", self, other)
 
-    def __gt__(self, other: Any) -> Any:
-        return operator_call(">", self, other)
+    def __le__(self, other: Any) -> Result:
+        return self._call("<=", self, other)
 
-    def __ge__(self, other: Any) -> Any:
-        return operator_call(">=", self, other)
+    def __gt__(self, other: Any) -> Result:
+        return self._call(">", self, other)
+
+    def __ge__(self, other: Any) -> Result:
+        return self._call(">=", self, other)
