@@ -134,8 +134,7 @@ class Interpreter:
                 if not assumed.holds(lhs, rhs):
                     if assumed.right == 1 and dims.is_comparison(assumed.left):
                         raise ShapeMismatchError(
-                            f"{op.name}{_location(call)}: {assumed.text}: "
-                            f"expected {dims.text(assumed.left)}, "
+                            f"{op.name}{_location(call)}: expected {dims.text(assumed.left)}, "
                             f"found {_sizes_text(assumed.left, scope)}",
                             code="E0721",
                         )

@@ -11,7 +11,9 @@ SOURCE = """
 @I.ir_module
 class Module:
     @I.kernel
-    def powers(x: R.Tensor(("n",), "DTYPE"), y: R.Tensor((), "DTYPE"), out: R.Tensor(("n",), "DTYPE")):
+    def powers(
+        x: R.Tensor(("n",), "DTYPE"), y: R.Tensor((), "DTYPE"), out: R.Tensor(("n",), "DTYPE")
+    ):
         for i in range(n):
             out[i] = x[i] ** y[()]
 
