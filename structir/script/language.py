@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 from structir.errors import StructIRError
 from structir.ir.axes import RowVar, UnresolvedAxes
@@ -42,6 +42,10 @@ class Namespace:
         names = " or ".join([f"`R.{known}`" for known in similar_op_names(full)])
         hint = f"did you mean {names}?" if names else "list the ops with `dir(R)`"
         raise AttributeError(f"unknown op `R.{full}`; {hint}")
+
+    def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
+        name = f"R.{self._prefix}".rstrip(".")
+        raise TypeError(f"`{name}` is a namespace, not an op; `dir({name})` lists its ops")
 
     def __dir__(self) -> list[str]:
         names = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]
