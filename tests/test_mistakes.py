@@ -264,7 +264,7 @@ CALLS = {
     "parameter x: expected 2 axes, found 1: shape (4,)": (A[0], B),
     "parameter w: axis 0: expected 4, found 3": (A, B.T),
     "parameter x: expected a tensor, found str 'abc'": ("abc", B),
-    "parameter x: expected a tensor, found NoneType None": (None, B),
+    "parameter x: expected a tensor, found None": (None, B),
     "parameter x: expected dtype float32, found object": (np.array([[object()] * 4]), B),
 }
 

@@ -110,10 +110,21 @@ def _infer_call(call: Call, info: FuncStructInfo) -> StructInfo:
             call.span,
             name,
             (*diagnostic.notes, *Diagnostic("").note(f"{name}: {info}").notes),
-            diagnostic.hint,
+            diagnostic.hint or _call_hint(name, info),
             code=diagnostic.code,
         )
         raise StructInfoError(message) from None
+
+
+def _call_hint(name: str, info: FuncStructInfo) -> str | None:
+    """Returns the form of a call with one argument for each parameter."""
+    if info.params is None or len(info.params) > len(LETTERS):
+        return None
+    arguments = ", ".join(LETTERS[: len(info.params)])
+    return f"pass one argument for each parameter: `{name}({arguments})`"
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _kernel_call(call: Call, info: KernelStructInfo) -> StructInfo:

@@ -18,7 +18,8 @@ from structir.backend.sized_function import SizedFunction
 from structir.backend.step_plan import LEFT
 from structir.backend.tensor_forms import CallForms, call_forms
 from structir.errors import ShapeMismatchError
-from structir.interpret.argument_checks import as_value, described, match
+from structir.interpret.argument_checks import described, match
+from structir.interpret.argument_conversion import argument_value
 from structir.interpret.out_of_memory import within_memory
 from structir.interpret.ownership import check_donated, owned
 from structir.interpret.scope import Activation
@@ -117,7 +118,7 @@ class CompiledFunction:
     ) -> Value:
         params = self.params
         scope = Activation({}, {})
-        arguments = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
+        arguments = [argument_value(p, a, self.name) for p, a in zip(params, args, strict=True)]
         match(
             [
                 (p.struct_info, value, f"{self.name}: parameter {p.name}")
@@ -175,7 +176,8 @@ class CompiledFunction:
         suitable."""
         forms = bound.result_forms
         if len(outputs) != len(forms):
-            raise ShapeMismatchError(f"{self.name}: out: expected one array for each result")
+            expected = f"{len(forms)} arrays, one for each result"
+            raise self._output_mismatch("one array" if len(forms) == 1 else expected, len(outputs))
         for array, (shape, dtype) in zip(outputs, forms, strict=True):
             expected = f"a dense {dtype} array of shape {shape}"
             if not isinstance(array, np.ndarray):
@@ -193,7 +195,7 @@ class CompiledFunction:
                 raise self._output_mismatch(expected, f"arrays {k} and {other}, which overlap")
         return outputs
 
-    def _output_mismatch(self, expected: str, actual: str) -> ShapeMismatchError:
+    def _output_mismatch(self, expected: str, actual: object) -> ShapeMismatchError:
         return ShapeMismatchError(
             f"{self.name}: out: expected {expected}, found {actual}", code="E0722"
         )

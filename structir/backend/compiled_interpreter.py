@@ -53,7 +53,7 @@ class CompiledInterpreter(Interpreter):
         result = LEFT
         if closure.outer is None and len(args) == len(closure.function.params):
             pairs = zip(closure.function.params, args, strict=True)
-            args = tuple([self.as_argument(p.struct_info, a) for p, a in pairs])
+            args = tuple([self.as_argument(p, a, closure.name or "function") for p, a in pairs])
             result = self.plans.call(closure, args)
         return self.run(self.entered(closure, args)) if result is LEFT else result
 

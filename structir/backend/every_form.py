@@ -15,10 +15,11 @@ from structir.analysis.donation import donated_of
 from structir.backend.function_forms import OfForm, form_variables, known
 from structir.backend.plan import recording
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.interpret.argument_checks import (
+from structir.interpret.argument_checks import match
+from structir.interpret.argument_conversion import (
+    argument_value,
     as_value,
     in_field_order,
-    match,
     with_bound_dtypes,
 )
 from structir.interpret.scope import Activation
@@ -112,10 +113,8 @@ class EveryForm:
         if form is None:
             scope = Activation({}, {})
             pairs = zip(params, args, strict=True)
-            match(
-                [(p.struct_info, _shaped(p.struct_info, a), self._where(p)) for p, a in pairs],
-                scope,
-            )
+            values = [(p, argument_value(p, a, self.name, _shaped)) for p, a in pairs]
+            match([(p.struct_info, value, self._where(p)) for p, value in values], scope)
             if any(variable not in scope.sizes for variable in self.variables):
                 return None
             form = tuple([known(scope.sizes[variable]) for variable in self.variables])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
@@ -211,6 +211,14 @@ class Executable:
         if name in self.direct and not recording.get():
             return self.direct[name].public
         return donating(name, self.module.functions.get(name), self._on_interpreter(name))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name != "module" and name in self.module.functions:
+                message += f'; help: `exe["{name}"]`'
+            raise AttributeError(message)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Calls the only public function of the module."""

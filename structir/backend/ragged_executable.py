@@ -15,7 +15,8 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.backend.tuple_parameters import TupleFunction
 from structir.errors import ShapeMismatchError
-from structir.interpret.argument_checks import as_value, match
+from structir.interpret.argument_checks import match
+from structir.interpret.argument_conversion import argument_value
 from structir.interpret.scope import Activation
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Call, Function, Var, VarBinding
@@ -121,7 +122,7 @@ class RaggedFunction:
         values = list(args)
         unchecked = [t.index for t in self.tensors if not t.accepts(values[t.index])]
         for k in (*unchecked, *self.others):
-            values[k] = as_value(self.infos[k], values[k])
+            values[k] = argument_value(self.params[k], values[k], self.name)
             self._match([k], values)
         if self.named:
             self._match([t.index for t in self.tensors], values)

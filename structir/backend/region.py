@@ -334,7 +334,9 @@ class RegionLowering:
     def _note_assumptions(self, call: Call, facts: Facts | None = None) -> None:
         facts = facts_of(call) if facts is None else facts
         for assumption in derived(facts, _assumptions, call):
-            description = f"{_name_at(call)}: {assumption.text}"
+            is_condition = assumption.right == 1 and dims.is_comparison(assumption.left)
+            reason = "" if is_condition else f": {assumption.text}"  # the message has a condition
+            description = _name_at(call) + reason
             check = SizeCheck(assumption.left, assumption.right, assumption.broadcasts, description)
             self.checks[check] = None
 

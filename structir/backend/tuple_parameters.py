@@ -11,7 +11,8 @@ import attrs
 from structir.analysis.arguments import Defaults, arguments_of, check_call
 from structir.backend.leaves import flatten, leaves_of
 from structir.backend.serialise import StoredFunction
-from structir.interpret.argument_checks import as_value, match
+from structir.interpret.argument_checks import match
+from structir.interpret.argument_conversion import argument_value
 from structir.interpret.scope import Activation
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 
@@ -61,7 +62,7 @@ class TupleFunction:
         """Returns the fields of arguments of any accepted form; raises ShapeMismatchError for
         other arguments."""
         pairs = [*zip(self.params, args, strict=True)]
-        values = [as_value(param.struct_info, value) for param, value in pairs]
+        values = [argument_value(param, value, self.name) for param, value in pairs]
         infos = [(p.struct_info, f"{self.name}: parameter {p.name}") for p in self.params]
         declared = [(info, v, where) for (info, where), v in zip(infos, values, strict=True)]
         match(declared, Activation({}, {}))

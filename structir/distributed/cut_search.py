@@ -10,6 +10,7 @@ from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.dtype_instances import at_dtypes
 from structir.distributed.mesh_plan import MeshPlan
 from structir.distributed.mesh_program import MeshProgram
+from structir.distributed.plan_options import checked_sizes
 from structir.distributed.planning import prepared_at
 from structir.distributed.search_report import SearchReport
 from structir.distributed.search_space import CutRequest, SearchCandidate, SearchSpace
@@ -47,9 +48,10 @@ def search(
     `dtypes` gives the dtype variables. Raises StructIRError where no plan keeps it.
     """
     start = time.process_time()
+    sizes = checked_sizes(sizes)
     module = program if isinstance(program, IRModule) else IRModule({name: program})
-    ready = prepared_at(at_dtypes(module, name, dtypes or {}), name, sizes or {})
-    planner = ready.planner(sizes or {})
+    ready = prepared_at(at_dtypes(module, name, dtypes or {}), name, sizes)
+    planner = ready.planner(sizes)
     space = SearchSpace(
         planner,
         work_units(planner.program),

@@ -16,6 +16,7 @@ from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.known_values import known_values
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
+from structir.distributed.plan_options import check_count
 from structir.distributed.ragged_boundary import row_arrays
 from structir.distributed.reductions import Reduction, find_reduction
 from structir.distributed.row_cuts import Cuts, row_cuts
@@ -307,11 +308,7 @@ class Planner:
         """Returns the plan whose slowest shard takes the least time.
 
         It has as many shards as workers, or a multiple where a shard would exceed `max_bytes`."""
-        if workers < 1:
-            raise StructIRError(
-                f"workers must be a positive integer, found {workers}; help: `workers=1`",
-                code="E0903",
-            )
+        check_count("workers", workers)
         max_count = prod(self.shape)
         count, min_bytes = workers, 0
         while True:

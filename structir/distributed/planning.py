@@ -19,6 +19,7 @@ from structir.distributed.host_values import HostValues, with_host_values
 from structir.distributed.late_values import LateValues, with_late_values
 from structir.distributed.open_branches import bound_by_arguments
 from structir.distributed.plan import Plan
+from structir.distributed.plan_options import check_count, checked_grid, checked_sizes
 from structir.distributed.planner import Grid, Planner, make_planner
 from structir.distributed.ragged_boundary import (
     RaggedBoundary,
@@ -57,10 +58,12 @@ def plan(
     have more shards than workers. `dtypes` gives the dtype variables by name. Raises StructIRError
     where no such plan exists.
     """
+    sizes = checked_sizes(sizes)
+    check_count("reduce", reduce)
     module = program if isinstance(program, IRModule) else IRModule({name: program})
     return plan_of_prepared(
-        prepared_at(at_dtypes(module, name, dtypes or {}), name, sizes or {}),
-        sizes=sizes or {},
+        prepared_at(at_dtypes(module, name, dtypes or {}), name, sizes),
+        sizes=sizes,
         grid=grid,
         workers=workers,
         reduce=reduce,
@@ -83,7 +86,7 @@ def plan_of_prepared(
     planner = prepared.planner(sizes, reduce)
     if grid is None:
         return planner.cheapest(workers, max_bytes, model or ClusterModel())
-    return planner.plan(prepared.grid_of_parts(tuple(grid)))
+    return planner.plan(prepared.grid_of_parts(checked_grid(grid)))
 
 
 @attrs.frozen(eq=False)

@@ -11,7 +11,8 @@ import attrs
 from structir.backend.ragged_executable import joiner, parts_of, tuple_module
 from structir.distributed.known_values import without_sizes
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
-from structir.interpret.argument_checks import as_value, match
+from structir.interpret.argument_checks import match
+from structir.interpret.argument_conversion import argument_value, as_value
 from structir.interpret.scope import Activation
 from structir.ir import dims
 from structir.ir.dims import as_dim, as_sym
@@ -57,7 +58,8 @@ class RaggedBoundary:
 
         Arguments that are parts already are returned unchanged."""
         converted = [
-            _with_arrays(p.struct_info, v) for p, v in zip(self.params, values, strict=True)
+            argument_value(p, v, self.name, _with_arrays)
+            for p, v in zip(self.params, values, strict=True)
         ]
         whole = [k for k, v in enumerate(converted) if _has_arrays(v)]
         match(
@@ -76,7 +78,7 @@ class RaggedBoundary:
 
     def argument(self, position: int, value: Value) -> Value:
         """Returns one argument, with parts in place of ragged tensors."""
-        return parts_of(_with_arrays(self.params[position].struct_info, value))
+        return parts_of(argument_value(self.params[position], value, self.name, _with_arrays))
 
     def check_dense_result(self) -> None:
         """Raises DiagnosticError for ragged results, which are no Dask arrays."""

@@ -15,6 +15,7 @@ from structir.distributed.layouts import WorkerMesh
 from structir.distributed.mesh_plan import MeshCuts, required_values, result_keys
 from structir.distributed.pinned_cuts import pinned_cuts, units_named
 from structir.distributed.pipeline_stages import micro_batch_counts, pipeline_stages
+from structir.distributed.plan_options import check_count
 from structir.distributed.planner import Planner
 from structir.distributed.simulation import SimulatedCost, simulate
 from structir.distributed.unit_costs import CostTable, cost_table
@@ -98,11 +99,7 @@ class SearchSpace:
 
         Pipelines with meshes of two axes are considered for the best number of micro-batches with
         one axis, and only where that is not much slower than the best plan."""
-        if workers < 1:
-            raise StructIRError(
-                f"workers must be a positive integer, found {workers}; help: `workers=1`",
-                code="E0903",
-            )
+        check_count("workers", workers)
         best: SearchCandidate | None = None
         for count in [stages] if stages is not None else stage_counts(workers, len(self.units)):
             if count < 1 or workers % count:

@@ -50,7 +50,8 @@ from structir.distributed.worker import (
     run_task,
     worker_state,
 )
-from structir.interpret.argument_checks import as_value, match
+from structir.interpret.argument_checks import match
+from structir.interpret.argument_conversion import argument_value
 from structir.interpret.scope import Activation, ForeignTensor
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, GlobalVar, Var
@@ -131,7 +132,7 @@ class Sharded:
         if self.prepared.boundary is not None:
             values = self.prepared.boundary.arguments(values)
         pairs = zip(params, values, strict=True)
-        values = tuple([as_value(param.struct_info, value) for param, value in pairs])
+        values = tuple([argument_value(param, value, self.name) for param, value in pairs])
         late, host = self.prepared.late, self.prepared.host
         if late is not None:
             values = (*values, *late.values(values, self.sizes_of(params, values)))
@@ -167,7 +168,7 @@ class Sharded:
         """Returns the argument of one parameter."""
         if self.prepared.boundary is not None:
             value = self.prepared.boundary.argument(position, value)
-        return as_value(self.params[position].struct_info, value)
+        return argument_value(self.params[position], value, self.name)
 
     @property
     def module(self) -> IRModule:
@@ -336,7 +337,7 @@ class BranchedSharded(ShardedAtArguments):
         arguments = arguments_of(self.name, function.params, args, names, defaults)
         while (branch := open_branch(function)) is not None:
             pairs = zip(function.params, arguments, strict=True)
-            values = [as_value(param.struct_info, value) for param, value in pairs]
+            values = [argument_value(param, value, self.name) for param, value in pairs]
             sizes = infer_sizes(self.name, function.params, values)
             side = condition_of(module, self.name, branch, values, sizes)
             sides = (*sides, side)
@@ -368,7 +369,7 @@ class GenericSharded(ShardedAtArguments):
         params, defaults = self.function.params, partial(default_values, self.function)
         values = arguments_of(self.name, params, args, names, defaults)
         pairs = zip(params, values, strict=True)
-        converted = [as_value(param.struct_info, value) for param, value in pairs]
+        converted = [argument_value(param, value, self.name) for param, value in pairs]
         bound = _bound(self.name, params, converted)
         form = {v: known(bound[v]) for v in self.variables if v in bound}
         check = partial(_bound, self.name, args=converted)

@@ -15,7 +15,6 @@ import numpy as np
 from structir.errors import ShapeMismatchError
 from structir.interpret.ragged_values import (
     Offsets,
-    as_ragged,
     bind_offsets,
     equations_of,
     ragged_position,
@@ -23,13 +22,12 @@ from structir.interpret.ragged_values import (
 from structir.interpret.row_binding import AxisEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
-from structir.ir import dims, masked
+from structir.ir import dims
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
 from structir.ir.display_names import display_name, one_message
-from structir.ir.dtype import DtypeVar, dtype_name, is_float, is_int, numpy_dtype
+from structir.ir.dtype import DTYPES, DtypeVar, dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
-from structir.ir.plain_arrays import plain_array
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -187,7 +185,7 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
     if info.ndim is not None and value.ndim != info.ndim:
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
     if info.dtype is not None and _name_of(value.dtype) != info.dtype:
-        raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name, "E0703")
+        raise _wrong_dtype(where, str(info.dtype), value.dtype)
     if info.dtype_var is not None:
         facts.dtypes.append((info.dtype_var, _name_of(value.dtype), where))
     if is_ragged or (info.axes is not None and ragged_position(info) is not None):
@@ -201,6 +199,15 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
         facts.shapes.append((info.dims, value.shape, where))
     elif info.dims is not None:
         facts.equations.extend(_axis_equations(info.dims, value.shape, where))
+
+
+def _wrong_dtype(where: str, expected: str, dtype: np.dtype[Any]) -> ShapeMismatchError:
+    """Returns the error of a tensor of another dtype, with the conversion of numbers as help."""
+    actual = str(dtype.name)
+    parameter = where.rpartition(": parameter ")[2]
+    if parameter != where and (actual in DTYPES or dtype.hasobject):
+        actual += f'\nhelp: pass `np.asarray({parameter}, "{expected}")`'
+    return _mismatch(where, f"dtype {expected}", actual, "E0703")
 
 
 def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
@@ -315,6 +322,8 @@ def described(value: Value) -> str:
         return f"a tuple of {len(value)}"
     if callable(value):
         return "a function"
+    if value is None:
+        return "None"
     return f"{type(value).__name__} {brief(value)}"
 
 
@@ -368,108 +377,3 @@ def _size_text(dim: Dim, sizes: Mapping[Sym, int]) -> str:
     if dims.as_sym(dim) is not None:
         return values
     return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({values})"
-
-
-def _from_foreign(value: Value) -> Value:
-    """Returns an array that shares the memory of a DLPack tensor or a buffer; other values
-    unchanged."""
-    if hasattr(value, "__dlpack__"):
-        try:
-            return np.from_dlpack(value)
-        except Exception as error:  # foreign code can raise anything
-            kind = type(value).__name__
-            raise ShapeMismatchError(f"cannot share the memory of a {kind}: {error}") from error
-    try:
-        return np.asarray(memoryview(value))
-    except TypeError:
-        return value
-
-
-def _array_of(value: Value, info: TensorStructInfo) -> Value:
-    """Converts numbers to an array; floats, strings and other objects do not become integers."""
-    try:
-        numbers = np.asarray(value)
-        if info.dtype is None:
-            return numbers
-        array = np.asarray(value, info.dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        text = f"expected {info}, found {described(value)}: {error}"
-        raise ShapeMismatchError(text) from None
-    if not _is_exact(numbers, array):
-        kind = dtype_name(numbers.dtype)
-        raise ShapeMismatchError(f"expected {info}, found {described(value)} of dtype {kind}")
-    return array
-
-
-def _is_exact(numbers: Value, array: Value) -> bool:
-    """Whether numbers of Python keep their values in the dtype of an array, up to rounding."""
-    if numbers.dtype == object:  # integers beyond 64 bits
-        return is_float(dtype_name(array.dtype)) and None not in numbers.flat
-    if not numbers.size or is_float(dtype_name(array.dtype)):
-        return not numbers.size or numbers.dtype.kind in "biuf"
-    return numbers.dtype.kind in "biu" and bool((numbers == array).all())
-
-
-def as_value(info: StructInfo, value: Value) -> Value:
-    """Converts an argument to a run-time value.
-
-    For a tensor parameter, numbers and lists become an array. Tensors of other libraries and
-    buffers become arrays that share their memory.
-    """
-    if type(value) is np.ndarray and value.dtype.isnative and not value.dtype.hasobject:
-        return value
-    if isinstance(value, np.ma.MaskedArray):
-        raise ShapeMismatchError(f"{masked.EXPECTED}: {masked.HINT}")
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return plain_array(value)
-    if isinstance(info, TensorStructInfo) and info.axes is not None:
-        value = as_ragged(info, value)
-    if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray | RaggedArray):
-        if isinstance(value, np.generic):
-            return np.asarray(value)
-        if isinstance(value, bool | int | float | list):
-            return _array_of(value, info)
-        return _from_foreign(value)
-    if isinstance(info, TupleStructInfo):
-        value = in_field_order(info, value)
-        if not isinstance(value, list | tuple):
-            return value
-        fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
-        pairs = zip(value, fields, strict=False)
-        return tuple([v if f is None else as_value(f, v) for v, f in pairs])
-    if isinstance(info, ShapeStructInfo) and isinstance(value, list):
-        return tuple(value)
-    return value
-
-
-def with_bound_dtypes(info: StructInfo, value: Value, bound: Mapping[Any, Any]) -> Value:
-    """Returns a value whose Python numbers have the dtypes that dtype variables are bound to."""
-    if isinstance(info, PrimStructInfo) and info.dtype_var is not None:
-        dtype = bound.get(info.dtype_var)
-        if dtype is not None and type(value) in DTYPE_OF_LITERAL:
-            return numpy_dtype(getattr(dtype, "dtype", dtype)).type(value)
-    if isinstance(info, TupleStructInfo) and isinstance(value, tuple):
-        pairs = zip(info.fields, value, strict=False)
-        return tuple([with_bound_dtypes(field, item, bound) for field, item in pairs])
-    return value
-
-
-def in_field_order(info: Any, value: Value) -> Value:
-    """Returns the values of a dict, or the attributes of an object, as a tuple in the order of
-    named fields.
-
-    Returns other values unchanged, and a dict whose keys are not the names of the fields. A tuple
-    without fields may be an empty dict or None.
-    """
-    if isinstance(value, tuple | list) or not isinstance(info, TupleStructInfo):
-        return value
-    names = info.names or ()
-    if len(names) != len(info.fields):
-        return value
-    if isinstance(value, Mapping):
-        return tuple([value[name] for name in names]) if value.keys() == {*names} else value
-    if not names:
-        return () if value is None else value
-    if hasattr(type(value), "__array_interface__") or not all([hasattr(value, n) for n in names]):
-        return value  # the parts of an array, such as `real`, are no fields
-    return tuple([getattr(value, name) for name in names])

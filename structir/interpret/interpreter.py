@@ -11,7 +11,8 @@ import numpy as np
 from structir.analysis.arguments import check_call
 from structir.analysis.constant_values import ConstantValues
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
-from structir.interpret.argument_checks import as_value, described, match, with_bound_dtypes
+from structir.interpret.argument_checks import described, match
+from structir.interpret.argument_conversion import argument_value, with_bound_dtypes
 from structir.interpret.constant_indices import check_constant_indices, has_unknown_sizes
 from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
@@ -133,8 +134,7 @@ class Interpreter:
                 if not assumed.holds(lhs, rhs):
                     if assumed.right == 1 and dims.is_comparison(assumed.left):
                         raise ShapeMismatchError(
-                            f"{op.name}{_location(call)}: {assumed.text}: "
-                            f"expected {dims.text(assumed.left)}, "
+                            f"{op.name}{_location(call)}: expected {dims.text(assumed.left)}, "
                             f"found {_sizes_text(assumed.left, scope)}",
                             code="E0721",
                         )
@@ -243,7 +243,7 @@ class Interpreter:
         check_call(name, function.params, args)
         scope = Activation.inside(closure.outer)
         arguments = [
-            self.as_argument(p.struct_info, a) for p, a in zip(function.params, args, strict=True)
+            self.as_argument(p, a, name) for p, a in zip(function.params, args, strict=True)
         ]
         scope.values.update(zip(function.params, arguments, strict=True))
         self.match([(i, v, where) for (i, where), v in zip(params, arguments, strict=True)], scope)
@@ -265,9 +265,9 @@ class Interpreter:
             entry = self.boundaries[id(function)] = (function, boundary)
         return entry[1]
 
-    def as_argument(self, info: StructInfo, value: Value) -> Value:
+    def as_argument(self, param: Var, value: Value, function: str) -> Value:
         """Converts an argument of a call to a run-time value."""
-        return as_value(info, value)
+        return argument_value(param, value, function)
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """Returns a kernel of the module as a value."""

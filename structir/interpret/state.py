@@ -14,8 +14,9 @@ from structir.analysis.donation import INITIAL_STATE, STATE, results_of, state_o
 from structir.analysis.internal_functions import only_function
 from structir.analysis.well_formed import check_well_formed
 from structir.build import runnable_module
-from structir.errors import StructIRError
-from structir.interpret.argument_checks import as_value, match
+from structir.errors import ShapeMismatchError, StructIRError
+from structir.interpret.argument_checks import match
+from structir.interpret.argument_conversion import as_value, located
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import owning
 from structir.interpret.scope import Activation, Value
@@ -125,7 +126,10 @@ class StateBuffers(MutableMapping[str, Any]):
     def checked(self, name: str, value: Any) -> Any:
         """Returns a value as an array that matches the parameter of a state."""
         param = self._param(name)
-        array = as_value(param.struct_info, value)
+        try:
+            array = as_value(param.struct_info, value)
+        except ShapeMismatchError as error:
+            raise located(error, f"state {name}") from error.__cause__
         match([(param.struct_info, array, f"state {name}")], Activation({}, {}))
         return array
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from numbers import Number
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,6 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, 
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.node import NOT_COMPILED, Node, node
+from structir.ir.operators import Operators, operator_call
 from structir.ir.plain_arrays import constant_array
 from structir.ir.struct_info import (
     OBJECT,
@@ -32,20 +33,12 @@ from structir.lazy import lazy_module, provided_module
 if TYPE_CHECKING:
     import numpy
 
-families = provided_module("ops")
 symbolic = lazy_module("structir.ir.symbolic")
 deduction = provided_module("deduction")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
 DEFAULTS = "defaults"  # the attribute of a function: constant expressions by parameter
 MAX_NAME = 40  # characters of an expression that a message repeats
-OPERATORS: dict[str, Callable[..., Expr]] = {}  # ops that declare `operator="+"`
-
-
-def _operator(symbol: str, *operands: Any) -> Expr:
-    families.load()
-    op = OPERATORS.get(symbol)
-    return op(*operands) if op is not None else NotImplemented
 
 
 def _is_compared(*operands: Any) -> bool:
@@ -59,7 +52,7 @@ def _is_compared(*operands: Any) -> bool:
     return True
 
 
-class Expr(Node):
+class Expr(Operators["Expr"], Node):
     """The base class of expressions. `struct_info` is None until a builder infers it.
 
     Arithmetic and comparison operators build calls of the ops that declare them; `is` and hashes
@@ -70,66 +63,15 @@ class Expr(Node):
     struct_info: Any
     span: Span | None
 
-    def __add__(self, other: Any) -> Expr:
-        return _operator("+", self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return _operator("+", other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return _operator("-", self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return _operator("-", other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return _operator("*", self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return _operator("*", other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return _operator("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return _operator("/", other, self)
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return _operator("//", self, other)
-
-    def __mod__(self, other: Any) -> Expr:
-        return _operator("%", self, other)
-
-    def __pow__(self, other: Any) -> Expr:
-        return _operator("**", self, other)
-
-    def __matmul__(self, other: Any) -> Expr:
-        return _operator("@", self, other)
-
-    def __neg__(self) -> Expr:
-        return _operator("neg", self)
-
-    def __lt__(self, other: Any) -> Expr:
-        return _operator("<", self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return _operator("<=", self, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return _operator(">", self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return _operator(">=", self, other)
-
     def __eq__(self, other: Any) -> Any:
         if not _is_compared(self, other):
             return NotImplemented
-        return _operator("==", self, other)
+        return operator_call("==", self, other)
 
     def __ne__(self, other: Any) -> Any:
         if not _is_compared(self, other):
             return NotImplemented
-        return _operator("!=", self, other)
+        return operator_call("!=", self, other)
 
     __hash__ = object.__hash__
 

@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from structir.errors import Span
-from structir.ir.expr import OPERATORS, Call, Expr, families
+from structir.ir.expr import Call, Expr
 from structir.ir.node import node
+from structir.ir.operators import OPERATORS, families
+from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     from structir.ir.struct_info import StructInfo
+
+
+difflib = lazy_module("difflib")
+MIN_LIKENESS = 0.7  # of two names, from 0 to 1
 
 
 class OpDefinition(Protocol):
@@ -82,6 +88,23 @@ def find_op(name: str) -> Op | None:
 def clear_on_redeclaration(clear: Callable[[], None]) -> None:
     """Adds a function that clears a memo whose keys name ops; an op may be declared anew."""
     _memos.append(clear)
+
+
+def similar_op_names(name: str) -> list[str]:
+    """Returns the names of up to two ops that an unknown name resembles, the closest first.
+
+    The part after the last dot must resemble that of the op: `random.normal` is not `grad.no_grad`.
+    """
+    families.load()
+    last = name.rpartition(".")[2]
+    scores = dict[str, float]()
+    for known in _ops:
+        other = known.rpartition(".")[2]
+        near = difflib.SequenceMatcher(None, other, last).ratio()
+        whole = difflib.SequenceMatcher(None, known, name).ratio()
+        scores[known] = max(near, whole) if near >= MIN_LIKENESS else 0.0
+    names = sorted(scores, key=lambda known: (-scores[known], known))[:2]
+    return [known for known in names if scores[known] >= MIN_LIKENESS]
 
 
 def registered_ops() -> Iterator[Op]:

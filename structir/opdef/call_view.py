@@ -107,7 +107,9 @@ class CallView:
             inside = f"from 0 to {size - 1}" if isinstance(size, int) else "of at least 0"
             of_axis = f" for an axis of size {size}" if isinstance(size, int) else ""
             from_end = isinstance(size, int) and 0 <= wrong + size < size
-            hint = f"count from the start: {wrong + size}" if from_end else "change the index"
+            hint = f"write an index {inside}"
+            if from_end:
+                hint = f"count from the start: {wrong + size}"
             self.reject(f"{operand}: expected indices {inside}{of_axis}, found {wrong}", hint)
         return f"{variable} >= {highest + 1}"
 
@@ -123,6 +125,17 @@ class CallView:
     def reject(self, message: str, hint: str | None = None, code: str = "") -> NoReturn:
         """Raises the error of an invalid call."""
         raise InvalidCall(message, (), hint, code or "E0308")
+
+
+def rank_hint(name: str, rank: int, expected: int) -> str:
+    """Returns the edit for an operand with too few or too many axes; `diagnostics` replaces
+    `{arg NAME}` by the source of the operand."""
+    argument = f"{{arg {name}}}"
+    if rank < expected:
+        return f"add axes: `R.expand_dims({argument}, axis={list(range(expected - rank))})`"
+    sizes = ", ".join(["-1", *["1"] * (expected - 1)])
+    shape = f"({sizes}{',' * (expected == 1)})"
+    return f"merge axes, `R.reshape({argument}, {shape})`, or map over them: `R.vmap`"
 
 
 def out_of_range(name: str, value: float, dtype: str) -> tuple[str, str]:

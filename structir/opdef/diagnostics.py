@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from structir.errors import Diagnostic, Note, Span
-from structir.ir.expr import Expr, Tuple, Var
+from structir.ir.expr import Constant, Expr, Tuple, Var
 from structir.opdef.axis_packs import Excerpt, InvalidCall
 from structir.opdef.notation import IndexSignature
 from structir.opdef.parameters import OpSignature
@@ -58,9 +58,35 @@ def call_diagnostic(
         notes = [Note(column, located)]
         span = located or span
     hint = _hint(error, args, resolved)
+    if hint is not None:
+        hint = OPERAND.sub(lambda match: _source_of(signature, args, match[1]), hint)
+    if hint is None and error.code == "E0305":
+        hint = _constant_hint(args)
     if hint is None and error.code in CALL_FORM:
         hint = signature.hint
     return Diagnostic(error.message, span, signature.op, tuple(notes), hint, code=error.code)
+
+
+OPERAND = re.compile(r"\{arg (\w+)\}")  # placeholder in a hint: the operand of this name
+
+
+def _source_of(signature: OpSignature, args: tuple[Expr, ...], name: str) -> str:
+    """Returns the name of the variable that is passed for an operand, else that of the operand."""
+    for parameter, arg in zip(signature.arguments, args, strict=False):
+        if parameter.name == name and isinstance(arg, Var):
+            return arg.name
+    return name
+
+
+def _constant_hint(args: tuple[Expr, ...]) -> str | None:
+    """Returns the hint for a tuple of numbers in place of a tensor; None without one."""
+    for arg in args:
+        fields = arg.fields if isinstance(arg, Tuple) else ()
+        numbers = [f.data for f in fields if isinstance(f, Constant) and f.data.ndim == 0]
+        if numbers and len(numbers) == len(fields):
+            values = [number.item() for number in numbers]
+            return f'write a constant: `R.const({values}, "{numbers[0].dtype}")`'
+    return None
 
 
 def signature_text(signature: IndexSignature) -> str:

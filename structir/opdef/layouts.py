@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from structir.opdef.call_view import CallView
+from structir.opdef.call_view import CallView, rank_hint
 from structir.opdef.index_vars import per_axis
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
@@ -52,5 +52,7 @@ def check_rank(call_view: CallView, name: str, layout: str) -> None:
     rank, expected = call_view.rank(name), len(re.sub(r"\d", "", layout))
     if rank is not None and rank != expected:
         call_view.reject(
-            f"{name}: expected {expected} axes (layout {layout}), found {rank}", None, "E0304"
+            f"{name}: expected {expected} axes (layout {layout}), found {rank}",
+            rank_hint(name, rank, expected),
+            "E0304",
         )

@@ -30,6 +30,14 @@ REQUIRED = inspect.Parameter.empty
 FIXED = frozenset([(dtype,) for dtype in DTYPES])  # dtypes in an index signature, no variables
 CONSTANT_LIKE = "constant_like"  # the op of a scalar in the dtype of an operand
 CAST, CAST_LIKE = "astype", "astype_like"  # the ops of a size in the dtype of an operand
+TORCH_NAMES = {  # parameters of PyTorch, and those of ops
+    "dim": ("axis", "axes"),
+    "dims": ("axes", "axis"),
+    "input": ("x", "data"),
+    "keepdim": ("keepdims",),
+    "other": ("y", "rhs"),
+    "size": ("shape",),
+}
 INDICES = "indices"  # the operand of indices: a literal is int64 for operands of any dtype
 
 
@@ -173,11 +181,13 @@ def _source(value: Any) -> str | None:
     if isinstance(value, Var):
         return value.name
     literal = value.value if isinstance(value, PrimValue) else value
-    return str(literal) if isinstance(literal, int | float) else None
+    return str(literal) if isinstance(literal, int | float | Poly) else None
 
 
 def _unknown_name(signature: OpSignature, name: str, span: Span | None) -> Diagnostic:
-    close = difflib.get_close_matches(name, [p.name for p in signature.parameters], 1)
+    names = [p.name for p in signature.parameters]
+    close = [known for known in TORCH_NAMES.get(name, ()) if known in names]
+    close = close or difflib.get_close_matches(name, names, 1)
     hint = f"did you mean `{close[0]}`?" if close else ""
     message = f"unexpected keyword argument `{name}`"
     return signature.diagnostic(message, span, hint).coded("E0106")

@@ -99,7 +99,8 @@ class ResolvedShapes:
             if isinstance(size, int) and size < 0:
                 where = f"axis {len(shape)} of the result"
                 message = f"invalid result shape: expected a size of at least 0 for {where}"
-                raise InvalidCall(f"{message}, found {size}", code="E0306")
+                hint = f"write a size of at least 0 in place of {size}"
+                raise InvalidCall(f"{message}, found {size}", (), hint, "E0306")
             shape.append(size)
         return tuple(shape)
 

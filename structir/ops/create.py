@@ -111,7 +111,7 @@ def arange_signature(call: CallView) -> ResolvedSignature:
     if end is None:
         start, end = 0, start
     if step == 0:
-        call.reject("step: expected a nonzero number, found 0")
+        call.reject("step: expected a nonzero number, found 0", "write another step: `step=1`")
     bounds = (start, end, step)
     integral = all(isinstance(bound, int | Poly) for bound in bounds)
     floating = any(isinstance(bound, float) for bound in bounds)

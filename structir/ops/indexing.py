@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from structir.opdef.attributes import Axis, Operands
-from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.call_view import CallView, ResolvedSignature, rank_hint
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text, index_vars, where_text
@@ -64,7 +64,9 @@ def gather_elements_signature(call: CallView) -> str | ResolvedSignature:
     data_rank, indices_rank = call.rank("data"), call.rank("indices")
     if data_rank is not None and indices_rank is not None and data_rank != indices_rank:
         call.reject(
-            f"indices: expected {data_rank} axes as data, found {indices_rank}", None, "E0304"
+            f"indices: expected {data_rank} axes as data, found {indices_rank}",
+            rank_hint("indices", indices_rank, data_rank),
+            "E0304",
         )
     rank = data_rank if indices_rank is None else indices_rank
     if rank is None:

@@ -22,9 +22,10 @@ def permute_dims_signature(call: CallView) -> str:
         order = tuple(reversed(range(rank)))
     else:
         rank = len(axes) if rank is None else rank
+        if len(set(axes)) != rank or len(axes) != rank:
+            hint = f"write each axis once: `axes={list(reversed(range(rank)))}`"
+            call.reject(f"axes: expected a permutation of {rank} axes, found {list(axes)}", hint)
         order = call.axes("axes", rank)
-        if len(order) != rank:
-            call.reject(f"axes: expected a permutation of {rank} axes, found {list(order)}")
     variables = index_vars(rank)
     return f"{access_text('x', variables)} -> {access_text('y', [variables[k] for k in order])}"
 
@@ -119,7 +120,8 @@ def _reject_negative(call: CallView) -> None:
     repeats = call["repeats"]
     counts = repeats if isinstance(repeats, tuple) else (repeats,)
     if any(isinstance(count, int) and count < 0 for count in counts):
-        call.reject(f"repeats: expected no negative number, found {repeats}")
+        hint = "write a number of at least 0: `repeats=1`"
+        call.reject(f"repeats: expected no negative number, found {repeats}", hint)
 
 
 def repeat_signature(call: CallView) -> ResolvedSignature:

@@ -77,7 +77,10 @@ def _check_target(call: CallView, target: Dims) -> None:
         message = "shape: expected no negative size except one -1"
         call.reject(f"{message}, found {shape_text(target)}")
     if sum(size == -1 for size in target) > 1:
-        call.reject(f"shape: expected at most one -1, found {shape_text(target)}")
+        first = target.index(-1)
+        one = tuple([size for k, size in enumerate(target) if size != -1 or k == first])
+        hint = f"write one -1: `{shape_text(one)}`"
+        call.reject(f"shape: expected at most one -1, found {shape_text(target)}", hint)
 
 
 def infer_target(call: CallView, sizes: Dims, target: Dims) -> Dims:

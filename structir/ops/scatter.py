@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import attrs
 
@@ -13,7 +13,7 @@ from structir.ir.dims import Dim, Poly, ceildiv, compare, dim_max, dim_min
 from structir.ir.expr import Call, Expr
 from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axis, Operands, Size
-from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.call_view import CallView, ResolvedSignature, rank_hint
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text, index_vars, where_text
@@ -48,12 +48,22 @@ def _shape_signature(call: CallView) -> ResolvedSignature:
     return attrs.evolve(_reduced_signature(call, signature), sizes=True)
 
 
+def _reject_ranks(call: CallView, ranks: Mapping[str, int | None]) -> NoReturn:
+    """Raises the error of operands of unequal rank."""
+    counts = {name: rank for name, rank in ranks.items() if rank is not None}
+    listed = ", ".join([f"{rank} of {name}" for name, rank in counts.items()])
+    least = min(counts, key=lambda name: counts[name])
+    hint = rank_hint(least, counts[least], max(counts.values()))
+    message = f"expected data, indices and updates of equal rank, found axes: {listed}"
+    call.reject(message, hint, "E0304")
+
+
 def scatter_elements_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature in which an index replaces the coordinate of the axis."""
     ranks = [call.rank(name) for name in ("data", "indices", "updates")]
     known_ranks = [rank for rank in ranks if rank is not None]
     if len(set(known_ranks)) > 1:
-        call.reject("expected data, indices and updates of equal rank", None, "E0304")
+        _reject_ranks(call, dict(zip(("data", "indices", "updates"), ranks, strict=True)))
     if not known_ranks:
         return _shape_signature(call)
     axis, variables = call.axis("axis", known_ranks[0]), index_vars(known_ranks[0])

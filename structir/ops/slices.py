@@ -34,7 +34,12 @@ def strided_slice_signature(call: CallView) -> ResolvedSignature:
     cut = call.axes("axes", rank)
     known_bounds = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
     if any(len(sizes_per_axis) != len(cut) for sizes_per_axis in (*known_bounds, steps)):
-        call.reject("expected axes, begin, end and strides of equal length")
+        lengths = [len(cut), *[len(bound) for bound in known_bounds], len(steps)]
+        each_length = ", ".join(map(str, lengths))
+        zeros = f"({', '.join(['0'] * len(cut))}{',' * (len(cut) == 1)})"
+        hint = f"write one number per axis: `begin={zeros}`"
+        message = "expected axes, begin, end and strides of equal length"
+        call.reject(f"{message}, found {each_length}", hint)
     if 0 in steps:
         call.reject("strides: expected nonzero numbers, found 0")
     if len(known_bounds) < len(bounds) or call.dims("x") is None:

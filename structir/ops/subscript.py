@@ -11,7 +11,8 @@ from structir.analysis.deduction import deduce
 from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Poly
-from structir.ir.expr import OPERATORS, Expr
+from structir.ir.expr import Expr
+from structir.ir.operators import OPERATORS
 from structir.ops.layout import expand_dims, flip, squeeze
 from structir.ops.slices import strided_slice
 

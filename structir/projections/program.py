@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,6 +11,7 @@ from structir.analysis.declaration import analysis
 from structir.analysis.variables import free_symbols_in, free_vars, symbols_in
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
+from structir.ir.axes import Ragged, size_in
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
     Call,
@@ -142,7 +143,8 @@ def program_of(
     symbols = symbols_in(function) if sizes_by_key else ()
     pairs = [(s, key) for s in symbols for key in (s.name, s) if key in sizes_by_key]
     by_symbol = {symbol: sizes_by_key[key] for symbol, key in pairs}
-    builder = ProgramBuilder(by_symbol, parts, module, arrays or {})
+    declared = frozenset(function.params)
+    builder = ProgramBuilder(by_symbol, parts, module, arrays or {}, params=declared)
     params = tuple([builder.fresh(p, p.struct_info, ()) for p in function.params])
     builder.values.update(zip(function.params, params, strict=True))
     result = builder.sequence(function.body)
@@ -191,6 +193,7 @@ class ProgramBuilder:
     parts: dict[Call, Tree] = attrs.Factory(dict)  # of decomposed calls
     shapes: dict[Hashable, Shape] = attrs.Factory(dict)
     closures: dict[Expr, Function] = attrs.Factory(dict)
+    params: frozenset[Var] = frozenset()
 
     def fresh(self, owner: Expr, info: StructInfo | None, path: tuple[int, ...]) -> Tree:
         """Declares the tensors of a value with this StructInfo."""
@@ -201,7 +204,7 @@ class ProgramBuilder:
         if not isinstance(info.dims, tuple):
             message = f"cannot compute regions of `{getattr(owner, 'name', 'a value')}`"
             label = f"expected a tensor of known shape, found {info}"
-            hint = _known_shape_hint(owner, info)
+            hint = _known_shape_hint(owner, info, owner in self.params)
             diagnostic = Diagnostic(message, owner.span, label=label, hint=hint, code="E0902")
             raise StructInfoError(diagnostic)
         key = (owner, path)
@@ -339,16 +342,25 @@ def _sizes_in(args: Iterable[Expr]) -> list[Sym]:
     return list(dict.fromkeys([*symbols_in(others), *free]))
 
 
-def _known_shape_hint(owner: Expr, info: StructInfo) -> str:
-    """Returns the edit that gives a value a known shape."""
+def _known_shape_hint(owner: Expr, info: StructInfo, is_parameter: bool) -> str:
+    """Returns the edit that gives a value a known shape: known sizes stay, others get names."""
     rank = getattr(info, "ndim", None)
-    axes = [f'"d{axis}"' for axis in range(2 if rank is None else rank)]
+    stated = getattr(info, "axes", None) or (None,) * (2 if rank is None else rank)
+    sizes = [size_in(axis) for axis in stated]
+    if Ragged in map(type, sizes):
+        return "replace ragged rows by their values first: `passes.LowerRagged()(module)`"
+    texts = [str(size) if isinstance(size, Dim) else f"d{k}" for k, size in enumerate(sizes)]
+    quoted = [text if text.isdecimal() else f'"{text}"' for text in texts]
+    name = getattr(owner, "name", "x")
+    edit = "state its sizes" if is_parameter else "pass it as a parameter"
+    return f"{edit}: `{name}: {_tensor_text(quoted, info)}`"
+
+
+def _tensor_text(sizes: Sequence[str], info: StructInfo) -> str:
+    """Returns the annotation of a tensor with these sizes."""
     dtype = getattr(info, "dtype", None)
-    shape = ", ".join(axes) + "," * (len(axes) == 1)
-    known = f"R.Tensor(({shape})" + (f', "{dtype}")' if dtype else ")")
-    if isinstance(owner, Var):
-        return f"state its sizes: `{owner.name}: {known}`"
-    return f"state its sizes: `R.match_cast(..., {known})`"
+    shape = ", ".join(sizes) + "," * (len(sizes) == 1)
+    return f"R.Tensor(({shape})" + (f', "{dtype}")' if dtype else ")")
 
 
 def _has_full_signature(definition: Any, call: Call) -> bool:

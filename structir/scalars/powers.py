@@ -17,10 +17,24 @@ wide = lazy_module("structir.backend.math.wide_logarithm")
 
 
 def _power(x: Any, y: Any) -> Any:
-    if is_float(dtype_name(x.dtype)) or y.dtype.kind == "u":
+    if is_float(dtype_name(x.dtype)):
+        return np.power(_with_signless_limits(x, y), y)
+    if y.dtype.kind == "u":
         return np.power(x, y)
     inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
+
+
+def _with_signless_limits(x: Any, y: Any) -> Any:
+    """Returns the bases, with -0.0 and -inf as 0.0 and inf where the exponent is 0.5.
+
+    The powers are equal by IEEE 754, but NumPy computes the square root for some layouts of the
+    exponents.
+    """
+    is_root = y == 0.5
+    if not is_root.any():
+        return x
+    return np.where(is_root & ((x == 0) | np.isinf(x)), np.abs(x), x)
 
 
 declare(

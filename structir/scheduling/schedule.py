@@ -72,6 +72,8 @@ class Schedule:
         if not name and len(self._handles) == 1:
             return next(iter(self._handles.values()))
         names = {**self._kernel_names(), **{n: n for n in self._handles}}
+        if name == "":
+            raise _unnamed([*self._handles])
         if not isinstance(name, str) or name not in names:
             raise _unknown("kernel or value", name, list(names))
         return self._handles[names[name]]
@@ -219,6 +221,14 @@ def recipe(function: Callable[..., None]) -> Recipe:
 
 def _names(module: IRModule, kind: type) -> list[str]:
     return [name for name, value in module.functions.items() if isinstance(value, kind)]
+
+
+def _unnamed(kernels: list[str]) -> ScheduleError:
+    """Returns the error of a request for the only kernel of a program that has several or none."""
+    message = f"structir.schedule: expected one kernel, found {len(kernels)}"
+    named = ", ".join([f'`s.kernel("{kernel}")`' for kernel in kernels])
+    hint = f"name one: {named}" if kernels else "add an op that is compiled to a kernel"
+    return ScheduleError(Diagnostic(message, code="E1115", hint=hint))
 
 
 def _unknown(kind: str, name: str, names: list[str]) -> ScheduleError:

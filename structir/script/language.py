@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 from structir.errors import StructIRError
 from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly, as_dim
 from structir.ir.expr import Call, Constant, Expr, GlobalVar, PrimValue, Tuple
-from structir.ir.op import find_op, registered_ops
+from structir.ir.op import find_op, registered_ops, similar_op_names
 from structir.ir.struct_info import KINDS, StructInfo
 from structir.lazy import lazy_module
 from structir.printer.constants import python_constant
@@ -39,7 +39,13 @@ class Namespace:
             return op
         if any(op.name.startswith(f"{full}.") for op in registered_ops()):
             return Namespace(f"{full}.")
-        raise AttributeError(f"unknown op `R.{full}`; list the ops with `dir(R)`")
+        names = " or ".join([f"`R.{known}`" for known in similar_op_names(full)])
+        hint = f"did you mean {names}?" if names else "list the ops with `dir(R)`"
+        raise AttributeError(f"unknown op `R.{full}`; {hint}")
+
+    def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
+        name = f"R.{self._prefix}".rstrip(".")
+        raise TypeError(f"`{name}` is a namespace, not an op; `dir({name})` lists its ops")
 
     def __dir__(self) -> list[str]:
         names = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]

@@ -8,7 +8,7 @@ import pytest
 
 import structir
 from structir.errors import ShapeMismatchError
-from structir.interpret.argument_checks import as_value
+from structir.interpret.argument_conversion import as_value
 from structir.script import I, R
 
 

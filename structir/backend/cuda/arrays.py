@@ -10,9 +10,9 @@ import attrs
 import numpy as np
 
 from structir.backend.cuda.device import Device, DeviceMemory
-from structir.backend.cuda.dlpack import capsule_of, tensor_of
 from structir.errors import ShapeMismatchError
-from structir.interpret.argument_checks import as_value, in_field_order
+from structir.interpret.argument_conversion import as_value, in_field_order
+from structir.interpret.dlpack import capsule_of, tensor_of
 from structir.interpret.scope import ForeignTensor
 from structir.ir.struct_info import StructInfo
 

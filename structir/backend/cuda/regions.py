@@ -23,9 +23,8 @@ from structir.backend.serialise import StoredFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, applied
 from structir.interpret.scope import Activation
-from structir.ir.expr import Call, Expr
+from structir.ir.expr import Call, Expr, Var
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo
 
 Value = Any
 
@@ -145,9 +144,9 @@ class DeviceMachine(Interpreter):
     device: Any = None
     direct: Mapping[str, Any] = attrs.Factory(dict)
 
-    def as_argument(self, info: StructInfo, value: Value) -> Value:
+    def as_argument(self, param: Var, value: Value, function: str) -> Value:
         """Converts an argument of a call: tensors are moved to the device."""
-        return on_device(self.device, info, value)
+        return on_device(self.device, param.struct_info, value)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
         """Evaluates an expression; a region runs as one."""

@@ -23,7 +23,7 @@ from structir.ir.expr import (
     Tuple,
     Var,
 )
-from structir.ir.op import Op, find_op, registered_ops
+from structir.ir.op import Op, find_op, similar_op_names
 from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
@@ -57,8 +57,11 @@ from structir.printer.syntax import (
     CALL_PACKED,
     CALL_PURE_PACKED,
     CONST,
+    FUNC_ATTR,
     LEAF_OF_NAME,
     MATCH_CAST,
+    OUTPUT,
+    REQUIRE,
     SYMBOL_DTYPES,
     TUPLE,
     UNKNOWN_DTYPES,
@@ -154,6 +157,9 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
     raise _no_op(context, node, name)
 
 
+STATEMENTS = (REQUIRE, FUNC_ATTR, OUTPUT)  # forms without a value
+
+
 def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     spelling = spelling_of(f"R.{name}")
     if spelling is not None:
@@ -163,8 +169,10 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
             message = f"R.{name}: expected `{spelling.tvm}`, found `{ast.unparse(node)}`"
         rejected = context.error(node.func, message, edit, "E0101")
         return _add_call_context(context, rejected, node, name)
-    matches = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
+    matches = similar_op_names(name)
     hint = f"did you mean {' or '.join(f'`R.{n}`' for n in matches)}?" if matches else None
+    if name in STATEMENTS:
+        hint = f"write it on a line of its own: `{ast.unparse(node)}`"
     if name in FOREIGN_NAMES:
         hint = f"write `{FOREIGN_NAMES[name]}`"
     diagnostic = Diagnostic(
@@ -262,7 +270,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
         try:
             callee = argument(context, node.func)
         except ParseError as error:
-            raise callee_error(node.func, error) from None
+            raise callee_error(node, error) from None
         span = context.source_map.span(node)
         if not isinstance(callee, Expr):
             message = f"expected a function, found {ast.unparse(node.func)}"

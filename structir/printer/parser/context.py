@@ -30,6 +30,7 @@ from structir.ir.expr import (
     VarBinding,
 )
 from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.printer.parser.name_hints import NAMESPACES, undefined_hint
 from structir.printer.parser.source_map import SourceMap
 
 if TYPE_CHECKING:
@@ -310,13 +311,10 @@ class Context:
         if matches:
             names = " or ".join(f"`{name}`" for name in matches)
             return ParseError(diagnostic.hinted(f"did you mean {names}?"))
-        if self.expects_sizes:
-            hint = f"declare the dim: `{node.id} = T.int64()`, "
-            hint += f'or quote it in the annotation: `("{node.id}", 4)`'
-            return ParseError(diagnostic.hinted(hint))
-        hint = f"bind it first: `{node.id} = ...`, "
-        hint += f'or add a parameter: `{node.id}: R.Tensor((4,), "float32")`'
-        return ParseError(diagnostic.hinted(hint))
+        if node.id in NAMESPACES:
+            message = f"expected a value, found the namespace `{node.id}`"
+            return self.error(node, message, NAMESPACES[node.id], "E0102")
+        return ParseError(diagnostic.hinted(undefined_hint(node.id, self.expects_sizes)))
 
     def python_value_error(self, node: ast.expr, text: str, value: Any) -> ParseError:
         """Returns the error of a value of Python that has no counterpart in programs."""

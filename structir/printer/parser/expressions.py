@@ -10,12 +10,14 @@ from typing import Any
 from structir.analysis.deduction import deduce
 from structir.errors import Diagnostic, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
+from structir.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
+from structir.ir.operators import OPERATORS
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.printer import constants
 from structir.printer.parser.captured import MAX_ITEMS, PLAIN, arrays_in, stored_names
 from structir.printer.parser.context import MISSING, Context, PythonValue, class_name
+from structir.printer.parser.name_hints import attribute_hint, example_of, is_namespace
 from structir.printer.parser.named_fields import field_of
 from structir.printer.parser.sizes import (
     BINARY,
@@ -68,6 +70,9 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
             return function
     path = path_of(node)
     if path is not None and path.startswith("R."):
+        if is_namespace(path):
+            message = f"expected a value, found the namespace `{path}`"
+            raise context.error(node, message, f"call an op: `{example_of(path)}`", "E0103")
         message = f"expected a call, found the bare op {path}"
         raise context.error(node, message, f"call it: `{path}(...)`", "E0103")
     value = context.captured(node)
@@ -147,8 +152,7 @@ def _no_attribute(context: Context, node: ast.Attribute) -> ParseError:
             label=f"`{name}` is {base.struct_info}",
         )
         return ParseError(diagnostic)
-    hint = f"did you mean `R.{node.attr}`?" if find_op(node.attr) is not None else None
-    hint = hint or "call functions of the module as `cls.name(...)`, ops as `R.name(...)`"
+    hint = attribute_hint(node)
     message = f"`{ast.unparse(node)}` is not part of the language"
     return context.error(node, message, hint, "E0103")
 

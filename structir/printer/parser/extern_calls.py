@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.deduction import deduce
-from structir.errors import Span, StructInfoError
+from structir.errors import ParseError, Span, StructInfoError
 from structir.ir.expr import NO_ATTRS, Call, DataTypeImm, Expr, ExternFunc, ShapeExpr, StringImm
 from structir.ir.struct_info import (
     OBJECT,
@@ -31,16 +31,18 @@ OUT_INFOS = ("out_sinfo", "out_ty")
 CALL_DPS = "structir.call_dps"  # see interpret/extern.py
 ATTRS_TYPE_KEY = "attrs_type_key"  # TVM prints it for calls with attributes
 EXTERN_OPTIONS = {"index": str, "cost": int | float | dict}
+NAME_EXPECTED = "expected the name of an external function"
 SINFO_ARGS = ("sinfo_args", "ty_args")  # the second as TVM 0.27 prints it
 
 
 def read_packed_call(context: Context, node: ast.Call) -> Call:
     """Parses `R.call_packed("name", *args, sinfo_args=...)` and `R.call_pure_packed`."""
-    values = [argument(context, item) for item in node.args]
+    values = [_extern_name(context, node, item) for item in node.args[:1]]
+    values += [argument(context, item) for item in node.args[1:]]
     example = 'R.call_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))'
     if not values or not isinstance(values[0], str):
         first = ast.unparse(node.args[0]) if node.args else "no arguments"
-        message = f"{path_of(node.func)}: expected the name of an external function, found {first}"
+        message = f"{path_of(node.func)}: {NAME_EXPECTED}, found {first}"
         raise context.error(node, message, f"`{example}`", "E0106")
     declared: Any = ()
     options: dict[str, Any] = {}
@@ -69,6 +71,17 @@ def read_packed_call(context: Context, node: ast.Call) -> Call:
     return _declared_call(
         context, node, lambda: packed_call(values[0], args, infos, pure, span, options)
     )
+
+
+def _extern_name(context: Context, node: ast.Call, item: ast.expr) -> Any:
+    """Returns the first argument, which is a string; a name without quotes is an error."""
+    try:
+        return argument(context, item)
+    except ParseError as error:
+        if not isinstance(item, ast.Name) or error.code != "E0102":
+            raise
+        message = f"{path_of(node.func)}: {NAME_EXPECTED}, found {item.id}"
+        raise context.error(item, message, f'quote the name: `"{item.id}"`', "E0106") from None
 
 
 def _declared_call(context: Context, node: ast.Call, build: Callable[[], Call]) -> Call:

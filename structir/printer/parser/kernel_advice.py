@@ -13,6 +13,9 @@ LIBRARIES = ("np", "numpy", "math", "jnp", "torch", "cuda", "numba", "nb", "tl")
 ALLOCATE = 'allocate an array: `row = T.zeros((n,), "float32")`'
 THREAD = "`i = T.block() * T.threads() + T.thread()`, in GPU kernels"
 CALLS = {
+    "if_then_else": "write a conditional expression: `x if i > 0 else y`",
+    "Select": "write a conditional expression: `x if i > 0 else y`",
+    "where": "write a conditional expression: `x if i > 0 else y`",
     "int": "convert with a dtype: `T.int64(x)`",
     "bool": "compare: `x != 0`",
     "pow": "write `x ** y`",
@@ -57,6 +60,8 @@ def call_advice(node: ast.Call, functions: Iterable[str]) -> str:
     plain = rest if is_library else name
     if f"T.{plain}" in known:
         return f"did you mean `T.{plain}`?"
+    if head == "T" and plain in known:
+        return f"did you mean `{plain}`?"
     last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
     for key in (plain, last):
         if key in CALLS:

@@ -73,7 +73,10 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
         raise context.error(node, "`/` is not defined on sizes", hint, "E0121")
     try:
         value = function(left, right)
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except TypeError:
+        message = f"{ast.unparse(node)}: expected integers and sizes, found {_kinds(left, right)}"
+        raise context.error(node, message, SIZE_EXAMPLE, "E0121") from None
+    except (ArithmeticError, ValueError) as error:
         message = f"cannot evaluate {ast.unparse(node)}: {error}"
         raise context.error(node, message, SIZE_EXAMPLE, "E0121") from None
     except DiagnosticError as error:
@@ -82,6 +85,11 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
     if type(value) is int and value.bit_length() > MAX_BITS:
         raise ParseError(long_number(value, context.source_map.span(node)))
     return value
+
+
+def _kinds(*operands: Any) -> str:
+    """Describes the operands of an operator: `a size and the value 2.5`."""
+    return " and ".join(["a size" if type(v) is Poly else f"the value {v!r}" for v in operands])
 
 
 def long_number(value: int, span: Span) -> Diagnostic:

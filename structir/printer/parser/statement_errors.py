@@ -10,6 +10,7 @@ from structir.ir.expr import Expr
 from structir.ir.op import find_op
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.printer.parser.context import Context
+from structir.printer.parser.name_hints import BUILTINS, method_hint
 from structir.printer.parser.tvm_spellings import spelling_of
 
 
@@ -71,9 +72,12 @@ def _run_time_exit(context: Context, node: ast.If, left: ast.stmt) -> ParseError
     return ParseError(diagnostic.note("this condition", context.source_map.span(node.test)))
 
 
-def callee_error(node: ast.expr, error: ParseError) -> ParseError:
+def callee_error(call: ast.Call, error: ParseError) -> ParseError:
     """Returns the error of a called name that is no function, with the edit for functions."""
-    first = error.diagnostics[0]
+    node, first = call.func, error.diagnostics[0]
+    if isinstance(node, ast.Attribute) and first.code == "E0113":
+        hint = method_hint(node, call)
+        return ParseError([first.hinted(hint), *error.diagnostics[1:]]) if hint else error
     if not isinstance(node, ast.Name) or first.code not in ("E0102", "E0111"):
         return error
     name = node.id
@@ -85,4 +89,5 @@ def callee_error(node: ast.expr, error: ParseError) -> ParseError:
         hint = f"call the op: `R.{name}(...)`"
     else:
         hint = f"call a function of the module, `cls.{name}(...)`, or an op, `R.name(...)`"
+        hint = BUILTINS.get(name, hint)
     return ParseError([first.hinted(hint), *error.diagnostics[1:]])

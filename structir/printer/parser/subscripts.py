@@ -6,8 +6,9 @@ import ast
 from typing import Any
 
 from structir.ir.dims import Poly
-from structir.ir.expr import OPERATORS, Expr
+from structir.ir.expr import Expr
 from structir.ir.op import registered_ops
+from structir.ir.operators import OPERATORS
 from structir.printer.parser.context import Context
 from structir.printer.parser.values import value_of
 

@@ -13,7 +13,16 @@ from structir.ir.dtype import numpy_dtype
 
 NAME, USED = b"dltensor", b"used_dltensor"
 KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}  # the type codes of DLPack
+CPU = 1  # the type code of the memory of a CPU
 BRAIN = 4
+EXTENDED_KINDS = {  # the type codes of dtypes that NumPy does not have
+    BRAIN: "bfloat16",
+    10: "float8_e4m3fn",
+    11: "float8_e4m3fnuz",
+    12: "float8_e5m2",
+    13: "float8_e5m2fnuz",
+    14: "float8_e8m0fnu",
+}
 
 
 class DLTensor(ctypes.Structure):
@@ -76,22 +85,47 @@ def capsule_of(
 
 def tensor_of(value: Any) -> tuple[int, tuple[int, ...], Any, Any]:
     """Returns the address, the shape, the dtype and the owner of another library's tensor."""
+    address, shape, strides, dtype, owner = _described(value)
+    if strides is not None and not _is_dense(shape, strides):
+        raise ShapeMismatchError(
+            f"a {type(value).__name__} of shape {shape} on the device is not dense: copy it first"
+        )
+    return address, shape, dtype, owner
+
+
+def array_of(value: Any) -> Any:
+    """Returns a read-only array over the memory of another library's tensor on the CPU.
+
+    `numpy.from_dlpack` lacks the dtypes that NumPy itself lacks, such as bfloat16.
+    """
+    address, shape, strides, dtype, owner = _described(value)
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    steps = strides or tuple([prod(shape[k + 1 :]) for k in range(len(shape))])
+    extent = 1 + sum([(size - 1) * step for size, step in zip(shape, steps, strict=True)])
+    buffer: Any = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
+    buffer.owner = owner  # the array keeps its buffer alive, and the buffer the tensor
+    array = np.ndarray(shape, dtype, buffer, 0, [step * dtype.itemsize for step in steps])
+    array.flags.writeable = False
+    return array
+
+
+def _described(value: Any) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, Any, Any]:
+    """Returns the address, the shape, the strides in elements (None if dense), the dtype and the
+    owner of another library's tensor."""
     capsule = value.__dlpack__()
     get = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     managed = ManagedTensor.from_address(get(capsule, NAME))
     tensor = managed.tensor
     shape = tuple(tensor.shape[: tensor.ndim])
-    dtype = _dtype(tensor)
-    if tensor.strides and not _is_dense(shape, tuple(tensor.strides[: tensor.ndim])):
-        raise ShapeMismatchError(
-            f"a {type(value).__name__} of shape {shape} on the device is not dense: copy it first"
-        )
-    return int(tensor.data or 0) + int(tensor.offset), shape, dtype, (capsule, value)
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    address = int(tensor.data or 0) + int(tensor.offset)
+    return address, shape, strides, _dtype(tensor), (capsule, value)
 
 
 def _dtype(tensor: DLTensor) -> Any:
-    if tensor.kind == BRAIN:
-        return numpy_dtype("bfloat16")
+    if tensor.kind in EXTENDED_KINDS:
+        return numpy_dtype(EXTENDED_KINDS[tensor.kind])
     letters = {number: letter for letter, number in KINDS.items()}
     if tensor.kind not in letters or tensor.lanes != 1:
         raise ShapeMismatchError("a tensor of a dtype that NumPy does not have")
