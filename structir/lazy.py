@@ -100,22 +100,49 @@ def exported(function: F) -> F:
     return function
 
 
+class _Package(ModuleType):
+    """A package whose submodules are no attributes, except for those that are public names."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
+        if not is_submodule:
+            super().__setattr__(name, value)
+
+
+class Namespace(ModuleType):
+    """The public names of a module, without those that it imports."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        members = _members_of(module)
+        self.__dict__.update(members, __all__=sorted(members))
+
+    def __dir__(self) -> list[str]:
+        return self.__all__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise _unknown(self.__name__, name)
+
+
 def lazy_members(
     package: str, modules: tuple[str, ...]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns `__getattr__` and `__dir__` of a package whose names are those of its modules.
 
-    A module exports the functions that `exported` marks, and the names in its `__all__`. `"name:"`
-    is a module that is itself a public name; `"a.b"` is a module of another package. The modules
-    are imported on first use.
+    A module exports the functions that it defines and `exported` marks, and the names in its
+    `__all__`. `"name:"` is a package, or a module, that is itself a public name; of a module it is
+    the Namespace. `"a.b"` is a module of another package. The modules are imported on first use.
     """
     names: dict[str, Any] = {}
+    sys.modules[package].__class__ = _Package
 
     def members() -> dict[str, Any]:
         for module_name in () if names else modules:
             stem = module_name.rstrip(":")
             module = importlib.import_module(stem if "." in stem else f"{package}.{stem}")
-            names.update({stem: module} if stem != module_name else _members_of(module))
+            names.update({stem: _public(module)} if stem != module_name else _members_of(module))
         return names
 
     def find(name: str) -> Any:
@@ -128,11 +155,20 @@ def lazy_members(
     return find, lambda: sorted(members())
 
 
+def _public(module: ModuleType) -> ModuleType:
+    return module if hasattr(module, "__path__") else Namespace(module)
+
+
 def _members_of(module: ModuleType) -> dict[str, Any]:
-    """Returns the names in `__all__` of a module and its functions with the mark `exported`."""
+    """Returns the names in `__all__` of a module, and the functions with the mark `exported` that
+    it defines."""
     named = getattr(module, "__all__", ())
     return {
         name: value
         for name, value in vars(module).items()
-        if name in named or (hasattr(value, EXPORTED) and not name.startswith("_"))
+        if name in named or (_is_exported_by(module, value) and not name.startswith("_"))
     }
+
+
+def _is_exported_by(module: ModuleType, value: Any) -> bool:
+    return hasattr(value, EXPORTED) and getattr(value, "__module__", None) == module.__name__

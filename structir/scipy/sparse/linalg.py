@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from structir.lazy import exported
 from structir.numpy.contraction import matmul, vdot
 from structir.numpy.creation import zeros_like
 from structir.numpy.elementwise import maximum, real
@@ -15,6 +16,7 @@ from structir.transforms.linear_solve import custom_linear_solve
 Linear = Callable[[Any], Any]
 
 
+@exported
 def cg(
     A: Any,
     b: Any,
