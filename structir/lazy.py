@@ -101,11 +101,11 @@ def exported(function: F) -> F:
 
 
 class _Package(ModuleType):
-    """A package whose submodules are no attributes, except for those that are public names."""
+    """A package whose modules that are public names have these as attributes, not themselves."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
-        if not is_submodule:
+        if not (is_submodule and name in self._public_modules):
             super().__setattr__(name, value)
 
 
@@ -135,28 +135,34 @@ def lazy_members(
     `__all__`. `"name:"` is a package, or a module, that is itself a public name; of a module it is
     the Namespace. `"a.b"` is a module of another package. The modules are imported on first use.
     """
-    names: dict[str, Any] = {}
+    public = {m.rstrip(":") for m in modules if m.endswith(":")}
+    sys.modules[package].__dict__["_public_modules"] = public
     sys.modules[package].__class__ = _Package
+    names: dict[str, Any] = {}
+    namespaces: dict[str, ModuleType] = {}
 
     def members() -> dict[str, Any]:
-        for module_name in () if names else modules:
-            stem = module_name.rstrip(":")
-            module = importlib.import_module(stem if "." in stem else f"{package}.{stem}")
-            names.update({stem: _public(module)} if stem != module_name else _members_of(module))
+        for name in () if names else modules:
+            stem = name.rstrip(":")
+            names.update({stem: find(stem)} if stem in public else _members_of(home_of(name)))
         return names
+
+    def home_of(name: str) -> ModuleType:
+        return importlib.import_module(name if "." in name else f"{package}.{name}")
 
     def find(name: str) -> Any:
         if name == "__all__":  # for `from package import *`
             return sorted(members())
+        if name in public:  # without the other modules, which may import it
+            if name not in namespaces:
+                module = home_of(name)
+                namespaces[name] = module if hasattr(module, "__path__") else Namespace(module)
+            return namespaces[name]
         if name.startswith("__") or name not in members():
             raise _unknown(package, name)
         return members()[name]
 
     return find, lambda: sorted(members())
-
-
-def _public(module: ModuleType) -> ModuleType:
-    return module if hasattr(module, "__path__") else Namespace(module)
 
 
 def _members_of(module: ModuleType) -> dict[str, Any]:

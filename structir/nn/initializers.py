@@ -65,10 +65,8 @@ def uniform(scale: float = 0.01) -> Initializer:
 
 def truncated_normal(stddev: float = 0.01, lower: float = -2.0, upper: float = 2.0) -> Initializer:
     """Returns an initializer with normal values between two limits, scaled to `stddev`."""
-    return (
-        lambda key, shape, dtype="float32": random.truncated_normal(key, lower, upper, shape, dtype)
-        * stddev
-        / NARROWING
+    return lambda key, shape, dtype="float32": (
+        random.truncated_normal(key, lower, upper, shape, dtype) * stddev / NARROWING
     )
 
 

@@ -155,7 +155,9 @@ class LinearSystem:
 
     def _of_captured(self, x: Leaves, scale: Leaves, captured: Leaves) -> list[Any]:
         """Returns the cotangents of the arrays of the matrix: those of -scale . matvec(x)."""
-        floats = [k for k, c in enumerate(captured) if dtypes.category(c.dtype_name) == dtypes.FLOAT]
+        floats = [
+            k for k, c in enumerate(captured) if dtypes.category(c.dtype_name) == dtypes.FLOAT
+        ]
         if not floats:
             return [None] * len(captured)
 

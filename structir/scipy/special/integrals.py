@@ -22,14 +22,16 @@ FRACTION_TERMS = 70  # of expn, for x above 1
 FAR = 40.0  # from here on the asymptotic series of expi is accurate
 EXPI_TERMS = 120  # of its power series, for x below that
 ASYMPTOTIC_TERMS = 40
-# The rational function of Cephes for the dilogarithm: numerator and denominator.
-SPENCE = (
-    (4.65128586073990045278e-5, 7.31589045238094711071e-3, 1.33847639578309018650e-1)
-    + (8.79691311754530315341e-1, 2.71149851196553469920e0, 4.25697156008121755724e0)
-    + (3.29771340985225106936e0, 1.00000000000000000126e0),
-    (6.90990488912553276999e-4, 2.54043763932544379113e-2, 2.82974860602568089943e-1)
-    + (1.41172597751831069617e0, 3.63800533345137075418e0, 5.03278880143316990390e0)
-    + (3.54771340985225096217e0, 9.99999999999999998740e-1),
+# The rational function of Cephes for the dilogarithm.
+SPENCE_NUMERATOR = (
+    *(4.65128586073990045278e-5, 7.31589045238094711071e-3, 1.33847639578309018650e-1),
+    *(8.79691311754530315341e-1, 2.71149851196553469920e0, 4.25697156008121755724e0),
+    *(3.29771340985225106936e0, 1.00000000000000000126e0),
+)
+SPENCE_DENOMINATOR = (
+    *(6.90990488912553276999e-4, 2.54043763932544379113e-2, 2.82974860602568089943e-1),
+    *(1.41172597751831069617e0, 3.63800533345137075418e0, 5.03278880143316990390e0),
+    *(3.54771340985225096217e0, 9.99999999999999998740e-1),
 )
 
 
@@ -121,13 +123,13 @@ def _spence_derivative(x: TracedArray) -> TracedArray:
 
 @differentiable(_spence_derivative)
 def spence(x: Any) -> TracedArray:
-    """Returns the integral of log(t) / (1 - t) from 1 to x, for x >= 0: the dilogarithm of 1 - x."""
+    """Returns the integral of log(t) / (1 - t) from 1 to x >= 0: the dilogarithm of 1 - x."""
     is_large, is_zero = x > 2, x == 0
     safe = elementwise.where(is_zero, 1.0, x)
     y = elementwise.where(is_large, 1 / safe, safe)
     is_above, is_below = y > 1.5, y < 0.5
     w = elementwise.where(is_above, 1 / y - 1, elementwise.where(is_below, -y, y - 1))
-    value = (0 - w) * _polynomial(w, SPENCE[0]) / _polynomial(w, SPENCE[1])
+    value = (0 - w) * _polynomial(w, SPENCE_NUMERATOR) / _polynomial(w, SPENCE_DENOMINATOR)
     rest = elementwise.where(is_below, y, 0.5)
     mirrored = math.pi**2 / 6 - reals.log(rest) * reals.log1p(-rest) - value
     value = elementwise.where(is_below, mirrored, value)
