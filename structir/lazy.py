@@ -128,27 +128,64 @@ def exported(function: F) -> F:
     return function
 
 
+class _Package(ModuleType):
+    """A package whose modules that are public names have these as attributes, not themselves."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
+        if not (is_submodule and name in self._public_modules):
+            super().__setattr__(name, value)
+
+
+class Namespace(ModuleType):
+    """The public names of a module, without those that it imports."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        members = _members_of(module)
+        self.__dict__.update(members, __all__=sorted(members))
+
+    def __dir__(self) -> list[str]:
+        return self.__all__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise _unknown(self.__name__, name)
+
+
 def lazy_members(
     package: str, modules: tuple[str, ...]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns `__getattr__` and `__dir__` of a package whose names are those of its modules.
 
-    A module exports the functions that `exported` marks, and the names in its `__all__`. `"name:"`
-    is a module that is itself a public name; `"a.b"` is a module of another package. The modules
-    are imported on first use.
+    A module exports the functions that it defines and `exported` marks, and the names in its
+    `__all__`. `"name:"` is a package, or a module, that is itself a public name; of a module it is
+    the Namespace. `"a.b"` is a module of another package. The modules are imported on first use.
     """
+    public = {m.rstrip(":") for m in modules if m.endswith(":")}
+    sys.modules[package].__dict__["_public_modules"] = public
+    sys.modules[package].__class__ = _Package
     names: dict[str, Any] = {}
+    namespaces: dict[str, ModuleType] = {}
 
     def members() -> dict[str, Any]:
-        for module_name in () if names else modules:
-            stem = module_name.rstrip(":")
-            module = importlib.import_module(stem if "." in stem else f"{package}.{stem}")
-            names.update({stem: module} if stem != module_name else _members_of(module))
+        for name in () if names else modules:
+            stem = name.rstrip(":")
+            names.update({stem: find(stem)} if stem in public else _members_of(home_of(name)))
         return names
+
+    def home_of(name: str) -> ModuleType:
+        return importlib.import_module(name if "." in name else f"{package}.{name}")
 
     def find(name: str) -> Any:
         if name == "__all__":  # for `from package import *`
             return sorted(members())
+        if name in public:  # without the other modules, which may import it
+            if name not in namespaces:
+                module = home_of(name)
+                namespaces[name] = module if hasattr(module, "__path__") else Namespace(module)
+            return namespaces[name]
         if name.startswith("__") or name not in members():
             raise _unknown(package, name)
         return members()[name]
@@ -157,10 +194,15 @@ def lazy_members(
 
 
 def _members_of(module: ModuleType) -> dict[str, Any]:
-    """Returns the names in `__all__` of a module and its functions with the mark `exported`."""
+    """Returns the names in `__all__` of a module, and the functions with the mark `exported` that
+    it defines."""
     named = getattr(module, "__all__", ())
     return {
         name: value
         for name, value in vars(module).items()
-        if name in named or (hasattr(value, EXPORTED) and not name.startswith("_"))
+        if name in named or (_is_exported_by(module, value) and not name.startswith("_"))
     }
+
+
+def _is_exported_by(module: ModuleType, value: Any) -> bool:
+    return hasattr(value, EXPORTED) and getattr(value, "__module__", None) == module.__name__

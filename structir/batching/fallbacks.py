@@ -75,7 +75,8 @@ def merged(
     definition: Any = element.op.definition  # type: ignore[attr-defined]
     if is_derived(element.op) or any(map(_is_size, args)):
         return None
-    if tensor_operands(element, paths) is None:
+    infos: Any = element.struct_info
+    if tensor_operands(element, paths) is None or not has_known_sizes(infos):
         return None
     spec: IndexSpec | None = definition.index_spec(element)
     leading = None if spec is None or not spec.computes else _leading(spec)
@@ -91,11 +92,17 @@ def merged(
         joined = scope.emit(apply("reshape", value, ShapeExpr(sizes)))
         changed[path[0]] = with_operand(scope.as_tuple(changed[path[0]]), path[1:], joined)
     result = scope.emit(replace(element, args=tuple(changed), struct_info=None))
-    infos: Any = element.struct_info
     if not isinstance(infos, TupleStructInfo):
         return _separated(scope, result, infos)
     pairs = zip(scope.fields(result), infos.fields, strict=True)
     return Tuple(tuple([_separated(scope, field, info) for field, info in pairs]), infos.names)
+
+
+def has_known_sizes(info: Any) -> bool:
+    """Whether a StructInfo is a tensor of known axes, or a tuple of these."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(has_known_sizes, info.fields))
+    return isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
 
 
 def _is_size(arg: Expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from structir.analysis.deduction import callee_name
+from structir.analysis.deduction import callee_name, deduce
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars
 from structir.batching.candidates import (
@@ -15,9 +15,14 @@ from structir.batching.candidates import (
     tensor_operands,
     with_operand,
 )
-from structir.batching.fallbacks import loop_over_axis, merged, require_known_sizes
+from structir.batching.fallbacks import (
+    has_known_sizes,
+    loop_over_axis,
+    merged,
+    require_known_sizes,
+)
 from structir.build import BlockBuilder
-from structir.errors import Diagnostic, DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
@@ -34,6 +39,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
@@ -284,7 +290,13 @@ class BatchedScope:
                 value = Var("element", TensorStructInfo(info.dims[1:], info.element))
                 elements[path[0]] = with_operand(elements[path[0]], path[1:], value)
         info = self.copier.info(call.struct_info)  # type: ignore[arg-type]
-        return Call(call.op, tuple(elements), call.attrs, call.sinfo_args, info, call.span)
+        element = Call(call.op, tuple(elements), call.attrs, call.sinfo_args, info, call.span)
+        if has_known_sizes(info):
+            return element
+        try:  # the copies of results of loops have sizes that the results lack
+            return replace(element, struct_info=deduce(element))
+        except StructInfoError:  # a run of the program raises it
+            return element
 
     def _aligned(self, args: tuple[Expr, ...], inserted: dict[Path, int]) -> tuple[Expr, ...]:
         aligned = list(args)

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.struct_info import MAX_RANK
 from structir.numpy import contraction, creation
-from structir.numpy.contraction import cross as cross
-from structir.numpy.contraction import matmul
-from structir.numpy.contraction import matrix_power as matrix_power
-from structir.numpy.contraction import outer as outer
-from structir.numpy.contraction import tensordot as tensordot
-from structir.numpy.contraction import vecdot as vecdot
+from structir.numpy.contraction import (
+    cross,
+    matmul,
+    matrix_power,
+    outer,
+    tensordot,
+    vecdot,
+)
 from structir.numpy.creation import eye
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import finfo, maximum, real, real_operands, where
@@ -29,6 +31,8 @@ from structir.numpy.shaping import (
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
+
+__all__ = ["cross", "matmul", "matrix_power", "matrix_transpose", "outer", "tensordot", "vecdot"]
 
 
 class QRFactors(NamedTuple):

@@ -21,6 +21,7 @@ from structir.projections.scalar_expr import (
     ScalarExpr,
     ScalarExtent,
     ScalarLiteral,
+    ScalarOp,
     and_,
     as_scalar_expr,
     cast,
@@ -191,7 +192,7 @@ def _statement(
     statement, write, read = contribution.statement, contribution.write, contribution.read
     assert write.value is not None
     partial = derivative(write.value, read.name)
-    value = _product([partial, OperandElement(gradient_name(write.result)), factor])
+    value = _masked_product(partial, [OperandElement(gradient_name(write.result)), factor])
     order = (*statement.parallel, *statement.reduce)
     axis_vars = [_index_vars_of(e.index_vars, statement, e.data) for e in read.entries]
     index_vars = {s for each in axis_vars for s in each}
@@ -222,6 +223,15 @@ def _statement(
 def _product(factors: list[ScalarExpr]) -> ScalarExpr:
     """Returns the product of the factors that are not 1."""
     return reduce(mul, [f for f in factors if f != ONE] or [ONE])
+
+
+def _masked_product(partial: ScalarExpr, factors: list[ScalarExpr]) -> ScalarExpr:
+    """Returns the product of a partial derivative and factors; where it selects 0 the product is 0,
+    whatever the factors are: an infinite cotangent of the other choice is not used."""
+    if not isinstance(partial, ScalarOp) or partial.fn != "select" or ZERO not in partial.args:
+        return _product([partial, *factors])
+    condition, *choices = partial.args
+    return select(condition, *[c if c == ZERO else _masked_product(c, factors) for c in choices])
 
 
 def _index_vars_of(

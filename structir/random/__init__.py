@@ -2,4 +2,10 @@
 
 from structir.lazy import lazy_members
 
-__getattr__, __dir__ = lazy_members(__name__, ("keys", "distributions"))
+__getattr__, __dir__ = lazy_members(
+    __name__,
+    (
+        *("keys", "distributions", "transformed"),
+        *("structir.scipy.samplers.gamma", "structir.scipy.samplers.counts"),
+    ),
+)

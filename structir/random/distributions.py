@@ -35,9 +35,9 @@ def _constant(value: Any, dtype: str) -> TracedArray:
     return TracedArray(Constant(np.asarray(value, numpy_dtype(dtype))))
 
 
-def _unit(key: Any, shape: Any) -> TracedArray:
+def unit_floats(words: TracedArray) -> TracedArray:
     """Returns uniform float32 from 0 below 1: random bits as the mantissa of a number below 2."""
-    mantissa = bits(key, shape) >> _constant(MANTISSA_SHIFT, "uint32")
+    mantissa = words >> _constant(MANTISSA_SHIFT, "uint32")
     numbers = mantissa | _constant(ONE_BITS, "uint32")
     view = R.memory.view(expression(numbers), shape=ShapeExpr(numbers.dims), dtype="float32")
     return emit(view) - 1.0
@@ -49,16 +49,21 @@ def uniform(
 ) -> TracedArray:
     """Returns uniform samples from `minval` below `maxval`."""
     low, high = cast(operand(minval), "float32"), cast(operand(maxval), "float32")
-    samples = _unit(key, shape) * (high - low) + low
+    samples = unit_floats(bits(key, shape)) * (high - low) + low
     return cast(maximum(low, samples), numpy_name(dtype))
 
 
 @traced
 def normal(key: Any, shape: Any = (), dtype: Any = "float32") -> TracedArray:
     """Returns samples of the standard normal distribution."""
-    lowest = float(np.nextafter(np.float32(-1), np.float32(0)))
-    uniforms = uniform(key, shape, "float32", lowest, 1.0)
-    return cast(_inverse_erf(uniforms) * math.sqrt(2), numpy_name(dtype))
+    return cast(normal_floats(unit_floats(bits(key, shape))), numpy_name(dtype))
+
+
+def normal_floats(uniforms: TracedArray) -> TracedArray:
+    """Returns normal samples for uniform ones from 0 below 1."""
+    lowest = np.nextafter(np.float32(-1), np.float32(0))
+    low, width = (_constant(value, "float32") for value in (lowest, np.float32(1) - lowest))
+    return _inverse_erf(maximum(low, uniforms * width + low)) * math.sqrt(2)
 
 
 def _inverse_erf(x: TracedArray) -> TracedArray:

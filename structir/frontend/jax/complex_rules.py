@@ -69,7 +69,8 @@ def bound(equation: Any, operands: Any) -> Any:
 LINEAR = """
 broadcast_in_dim reshape transpose squeeze expand_dims slice rev concatenate copy copy_p neg
 add add_any sub reduce_sum cumsum dynamic_slice dynamic_update_slice gather scatter scatter-add
-scatter_add scatter_sub pad select_n split tile optimization_barrier name device_put stop_gradient
+scatter_add scatter-sub scatter_sub pad select_n split tile optimization_barrier name device_put
+stop_gradient stack unstack
 """
 
 

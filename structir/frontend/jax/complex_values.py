@@ -159,9 +159,17 @@ def _conditional(params: Any, operands: list[Any]) -> list[Any]:
     return lax.switch(operands[0], branches, *operands[1:])
 
 
+def _linear_solve(params: Any, operands: list[Any]) -> list[Any]:
+    lengths = params["const_lengths"]
+    first = lengths.matvec + lengths.vecmat
+    constants = operands[first : first + lengths.solve]
+    return _body(params["jaxprs"].solve, [*constants, *operands[sum(lengths) :]])
+
+
 # primitive -> its results for parameters and operands
 CONTROL: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "scan": _scan,
     "while": _while,
     "cond": _conditional,
+    "custom_linear_solve": _linear_solve,
 }

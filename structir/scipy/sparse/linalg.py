@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from structir.lazy import exported
 from structir.numpy.contraction import matmul, vdot
 from structir.numpy.creation import zeros_like
 from structir.numpy.elementwise import maximum, real
@@ -10,11 +11,12 @@ from structir.numpy.reals import square
 from structir.tracing.array import TracedArray, joint_operands
 from structir.tracing.trees import flatten
 from structir.transforms.control import while_loop
-from structir.transforms.jit import transformed
+from structir.transforms.linear_solve import custom_linear_solve
 
 Linear = Callable[[Any], Any]
 
 
+@exported
 def cg(
     A: Any,
     b: Any,
@@ -29,12 +31,12 @@ def cg(
 
     `b`, `x0` and the solution are arrays or trees of arrays. `M`, a matrix or a function, is near
     to the inverse of A. It ends when the norm of the residual is at most max(tol * |b|, atol).
+    Gradients are solutions of the same system.
     Source: Hestenes and Stiefel, 1952.
     """
     product, precondition = _linear(A), (lambda x: x) if M is None else _linear(M)
 
-    @transformed(product)
-    def solution(right: Any) -> Any:
+    def solution(product: Linear, right: Any) -> Any:
         leaves, structure = flatten(right)
         target = [real(leaf) for leaf in joint_operands(leaves)]
 
@@ -62,7 +64,7 @@ def cg(
 
         return structure.unflatten(while_loop(going, step, start)[0])
 
-    return solution(b), None
+    return custom_linear_solve(product, b, solution, symmetric=True), None
 
 
 def _linear(function: Any) -> Linear:

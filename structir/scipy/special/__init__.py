@@ -2,4 +2,10 @@
 
 from structir.lazy import lazy_members
 
-__getattr__, __dir__ = lazy_members(__name__, ("functions", "factorials", "entropy"))
+__getattr__, __dir__ = lazy_members(
+    __name__,
+    (
+        *("functions", "factorials", "entropy", "incomplete"),
+        *("bessel", "integrals", "scaled_errors"),
+    ),
+)

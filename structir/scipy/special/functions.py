@@ -88,3 +88,24 @@ def ndtr(x: object) -> TracedArray:
 def ndtri(p: object) -> TracedArray:
     """Returns the inverse of the distribution function of the standard normal distribution."""
     return elementwise.apply(R.ndtri, real(p))
+
+
+def _transformed(logarithm: TracedArray, power: TracedArray) -> TracedArray:
+    """Returns (x**power - 1) / power for the logarithm of x, which is the limit for 0."""
+    is_zero = power == 0
+    exponent = elementwise.where(is_zero, 1, power)
+    return elementwise.where(is_zero, logarithm, reals.expm1(exponent * logarithm) / exponent)
+
+
+@traced
+def boxcox(x: object, lmbda: object) -> TracedArray:
+    """Returns (x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
+    (array, power), _ = real_operands(x, lmbda)
+    return _transformed(reals.log(array), power)
+
+
+@traced
+def boxcox1p(x: object, lmbda: object) -> TracedArray:
+    """Returns the function boxcox of 1 + x, accurate for small x."""
+    (array, power), _ = real_operands(x, lmbda)
+    return _transformed(log1p(array), power)

@@ -21,7 +21,11 @@ def i32(*sizes: int | str) -> Any:
     return structir.parse_struct_info(f'R.Tensor({sizes!r}, "int32")')
 
 
-KEY = structir.parse_struct_info('R.Tensor((2,), "uint32")')
+def u32(*sizes: int | str) -> Any:
+    return structir.parse_struct_info(f'R.Tensor({sizes!r}, "uint32")')
+
+
+KEY = u32(2)
 
 
 def layer_norm(x: Any, p: Tree) -> Any:

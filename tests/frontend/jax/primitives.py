@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.frontend.jax.functions import f32, i32
+from tests.frontend.jax.functions import f32, i32, u32
 
 X, SQUARE, INDEX, INTEGERS = f32("n", 8), f32(8, 8), i32(3), i32("n", 4)
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -100,7 +100,65 @@ def _complex_cases() -> dict[str, list[Case]]:
         "complex scan": _cases(SQUARE, scan),  # the length of a scan is static in JAX
         "fourier": _cases(X, *[of(function) for function in fourier]),
         "complex gradients": _cases(X, *gradients),
+        "complex matrices": _complex_matrices(of),
     }
+
+
+def _complex_matrices(of: Callable[..., Any]) -> list[Case]:
+    """Functions of square complex matrices; all pivots differ."""
+    linalg, options = lax.linalg, list(itertools.product((False, True), repeat=3))
+    solutions = [
+        lambda z, a=a, b=b, c=c: linalg.triangular_solve(
+            z + 4 * jnp.eye(8), z, left_side=a, lower=b, transpose_a=c, conjugate_a=c
+        )
+        for a, b, c in options
+    ]
+    factors = [
+        *(lambda z: linalg.lu(z)[0], lambda z: linalg.lu(z[:, :4])[0], lambda z: linalg.lu(z)[2]),
+        *(lambda z: linalg.lu(z[:3])[1], lambda z: jnp.linalg.det(z / 2)),
+        *(lambda z: jnp.linalg.slogdet(z)[0], lambda z: jnp.linalg.slogdet(z)[1]),
+        lambda z: jnp.linalg.solve(z, z[:, :2] * 2j),
+        lambda z: jnp.linalg.inv(jnp.stack([z, z * 2j]) + 5 * jnp.eye(8)),
+        lambda z: jnp.linalg.cholesky(z @ z.conj().T + jnp.eye(8)),
+        lambda z: linalg.triangular_solve(z, z, left_side=True, unit_diagonal=True) * 1e-3,
+    ]
+    products = [
+        lambda z: z.at[:, 0].multiply(2 + 3j),
+        lambda z: z.at[jnp.array([0, 1, 0, 7])].multiply(2j),
+        lambda z: z.at[jnp.array([0, 1, 9])].multiply(z[:3], unique_indices=True),
+        lambda z: z.at[jnp.array([0, 1, 0])].subtract(3j),
+    ]
+    gradient = jax.grad(lambda x: jnp.abs(jnp.linalg.solve(x + 1j * x.T, x[0])).sum())
+    own = [of(function) for function in (*solutions, *factors, *products)]
+    return _cases(SQUARE, *own, lambda x: gradient(x + 3 * jnp.eye(8)))
+
+
+def _gamma(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns samples of parameters above and below 1."""
+    return lambda key, x: function(key, jnp.exp(x))
+
+
+def _gammas() -> list[Any]:
+    random = jax.random
+    functions = [
+        *(random.gamma, random.loggamma, random.chisquare, random.dirichlet, random.t),
+        lambda key, a: random.beta(key, a, 2.0),
+        lambda key, a: random.gamma(random.wrap_key_data(key), a, (3, *a.shape)),
+        lambda key, a: jax.grad(lambda a: random.gamma(key, a).sum())(a),
+        lambda key, a: jax.vmap(lambda k, b: random.gamma(k, b, (3,)))(random.split(key, 5), a[0]),
+    ]
+    return [_gamma(function) for function in functions]
+
+
+def _ragged(lhs: Any, rhs: Any, sizes: Any) -> Any:
+    """Products of rows, of batches of rows, and the gradients, whose summed axis is ragged."""
+    batch = [jnp.stack([x, 2 * x]) for x in (lhs, rhs)]
+    return [
+        lax.ragged_dot(lhs, rhs, sizes),
+        lax.ragged_dot(lhs.astype("bfloat16"), rhs.astype("bfloat16"), sizes),
+        jax.vmap(lax.ragged_dot)(*batch, jnp.stack([sizes, sizes[::-1]])),
+        *jax.grad(lambda a, b: (lax.ragged_dot(a, b, sizes) ** 2).sum(), (0, 1))(lhs, rhs),
+    ]
 
 
 MODES = ("promise_in_bounds", "clip", "fill")
@@ -308,6 +366,9 @@ PRIMITIVES: dict[str, list[Case]] = {
         lambda x, i: [*lax.approx_max_k(x, 3), lax.clz(i), lax.reduce_xor(i, (1,))],
         lambda x, i: lax.composite(lambda v: lax.nextafter(v, v - 1), "own.before")(x),
     ),
+    "gamma": _cases((u32(2), f32(2, 5)), *_gammas()),
+    "ragged": _cases((f32("n", 4), f32(3, 4, 5), i32(3)), _ragged),
+    "subtractions": _cases(SQUARE, lambda x: x.at[jnp.array([0, 9, 0])].subtract(3.0)),
     "triangles": _cases(
         f32(2, 4, 4),
         *[

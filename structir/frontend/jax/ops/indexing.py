@@ -22,6 +22,8 @@ REDUCTIONS = {
     "scatter-update": "update",
     "scatter-add": "add",
     "scatter_add": "add",
+    "scatter-sub": "add",
+    "scatter_sub": "add",
     "scatter-mul": "mul",
     "scatter_mul": "mul",
     "scatter-min": "min",
@@ -29,6 +31,7 @@ REDUCTIONS = {
     "scatter-max": "max",
     "scatter_max": "max",
 }
+SUBTRACTIONS = ("scatter-sub", "scatter_sub")
 
 
 def _numbers(axes: Any) -> list[int]:
@@ -182,6 +185,8 @@ def scatter(equation: Equation) -> Expr:
     )
     order = [*[k for k in range(len(update_sizes)) if k not in places], *places]
     updates = _permuted(equation, updates, order)
+    if equation.name in SUBTRACTIONS:
+        updates = equation.emit(R.negative(updates))
     flat = _flat_positions(positions, kept, dims_of(updates))
     return _scattered(equation, flat, updates)
 

@@ -28,7 +28,7 @@ def same_data(equation: Equation) -> Expr:
     return equation.args[0]
 
 
-def _key_data(aval: Any) -> Any:
+def key_data(aval: Any) -> Any:
     return jax.ShapeDtypeStruct((*aval.shape, 2), "uint32")
 
 
@@ -39,7 +39,7 @@ def _over_keys(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     return function
 
 
-def _generator(equation: Equation, implementation: Any) -> Any:
+def generator_of(equation: Equation, implementation: Any) -> Any:
     """Returns the functions of the generator of keys; Threefry is supported."""
     if implementation.tag != "fry":
         hint = 'use `jax.random.key(seed, impl="threefry2x32")`'
@@ -50,37 +50,37 @@ def _generator(equation: Equation, implementation: Any) -> Any:
 @jax_primitive("random_bits")
 def random_bits(equation: Equation) -> list[Expr]:
     params, key = equation.params, equation.inputs[0]
-    generator = _generator(equation, key.dtype._impl)
+    generator = generator_of(equation, key.dtype._impl)
 
     def bits(data: Any) -> Any:
         return generator.random_bits(data, params["bit_width"], params["shape"])
 
-    return traced(equation, _over_keys(bits, len(key.shape)), _key_data(key))
+    return traced(equation, _over_keys(bits, len(key.shape)), key_data(key))
 
 
 @jax_primitive("random_split")
 def random_split(equation: Equation) -> list[Expr]:
     key = equation.inputs[0]
-    generator = _generator(equation, key.dtype._impl)
+    generator = generator_of(equation, key.dtype._impl)
 
     def split(data: Any) -> Any:
         return generator.split(data, equation.params["shape"])
 
-    return traced(equation, _over_keys(split, len(key.shape)), _key_data(key))
+    return traced(equation, _over_keys(split, len(key.shape)), key_data(key))
 
 
 @jax_primitive("random_fold_in")
 def random_fold_in(equation: Equation) -> list[Expr]:
     key, message = equation.inputs
-    fold = _over_keys(_generator(equation, key.dtype._impl).fold_in, len(key.shape))
+    fold = _over_keys(generator_of(equation, key.dtype._impl).fold_in, len(key.shape))
     data = jax.ShapeDtypeStruct(message.shape, message.dtype)
-    return traced(equation, fold, _key_data(key), data)
+    return traced(equation, fold, key_data(key), data)
 
 
 @jax_primitive("random_seed")
 def random_seed(equation: Equation) -> list[Expr]:
     seed = equation.inputs[0]
-    generator = _generator(equation, equation.params["impl"])
+    generator = generator_of(equation, equation.params["impl"])
     function = _over_keys(generator.seed, len(seed.shape))
     return traced(equation, function, jax.ShapeDtypeStruct(seed.shape, seed.dtype))
 

@@ -1,0 +1,1 @@
+"""Samplers that need loops or special functions; `structir.random` exports them."""

@@ -1,0 +1,41 @@
+"""The uniform distribution on [loc, loc + scale]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.numpy.elementwise import real_operands
+from structir.numpy.reals import log
+from structir.scipy.stats.derived import (
+    clipped,
+    exponential,
+    of_shares,
+    outside,
+    standardized,
+)
+from structir.tracing.array import TracedArray
+from structir.tracing.context import traced
+
+
+@traced
+def logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the logarithm of the density."""
+    (points, middle, width), _ = real_operands(x, loc, scale)
+    return outside((points > middle + width) | (points < middle), -log(width))
+
+
+pdf = exponential("pdf", logpdf)
+
+
+@traced
+def cdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the distribution function."""
+    z = standardized(x, loc, scale)[0]
+    return clipped(z, 0.0, 1.0)
+
+
+@traced
+def ppf(q: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the inverse of the distribution function."""
+    (shares, middle, width), _ = real_operands(q, loc, scale)
+    return of_shares(shares, middle + width * shares)
