@@ -73,6 +73,27 @@ def test_the_gradient_of_a_query_that_sees_no_key_is_zero() -> None:
     assert not gradients[0][:, :, -1].any()
 
 
+RANKS = {
+    "query of rank 3": ((4, 3, 8), (2, 4, 6, 8)),
+    "key of rank 3": ((2, 4, 3, 8), (4, 6, 8)),
+    "heads of one row": ((2, 4, 3, 8), (2, 1, 6, 8)),
+}
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("name", RANKS)
+def test_operands_of_other_ranks(name: str, is_causal: bool) -> None:
+    query, keys = RANKS[name]
+    values = (torch.randn(query), torch.randn(keys), torch.randn(keys))
+
+    def act(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+    module = from_exported_program(exported(act, values, dynamic=True))
+    arrays = [value.numpy() for value in values]
+    agree(structir.interpret(module, "main", *arrays), flat(act(*values)))
+
+
 VARIANTS = {
     "efficient": (
         lambda q, k, v, m: aten._scaled_dot_product_efficient_attention(q, k, v, m, False)[0],

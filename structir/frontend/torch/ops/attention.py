@@ -26,7 +26,7 @@ def attention(node: FxNode) -> Any:
     result, scores = _attend(node, node.get("attn_mask"))
     if len(node.spec.outputs) == 1:
         return result
-    axis = node.rank("query") - 1
+    axis = len(node.dims_of(scores)) - 1
     maximum = node.emit(R.max(scores, axis=[axis], keepdims=True))
     total = R.log(R.sum(R.exp(R.subtract(scores, maximum)), axis=[axis], keepdims=True))
     return [result, R.squeeze(R.add(total, maximum), [axis])]
@@ -56,8 +56,8 @@ def _attend(node: FxNode, mask: Expr | None) -> tuple[Expr, Expr]:
         )
     if node.flag("enable_gqa"):
         key, value = (_repeat_shared_heads(node, x) for x in (key, value))
-    rank = node.rank("query")
-    transposed = R.permute_dims(key, [*range(rank - 2), rank - 1, rank - 2])
+    key_rank = len(node.dims_of(key))
+    transposed = R.permute_dims(key, [*range(key_rank - 2), key_rank - 1, key_rank - 2])
     scores = R.multiply(R.matmul(query, transposed), _scale(node, dtype))
     if node.flag("is_causal"):
         allowed = _causal(node.dims("query")[-2], node.dims("key")[-2])
@@ -67,7 +67,7 @@ def _attend(node: FxNode, mask: Expr | None) -> tuple[Expr, Expr]:
         sees_any, bias = _sees_any_and_bias(node, mask)
         scores = R.add(scores, bias)
     scores = node.emit(scores)
-    result = R.matmul(R.nn.softmax(scores, axis=rank - 1), value)
+    result = R.matmul(R.nn.softmax(scores, axis=-1), value)
     if sees_any is not None:
         result = R.where(sees_any, result, number(0.0, dtype))
     return result, scores
