@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.torch.clamped_sizes import UNENFORCED_LOWER_BOUND
@@ -14,13 +14,22 @@ from structir.frontend.torch.sizes import UnreadableSizeError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
+from structir.ir.requirements import cast_of, is_condition
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
 NO_UPPER_BOUND = 1 << 40  # torch writes larger bounds for "unbounded"
 
 
-def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:
-    """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards."""
+def check_sizes(
+    importer: TorchImporter,
+    program: ExportedModule,
+    params: Parameters,
+    branches: Collection[str] = (),
+) -> None:
+    """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards.
+
+    `branches` are the guards that are known to be branches of the model.
+    """
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
     enforced: set[Dim] = {1}
     for var in params.variables:
@@ -29,7 +38,7 @@ def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parame
         _check(importer, var, [_within(*limit) for limit in limits])
     inputs = _inputs(program, params)
     for guard in program.guards:
-        condition = _condition(guard, inputs)
+        condition = _condition(guard, inputs, guard in branches)
         if condition not in enforced:
             enforced.add(condition)
             _check_condition(importer, params, condition)
@@ -43,7 +52,7 @@ def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo
     return {alias: infos[name] for alias, name in positions.items()} | infos
 
 
-def _condition(guard: str, inputs: Mapping[str, StructInfo]) -> Dim:
+def _condition(guard: str, inputs: Mapping[str, StructInfo], is_branch: bool) -> Dim:
     """Returns a guard as 1 or 0; warns about a guard that fixes a size or cannot be parsed."""
     try:
         condition = guard_condition(guard, inputs)
@@ -60,11 +69,16 @@ def _condition(guard: str, inputs: Mapping[str, StructInfo]) -> Dim:
             "replace `Dim.AUTO` with `Dim.DYNAMIC`: torch then reports the line that specializes it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
-    return 1 if is_internal(guard) else condition
+    return 1 if is_internal(guard, is_branch) else condition
 
 
 def _check_condition(importer: TorchImporter, params: Parameters, condition: Dim) -> None:
-    """Emits a `match_cast` of one input that fails if the condition is 0."""
+    """Emits the requirement of a comparison, or for other conditions a `match_cast` of one input
+    that fails if the condition is 0."""
+    if is_condition(condition):
+        value, info = cast_of((condition,), None)
+        importer.builder.match_cast(value, info, "required")
+        return
     used = dims.syms(condition)
     for var in params.variables:
         sizes = _sizes(var.struct_info)

@@ -51,6 +51,7 @@ OPERATORS: dict[type, str] = {
     ast.Or: "Or",
     ast.Not: "Not",
 }
+SMALL_SIZES = (0, 1, 2)  # branches for them usually compute the same
 CALLS = {"max": "Max", "min": "Min", "math.floor": "floor", "math.ceil": "ceiling"}
 CALLS |= {"torch.sym_max": "Max", "torch.sym_min": "Min"}
 CALLS |= {"math.trunc": "TruncToInt", "torch.sym_float": "ToFloat", "float": "ToFloat"}
@@ -88,13 +89,14 @@ def fixed_size(expression: str, inputs: Mapping[str, StructInfo]) -> str | None:
     return None
 
 
-def is_internal(expression: str) -> bool:
+def is_internal(expression: str, is_branch: bool = False) -> bool:
     """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts
-    generates.
+    generates, and is not known to be a branch of the model (`is_branch`).
 
     Such guards contain floor divisions or products of sizes, or compare by `!=` with 0, 1 or
-    another size. They would reject sizes that the ops accept. A branch of the model may have such a
-    form too: torch does not record the origin of a guard.
+    another size. They would reject sizes that the ops accept. The order of two sizes is not
+    internal, nor is a size that equals a constant: torch has specialized it. A file does not record
+    the origin of a guard: a branch may have such a form too.
     """
     tree = _parse(expression)
     match tree:
@@ -103,7 +105,15 @@ def is_internal(expression: str) -> bool:
             modulo = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod)
             if other in (0, 1) and not modulo:
                 return True
-    return any([_is_internal_part(part) for part in ast.walk(tree)])
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]):
+            if value and isinstance(left, ast.BinOp) and not isinstance(left.op, ast.Mod):
+                return False
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]):
+            bounds = [side.value for side in tree.comparators if isinstance(side, ast.Constant)]
+            if not bounds and not isinstance(left, ast.Constant):
+                return False
+            is_branch = is_branch and not any([bound in SMALL_SIZES for bound in bounds])
+    return not is_branch and any([_is_internal_part(part) for part in ast.walk(tree)])
 
 
 def _is_internal_part(part: ast.AST) -> bool:

@@ -76,3 +76,31 @@ def test_quantized_numbers_equal_those_of_torch(function: Any) -> None:
         for result, expected in zip(results, function(operand), strict=True):
             assert result.dtype == expected.numpy().dtype
             np.testing.assert_array_equal(result, expected.numpy())
+
+
+PRODUCTS = {
+    "integers": lambda x, w, s: torch._int_mm(x.char(), w.T),
+    "weights": lambda x, w, s: torch._weight_int8pack_mm(x, w, s),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_quantized_matrices(name: str) -> None:
+    x = torch.randint(-128, 128, (20, 32)).float()
+    weight, scales = torch.randint(-128, 128, (16, 32), dtype=torch.int8), torch.rand(16)
+    operands = (x, weight, scales)
+    program = torch.export.export(Product(PRODUCTS[name]), operands)
+    module = from_exported_program(program)
+    expected = PRODUCTS[name](*operands).numpy()
+    result = structir.interpret(module, "main", *[v.numpy() for v in operands])
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
+
+
+class Product(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any, weight: Any, scales: Any) -> Any:
+        return self.function(x, weight, scales)

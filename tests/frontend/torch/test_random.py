@@ -71,3 +71,24 @@ def test_the_seed_determines_the_samples() -> None:
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
     assert not np.array_equal(first[0], other[0])
+
+
+DISTRIBUTIONS = {
+    "cauchy": lambda x: x.clone().cauchy_(2.0, 3.0),
+    "log_normal": lambda x: x.clone().log_normal_(0.5, 0.7),
+    "geometric": lambda x: x.clone().geometric_(0.3),
+    "geometric of integers": lambda x: x.long().geometric_(0.8),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_quantiles_of_samples(name: str) -> None:
+    sample, zeros = DISTRIBUTIONS[name], torch.zeros(20000)
+    module = from_exported_program(exported(sample, (zeros,)))
+    torch.manual_seed(0)
+    own, theirs = structir.interpret(module, "main", zeros.numpy()), sample(zeros).numpy()
+    assert (own.dtype, own.shape) == (theirs.dtype, theirs.shape)
+    levels = [0.1, 0.25, 0.5, 0.75, 0.9]
+    np.testing.assert_allclose(
+        np.quantile(own, levels), np.quantile(theirs, levels), rtol=0.1, atol=0.1
+    )

@@ -23,6 +23,30 @@ from structir.script import R
 
 @torch_op("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu")
 def attention(node: FxNode) -> Any:
+    result, scores = _attend(node, node.get("attn_mask"))
+    if len(node.spec.outputs) == 1:
+        return result
+    axis = len(node.dims_of(scores)) - 1
+    maximum = node.emit(R.max(scores, axis=[axis], keepdims=True))
+    total = R.log(R.sum(R.exp(R.subtract(scores, maximum)), axis=[axis], keepdims=True))
+    return [result, R.squeeze(R.add(total, maximum), [axis])]
+
+
+@torch_op(
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+)
+def fused_attention_of_devices(node: FxNode) -> list[Expr | None]:
+    """Builds the attention kernels of other devices, which torch decomposes attention into where a
+    program was exported there. The other results serve its backward pass only."""
+    result, _ = _attend(node, node.get("attn_bias"))
+    return [result, *[None] * (len(node.spec.outputs) - 1)]
+
+
+def _attend(node: FxNode, mask: Expr | None) -> tuple[Expr, Expr]:
+    """Returns the attention, and the scores before the softmax."""
     query, key, value = node["query"], node["key"], node["value"]
     dtype = node.dtype("query")
     if float(node.arg("dropout_p", 0.0)) != 0.0:
@@ -32,29 +56,38 @@ def attention(node: FxNode) -> Any:
         )
     if node.flag("enable_gqa"):
         key, value = (_repeat_shared_heads(node, x) for x in (key, value))
-    rank = node.rank("query")
-    transposed = R.permute_dims(key, [*range(rank - 2), rank - 1, rank - 2])
+    key_rank = len(node.dims_of(key))
+    transposed = R.permute_dims(key, [*range(key_rank - 2), key_rank - 1, key_rank - 2])
     scores = R.multiply(R.matmul(query, transposed), _scale(node, dtype))
     if node.flag("is_causal"):
         allowed = _causal(node.dims("query")[-2], node.dims("key")[-2])
         scores = R.where(allowed, scores, number(-math.inf, dtype))
-    mask = node.get("attn_mask")
+    sees_any = None
     if mask is not None:
-        if node.dtype_of(mask) == "bool":
-            scores = R.where(mask, scores, number(-math.inf, dtype))
-        else:
-            scores = R.add(scores, cast(mask, dtype))
+        sees_any, bias = _sees_any_and_bias(node, mask)
+        scores = R.add(scores, bias)
     scores = node.emit(scores)
-    weights = R.nn.softmax(scores, axis=rank - 1)
-    if mask is not None and node.dtype_of(mask) == "bool":  # a fully masked row has weight 0
-        sees_any = R.max(cast(mask, "uint8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
-        weights = R.where(cast(sees_any, "bool"), weights, number(0.0, dtype))
-    result = R.matmul(weights, value)
-    if len(node.spec.outputs) == 1:
-        return result
-    maximum = node.emit(R.max(scores, axis=[rank - 1], keepdims=True))
-    total = R.log(R.sum(R.exp(R.subtract(scores, maximum)), axis=[rank - 1], keepdims=True))
-    return [result, R.squeeze(R.add(total, maximum), [rank - 1])]
+    result = R.matmul(R.nn.softmax(scores, axis=-1), value)
+    if sees_any is not None:
+        result = R.where(sees_any, result, number(0.0, dtype))
+    return result, scores
+
+
+def _sees_any_and_bias(node: FxNode, mask: Expr) -> tuple[Expr, Expr]:
+    """Returns whether each query sees any key, and the term that a mask adds to the scores.
+
+    The attention of a query that sees no key is 0; its scores are not masked, to be finite.
+    """
+    axis, dtype = [len(node.dims_of(mask)) - 1], node.dtype("query")
+    lowest, zero = number(-math.inf, dtype), number(0.0, dtype)
+    if node.dtype_of(mask) == "bool":
+        sees_any = cast(R.max(cast(mask, "uint8"), axis=axis, keepdims=True), "bool")
+        sees_any = node.fold(sees_any)
+        is_seen = R.logical_or(mask, R.logical_not(sees_any))
+        return sees_any, node.fold(R.where(is_seen, zero, lowest))
+    mask = node.fold(cast(mask, dtype))
+    sees_any = node.fold(R.not_equal(R.max(mask, axis=axis, keepdims=True), lowest))
+    return sees_any, node.fold(R.where(sees_any, mask, zero))
 
 
 def _scale(node: FxNode, dtype: str) -> Expr:

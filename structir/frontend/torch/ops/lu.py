@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from structir.frontend.pivots import permutation_of_pivots
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.linalg import solve_systems, transposed
 from structir.frontend.torch.registry import torch_op
@@ -10,8 +11,6 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
-
-MAX_PIVOTS = 128  # row exchanges, each a few ops
 
 
 def _factors(node: FxNode) -> tuple[Expr, Expr, Expr]:
@@ -87,21 +86,9 @@ def _triangles(node: FxNode, matrix: Expr) -> list[Expr]:
 
 
 def _permutation(node: FxNode, pivots: Expr, rows: Dim) -> Expr:
-    """Returns the row of the matrix that each row of the product is: pivots exchange rows in
-    turn."""
-    *batch, count = node.dims_of(pivots)
-    if not isinstance(count, int) or count > MAX_PIVOTS:
-        node.fail(f"pivots: expected at most {MAX_PIVOTS}, found {dims.text(count)}")
-    axis, index = len(batch), index_range(rows)
-    result = node.emit(R.broadcast_to(index, ShapeExpr((*batch, rows))))
-    for k in range(count):
-        pivot = R.strided_slice(pivots, [axis], [k], [k + 1])
-        pivot = node.emit(R.subtract(cast(pivot, "int64"), number(1, "int64")))
-        first = R.strided_slice(result, [axis], [k], [k + 1])
-        second = node.emit(R.gather_elements(result, pivot, axis=axis))
-        exchanged = R.where(R.equal(index, pivot), first, result)
-        result = node.emit(R.where(R.equal(index, number(k, "int64")), second, exchanged))
-    return result
+    """Returns the row of the matrix that each row of the product is."""
+    first = R.subtract(cast(pivots, "int64"), number(1, "int64"))  # torch counts from 1
+    return permutation_of_pivots(node.host.builder, node.emit(first), rows)
 
 
 def _permutation_matrix(node: FxNode, permutation: Expr) -> Expr:

@@ -37,12 +37,16 @@ def arg_sort(node: FxNode) -> Expr:
 
 @torch_op("topk")
 def top_k(node: FxNode) -> list[Expr]:
+    """Builds topk; a symbolic number of elements is taken from all of them in order."""
     x, count = node["self"], node.size("k")
     if not node.rank():
         return [x, number(0, "int64")]
     axis, largest = node.axis("dim", -1), node.flag("largest", True)
-    result = node.emit(R.topk(x, k=count, axis=axis, largest=largest, dtype="int64"))
-    return [result[0], result[1]]
+    is_static = isinstance(count, int) and count > 0
+    k = count if is_static else -1
+    result = node.emit(R.topk(x, k=k, axis=axis, largest=largest, dtype="int64"))
+    parts = [result[0], result[1]]
+    return parts if is_static else [R.strided_slice(p, [axis], (0,), (count,)) for p in parts]
 
 
 # ---- order statistics

@@ -6,12 +6,22 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.conv import per_axis
 from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, constant, index_range, number, product, reshape_to
+from structir.frontend.torch.scalars import (
+    cast,
+    constant,
+    index_range,
+    number,
+    product,
+    reshape_to,
+    size_number,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
@@ -238,8 +248,41 @@ def _pool_axis(node: FxNode, x: Expr, axis: int, size: Dim, out_size: Dim, op: A
             reshape_to(x, (*sizes[:axis], out_size, window_size, *sizes[axis + 1 :])),
             axis=[axis + 1],
         )
+    if not isinstance(out_size, int):
+        return _pool_by_mask(node, x, axis, out_size, op is R.mean)
     windows = []
     for start, end in _windows(node, axis):
         window = R.strided_slice(x, [axis], (start,), (end,))
         windows.append(node.emit(op(window, axis=[axis], keepdims=True)))
     return R.concat(windows, axis=axis)
+
+
+def _pool_by_mask(node: FxNode, x: Expr, axis: int, out_size: Dim, is_mean: bool) -> Expr:
+    """Pools an axis to a symbolic size by a mask of the elements of each window."""
+    sizes, dtype = node.dims_of(x), node.dtype_of(x)
+    last = len(sizes) - 1
+    order = [*[k for k in range(len(sizes)) if k != axis], axis]
+    rows = node.emit(reorder_axes(x, order))
+    is_inside = _window_mask(node, sizes[axis], out_size)
+    if is_mean:
+        weight = cast(is_inside, dtype)
+        count = R.sum(weight, axis=[1], keepdims=True)
+        weight = node.emit(R.permute_dims(node.emit(R.divide(weight, count)), [1, 0]))
+        result = R.matmul(rows, weight)
+    else:
+        lowest = number(-math.inf if is_float(dtype) else np.iinfo(dtype).min, dtype)
+        masked = R.where(is_inside, R.expand_dims(rows, [last]), lowest)
+        result = R.max(masked, axis=[last + 1])
+    return reorder_axes(node.emit(result), [order.index(k) for k in range(len(order))])
+
+
+def _window_mask(node: FxNode, size: Dim, out_size: Dim) -> Expr:
+    """Returns whether each element of an axis is in each window, of shape (out_size, size)."""
+    window, one = reshape_to(index_range(out_size), (out_size, 1)), number(1, "int64")
+    old, new = size_number(size), size_number(out_size)
+    start = R.floor_divide(R.multiply(window, old), new)
+    last = R.subtract(R.multiply(R.add(window, one), old), one)
+    end = R.floor_divide(last, new)  # the last element of the window
+    element = index_range(size)
+    after, before = R.greater_equal(element, start), R.less_equal(element, end)
+    return node.emit(R.logical_and(after, before))

@@ -1,4 +1,5 @@
-"""Mappings of torch's quantized programs: quantize and dequantize by tensor, channel or token."""
+"""Mappings of torch's quantized programs: quantize and dequantize by tensor, channel or token, and
+products of quantized matrices."""
 
 from __future__ import annotations
 
@@ -89,3 +90,17 @@ def dequantize_per_token(node: FxNode) -> Expr:
     dtype = node.dtype_of(scales)
     shifted = R.subtract(cast(node["input"], dtype), cast(node["zero_points"], dtype))
     return cast(R.multiply(shifted, scales), node.out_dtype())
+
+
+@torch_op("_int_mm")
+def integer_product(node: FxNode) -> Expr:
+    """Builds the product of matrices of int8, in int32."""
+    return R.matmul(node["self"], node["mat2"], out_dtype="int32")
+
+
+@torch_op("_weight_int8pack_mm")
+def product_with_int8_weights(node: FxNode) -> Expr:
+    """Builds x @ weight^T, scaled per row of the weight, of int8."""
+    x, dtype = node["self"], node.out_dtype()
+    weight = R.permute_dims(cast(node["mat2"], dtype), [1, 0])
+    return R.multiply(R.matmul(x, weight), cast(node["scales"], dtype))

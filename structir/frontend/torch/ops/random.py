@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from structir.frontend.sampling import sampled
@@ -75,6 +76,41 @@ def exponential(node: FxNode) -> Expr:
     rate = number(float(node.arg("lambd", 1.0)), "float64")
     times = R.divide(R.negative(R.log(R.subtract(number(1.0, "float64"), uniform))), rate)
     return cast(R.maximum(times, number(1e-30, "float64")), node.out_dtype())
+
+
+@torch_op("cauchy")
+def cauchy(node: FxNode) -> Expr:
+    """Builds samples of the Cauchy distribution by its inverse: median + sigma * tan(pi * (u -
+    1/2))."""
+    turn = R.subtract(_samples(node, "uniform", node.out_dims()), number(0.5, "float64"))
+    value = R.tan(R.multiply(turn, number(math.pi, "float64")))
+    sigma, median = (
+        number(float(node.arg(name, default)), "float64")
+        for name, default in (("sigma", 1.0), ("median", 0.0))
+    )
+    return cast(R.add(R.multiply(value, sigma), median), node.out_dtype())
+
+
+@torch_op("log_normal")
+def log_normal(node: FxNode) -> Expr:
+    """Builds exponentials of normal samples."""
+    mean, deviation = (
+        number(float(node.arg(name, default)), "float64")
+        for name, default in (("mean", 1.0), ("std", 2.0))
+    )
+    x = _samples(node, "normal", node.out_dims())
+    return cast(R.exp(R.add(R.multiply(x, deviation), mean)), node.out_dtype())
+
+
+@torch_op("geometric")
+def geometric(node: FxNode) -> Expr:
+    """Builds the number of trials up to the first success, at least 1, by the inverse
+    distribution."""
+    uniform = _samples(node, "uniform", node.out_dims())  # in [0, 1)
+    logarithm = R.log(R.subtract(number(1.0, "float64"), uniform))
+    scale = number(math.log1p(-float(node.arg("p"))), "float64")
+    trials = R.maximum(R.ceil(R.divide(logarithm, scale)), number(1.0, "float64"))
+    return cast(trials, node.out_dtype())
 
 
 @torch_op("multinomial")
