@@ -31,6 +31,7 @@ FUNCTIONS = {
     TABLE.drop: "Py_DecRef",
     TABLE.save_thread: "PyEval_SaveThread",
     TABLE.restore_thread: "PyEval_RestoreThread",
+    TABLE.check_signals: "PyErr_CheckSignals",
 }
 
 

@@ -1,5 +1,4 @@
-"""Functions with several regions, called through their step plans; plans without loops run
-natively."""
+"""Functions with several regions, called through their step plans, which run natively."""
 
 from __future__ import annotations
 

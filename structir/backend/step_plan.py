@@ -99,7 +99,7 @@ class StepPlan:
         leaves_of_value = (self.value,) if isinstance(self.value, Result) else self.value
         is_plain = leaves_of_value == tuple([Result(k) for k in range(len(self.results))])
         is_large_result = any(is_large(r.cell.root.bytes) for r in self.results)
-        return None if self.code.loops or is_large_result or not is_plain else NativeSpace(self)
+        return None if self.growing or is_large_result or not is_plain else NativeSpace(self)
 
     def run(self, arrays: Sequence[Array]) -> Any:
         """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""
@@ -213,8 +213,10 @@ class NativeSpace:
         addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
         self.address = int(self.words.ctypes.data)
+        elements = sum([b.elements_touched for b in plan.code.plans])
+        is_long = bool(plan.code.loops) or elements > GIL_RELEASE_ELEMENTS
         space_words = {
-            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > GIL_RELEASE_ELEMENTS,
+            SPACE.long: is_long,
             SPACE.dims: addresses[0],
             SPACE.input_bytes: addresses[1],
             SPACE.result_dims: addresses[2],

@@ -15,7 +15,7 @@ from numba import types
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
-from structir.backend.cpu.layouts import SPACE, STATE
+from structir.backend.cpu.layouts import PAUSE, SPACE, STATE
 from structir.backend.cpu.native import call_c
 from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.runner import WORDS, Word, patch, run_rows, words_at
@@ -51,7 +51,7 @@ class StopReasons(NamedTuple):
     failure: int = 1
     leave: int = 2
     full: int = 3  # a growing value is at capacity
-    pause: int = 4  # Python handles its signals
+    pause: int = PAUSE  # Python handles its signals
 
 
 OPCODE, STOP = Opcodes(), StopReasons()

@@ -22,6 +22,7 @@ ARRAY_FLAGS: Final = 8  # the lower half
 DENSE: Final = 0x101  # in C order, and aligned
 WRITEABLE: Final = 0x400
 EMPTY_ARRAY: Final = 184  # index of PyArray_Empty in NumPy's C API table
+PAUSE: Final = 4  # the reason why a run of bytecode stops for Python to handle its signals
 
 
 class RowWords(NamedTuple):
@@ -55,6 +56,7 @@ class TableWords(NamedTuple):
     save_thread: int = 14
     restore_thread: int = 15
     sized: int = 16  # the workspace of a plan for all sizes, or 0
+    check_signals: int = 17
 
 
 class SpaceWords(NamedTuple):

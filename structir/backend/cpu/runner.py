@@ -24,6 +24,7 @@ from structir.backend.cpu.layouts import (
     ARRAY_RANK,
     DENSE,
     OBJECT_TYPE,
+    PAUSE,
     ROW,
     SIZED_SPACE,
     SPACE,
@@ -43,6 +44,7 @@ WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 LOW_HALF = 0xFFFFFFFF
 MAX_SIZED_ELEMENTS = 1 << 15  # of the arguments of a plan for all sizes: a Python call is cheap
 NOT_RUN = -1
+INTERRUPTED = -2  # a status: Python's exception is set
 
 
 words_at: Any = POINTERS["int64"]
@@ -166,13 +168,29 @@ def run_all(space: Word) -> Word:
 
 
 @vectorisable
+def handle_signals(table: Word, state: Word) -> Word:
+    """Acquires the GIL, unless `state` is 0, and handles Python's signals; nonzero on an
+    exception."""
+    if state != 0:
+        call_c(table[TABLE.restore_thread], (state,))
+    return call_c(table[TABLE.check_signals], ()) & LOW_HALF
+
+
+@vectorisable
 def run_released(space: Word, table: Word) -> Word:
-    """Runs a workspace; releases the GIL for long work."""
+    """Runs a workspace; releases the GIL for long work, and handles signals in its loops."""
     space[SPACE.busy] = 1
     state = 0
     if space[SPACE.long] != 0:
         state = call_c(table[TABLE.save_thread], ())
     status = run_all(space)
+    while status == PAUSE and space[SPACE.code] != 0:
+        if handle_signals(table, state) != 0:
+            space[SPACE.busy] = 0
+            return INTERRUPTED
+        if space[SPACE.long] != 0:
+            state = call_c(table[TABLE.save_thread], ())
+        status = call_c(space[SPACE.code], (space[SPACE.state],))
     if state != 0:
         call_c(table[TABLE.restore_thread], (state,))
     space[SPACE.busy] = 0
@@ -302,13 +320,19 @@ def copied_results(table: Word, space: Word) -> Word:
 
 @vectorisable
 def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
-    """Runs a plan for all sizes; returns its results, 0 on an error, or NOT_RUN."""
+    """Runs a plan for all sizes; returns its results, 0 on an exception, or NOT_RUN."""
     if space[SIZED_SPACE.busy] != 0 or not reads_sizes(args, table, space):
         return NOT_RUN
     space[SIZED_SPACE.busy] = 1
     words_at(space[SIZED_SPACE.start])[0] = 0
     state = call_c(table[TABLE.save_thread], ())
     stop = call_c(space[SIZED_SPACE.code], (space[SIZED_SPACE.state],))
+    while stop == PAUSE:
+        if handle_signals(table, state) != 0:
+            space[SIZED_SPACE.busy] = 0
+            return 0
+        state = call_c(table[TABLE.save_thread], ())
+        stop = call_c(space[SIZED_SPACE.code], (space[SIZED_SPACE.state],))
     call_c(table[TABLE.restore_thread], (state,))
     result = NOT_RUN
     if stop == 0:
@@ -344,9 +368,12 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
             call_c(table[TABLE.keep], (result,))
             words_at(at[SPACE.outside])[count] = words_at(result)[ARRAY_DATA]
         if result != 0:
-            if run_released(at, table) == 0:
+            status = run_released(at, table)
+            if status == 0:
                 return result
             call_c(table[TABLE.drop], (result,))
+            if status == INTERRUPTED:
+                return 0
     elif table[TABLE.sized] != 0 and count == table[TABLE.inputs] and names == 0:
         result = run_for_all_sizes(words_at(args), table, words_at(table[TABLE.sized]))
         if result != NOT_RUN:
