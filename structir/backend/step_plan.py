@@ -36,6 +36,7 @@ from structir.backend.instructions import (
 )
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
+from structir.backend.repeated_loops import repeat_loops
 from structir.backend.results import RESULTS, is_large
 from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
@@ -143,6 +144,7 @@ class StepSpace:
                 self.workspaces[index] = space
                 self.words[index, 1] = space.address
                 self.words[index, 2] = self.external.ctypes.data + WORD * code.external_from[index]
+        self.repeats = repeat_loops(self.words, code, self.workspaces)
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         for cell, slot in code.cells.items():
             if cell.origin == VALUE:

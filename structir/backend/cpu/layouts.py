@@ -107,6 +107,7 @@ class StateWords(NamedTuple):
     at: int = 2
     detail: int = 3  # on failure, the index of the kernel in its plan
     move: int = 4  # the address of a function that copies memory
+    jumps: int = 5  # since the last return to Python
 
 
 class PoolWords(NamedTuple):
