@@ -97,8 +97,7 @@ class StepPlan:
     def space_of_calls(self) -> NativeSpace | None:
         """The space of native calls, which use it one at a time; None if they cannot run the
         plan."""
-        leaves_of_value = (self.value,) if isinstance(self.value, Result) else self.value
-        is_plain = leaves_of_value == tuple([Result(k) for k in range(len(self.results))])
+        is_plain = [*leaves(self.value)] == [Result(k) for k in range(len(self.results))]
         is_large_result = any(is_large(r.cell.root.bytes) for r in self.results)
         return None if self.growing or is_large_result or not is_plain else NativeSpace(self)
 

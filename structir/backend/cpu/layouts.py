@@ -57,6 +57,15 @@ class TableWords(NamedTuple):
     restore_thread: int = 15
     sized: int = 16  # the workspace of a plan for all sizes, or 0
     check_signals: int = 17
+    arity: int = 18  # the number of arguments, which may be tuples of inputs
+    flat: int = 19  # memory for the addresses of the inputs, or 0 if no argument is a tuple
+    argument_tuples: int = 20  # paths, and their number
+    argument_tuple_count: int = 21
+    argument_leaves: int = 22
+    result_tuples: int = 23
+    result_tuple_count: int = 24
+    result_leaves: int = 25
+    tuple_type: int = 26
 
 
 class SpaceWords(NamedTuple):

@@ -37,6 +37,7 @@ from structir.backend.cpu.layouts import (
 from structir.backend.cpu.native import call_c, call_kernel
 from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.thread_pool import acquire, release, run_split
+from structir.backend.cpu.tuples import flat_arguments, new_tuples, put_result
 from structir.backend.math.options import vectorisable
 
 Word = Any  # a 64-bit integer, or an address
@@ -220,7 +221,7 @@ def allocate_results(table: Word, space: Word) -> Word:
     outside, dims = words_at(space[SPACE.outside]), space[SPACE.result_dims]
     together = 0
     if table[TABLE.single] == 0:
-        together = call_c(table[TABLE.new_tuple], (count,))
+        together = new_tuples(table)
         if together == 0:
             return 0
     for k in range(count):
@@ -236,7 +237,7 @@ def allocate_results(table: Word, space: Word) -> Word:
         if table[TABLE.single] != 0:
             together = array
         else:
-            call_c(table[TABLE.set_item], (together, k, array))
+            put_result(table, together, k, array)
     return together
 
 
@@ -305,7 +306,7 @@ def copied_results(table: Word, space: Word) -> Word:
     if table[TABLE.single] != 0:
         return copied_result(table, space, 0, 0)
     forms = advance(words_at(table[TABLE.forms]), 2 * table[TABLE.inputs])
-    together, place = call_c(table[TABLE.new_tuple], (table[TABLE.results],)), 0
+    together, place = new_tuples(table), 0
     if together == 0:
         return 0
     for k in range(table[TABLE.results]):
@@ -313,7 +314,7 @@ def copied_results(table: Word, space: Word) -> Word:
         if array == 0:
             call_c(table[TABLE.drop], (together,))
             return 0
-        call_c(table[TABLE.set_item], (together, k, array))
+        put_result(table, together, k, array)
         place += forms[2 * k + 1]
     return together
 
@@ -352,21 +353,23 @@ def named_out(table: Word, count: Word, names: Word) -> Word:
 def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
     """Handles a call from Python: `me` is the array of the call table, `names` the keyword names
     or 0."""
-    table = words_at(words_at(me)[ARRAY_DATA])
+    table, inputs = words_at(words_at(me)[ARRAY_DATA]), 0
+    if count == table[TABLE.arity] and (names == 0 or named_out(table, count, names)):
+        inputs = flat_arguments(args, table)
     space = 0
-    if count == table[TABLE.inputs] and (names == 0 or named_out(table, count, names)):
-        space = matching_space(words_at(args), table)
+    if inputs != 0:
+        space = matching_space(words_at(inputs), table)
     if space != 0:
-        values, at = words_at(args), words_at(space)
+        values, at = words_at(inputs), words_at(space)
         result = 0
         if names == 0:
             result = allocate_results(table, at)
             if result == 0:
                 return 0
-        elif accepts_out(values, table, at, values[count]):
-            result = values[count]
+        elif accepts_out(values, table, at, words_at(args)[count]):
+            result = words_at(args)[count]
             call_c(table[TABLE.keep], (result,))
-            words_at(at[SPACE.outside])[count] = words_at(result)[ARRAY_DATA]
+            words_at(at[SPACE.outside])[table[TABLE.inputs]] = words_at(result)[ARRAY_DATA]
         if result != 0:
             status = run_released(at, table)
             if status == 0:
@@ -374,8 +377,8 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
             call_c(table[TABLE.drop], (result,))
             if status == INTERRUPTED:
                 return 0
-    elif table[TABLE.sized] != 0 and count == table[TABLE.inputs] and names == 0:
-        result = run_for_all_sizes(words_at(args), table, words_at(table[TABLE.sized]))
+    elif inputs != 0 and names == 0 and table[TABLE.sized] != 0:
+        result = run_for_all_sizes(words_at(inputs), table, words_at(table[TABLE.sized]))
         if result != NOT_RUN:
             return result
     return call_c(table[TABLE.call], (table[TABLE.otherwise], args, count, names))
