@@ -81,14 +81,13 @@ class HostProgram:
         self.regions: list[CompiledRegion] = []
         self.open: set[Var] = set()  # tensors of unknown sizes that nested functions receive
 
-    def _lowering(self, *assumed: Any) -> RegionLowering:
+    def _lowering(
+        self,
+        assumed: Mapping[Sym, Dim] | None = None,
+        shapes: Mapping[Var, tuple[Dim, ...]] | None = None,
+    ) -> RegionLowering:
         """Returns an empty region, with assumed sizes and shapes."""
-        return RegionLowering(
-            *assumed,
-            kernels=self.kernels,
-            routine_of=self.routine_of,
-            functions=self.functions,
-        )
+        return RegionLowering(assumed, shapes, self.kernels, self.routine_of, self.functions)
 
     def function(self, function: Function) -> Function:
         """Returns the function with its regions compiled."""

@@ -284,7 +284,7 @@ class RegionLowering:
 
     def _scanned_function(self, call: Call) -> Function | None:
         """Returns the body of a scan, if it is a function of the module."""
-        is_scan = call.op.definition.hooks.get("scan_of_maps")  # type: ignore[union-attr]
+        is_scan = call.op.definition.hooks.get("scan_of_maps")  # type: ignore[attr-defined]
         body = call.args[0] if is_scan and self.routine_of is host_routine else None
         return self.functions.get(body.name) if isinstance(body, GlobalVar) else None
 

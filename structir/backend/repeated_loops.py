@@ -96,7 +96,7 @@ def _table(
     for k, instruction in enumerate(parts.body):
         index = start + parts.first + k
         entry = [0] * len(BODY)
-        entry[BODY.kind], entry[BODY.index] = instruction[0], index
+        entry[BODY.kind], entry[BODY.number] = instruction[0], index
         entry[BODY.address] = int(words[index].ctypes.data)
         if instruction[0] == OPCODE.run:
             own = _arguments(workspaces[index], code, index, instruction[3])

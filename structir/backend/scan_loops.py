@@ -103,7 +103,7 @@ def _sizes(params: Sequence[Var], operands: ScanOperands) -> Mapping[Sym, Dim]:
     pairs = [(info.dims, shape) for info, shape in zip(infos, shapes, strict=True)]
     if any([len(declared_dims) != len(shape) for declared_dims, shape in pairs]):
         raise NoKernelError("a step whose parameters have other ranks")
-    axes = [pair for pair in pairs for pair in zip(*pair, strict=True)]
+    axes = [axis for pair in pairs for axis in zip(*pair, strict=True)]
     for dim, size in axes:
         symbol = dims.as_sym(dim)
         if symbol is not None:

@@ -9,8 +9,8 @@ import pytest
 
 import structir
 from structir.backend.emit.extremes import extremes_apart
-from structir.ir.kernel import Apply, Assign, Element, For, Literal, Local, LoopVariable
 from structir.ir.expr import Var
+from structir.ir.kernel import Apply, Assign, Element, For, Literal, Local, LoopVariable
 from structir.ir.struct_info import TensorStructInfo
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45]
@@ -78,7 +78,9 @@ def test_ragged_rows(op: str, dtype: str) -> None:
     np.testing.assert_array_equal(np.asarray(result, "float64"), np.asarray(expected, "float64"))
 
 
-@pytest.mark.parametrize("body", ["R.nn.softmax(x, axis=1)", "R.subtract(x, R.max(x, axis=1, keepdims=True))"])
+@pytest.mark.parametrize(
+    "body", ["R.nn.softmax(x, axis=1)", "R.subtract(x, R.max(x, axis=1, keepdims=True))"]
+)
 def test_fused_reductions(body: str) -> None:
     text = f'@R.function\ndef main(x: R.Tensor(("n", "m"), "float32")):\n    return {body}\n'
     module = structir.parse(text)

@@ -69,7 +69,7 @@ class BodyWords(NamedTuple):
     address: int = 1  # of the workspace of a run; of another instruction
     moves: int = 2  # the arguments that differ between steps, and their number
     move_count: int = 3
-    index: int = 4  # among all instructions
+    number: int = 4  # among all instructions
 
 
 class StopReasons(NamedTuple):
@@ -145,7 +145,7 @@ def run_step(table: Word, slots: Word, state: Word) -> Word:
             move_arguments(words_at(entry[BODY.moves]), entry[BODY.move_count], slots)
             failed = run_rows(words_at(entry[BODY.address]))
             if failed != 0:
-                state[STATE.detail], state[STATE.at] = failed - 1, entry[BODY.index]
+                state[STATE.detail], state[STATE.at] = failed - 1, entry[BODY.number]
                 return 1
         else:
             execute(words_at(entry[BODY.address]), slots, 0, state[STATE.move])
