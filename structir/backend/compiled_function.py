@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from structir.analysis.arguments import Defaults, arguments_of, check_call
+from structir.backend.leaves import flatten
 from structir.backend.plan import BoundPlan
 from structir.backend.program import arrange
 from structir.backend.results import RESULTS
@@ -40,10 +41,11 @@ class CompiledFunction:
         self._shape = stored.shape
         self._has_out = any([param.name == "out" for param in self.params])  # its argument by name
         self._single = isinstance(stored.shape, int)
-        flat = self._single or self._shape == tuple(range(len(self._shape)))
-        flat = flat and not self._has_out
+        in_order = flatten([stored.shape]) == [*range(len(self.region.boundary.results))]
         fallback: Callable[..., Value] = self.__call__
-        self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
+        self.entry = fallback
+        if in_order and not self._has_out:
+            self.entry = self.region.native(self.name, stored.shape, fallback)
         self._is_native = self.entry is not fallback
         self._sized = SizedFunction(self)
 

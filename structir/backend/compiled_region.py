@@ -134,13 +134,15 @@ class CompiledRegion:
     @cached_property
     def entry(self) -> Callable[..., Any]:
         """The native function of the region, from arrays to a tuple of arrays."""
-        return self.native("region", False, lambda *arrays: tuple(self(arrays)))
+        shape = tuple(range(len(self.boundary.results)))
+        return self.native("region", shape, lambda *arrays: tuple(self(arrays)))
 
-    def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a function that runs natively for bound sizes, and else calls another one."""
+    def native(self, name: str, shape: Any, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a function that runs natively for bound sizes, and else calls another one; its
+        results have the numbers in `shape`, nested tuples."""
         if not self.free_symbols:
             results = _forms(self.boundary.results)
-            self._native = native_call(name, self.forms, results, single, otherwise)
+            self._native = native_call(name, self.forms, results, shape, otherwise)
         return self._native.function if self._native else otherwise
 
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:

@@ -137,7 +137,8 @@ class Executable:
             exact=self.exact_division,
             fast=self.fast_math,
         )
-        return HostProgram(kernels, make)
+        functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
+        return HostProgram(kernels, make, functions=functions)
 
     def _lower_again(self, name: str) -> CompiledRegion:
         """Lowers the region of a function again from the program."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from structir.backend.cpu.layouts import (
     new_array_address,
 )
 from structir.backend.cpu.runner import entry_address
+from structir.backend.cpu.tuples import Tree, paths
 from structir.backend.locks import new_lock
 from structir.backend.workspace import WORD
 
@@ -31,6 +32,7 @@ FUNCTIONS = {
     TABLE.drop: "Py_DecRef",
     TABLE.save_thread: "PyEval_SaveThread",
     TABLE.restore_thread: "PyEval_RestoreThread",
+    TABLE.check_signals: "PyErr_CheckSignals",
 }
 
 
@@ -82,8 +84,9 @@ class NativeCall:
         name: str,
         inputs: Sequence[tuple[Any, int]],
         results: Sequence[tuple[Any, int]],
-        single: bool,
+        shape: Tree,
         otherwise: Callable[..., Any],
+        arguments: Sequence[Tree] | None = None,
     ) -> None:
         forms = [int(f) for dtype, rank in (*inputs, *results) for f in (id(dtype), rank)]
         self._forms = np.array([*forms, 0], np.int64)
@@ -91,7 +94,9 @@ class NativeCall:
         table_words = {
             TABLE.inputs: len(inputs),
             TABLE.results: len(results),
-            TABLE.single: int(single),
+            TABLE.single: int(not isinstance(shape, tuple)),
+            TABLE.arity: len(inputs if arguments is None else arguments),
+            TABLE.tuple_type: id(tuple),
             TABLE.forms: self._forms.ctypes.data,
             TABLE.array_type: id(np.ndarray),
             TABLE.out_name: id(OUT),
@@ -102,6 +107,14 @@ class NativeCall:
         for index, value in table_words.items():
             self.table[index] = value
         self.table.references = (self._forms, otherwise, inputs, results)
+        if isinstance(shape, tuple):
+            words = TABLE.result_tuples, TABLE.result_tuple_count, TABLE.result_leaves
+            self._add_paths(*words, *_paths_of(shape))
+        if arguments is not None and any([isinstance(a, tuple) for a in arguments]):
+            words = TABLE.argument_tuples, TABLE.argument_tuple_count, TABLE.argument_leaves
+            tuples, leaves = _paths_of(tuple(arguments))
+            self._add_paths(*words, tuples[1:], leaves)  # all arguments are not one tuple
+            self.table[TABLE.flat] = self._add([0] * len(inputs))
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = (
             ctypes.py_object,
@@ -116,6 +129,25 @@ class NativeCall:
         self._retired: list[Any] = []
         self._sized: Any = None
         self._lock = new_lock()
+
+    def _add(self, words: Sequence[int]) -> int:
+        """Returns the address of words that live as long as the table."""
+        memory = np.array([*words, 0], np.int64)
+        self.table.references = (*self.table.references, memory)
+        return int(memory.ctypes.data)
+
+    def _add_paths(
+        self,
+        of_tuples: int,
+        count: int,
+        of_leaves: int,
+        tuples: Sequence[Sequence[int]],
+        leaves: Sequence[Sequence[int]],
+    ) -> None:
+        """Stores paths at three indices of the table."""
+        self.table[of_tuples] = self._add([*chain.from_iterable(tuples)])
+        self.table[count] = len(tuples)
+        self.table[of_leaves] = self._add([*chain.from_iterable(leaves)])
 
     def set_spaces(self, spaces: Sequence[Any]) -> None:
         """Sets the workspaces to search, the latest first. Those in use are kept alive."""
@@ -156,8 +188,22 @@ def native_call(
     name: str,
     inputs: Sequence[tuple[Any, int]],
     results: Sequence[tuple[Any, int]],
-    single: bool,
+    shape: Tree,
     otherwise: Callable[..., Any],
+    arguments: Sequence[Tree] | None = None,
 ) -> NativeCall | None:
-    """Returns a native function in front of a Python one; None if the object layout is unknown."""
-    return NativeCall(name, inputs, results, single, otherwise) if layouts_hold() else None
+    """Returns a native function in front of a Python one; None if it cannot be native.
+
+    `shape` is the tree of the results, whose leaves are numbered in order, or 0 for a single one;
+    `arguments` are the trees of the arguments, which by default are the inputs.
+    """
+    trees = [shape, *(() if arguments is None else [tuple(arguments)])]
+    if not layouts_hold() or None in map(paths, trees):
+        return None
+    return NativeCall(name, inputs, results, shape, otherwise, arguments)
+
+
+def _paths_of(tree: Tree) -> tuple[list[list[int]], list[list[int]]]:
+    of_tree = paths(tree)
+    assert of_tree is not None, "checked before"
+    return of_tree

@@ -1,5 +1,4 @@
-"""Functions with several regions, called through their step plans; plans without loops run
-natively."""
+"""Functions with several regions, called through their step plans, which run natively."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from typing import Any
 
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.cpu.layouts import TABLE
+from structir.backend.leaves import flatten
 from structir.backend.native_call import native_call
 from structir.backend.results import RESULTS
 from structir.backend.step_plan import LEFT, NativeSpace
@@ -30,12 +30,13 @@ class PlannedFunction:
         self.entry: Callable[..., Value] = self.__call__
         self.spaces: list[NativeSpace] = []
         result = self.function.ret_struct_info
-        single = not isinstance(result, TupleStructInfo)
-        inputs = _forms([p.struct_info for p in self.function.params])
-        results = _forms([result] if single else result.fields)
+        params = [_tree(p.struct_info) for p in self.function.params]
+        inputs, results = _forms(params), _forms([_tree(result)])
         self.native = None
         if inputs and results:
-            self.native = native_call(name, inputs, results, single, self.__call__)
+            self.native = native_call(
+                name, inputs, results, _tree(result), self.__call__, arguments=params
+            )
         if self.native is not None:
             self.native.table[TABLE.out_name] = 0  # `out` is not supported: results are always new
             self.entry = self.native.function
@@ -63,10 +64,15 @@ class PlannedFunction:
         return value
 
 
-def _forms(infos: Sequence[StructInfo | None]) -> list[tuple[Any, int]] | None:
-    """Returns the dtypes and ranks of tensors; None if a value is not a tensor."""
+def _tree(info: StructInfo | None) -> Any:
+    """Returns the StructInfos of the fields of tuples, nested like them."""
+    return tuple(map(_tree, info.fields)) if isinstance(info, TupleStructInfo) else info
+
+
+def _forms(infos: Sequence[Any]) -> list[tuple[Any, int]] | None:
+    """Returns the dtypes and ranks of tensors in nested tuples; None if a value is not a tensor."""
     forms = []
-    for info in infos:
+    for info in flatten(infos):
         if not isinstance(info, TensorStructInfo) or info.dtype is None or info.ndim is None:
             return None
         forms.append((numpy_dtype(info.dtype), info.ndim))

@@ -74,10 +74,20 @@ class HostProgram:
         kernels: Mapping[str, Kernel],
         make: Callable[[LoweredRegion, Assumed | None], CompiledRegion] = lowered_region,
         routine_of: RoutineOf = host_routine,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
+        self.functions = functions or {}
         self.regions: list[CompiledRegion] = []
         self.open: set[Var] = set()  # tensors of unknown sizes that nested functions receive
+
+    def _lowering(
+        self,
+        assumed: Mapping[Sym, Dim] | None = None,
+        shapes: Mapping[Var, tuple[Dim, ...]] | None = None,
+    ) -> RegionLowering:
+        """Returns an empty region, with assumed sizes and shapes."""
+        return RegionLowering(assumed, shapes, self.kernels, self.routine_of, self.functions)
 
     def function(self, function: Function) -> Function:
         """Returns the function with its regions compiled."""
@@ -86,7 +96,7 @@ class HostProgram:
     def whole(self, function: Function) -> WholeRegion | None:
         """Returns the function as one region, if it is one and all parameters are tensors, or
         tuples of tensors."""
-        lowering = RegionLowering(kernels=self.kernels, routine_of=self.routine_of)
+        lowering = self._lowering()
         bound = function.bindings()
         parameters = {param: as_leaves(param) for param in function.params}
         try:
@@ -124,7 +134,7 @@ class HostProgram:
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
         last_use |= dict.fromkeys(variables_in(seq.body), RESULT_INDEX)
         steps: list[Binding] = []
-        run = RegionBindings(self.kernels, self.routine_of)
+        run = RegionBindings(self._lowering())
         for index, binding in enumerate(bindings):
             if (
                 isinstance(binding, VarBinding)
@@ -134,7 +144,7 @@ class HostProgram:
                 continue
             if any(v in run.lowering.values for v in variables_in(binding)):
                 steps += self._close_run(run, last_use, index)
-                run = RegionBindings(self.kernels, self.routine_of)
+                run = RegionBindings(self._lowering())
             steps.append(self._on_host(binding))
         steps += self._close_run(run, last_use, len(bindings))
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
@@ -198,7 +208,7 @@ class HostProgram:
         assumed = None
         if equal:
             shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            assumed_lowering = RegionLowering(equal, shapes, self.kernels, self.routine_of)
+            assumed_lowering = self._lowering(equal, shapes)
             enter(assumed_lowering, parameters)
             for binding in bindings:
                 assumed_lowering.add(binding)
@@ -251,8 +261,8 @@ def arrange(shape: Any, results: Sequence[Any]) -> Any:
 class RegionBindings:
     """Collects bindings of one region, while they can be lowered."""
 
-    def __init__(self, kernels: Mapping[str, Kernel], routine_of: RoutineOf) -> None:
-        self.lowering = RegionLowering(kernels=kernels, routine_of=routine_of)
+    def __init__(self, lowering: RegionLowering) -> None:
+        self.lowering = lowering
         self.bindings: list[VarBinding] = []
 
     def try_add(self, binding: VarBinding) -> bool:

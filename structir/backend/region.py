@@ -18,6 +18,7 @@ from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
 from structir.backend.row_programs import rows_of_group, rows_of_op
+from structir.backend.scan_loops import scan_of_maps
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -28,6 +29,7 @@ from structir.ir.expr import (
     Constant,
     DataflowVar,
     Expr,
+    Function,
     GlobalVar,
     MatchCast,
     PrimValue,
@@ -97,8 +99,9 @@ class RegionLowering:
         shapes: Mapping[Var, tuple[Dim, ...]] | None = None,
         kernels: Mapping[str, Kernel] | None = None,
         routine_of: RoutineOf = host_routine,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
-        self.kernels = kernels or {}  # the kernels of the module
+        self.kernels, self.functions = kernels or {}, functions or {}  # of the module
         self.routine_of = routine_of
         self.assumed = dict(assumed or {})
         self.shapes = dict(shapes or {})  # shapes of inputs from an earlier lowering
@@ -259,6 +262,10 @@ class RegionLowering:
         if row_function is not None:
             parts = [self._lowered(arg, memo) for arg in call.args]
             return rows_of_group(self, call, row_function(call), parts, _origin(call))
+        scanned = self._scanned_function(call)
+        if scanned is not None:
+            parts = [self._lowered(arg, memo) for arg in call.args[1:]]
+            return scan_of_maps(self, call, scanned, parts, _origin(call))
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
@@ -274,6 +281,12 @@ class RegionLowering:
             self.values.update(buffers)
             return self._decomposition(decomposition, self.composite or _origin(assumed_call))
         return self._op(assumed_call, buffers)
+
+    def _scanned_function(self, call: Call) -> Function | None:
+        """Returns the body of a scan, if it is a function of the module."""
+        is_scan = call.op.definition.hooks.get("scan_of_maps")  # type: ignore[attr-defined]
+        body = call.args[0] if is_scan and self.routine_of is host_routine else None
+        return self.functions.get(body.name) if isinstance(body, GlobalVar) else None
 
     def _decomposition(self, parts: Expr, composite: str) -> Lowered:
         before, self.composite = self.composite, composite

@@ -37,7 +37,7 @@ from structir.projections.spec import IndexSpec
 
 CHUNK = 128  # bytes that are copied at once: vectors without a remainder
 VECTORS = 4  # of a chunk
-LONG = 1 << 14  # bytes of a long row
+SHORT = 5  # vectors of a short row, which is copied without a loop
 Steps = Sequence[int]  # elements that loops copy at once
 Run = Sequence[Buffer]  # values, and the start and the limit of each row in them
 Body = tuple[KernelStatement, ...]
@@ -99,7 +99,8 @@ class _Copies:
         self.total = self.scalars.index(out.shape[0])  # values of the result
         self.row, self.at = LoopVariable("row", "int64"), _number("at")
         self.stop, self.chunk = _number("stop"), CHUNK // element_bytes(out.dtype)
-        self.long = LONG // element_bytes(out.dtype)
+        self.lanes = self.chunk // VECTORS
+        self.room = max(self.chunk, SHORT * self.lanes)  # elements behind a row in order
         self.loops = 0
 
     @property
@@ -162,7 +163,7 @@ class _Copies:
 
     def _whole(self, low: Scalar, high: Scalar, whole: Local) -> Body:
         """Returns the statements that find the end of the rows that are in order in all arrays,
-        follow each other in the result, and have a chunk behind them.
+        follow each other in the result, and have room behind them for whole vectors.
 
         The last row is not one of them: the values behind it may be between rows.
         """
@@ -199,41 +200,58 @@ class _Copies:
         )
 
     def _lacks_room(self, end: Scalar, total: Scalar) -> Scalar:
-        """Returns whether fewer values than a chunk are behind a row."""
-        behind = calculate("add", self._scaled(end), integer(self.chunk))
+        """Returns whether a row has too few values behind it."""
+        behind = calculate("add", self._scaled(end), integer(self.room))
         return Apply("gt", (behind, self._scaled(total)), "bool")
 
     def _in_order(self) -> Body:
-        """Returns the copy of a row in whole chunks: later ones overwrite what is behind it."""
+        """Returns the copy of a row in whole vectors: later ones overwrite what is behind it."""
         body = list[KernelStatement]()
         for run, is_twice in self._pairs():
-            copies = [*self._chunks(run), *(self._chunks(run) if is_twice else ())]
-            if is_twice:  # the cache has no longer what is copied again
-                _, firsts, limits = run
-                length = calculate("sub", *[self._entry(t, self.row) for t in (limits, firsts)])
-                is_long = Apply("ge", (self._scaled(length), integer(self.long)), "bool")
-                body.append(Branch(is_long, self._copy_twice(run), tuple(copies)))
-            else:
-                body += copies
+            body += self._vectors(run, 1 + is_twice)
         return (Assign(self.at, self._entry(self.operands[-1], self.row)), *body)
 
-    def _chunks(self, run: Run) -> Body:
-        """Returns the copy of an operand in whole chunks."""
+    def _vectors(self, run: Run, times: int) -> Body:
+        """Returns one or two copies of an operand in whole vectors.
+
+        The vectors of a short row need no loop, whose end the processor would mispredict. Those of
+        a longer one end where the row ends: two copies can be written at once.
+        """
         values, firsts, limits = run
-        source, target, length = _number("source"), _number("target"), _number("length")
+        source, length, elements = map(_number, ("source", "length", "elements"))
+        targets = [_number(name) for name in ("target", "second")[:times]]
         first, limit = self._entry(firsts, self.row), self._entry(limits, self.row)
-        start, lane = self._variable(), self._variable()
-        index = calculate("add", start, lane)
-        place = self._flat(self.out, calculate("add", target, index))
-        copy = Assign(place, self._flat(values, calculate("add", source, index)))
-        chunk = For(lane, integer(0), integer(self.chunk), 1, (copy,), kind=VECTOR)
+        short = list[KernelStatement]()
+        for target in targets:
+            for k in range(SHORT):
+                short.append(self._vector(values, source, target, integer(k * self.lanes)))
+        start, behind = self._variable(), calculate("sub", elements, integer(self.chunk))
+        chunks, last = list[KernelStatement](), list[KernelStatement]()
+        for target in targets:
+            chunks.append(self._vector(values, source, target, start, self.chunk))
+            last.append(self._vector(values, source, target, behind, self.chunk))
+        long = (For(start, integer(0), behind, self.chunk, tuple(chunks)), *last)
+        is_short = Apply("le", (elements, integer(SHORT * self.lanes)), "bool")
+        following = [Assign(t, calculate("add", targets[0], elements)) for t in targets[1:]]
         return (
             Assign(length, calculate("sub", limit, first)),
+            Assign(elements, self._scaled(length)),
             Assign(source, self._scaled(first)),
-            Assign(target, self._scaled(self.at)),
-            For(start, integer(0), self._scaled(length), self.chunk, (chunk,)),
-            Assign(self.at, calculate("add", self.at, length)),
+            Assign(targets[0], self._scaled(self.at)),
+            *following,
+            Branch(is_short, tuple(short), long),
+            Assign(self.at, calculate("add", self.at, calculate("mul", length, integer(times)))),
         )
+
+    def _vector(
+        self, values: Buffer, source: Scalar, target: Scalar, offset: Scalar, count: int = 0
+    ) -> For:
+        """Returns the copy of some elements, by default those of a vector."""
+        lane = self._variable()
+        index = calculate("add", offset, lane)
+        place = self._flat(self.out, calculate("add", target, index))
+        copy = Assign(place, self._flat(values, calculate("add", source, index)))
+        return For(lane, integer(0), integer(count or self.lanes), 1, (copy,), kind=VECTOR)
 
     # ---- rows in any order
 

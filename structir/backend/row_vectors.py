@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cpu.features import has_wide_vectors
+from structir.backend.cpu.unaligned_sums import WHOLE_BYTES, vector_bytes
 from structir.backend.loops.as_scalar import applied, literal, stated
 from structir.backend.loops.buffer import element_bytes
 from structir.backend.row_totals import RowMemory, identity_of, totals_of
@@ -60,6 +60,7 @@ class VectorBlocks:
         self.memory = memory
         self.totals: list[Scratch] = []  # of the lanes of a block
         self.sizes: dict[int, BlockSize] = {}
+        self.bytes = WHOLE_BYTES  # of a vector
         self.count = 0
 
     def statements(self, body: Body) -> Body | None:
@@ -71,6 +72,7 @@ class VectorBlocks:
         if not loops or None in totals.values() or any(isinstance(node, For) for node in others):
             return None
         values = _function_block(loops) if any(map(_calls_functions, loops)) else BLOCK
+        self.bytes = vector_bytes([node for s in statements for node in nodes_of(s)])
         rewritten = list[KernelStatement]()
         for statement in statements:
             own = totals.get(statement)  # type: ignore[call-overload]
@@ -120,7 +122,7 @@ class _Blocks:
         inner = _vector(self.next, values, self._further_block())
         yield For(self.start, integer(0), whole, values, (inner,))
         for total, value in self.totals.items():
-            count = min(_vector_bytes() // element_bytes(total.dtype), values, MOST_LANES)
+            count = min(self.rows.bytes // element_bytes(total.dtype), values, MOST_LANES)
             term = self._across(total, value, count)
             yield _vector(self.lane, count, [Assign(total, _with(value, total, term))])
 
@@ -182,17 +184,13 @@ def _without_single_rows(body: Body) -> Iterator[KernelStatement]:
             yield statement
 
 
-def _vector_bytes() -> int:
-    return 64 if has_wide_vectors() else 32
-
-
 def _function_block(loops: Sequence[For]) -> int:
     """Returns the values of a block of math functions: one vector. They cost more than a
     mispredicted branch, and several vectors at once need more registers than there are."""
     nodes = [node for loop in loops for node in nodes_of(loop)]
     dtypes = {node.dtype for node in nodes if isinstance(node, Element | Apply)}
     sizes = [element_bytes(dtype) for dtype in dtypes - {"bool", "int64"}]
-    return _vector_bytes() // max([4, *sizes])
+    return vector_bytes(nodes) // max([4, *sizes])
 
 
 def _calls_functions(loop: Any) -> bool:

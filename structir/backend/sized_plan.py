@@ -108,12 +108,8 @@ class SizedPlan:
 
     @cached_property
     def is_native(self) -> bool:
-        """Whether native calls can run it: it has no loops, which Python may interrupt, and its
-        value is a result or a tuple of all results."""
-        value = self.value if isinstance(self.value, tuple) else (self.value,)
-        numbers = [leaf.number if isinstance(leaf, Result) else None for leaf in value]
-        jumps = [w[1] <= k for k, w in enumerate(self.code.words) if w[0] == OPCODE.jump]
-        return numbers == [*range(len(self.results))] and not any(jumps)
+        """Whether native calls can run it: its value is a result, or all results in tuples."""
+        return [*leaves(self.value)] == [Result(k) for k in range(len(self.results))]
 
     def _reserved(self) -> SizedSpace:
         """Returns a workspace that no other call uses."""

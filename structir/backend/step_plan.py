@@ -36,6 +36,7 @@ from structir.backend.instructions import (
 )
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
+from structir.backend.repeated_loops import repeat_loops
 from structir.backend.results import RESULTS, is_large
 from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
@@ -96,10 +97,9 @@ class StepPlan:
     def space_of_calls(self) -> NativeSpace | None:
         """The space of native calls, which use it one at a time; None if they cannot run the
         plan."""
-        leaves_of_value = (self.value,) if isinstance(self.value, Result) else self.value
-        is_plain = leaves_of_value == tuple([Result(k) for k in range(len(self.results))])
+        is_plain = [*leaves(self.value)] == [Result(k) for k in range(len(self.results))]
         is_large_result = any(is_large(r.cell.root.bytes) for r in self.results)
-        return None if self.code.loops or is_large_result or not is_plain else NativeSpace(self)
+        return None if self.growing or is_large_result or not is_plain else NativeSpace(self)
 
     def run(self, arrays: Sequence[Array]) -> Any:
         """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""
@@ -143,6 +143,7 @@ class StepSpace:
                 self.workspaces[index] = space
                 self.words[index, 1] = space.address
                 self.words[index, 2] = self.external.ctypes.data + WORD * code.external_from[index]
+        self.repeats = repeat_loops(self.words, code, self.workspaces)
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         for cell, slot in code.cells.items():
             if cell.origin == VALUE:
@@ -213,8 +214,10 @@ class NativeSpace:
         addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
         self.address = int(self.words.ctypes.data)
+        elements = sum([b.elements_touched for b in plan.code.plans])
+        is_long = bool(plan.code.loops) or elements > GIL_RELEASE_ELEMENTS
         space_words = {
-            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > GIL_RELEASE_ELEMENTS,
+            SPACE.long: is_long,
             SPACE.dims: addresses[0],
             SPACE.input_bytes: addresses[1],
             SPACE.result_dims: addresses[2],

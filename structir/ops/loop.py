@@ -191,6 +191,7 @@ def _members(call: Call, index: int) -> list[tuple[int, ...]]:
 
 
 scan.definition.hooks["loop"] = _view  # type: ignore[attr-defined]
+scan.definition.hooks["scan_of_maps"] = True  # type: ignore[attr-defined]
 
 
 # The backward pass recomputes the states before each step, then loops from the last step to the

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import structir
+from structir.backend.compiled_function import CompiledFunction
 from structir.backend.cpu.layouts import layouts_hold
+from structir.backend.cpu.tuples import MAX_DEPTH
+from structir.backend.native_call import native_call
 from structir.backend.plan import MAX_CACHED_PLANS
+from structir.backend.planned_function import PlannedFunction
 from structir.backend.sized_plan import SizedPlan
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.script import I, R
@@ -302,3 +306,109 @@ def test_native_plans_for_all_sizes_are_independent(counted):
     assert not wrong
     for result, mask in zip(results, masks, strict=True):  # later calls did not change them
         np.testing.assert_array_equal(result, np.flatnonzero(mask)[None])
+
+
+NESTED = """
+@R.function
+def nested(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+    z = R.add(x, y)
+    return (z, (R.exp(z), (R.sum(z),), R.multiply(x, y)))
+
+@R.function
+def branch(p: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Tensor(("n",), "float32"),
+           R.Tensor((), "bool"))), y: R.Tensor(("n",), "float32")):
+    q = p[1]
+    if q[1]:
+        z = (R.add(p[0], y), R.add(q[0], y))
+    else:
+        z = (R.exp(y), q[0])
+    return ((z, R.sum(y)), y)
+
+@R.function(private=True)
+def step(a: R.Tensor(("k",), "float32"), x: R.Tensor(("k",), "float32")):
+    return (R.add(R.multiply(a, x), x), a)
+
+@R.function
+def scanned(p: R.Tuple(R.Tensor(("n", "k"), "float32"), R.Tuple(R.Tensor(("k",), "float32")))):
+    z = R.scan(step, (p[1][0],), p[0])
+    return ((z[0],), (z[1],))
+"""
+
+
+@pytest.fixture(scope="module")
+def trees():
+    return structir.infer(structir.parse(NESTED))
+
+
+def flat(value):
+    return [v for item in value for v in flat(item)] if isinstance(value, tuple) else [value]
+
+
+def form(value):
+    return tuple(map(form, value)) if isinstance(value, tuple) else value.shape
+
+
+def same(result, expected):
+    assert form(result) == form(expected)
+    for one, other in zip(flat(result), flat(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def calls_of_trees(n):
+    x, y = floats(n), floats(n, seed=1)
+    for flag in (True, False):
+        yield "branch", ((x, (y, np.asarray(flag))), y)
+    yield "nested", (x, y)
+    yield "scanned", ((floats(n, 3), (floats(3),)),)
+
+
+def test_tuples_of_arguments_and_results(trees, monkeypatch):
+    executable = structir.compile(trees)
+    calls = [call for n in (3, 7) for call in calls_of_trees(n)]
+    expected = [structir.interpret(trees, name, *args) for name, args in calls]
+    for _ in range(3):
+        for (name, args), result in zip(calls, expected, strict=True):
+            same(executable[name](*args), result)
+    functions = {name: executable[name] for name, _ in calls}
+    assert {type(f).__name__ for f in functions.values()} == {"builtin_function_or_method"}
+    monkeypatch.setattr(CompiledFunction, "__call__", None)
+    monkeypatch.setattr(PlannedFunction, "__call__", None)
+    for (name, args), result in zip(calls, expected, strict=True):
+        same(functions[name](*args), result)
+
+
+def test_other_forms_of_tuples(trees):
+    executable = structir.compile(trees)
+    x, y = floats(4), floats(4, seed=1)
+    flag = np.asarray(True)
+    main = executable["branch"]
+    expected = main((x, (y, flag)), y)
+    for _ in range(3):
+        same(main((x, (y, flag)), y), expected)
+        same(main([x, [y, flag]], y), expected)
+        same(main(p=(x, (y, True)), y=y), expected)
+        for wrong in [(x, y), (x, (y,)), x, (x, (y, flag, flag)), None, (None, (y, flag))]:
+            with pytest.raises(StructIRError):
+                main(wrong, y)
+
+
+def test_references_of_nested_tuples(trees):
+    executable = structir.compile(trees)
+    for name, args in calls_of_trees(5):
+        for _ in range(3):
+            executable[name](*args)
+        arrays = flat(args)
+        before = [sys.getrefcount(array) for array in arrays]
+        for _ in range(200):
+            result = executable[name](*args)
+        del result
+        assert [sys.getrefcount(array) for array in arrays] == before
+        assert all([sys.getrefcount(array) <= 4 for array in flat(executable[name](*args))])
+
+
+def test_tuples_nested_too_deeply():
+    tree = 0
+    for _ in range(MAX_DEPTH + 1):
+        assert native_call("f", [], [(np.dtype("float32"), 1)], tree, print) is not None
+        tree = (tree,)
+    assert native_call("f", [], [(np.dtype("float32"), 1)], tree, print) is None

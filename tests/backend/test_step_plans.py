@@ -46,6 +46,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(StepPlan, "run", noting(StepPlan.run))
     monkeypatch.setattr(SizedPlan, "run", noting(SizedPlan.run))
     monkeypatch.setattr(StepPlan, "space_of_calls", None)
+    monkeypatch.setattr(SizedPlan, "is_native", False)
     return ended
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import structir
 from structir import RaggedArray
-from structir.backend import row_vectors
+from structir.backend.cpu import unaligned_sums
 from structir.ir.dtype import numpy_dtype
 
 LAYOUTS = {
@@ -61,7 +61,7 @@ def check(name, actual, values, rows):
 @pytest.fixture(params=(True, False), ids=("wide", "narrow"))
 def width(request, monkeypatch):
     """Blocks for wide vectors, and for narrow ones."""
-    monkeypatch.setattr(row_vectors, "has_wide_vectors", lambda: request.param)
+    monkeypatch.setattr(unaligned_sums, "has_wide_vectors", lambda: request.param)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

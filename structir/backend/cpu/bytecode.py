@@ -15,7 +15,7 @@ from numba import types
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
-from structir.backend.cpu.layouts import SPACE, STATE
+from structir.backend.cpu.layouts import PAUSE, SPACE, STATE
 from structir.backend.cpu.native import call_c
 from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.runner import WORDS, Word, patch, run_rows, words_at
@@ -42,6 +42,34 @@ class Opcodes(NamedTuple):
     set: int = 9  # the word in a slot to a number
     add: int = 10  # one to the word in a slot
     leave: int = 11  # the host must execute the next step
+    repeat: int = 12  # the address of the table of a loop that is run by this one instruction
+
+
+class RepeatWords(NamedTuple):
+    """A loop over runs and copies: slots, and tables with their numbers of entries."""
+
+    counter: int = 0
+    limit: int = 1  # or -1
+    going: int = 2  # or -1
+    after: int = 3  # the index of the instruction behind the loop
+    rows: int = 4  # the slot of an element, that of its array, bytes
+    row_count: int = 5
+    moves: int = 6  # an argument of a kernel: its address, and its slot
+    move_count: int = 7
+    body: int = 8
+    body_count: int = 9
+    swaps: int = 10  # two slots
+    swap_count: int = 11
+
+
+class BodyWords(NamedTuple):
+    """An instruction in the body of such a loop."""
+
+    kind: int = 0
+    address: int = 1  # of the workspace of a run; of another instruction
+    moves: int = 2  # the arguments that differ between steps, and their number
+    move_count: int = 3
+    number: int = 4  # among all instructions
 
 
 class StopReasons(NamedTuple):
@@ -51,10 +79,11 @@ class StopReasons(NamedTuple):
     failure: int = 1
     leave: int = 2
     full: int = 3  # a growing value is at capacity
-    pause: int = 4  # Python handles its signals
+    pause: int = PAUSE  # Python handles its signals
 
 
-OPCODE, STOP = Opcodes(), StopReasons()
+OPCODE, STOP, REPEAT, BODY = Opcodes(), StopReasons(), RepeatWords(), BodyWords()
+NO_LIMIT: Final = 2**63 - 1
 
 
 @vectorisable
@@ -99,11 +128,70 @@ def execute(instruction: Word, slots: Word, at: Word, move: Word) -> Word:
     return at + 1
 
 
+@vectorisable
+def move_arguments(moves: Word, count: Word, slots: Word) -> None:
+    """Stores the addresses in slots as arguments of kernels."""
+    for k in range(count):
+        words_at(moves[2 * k])[0] = slots[moves[2 * k + 1]]
+
+
+@vectorisable
+def run_step(table: Word, slots: Word, state: Word) -> Word:
+    """Runs the body of a loop once; nonzero on failure."""
+    body = words_at(table[REPEAT.body])
+    for k in range(table[REPEAT.body_count]):
+        entry = advance(body, len(BODY) * k)
+        if entry[BODY.kind] == OPCODE.run:
+            move_arguments(words_at(entry[BODY.moves]), entry[BODY.move_count], slots)
+            failed = run_rows(words_at(entry[BODY.address]))
+            if failed != 0:
+                state[STATE.detail], state[STATE.at] = failed - 1, entry[BODY.number]
+                return 1
+        else:
+            execute(words_at(entry[BODY.address]), slots, 0, state[STATE.move])
+    return 0
+
+
+@vectorisable
+def start_repeat(table: Word, slots: Word, step: Word) -> None:
+    """Loads the elements of a step, and stores all arguments of the kernels."""
+    rows = words_at(table[REPEAT.rows])
+    for k in range(table[REPEAT.row_count]):
+        slots[rows[3 * k]] = slots[rows[3 * k + 1]] + rows[3 * k + 2] * step
+    move_arguments(words_at(table[REPEAT.moves]), table[REPEAT.move_count], slots)
+
+
+@vectorisable
+def run_repeat(table: Word, slots: Word, state: Word) -> Word:
+    """Runs a loop from its current step; returns a reason to stop, or -1 at its end."""
+    counter, going, limit = words_at(slots[table[REPEAT.counter]]), table[REPEAT.going], NO_LIMIT
+    if table[REPEAT.limit] >= 0:
+        limit = words_at(slots[table[REPEAT.limit]])[0]
+    rows, swaps = words_at(table[REPEAT.rows]), words_at(table[REPEAT.swaps])
+    start_repeat(table, slots, counter[0])
+    while state[STATE.jumps] < JUMPS:
+        if counter[0] >= limit or (going >= 0 and bytes_at(slots[going])[0] == 0):
+            state[STATE.at] = table[REPEAT.after]
+            return -1
+        if run_step(table, slots, state) != 0:
+            return STOP.failure
+        for k in range(table[REPEAT.swap_count]):
+            first, second = swaps[2 * k], swaps[2 * k + 1]
+            before = slots[first]
+            slots[first] = slots[second]
+            slots[second] = before
+        for k in range(table[REPEAT.row_count]):
+            slots[rows[3 * k]] += rows[3 * k + 2]
+        counter[0] += 1
+        state[STATE.jumps] += 1
+    return STOP.pause
+
+
 def run_bytecode(state: Word) -> Word:
     """Runs instructions from the current one; returns the reason why it stopped."""
     code, slots = words_at(state[STATE.code]), words_at(state[STATE.slots])
-    at, jumps = state[STATE.at], 0
-    stop = -1
+    at, stop = state[STATE.at], -1
+    state[STATE.jumps] = 0
     while stop < 0:
         instruction = advance(code, INSTRUCTION_WORDS * at)
         kind = instruction[0]
@@ -114,6 +202,10 @@ def run_bytecode(state: Word) -> Word:
                 stop = STOP.failure
             else:
                 at += 1
+        elif kind == OPCODE.repeat:
+            state[STATE.at] = at
+            stop = run_repeat(words_at(instruction[1]), slots, state)
+            at = state[STATE.at]
         elif kind == OPCODE.end:
             stop = STOP.end
         elif kind == OPCODE.leave:
@@ -126,8 +218,8 @@ def run_bytecode(state: Word) -> Word:
         else:
             at = execute(instruction, slots, at, state[STATE.move])
             if kind == OPCODE.jump:
-                jumps += 1
-                if jumps == JUMPS:
+                state[STATE.jumps] += 1
+                if state[STATE.jumps] >= JUMPS:
                     stop = STOP.pause
     state[STATE.at] = at
     return stop

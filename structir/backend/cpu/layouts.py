@@ -22,6 +22,7 @@ ARRAY_FLAGS: Final = 8  # the lower half
 DENSE: Final = 0x101  # in C order, and aligned
 WRITEABLE: Final = 0x400
 EMPTY_ARRAY: Final = 184  # index of PyArray_Empty in NumPy's C API table
+PAUSE: Final = 4  # the reason why a run of bytecode stops for Python to handle its signals
 
 
 class RowWords(NamedTuple):
@@ -55,6 +56,16 @@ class TableWords(NamedTuple):
     save_thread: int = 14
     restore_thread: int = 15
     sized: int = 16  # the workspace of a plan for all sizes, or 0
+    check_signals: int = 17
+    arity: int = 18  # the number of arguments, which may be tuples of inputs
+    flat: int = 19  # memory for the addresses of the inputs, or 0 if no argument is a tuple
+    argument_tuples: int = 20  # paths, and their number
+    argument_tuple_count: int = 21
+    argument_leaves: int = 22
+    result_tuples: int = 23
+    result_tuple_count: int = 24
+    result_leaves: int = 25
+    tuple_type: int = 26
 
 
 class SpaceWords(NamedTuple):
@@ -105,6 +116,7 @@ class StateWords(NamedTuple):
     at: int = 2
     detail: int = 3  # on failure, the index of the kernel in its plan
     move: int = 4  # the address of a function that copies memory
+    jumps: int = 5  # since the last return to Python
 
 
 class PoolWords(NamedTuple):

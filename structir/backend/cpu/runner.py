@@ -24,6 +24,7 @@ from structir.backend.cpu.layouts import (
     ARRAY_RANK,
     DENSE,
     OBJECT_TYPE,
+    PAUSE,
     ROW,
     SIZED_SPACE,
     SPACE,
@@ -36,6 +37,7 @@ from structir.backend.cpu.layouts import (
 from structir.backend.cpu.native import call_c, call_kernel
 from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.thread_pool import acquire, release, run_split
+from structir.backend.cpu.tuples import flat_arguments, new_tuples, put_result
 from structir.backend.math.options import vectorisable
 
 Word = Any  # a 64-bit integer, or an address
@@ -43,6 +45,7 @@ WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 LOW_HALF = 0xFFFFFFFF
 MAX_SIZED_ELEMENTS = 1 << 15  # of the arguments of a plan for all sizes: a Python call is cheap
 NOT_RUN = -1
+INTERRUPTED = -2  # a status: Python's exception is set
 
 
 words_at: Any = POINTERS["int64"]
@@ -166,13 +169,29 @@ def run_all(space: Word) -> Word:
 
 
 @vectorisable
+def handle_signals(table: Word, state: Word) -> Word:
+    """Acquires the GIL, unless `state` is 0, and handles Python's signals; nonzero on an
+    exception."""
+    if state != 0:
+        call_c(table[TABLE.restore_thread], (state,))
+    return call_c(table[TABLE.check_signals], ()) & LOW_HALF
+
+
+@vectorisable
 def run_released(space: Word, table: Word) -> Word:
-    """Runs a workspace; releases the GIL for long work."""
+    """Runs a workspace; releases the GIL for long work, and handles signals in its loops."""
     space[SPACE.busy] = 1
     state = 0
     if space[SPACE.long] != 0:
         state = call_c(table[TABLE.save_thread], ())
     status = run_all(space)
+    while status == PAUSE and space[SPACE.code] != 0:
+        if handle_signals(table, state) != 0:
+            space[SPACE.busy] = 0
+            return INTERRUPTED
+        if space[SPACE.long] != 0:
+            state = call_c(table[TABLE.save_thread], ())
+        status = call_c(space[SPACE.code], (space[SPACE.state],))
     if state != 0:
         call_c(table[TABLE.restore_thread], (state,))
     space[SPACE.busy] = 0
@@ -202,7 +221,7 @@ def allocate_results(table: Word, space: Word) -> Word:
     outside, dims = words_at(space[SPACE.outside]), space[SPACE.result_dims]
     together = 0
     if table[TABLE.single] == 0:
-        together = call_c(table[TABLE.new_tuple], (count,))
+        together = new_tuples(table)
         if together == 0:
             return 0
     for k in range(count):
@@ -218,7 +237,7 @@ def allocate_results(table: Word, space: Word) -> Word:
         if table[TABLE.single] != 0:
             together = array
         else:
-            call_c(table[TABLE.set_item], (together, k, array))
+            put_result(table, together, k, array)
     return together
 
 
@@ -287,7 +306,7 @@ def copied_results(table: Word, space: Word) -> Word:
     if table[TABLE.single] != 0:
         return copied_result(table, space, 0, 0)
     forms = advance(words_at(table[TABLE.forms]), 2 * table[TABLE.inputs])
-    together, place = call_c(table[TABLE.new_tuple], (table[TABLE.results],)), 0
+    together, place = new_tuples(table), 0
     if together == 0:
         return 0
     for k in range(table[TABLE.results]):
@@ -295,20 +314,26 @@ def copied_results(table: Word, space: Word) -> Word:
         if array == 0:
             call_c(table[TABLE.drop], (together,))
             return 0
-        call_c(table[TABLE.set_item], (together, k, array))
+        put_result(table, together, k, array)
         place += forms[2 * k + 1]
     return together
 
 
 @vectorisable
 def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
-    """Runs a plan for all sizes; returns its results, 0 on an error, or NOT_RUN."""
+    """Runs a plan for all sizes; returns its results, 0 on an exception, or NOT_RUN."""
     if space[SIZED_SPACE.busy] != 0 or not reads_sizes(args, table, space):
         return NOT_RUN
     space[SIZED_SPACE.busy] = 1
     words_at(space[SIZED_SPACE.start])[0] = 0
     state = call_c(table[TABLE.save_thread], ())
     stop = call_c(space[SIZED_SPACE.code], (space[SIZED_SPACE.state],))
+    while stop == PAUSE:
+        if handle_signals(table, state) != 0:
+            space[SIZED_SPACE.busy] = 0
+            return 0
+        state = call_c(table[TABLE.save_thread], ())
+        stop = call_c(space[SIZED_SPACE.code], (space[SIZED_SPACE.state],))
     call_c(table[TABLE.restore_thread], (state,))
     result = NOT_RUN
     if stop == 0:
@@ -328,27 +353,32 @@ def named_out(table: Word, count: Word, names: Word) -> Word:
 def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
     """Handles a call from Python: `me` is the array of the call table, `names` the keyword names
     or 0."""
-    table = words_at(words_at(me)[ARRAY_DATA])
+    table, inputs = words_at(words_at(me)[ARRAY_DATA]), 0
+    if count == table[TABLE.arity] and (names == 0 or named_out(table, count, names)):
+        inputs = flat_arguments(args, table)
     space = 0
-    if count == table[TABLE.inputs] and (names == 0 or named_out(table, count, names)):
-        space = matching_space(words_at(args), table)
+    if inputs != 0:
+        space = matching_space(words_at(inputs), table)
     if space != 0:
-        values, at = words_at(args), words_at(space)
+        values, at = words_at(inputs), words_at(space)
         result = 0
         if names == 0:
             result = allocate_results(table, at)
             if result == 0:
                 return 0
-        elif accepts_out(values, table, at, values[count]):
-            result = values[count]
+        elif accepts_out(values, table, at, words_at(args)[count]):
+            result = words_at(args)[count]
             call_c(table[TABLE.keep], (result,))
-            words_at(at[SPACE.outside])[count] = words_at(result)[ARRAY_DATA]
+            words_at(at[SPACE.outside])[table[TABLE.inputs]] = words_at(result)[ARRAY_DATA]
         if result != 0:
-            if run_released(at, table) == 0:
+            status = run_released(at, table)
+            if status == 0:
                 return result
             call_c(table[TABLE.drop], (result,))
-    elif table[TABLE.sized] != 0 and count == table[TABLE.inputs] and names == 0:
-        result = run_for_all_sizes(words_at(args), table, words_at(table[TABLE.sized]))
+            if status == INTERRUPTED:
+                return 0
+    elif inputs != 0 and names == 0 and table[TABLE.sized] != 0:
+        result = run_for_all_sizes(words_at(inputs), table, words_at(table[TABLE.sized]))
         if result != NOT_RUN:
             return result
     return call_c(table[TABLE.call], (table[TABLE.otherwise], args, count, names))

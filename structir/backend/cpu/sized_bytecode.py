@@ -15,7 +15,7 @@ from numba import types
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
-from structir.backend.cpu.layouts import ROW, SPACE
+from structir.backend.cpu.layouts import PAUSE, ROW, SPACE
 from structir.backend.cpu.native import call_c, call_kernel
 from structir.backend.cpu.objects import load_or_build
 from structir.backend.cpu.runner import WORDS, Word, patch, words_at
@@ -55,7 +55,7 @@ class SizedStopReasons(NamedTuple):
     leave: int = 1
     room: int = 2  # the value in `detail` needs `bytes`
     arena: int = 3  # the region in `detail` needs an arena of `bytes`
-    pause: int = 4  # Python handles its signals
+    pause: int = PAUSE  # Python handles its signals
 
 
 class SizedStateWords(NamedTuple):

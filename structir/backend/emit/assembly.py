@@ -180,11 +180,11 @@ class Assembly:
 
     def masked_loop(self) -> str:
         """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
-        return self.loop_mark("llvm.loop.vectorize.predicate.enable", ", i1 true")
+        return self.loop_mark('!"llvm.loop.vectorize.predicate.enable", i1 true')
 
-    def loop_mark(self, name: str, value: str = "", *others: str) -> str:
-        """Returns the mark of the latch of a loop with a property, and others with their values."""
-        first, properties = len(self.metadata), [f'!"{name}"{value}', *others]
+    def loop_mark(self, *properties: str) -> str:
+        """Returns the mark of the latch of a loop with some properties."""
+        first = len(self.metadata)
         numbers = range(first, first + len(properties))
         self.metadata += [f"!{n} = !{{{p}}}" for n, p in zip(numbers, properties, strict=True)]
         last = numbers.stop

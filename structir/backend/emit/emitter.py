@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+from structir.backend.cpu.unaligned_sums import vector_bytes
 from structir.backend.emit.assembly import Assembly
 from structir.backend.emit.checks import Checks
 from structir.backend.emit.types import STORED, TYPES
@@ -135,6 +136,15 @@ class Emitter:
     def calls_functions(self) -> bool:
         """Whether the kernel calls math functions."""
         return any(isinstance(n, Apply) and n.fn in declared() for n in nodes_of(self.kernel))
+
+    @cached_property
+    def vector_bytes(self) -> int:
+        """The size of the vectors of loops over registers."""
+        nodes = list(nodes_of(self.kernel))
+        elements = [n for n in nodes if isinstance(n, Element)]
+        starts = [v for e in elements for index in e.indices for v in nodes_of(index)]
+        is_unaligned = any([isinstance(v, Local) and v in self._from_data for v in starts])
+        return vector_bytes(nodes if is_unaligned else ())
 
     @cached_property
     def _from_data(self) -> frozenset[Local]:

@@ -75,6 +75,17 @@ def _extreme_or_nan(name: str) -> Row:
     return lambda asm, dtype, args: row(asm, dtype, args[::-1])
 
 
+def _extreme_number(comparison: str) -> Row:
+    """The larger or smaller of two numbers, neither of which is NaN."""
+
+    def choose(asm: Assembly, dtype: str, args: Sequence[str]) -> str:
+        (x, y), kind, flags = args, TYPES[dtype], "nnan nsz"
+        test = asm.value(f"fcmp {flags} {comparison} {kind} {x}, {y}")
+        return asm.value(f"select {flags} i1 {test}, {kind} {x}, {kind} {y}")
+
+    return choose
+
+
 def _compared(ordered: str, whole: str) -> Row:
     """A comparison; that of signed integers has an `s` where that of others has a `u`."""
 
@@ -217,6 +228,8 @@ FLOATS: dict[str, Row] = {
     # NaN if an operand is; the sign of a zero may get lost.
     "maximum": _extreme_or_nan("maximum"),
     "minimum": _extreme_or_nan("minimum"),
+    "largest": _extreme_number("ogt"),
+    "smallest": _extreme_number("olt"),
     "max": _extreme("gt"),
     "min": _extreme("lt"),
     "isnan": lambda asm, dtype, args: FLOATS["ne"](asm, dtype, (args[0], args[0])),

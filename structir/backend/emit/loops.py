@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from structir.backend.cpu.features import cpu_features, has_wide_vectors
+from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.independent_loops import stays_rolled, vector_parts
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
+from structir.backend.cpu.unaligned_sums import WHOLE_BYTES
 from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.extremes import extremes_apart
 from structir.backend.emit.independent import is_short_and_independent
 from structir.backend.emit.invariants import invariant_divisions
 from structir.backend.emit.scalars import is_sure
@@ -30,7 +32,19 @@ ONE = Literal(1, "int64")
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
-    """Emits a loop over a range, after the divisions that are the same in all of its iterations."""
+    """Emits a loop over a range; its maxima and minima are computed apart."""
+    apart = extremes_apart(loop)
+    if apart is None:
+        _emit_loop(emitter, loop)
+        return
+    emitter.assigned |= apart.variables
+    emitter.block([*apart.before()])
+    _emit_loop(emitter, apart.loop)
+    emitter.block([*apart.after()])
+
+
+def _emit_loop(emitter: Emitter, loop: For) -> None:
+    """Emits a loop after the divisions that are the same in all of its iterations."""
     with invariant_divisions(emitter, loop):
         if emitter.varying is not None and _fills_table(emitter, loop):
             with emitter.sharing_all():
@@ -102,8 +116,11 @@ def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
             mark = emitter.asm.masked_loop()
         elif stays_rolled(last - first):
             mark = emitter.asm.loop_mark(
-                "llvm.loop.unroll.disable", "", *_at_once(emitter, loop, last - first)
+                '!"llvm.loop.unroll.disable"', *_at_once(emitter, loop, last - first)
             )
+        elif emitter.vector_bytes < WHOLE_BYTES:
+            properties = _at_once(emitter, loop, last - first)
+            mark = emitter.asm.loop_mark(*properties) if properties else ""
         ends = str(low + first), str(low + last)
         emitter.asm.count(*ends, 1, partial(round_of, emitter, loop), mark)
 
@@ -113,10 +130,15 @@ def _at_once(emitter: Emitter, loop: For, count: int) -> list[str]:
     arrays in registers only where all indices are constants. Math functions need the registers."""
     elements = [n for n in nodes_of(loop) if isinstance(n, Element)]
     widths = [element_bytes(e.dtype) for e in elements if e.array in emitter.registers]
-    vectors = count * max(widths, default=0) // (64 if has_wide_vectors() else 32)
+    size = emitter.vector_bytes
+    vectors = count * max(widths, default=0) // size
     if vectors < 2 or emitter.calls_functions:
         return []
-    return [f'!"llvm.loop.interleave.count", i32 {vectors}']
+    lanes = size // max(widths)
+    return [
+        f'!"llvm.loop.interleave.count", i32 {vectors}',
+        f'!"llvm.loop.vectorize.width", i32 {lanes}',
+    ]
 
 
 def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> None:
@@ -199,7 +221,7 @@ def _mark_of_short(emitter: Emitter, loop: For) -> str:
     if not emitter.registers or not any(isinstance(s, For) for s in loop.body):
         return ""
     is_short = emitter.depends_on_data(loop)
-    return emitter.asm.loop_mark("llvm.loop.unroll.disable") if is_short else ""
+    return emitter.asm.loop_mark('!"llvm.loop.unroll.disable"') if is_short else ""
 
 
 def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:
