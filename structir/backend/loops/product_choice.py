@@ -8,6 +8,7 @@ is transposed as it is stored.
 from __future__ import annotations
 
 from structir.backend.cpu.panels import panel_registers
+from structir.backend.cpu.products import is_packed
 from structir.backend.cpu.tiles import tile_shapes
 from structir.ir.dims import Dim, ceildiv
 
@@ -29,8 +30,9 @@ def is_faster_by_pixels(rows: Dim, columns: Dim, terms: Dim, dtype: str) -> bool
         return False
     lanes, results = shapes[0].lanes, rows * columns
     by_pixels = terms * columns * ceildiv(rows, lanes) + TRANSPOSED * results
-    tiled = terms * rows * _registers(columns, lanes, len(shapes))
-    return by_pixels < tiled + PACKED * terms * columns + STORED * results
+    tiled = terms * rows * _registers(columns, lanes, len(shapes)) + STORED * results
+    packed = PACKED * terms * columns if is_packed(rows, terms, len(shapes)) else 0
+    return by_pixels < tiled + packed
 
 
 def _registers(columns: int, lanes: int, most: int) -> int:
