@@ -59,9 +59,13 @@ def tiles_text(
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     tiles = {(s.columns, r): tile(module, s, r) for s in shapes for r in s.rows}
-    prefetching, rows = dict[int, TileFunction](), list[TileFunction]()
+    prefetching, rows = dict[tuple[int, int], TileFunction](), list[TileFunction]()
     if in_panels:
-        prefetching = {s.columns: tile(module, s, s.rows[0], prefetching=True) for s in shapes}
+        prefetching = {
+            (s.columns, v): tile(module, s, s.rows[0], prefetching=v)
+            for s in shapes
+            for v in {1, s.vectors}
+        }
         rows = [
             tile(module, row_tile_shape(shapes), 1, panels=PANELS_PER_ROW_TILE, name=row_name(name))
         ]

@@ -207,14 +207,14 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
             builder.icmp_unsigned("<", ir.Constant(ir.VectorType(WORD, lanes), numbers), limit)
         )
     turned = transpose_lines(builder, lines)
-    if len(masks) == 1:
-        enough = builder.icmp_signed(">=", points, _word(lanes))
-        enough = builder.and_(enough, builder.icmp_signed(">=", channels, _word(len(turned))))
-        with builder.if_then(enough, likely=True):
-            for channel, line in enumerate(turned):
-                start = builder.mul(_word(channel), out_row)
-                builder.store(line, place(out, start), align=4)
-            builder.ret_void()
+    enough = builder.icmp_signed(">=", points, _word(count))
+    enough = builder.and_(enough, builder.icmp_signed(">=", channels, _word(lanes)))
+    with builder.if_then(enough, likely=True):
+        for number, line in enumerate(turned):
+            for part in range(len(masks)):
+                start = builder.mul(_word(number * len(masks) + part), out_row)
+                builder.store(_part(builder, line, part, count), _at(builder, out, start, count), align=4)
+        builder.ret_void()
     suffix = f"v{lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
     kinds = [vector, vector.as_pointer(), INDEX, masks[0].type]
     kind = ir.FunctionType(ir.VoidType(), kinds)
@@ -228,6 +228,18 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
                 builder.call(store, [line, place(out, start), ir.Constant(INDEX, 4), mask])
     builder.ret_void()
     return function
+
+
+def _part(builder: Any, line: Any, part: int, count: int) -> Any:
+    """Returns a part of a register, `count` lanes wide."""
+    lanes = ir.Constant(ir.VectorType(INDEX, count), [part * count + k for k in range(count)])
+    return builder.shuffle_vector(line, ir.Constant(line.type, ir.Undefined), lanes)
+
+
+def _at(builder: Any, start: Any, index: Any, lanes: int) -> Any:
+    """Returns the address of an element, as that of a vector."""
+    place = builder.gep(start, [index])
+    return builder.bitcast(place, ir.VectorType(place.type.pointee, lanes).as_pointer())
 
 
 def splat(builder: Any, value: Any, lanes: int) -> Any:

@@ -38,7 +38,9 @@ FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are 
 MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
 AHEAD = 8  # prefetch distance in lines,
 LINE = 16  # and step in elements, at least a cache line
-FEW_ROWS = 8  # up to this, a panel is not packed
+FEW_ROWS = 8  # up to this, a left operand is not transposed
+UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
+UNPACKED_TERMS = 128  # which does not pack so few terms either
 here: Any = offset_by
 fill: Any = copy_filled
 fetch: Any = prefetch
@@ -140,6 +142,14 @@ def copy_panels(
     return count * width
 
 
+def is_packed(rows: Number, terms: Number, most: Number) -> Number:
+    """Whether panels of contiguous columns are packed, for tiles of up to so many registers: few
+    lines stay in the first-level cache, and few rows read them once or twice."""
+    if most > 2:
+        return rows > UNPACKED_ROWS[-1] and terms > UNPACKED_TERMS
+    return rows > UNPACKED_ROWS[0]
+
+
 def panel_passes(shapes: tuple[TileShape, ...]) -> Any:
     """Returns the function that adds a block of terms to some rows of the result, panel by panel of
     the right operand, which is packed in `room` elements."""
@@ -148,6 +158,7 @@ def panel_passes(shapes: tuple[TileShape, ...]) -> Any:
     copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
     fill_panel = panel_filler(shapes[0])
     pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
+    needs_packing = vectorisable(is_packed)
 
     @vectorisable
     def pass_panels(
@@ -162,6 +173,7 @@ def panel_passes(shapes: tuple[TileShape, ...]) -> Any:
         c, c_row, adds = out
         rows, n, terms = sizes
         j0, copied, first = 0, 0, 0
+        packs = b_column != 1 or needs_packing(rows, terms, most)
         while j0 < n:
             registers = registers_for(n - j0, lanes, most)
             width = registers * lanes
@@ -170,12 +182,12 @@ def panel_passes(shapes: tuple[TileShape, ...]) -> Any:
             if columns < width and b_column == 1:
                 copy_lines(panel, lines, terms, columns, width, b_row)
                 lines, step = panel, width
-            elif rows > FEW_ROWS and b_column == 1 and registers == most:
+            elif packs and b_column == 1 and registers == most:
                 if j0 >= copied:
                     first = j0
                     copied = j0 + copy_panels(panel, lines, terms, n - j0, width, b_row, room)
                 lines, step = from_here(panel, (j0 - first) * terms), width
-            elif rows > FEW_ROWS or b_column != 1:
+            elif packs:
                 fill_panel(panel, lines, terms, columns, width, b_row, b_column)
                 lines, step = panel, width
             tile = (lines, step, from_here(c, j0), c_row, terms, columns, adds)

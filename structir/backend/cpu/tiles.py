@@ -89,9 +89,9 @@ class TileFunction:
     tile(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate) computes `rows` lines
     of c, `columns` wide, as the sum over `terms`, added to c if `accumulate` is nonzero. Strides
     are in elements. Lines of b are read in full, or with `cut` up to `columns`. With `windows`,
-    b_row is a table of line offsets. With `prefetching`, the last argument is the address to
-    prefetch from, one register per term. With several `panels`, the last argument is their
-    distance.
+    b_row is a table of line offsets. With `prefetching`, the last arguments are the address to
+    prefetch from, so many registers per term, and the distance between terms. With several
+    `panels`, the last argument is their distance.
     """
 
     unit = 1  # elements of b per lane of a register
@@ -105,7 +105,7 @@ class TileFunction:
         windows: bool = False,
         cut: bool = False,
         operands: tuple[ir.Type, ir.Type] | None = None,
-        prefetching: bool = False,
+        prefetching: int = 0,
         panels: int = 1,
         name: str | None = None,
     ) -> None:
@@ -117,14 +117,15 @@ class TileFunction:
         left, right = [kind.as_pointer() for kind in operands or (self.real, self.real)]
         steps = WORD.as_pointer() if windows else WORD
         kinds = [left, WORD, WORD, right, steps, self.real.as_pointer(), WORD, WORD, WORD, WORD]
-        kinds += [right] if prefetching else [WORD] if panels > 1 else []
+        kinds += [right, WORD] if prefetching else [WORD] if panels > 1 else []
         kind = ir.FunctionType(ir.VoidType(), kinds)
-        name = name or tile_name(shape, rows) + ("_fetching" if prefetching else "")
+        name = name or tile_name(shape, rows) + (f"_fetching_{prefetching}" if prefetching else "")
         self.function = ir.Function(module, kind, name)
         a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, *last = (
             self.function.args
         )
         self.soon, self.apart = last if prefetching else [], last if panels > 1 else []
+        self.prefetching = prefetching
         self.a, self.a_row, self.a_column, self.b, self.b_row = a, a_row, a_column, b, b_row
         self.c, self.c_row, self.terms, self.columns = c, c_row, terms, columns
         self.accumulate = accumulate
@@ -184,8 +185,10 @@ class TileFunction:
         """Prefetches the next panel, or later lines of several panels, whose single row is bound by
         memory bandwidth."""
         builder, across = self.builder, self.shape.lanes * self.unit
-        for start in self.soon:
-            self._prefetch(builder.gep(start, [builder.mul(term, _word(across))]), NEAR)
+        for v in range(self.prefetching):
+            start, step = self.soon
+            place = builder.add(builder.mul(term, step), _word(v * across))
+            self._prefetch(builder.gep(start, [place]), NEAR)
         for v in range(self.shape.vectors if self.panels > 1 else 0):
             ahead = _word(AHEAD * across)
             self._prefetch(builder.gep(self._register(line, v), [ahead]), NEXT)
@@ -313,8 +316,9 @@ class PanelFunction:
     """Emits the function that applies tiles to all rows of one panel.
 
     panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, far)
-    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel,
-    that prefetch the next panel, at distance `far`.
+    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel and
+    the registers per term, that prefetch the next panel, at distance `far`, or the next columns of
+    lines that are in no panel.
     """
 
     def __init__(
@@ -322,7 +326,7 @@ class PanelFunction:
         module: ir.Module,
         tiles: dict[tuple[int, int], ir.Function],
         name: str,
-        prefetching: dict[int, TileFunction] | None = None,
+        prefetching: dict[tuple[int, int], TileFunction] | None = None,
     ) -> None:
         self.tiles, self.name, self.prefetching = tiles, name, prefetching or {}
         kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD, WORD]
@@ -363,20 +367,26 @@ class PanelFunction:
             builder.position_at_end(after)
 
     def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
-        """Emits a tile; each of the first ones, one per register of the panel's width, prefetches
-        one register of each line of the next panel."""
+        """Emits a tile; the first ones prefetch the next panel, one register of each line each, or the
+        first one the next columns of lines that are in no panel."""
         builder, args = self.builder, self.function.args
-        tile = self.prefetching.get(width)
+        tile = self.prefetching.get((width, 1))
         if tile is None or tile.rows != height:
             builder.call(self.tiles[width, height], passed)
             return
-        first = builder.icmp_signed("<", row, _word(height * tile.shape.vectors))
-        with builder.if_else(first) as (early, late):
-            with early:
-                number = builder.sdiv(row, _word(height))
-                before = builder.mul(builder.mul(number, args[7]), _word(tile.shape.lanes))
-                soon = builder.gep(args[3], [builder.add(args[12], before)])
-                builder.call(tile.function, [*passed, soon])
+        number, lanes = builder.sdiv(row, _word(height)), _word(tile.shape.lanes)
+        in_panels = builder.icmp_signed("==", args[4], _word(width))
+        last = builder.select(in_panels, _word(tile.shape.vectors), _word(1))
+        with builder.if_else(builder.icmp_signed("<", number, last)) as (early, late):
+            with early, builder.if_else(in_panels) as (packed, lines):
+                with packed:
+                    before = builder.mul(builder.mul(number, args[7]), lanes)
+                    soon = builder.gep(args[3], [builder.add(args[12], before)])
+                    builder.call(tile.function, [*passed, soon, _word(tile.shape.lanes * tile.unit)])
+                with lines:
+                    soon = builder.gep(args[3], [_word(width)])
+                    wide = self.prefetching[width, tile.shape.vectors]
+                    builder.call(wide.function, [*passed, soon, args[4]])
             with late:
                 builder.call(self.tiles[width, height], passed)
 

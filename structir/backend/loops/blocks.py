@@ -113,7 +113,9 @@ class BlockSchedule:
         together = [panels_at_once(s.out.dtype) * u for s in self.products if (u := self.unit(s))]
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
-        return MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
+        most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
+        rows = self.extent(self.block)
+        return max(min(rows, most), 1) if isinstance(rows, int) else most
 
     def unit(self, stage: Stage) -> int:
         """Returns the number of rows per panel of weights; 0 without weights."""

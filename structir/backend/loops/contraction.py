@@ -14,6 +14,7 @@ from structir.backend.cpu.products import (
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Load, Operation, loads_of
+from structir.backend.loops.product_choice import is_faster_by_pixels
 from structir.backend.loops.stage import Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
@@ -84,8 +85,20 @@ def _contraction(stage: Stage) -> Contraction | None:
         found = way(stage, loads[0], loads[1], addresses[0], addresses[1], out)
         found = found or way(stage, loads[1], loads[0], addresses[1], addresses[0], out)
         if found is not None:
-            return None if _is_dot_products(found) else found
+            if _is_dot_products(found):
+                return None
+            return (None if found.windows else _by_pixels(stage, found)) or found
     return None
+
+
+def _by_pixels(stage: Stage, plain: Contraction) -> Contraction | None:
+    """Returns a product of constant weights and an image that is faster pixel by pixel."""
+    sizes = [prod(stage.extents[axis] for axis in axes) for axes in (plain.m, plain.n, plain.k)]
+    if not plain.m or not is_faster_by_pixels(*sizes, stage.out.dtype):
+        return None
+    addresses = plain.left_address, plain.right_address, plain.out_address
+    product = _split_windows(stage, plain.left, plain.right, *addresses)
+    return product if product is not None and product.weights is not None else None
 
 
 def _is_dot_products(contraction: Contraction) -> bool:
