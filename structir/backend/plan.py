@@ -16,7 +16,7 @@ import numpy as np
 from structir.backend import progress
 from structir.backend.cpu.kernels import kernel
 from structir.backend.cpu.kernels_together import kernels_together
-from structir.backend.cpu.layouts import PHASE, SPACE
+from structir.backend.cpu.layouts import PART_MULTIPLE, PHASE, SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer, element_bytes
@@ -46,8 +46,7 @@ CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
 CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
 LEAST_CHUNKS = 3  # per thread, of such a size
 PRODUCT_ROWS = 128  # of a chunk, where reading the right operand takes little of the time
-MIN_PHASE_NANOSECONDS = 2_000  # of a phase on one thread: threads wait for each other after it,
-PHASE_MULTIPLE = 32  # and their parts are multiples of this, as columns of panels
+MIN_PHASE_NANOSECONDS = 5_000  # of a phase on one thread: threads wait for each other after it
 
 
 @attrs.frozen(eq=False)
@@ -216,7 +215,7 @@ def part_of_phases(length: int, threads: int, work: float) -> int:
     short to be shared. `work` are the nanoseconds of a phase on one thread."""
     if work < MIN_PHASE_NANOSECONDS:
         return 0
-    part = -(-length // (threads * PHASE_MULTIPLE)) * PHASE_MULTIPLE
+    part = -(-length // (threads * PART_MULTIPLE)) * PART_MULTIPLE
     return part if part < length else 0
 
 

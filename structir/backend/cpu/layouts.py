@@ -35,6 +35,9 @@ class RowWords(NamedTuple):
     phase: int = 5  # the index in the argument table of the words of its phases, or 0
 
 
+PART_MULTIPLE: Final = 32  # parts of kernels with phases begin at multiples of this
+
+
 class PhaseWords(NamedTuple):
     """The last sizes of a kernel with a synchronized loop. Phase 0 has the statements before the
     loop, and each following phase an iteration. A call runs the phases from `first` to `last`."""

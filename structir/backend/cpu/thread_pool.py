@@ -34,7 +34,8 @@ from structir.backend.math.options import vectorisable
 Word = Any
 LOOKS = 4000  # polls of an idle worker before it blocks: tens of microseconds
 LOOKS_BEFORE_YIELD = 1000  # polls for busy workers before `sched_yield`: they may be preempted
-LOOKS_BEFORE_OTHERS = 64  # polls before a thread claims the part of another: about a microsecond
+LOOKS_BEFORE_OTHERS = 64  # polls before a thread claims the part of another: about a microsecond,
+LOOKS_ALONE = 16  # and where it has done so in the phase before
 
 words_at: Any = POINTERS["int64"]
 advance: Any = offset_by
@@ -55,11 +56,11 @@ def work_on(pool: Word, worker: Word) -> Word:
 
 
 @vectorisable
-def claim_part(pool: Word, words: Word, phase: Word, own: Word, looks: Word) -> Word:
-    """Claims the part of a phase of a thread, or of any thread after many polls; -1 if there is
+def claim_part(pool: Word, words: Word, phase: Word, own: Word, is_patient: Word) -> Word:
+    """Claims the part of a phase of a thread, or of any thread if it is not patient; -1 if there is
     none. `words` is the address of the phase words of the first thread."""
     parts, step = pool[POOL.threads], 8 * pool[POOL.stride]
-    for k in range(parts if looks >= LOOKS_BEFORE_OTHERS else 1):
+    for k in range(1 if is_patient else parts):
         part = (own + k) % parts
         claimed = words_at(words + step * part + 8 * PHASE.claimed)
         if atomic_read(claimed) == phase and atomic_replace(claimed, phase, phase + 1):
@@ -73,12 +74,13 @@ def work_in_phases(pool: Word, worker: Word) -> Word:
     row, parts, phases = words_at(pool[POOL.row]), pool[POOL.threads], pool[POOL.phases]
     table = row[ROW.table] + 8 * pool[POOL.stride] * worker
     words, first = words_at(table + 8 * row[ROW.phase]), row[ROW.table] + 8 * row[ROW.phase]
-    looks = 0
+    looks, alone = 0, -1  # the last phase in which another thread was late
     while True:
         phase = atomic_read(advance(pool, POOL.done)) // parts
         if phase >= phases or atomic_read(advance(pool, POOL.failed)) != 0:
             return 0
-        part = claim_part(pool, first, phase, worker, looks)
+        most = LOOKS_ALONE if alone == phase - 1 else LOOKS_BEFORE_OTHERS
+        part = claim_part(pool, first, phase, worker, looks < most)
         if part < 0:
             pause()
             looks += 1
@@ -86,6 +88,8 @@ def work_in_phases(pool: Word, worker: Word) -> Word:
                 call_c(pool[POOL.yield_thread], ())
             continue
         looks = 0
+        if part != worker:
+            alone = phase
         words[PHASE.first], words[PHASE.last] = phase, phase + 1
         low = part * row[ROW.chunk]
         if call_kernel(row[ROW.code], table, low, min(low + row[ROW.chunk], row[ROW.high])) != 0:

@@ -101,6 +101,7 @@ def _emitted(
     results = () if is_generated else kernel.results
     cleared = [r for r in results if not surely_filled(kernel, r, emitter.ranges)]
     phases = None if kernel.part is None else phases_of(kernel, cleared, emitter.ranges)
+    emitter.has_phases = phases is not None
     emitter.is_whole = bool(cleared) and kernel.part is not None and phases is None
     if phases is None:
         for result in cleared:

@@ -23,7 +23,7 @@ from structir.backend.emit.windows import COMBINE, emit_windows
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir.expr import Var
-from structir.ir.kernel import Element, LibraryCall, Literal, Scalar
+from structir.ir.kernel import Apply, Element, LibraryCall, Literal, Scalar
 from structir.ir.kernel_functions import LIBRARY
 from structir.ir.struct_info import TensorStructInfo
 
@@ -106,6 +106,7 @@ def _column_product(
     assert isinstance(element, Element)
     dtype, form = dtype_of(element.array), packable_form(call, emitter.constants)
     rows, columns, terms, left_row, left_term, all_columns, first, *steps, out_row = integers
+    is_part = _is_part_of_phase(emitter, call)
     if not emitter.is_generated:
         check_part(emitter, element, first, columns, all_columns)
 
@@ -119,11 +120,11 @@ def _column_product(
         assert form is not None
         numbers = (rows, columns, terms, left_row, left_term, out_row)
         offset = asm.integer("mul", first, terms)
-        _product_by_panels(emitter, call, form, places, numbers, offset)
+        _product_by_panels(emitter, call, form, places, numbers, offset, is_part)
 
     if form is None:
         plain()
-    elif emitter.is_generated:
+    elif emitter.is_generated or is_part:
         packed()
     else:
         emitter.unpacked.add(element.array)
@@ -132,6 +133,20 @@ def _column_product(
         is_whole = _divides_columns(emitter, columns, dtype)
         at_end = asm.value(f"or i1 {is_last}, {is_whole}")
         asm.choose(asm.all_of([at_panel, at_end]), packed, plain)
+
+
+def _is_part_of_phase(emitter: Emitter, call: LibraryCall) -> bool:
+    """Whether the columns of a product are those of a part of a phase, in floats: these parts begin
+    where panels of at most two registers do."""
+    part, left = emitter.kernel.part, call.args[0]
+    if part is None or not emitter.has_phases or not isinstance(left, Element):
+        return False
+    named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
+    match named["columns"]:
+        case Apply("sub", (high, low)) if high is part.high and low is part.low:
+            is_whole = emitter.ranges.value(named["all_columns"]) == part.extent
+            return named["first"] is low and is_whole and has_own_products(dtype_of(left.array))
+    return False
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
@@ -153,16 +168,20 @@ def _product_by_panels(
     places: Sequence[Place],
     integers: Sequence[str],
     offset: str,
+    is_paired: bool = False,
 ) -> None:
-    """A product by the panels of a constant, from an offset on."""
+    """A product by the panels of a constant, from an offset on; the panels of a part of a phase
+    have at most two registers."""
     (left, _, out), right = places, call.args[1]
     assert isinstance(right, Element)
     dtype = dtype_of(right.array)
-    panels = add_panels(emitter, right, form, "integers" if dtype == "int8" else "wide")
+    packing = "integers" if dtype == "int8" else "paired" if is_paired else "wide"
+    panels = add_panels(emitter, right, form, packing)
     place: Place = partial(emitter.array, panels)
     if offset != "0":
         place = partial(_after, emitter, place, dtype, offset)
-    _call(emitter, f"structir_packed_product_{dtype}", (left, place, out), integers)
+    name = "paired_product" if is_paired else "packed_product"
+    _call(emitter, f"structir_{name}_{dtype}", (left, place, out), integers)
 
 
 def _plain_product(
