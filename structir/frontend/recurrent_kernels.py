@@ -12,7 +12,9 @@ from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
 DTYPES = frozenset({"float32", "float64"})
-MIN_COLUMNS = 64  # of states that threads share in each step
+MIN_COLUMNS = 128  # of states that threads share in each step,
+PART_MULTIPLE = 32  # at multiples of this,
+MANY_SEQUENCES = 8  # unless there are so many sequences: they need no states of other threads
 
 
 @attrs.frozen
@@ -100,30 +102,9 @@ def _sequences(ragged: bool) -> str:
     return "batch" if ragged else "low, high"
 
 
-def _copy(source: str) -> str:
-    """Returns kernel source that copies the states before a step."""
-    return f"""\
-for b in range(batch):
-    for j in range(hidden):
-        before[b, j] = {source}
-"""
-
-
-def _column_products(gates: int, width: str) -> str:
-    """Returns kernel source that sets the columns of a part in `rows`, for each gate, to the
-    product of the states of all sequences and the weights."""
-    return "".join([_columns_of(f"{gate} * hidden", width) for gate in range(gates)])
-
-
-def _columns_of(gate: str, width: str) -> str:
-    places = f"before.flat[0], weight.flat[{gate}], rows.flat[{gate} + low]"
-    integers = f"batch, high - low, hidden, hidden, 1, hidden, low, {width}, 1, {width}"
-    return f"T.column_product({places}, {integers})\n"
-
-
 def _is_in_columns(cell: RecurrentCell, ragged: bool, hidden: int | None) -> bool:
-    """Whether threads share the columns of the states of all sequences, in each time step; else
-    they share the sequences. Products with a changed state would need all of its columns."""
+    """Whether threads may share the columns of the states in each time step; else they share the
+    sequences. Products with a changed state would need all of its columns."""
     is_wide = hidden is not None and hidden >= MIN_COLUMNS
     return is_wide and not ragged and cell.products == cell.gates
 
@@ -180,25 +161,77 @@ for t in range({steps}):
 
 
 def _source_in_columns(cell: RecurrentCell, name: str, dtype: str, backwards: bool) -> str:
-    """Returns the source of a kernel whose parts are columns of the states. A step reads the whole
-    states before it in `hidden_states`, which its parts have written together."""
-    width = f"{cell.gates} * hidden"
-    first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
+    """Returns the source of a kernel whose parts are columns of the states in each time step, or
+    sequences if there are many.
+
+    A step in columns reads the whole states before it in `hidden_states`, which all parts have
+    written together.
+    """
     steps = "steps - 1, -1, -1" if backwards else "steps"
     body = f"""\
 before = T.empty((batch, hidden), "{dtype}")
-rows = T.empty((batch, {width}), "{dtype}")
+rows = T.empty((batch, {cell.gates} * hidden), "{dtype}")
 low, high = T.part(hidden)
 {_start(cell, "batch", "low, high")}\
 for t in T.synchronized({steps}):
-    if t == {first}:
-{indent(_copy("last_start[b, j]"), " " * 8)}\
+    if batch < {MANY_SEQUENCES}:
+{indent(_step_in_columns(cell, backwards), " " * 8)}\
     else:
-{indent(_copy(f"hidden_states[{after}, b, j]"), " " * 8)}\
-{indent(_column_products(cell.gates, width), " " * 4)}\
-    for b in range(batch):
-{indent(_step(cell, "low, high"), " " * 8)}"""
+{indent(_step_of_sequences(cell), " " * 8)}"""
     return _function(cell, name, dtype, [body])
+
+
+def _step_in_columns(cell: RecurrentCell, backwards: bool) -> str:
+    """Returns kernel source that updates the columns of a part."""
+    first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
+    products = _gate_products(cell, "before", "batch", "low", "high - low")
+    return f"""\
+if t == {first}:
+{indent(_copy("last_start[b, j]"), " " * 4)}\
+else:
+{indent(_copy(f"hidden_states[{after}, b, j]"), " " * 4)}\
+{products}\
+for b in range(batch):
+{indent(_step(cell, "low, high"), " " * 4)}"""
+
+
+def _step_of_sequences(cell: RecurrentCell) -> str:
+    """Returns kernel source that updates the sequences of a part: those that correspond to its
+    blocks of columns."""
+    blocks = f"(hidden + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
+    block = f"low // {PART_MULTIPLE}", f"(high + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
+    first = f"max({block[0]} * batch // ({blocks}), 0)"
+    stop = f"min({block[1]} * batch // ({blocks}), batch)"
+    return f"""\
+first = {first}
+stop = {stop}
+{_gate_products(cell, "last", "stop - first", "0", "hidden", "first")}\
+for b in range({first}, {stop}):
+{indent(_step(cell, "hidden"), " " * 4)}"""
+
+
+def _copy(source: str) -> str:
+    """Returns kernel source that copies the states before a step."""
+    return f"""\
+for b in range(batch):
+    for j in range(hidden):
+        before[b, j] = {source}
+"""
+
+
+def _gate_products(
+    cell: RecurrentCell, left: str, count: str, column: str, columns: str, row: str = "0"
+) -> str:
+    """Returns kernel source that sets some columns of each gate in `rows`, of a number of sequences
+    from `row` on, to the product of their states and the weights."""
+    width = f"{cell.gates} * hidden"
+    integers = f"{count}, {columns}, hidden, hidden, 1, hidden, {column}, {width}, 1, {width}"
+    calls = [
+        f"T.column_product({left}.flat[{row} * hidden], weight.flat[{gate} * hidden], "
+        f"rows.flat[{row} * {width} + {gate} * hidden + {column}], {integers})\n"
+        for gate in range(cell.gates)
+    ]
+    return "".join(calls)
 
 
 def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:

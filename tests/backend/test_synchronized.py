@@ -97,8 +97,8 @@ def same(left: Any, right: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-@pytest.mark.parametrize("batch", [1, 5])
-@pytest.mark.parametrize("hidden", [64, 100, 161, 256])
+@pytest.mark.parametrize("batch", [1, 5, 11])
+@pytest.mark.parametrize("hidden", [64, 130, 161, 256])
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm", "gru_reset_before"])
 def test_recurrent_layers_have_the_same_bits_on_any_number_of_threads(
     cell: str, hidden: int, batch: int
@@ -115,7 +115,7 @@ def test_recurrent_layers_have_the_same_bits_on_any_number_of_threads(
 
 @pytest.mark.parametrize(("dtype", "is_constant"), [("float64", True), ("float32", False)])
 def test_layers_of_float64_and_with_weights_as_arguments(dtype: str, is_constant: bool) -> None:
-    module = layer("lstm", 96, False, dtype, is_constant)
+    module = layer("lstm", 160, False, dtype, is_constant)
     args = arguments(module, 5, 2)
     one = structir.compile(module, num_threads=1)["main"](*args)
     assert same(one, structir.compile(module, num_threads=2)["main"](*args))
@@ -180,7 +180,7 @@ def test_an_iteration_that_fails_ends_the_kernel() -> None:
 
 
 def test_a_saved_executable_runs_in_parts(tmp_path: Path) -> None:
-    module = layer("gru", 96, False, "float32", True)
+    module = layer("gru", 160, False, "float32", True)
     args = arguments(module, 6, 1)
     executable = structir.compile(module, num_threads=2)
     expected = executable["main"](*args)

@@ -136,17 +136,20 @@ def _column_product(
 
 
 def _is_part_of_phase(emitter: Emitter, call: LibraryCall) -> bool:
-    """Whether the columns of a product are those of a part of a phase, in floats: these parts begin
-    where panels of at most two registers do."""
+    """Whether the columns of a product are those of a part of a phase, or all of them, in floats:
+    these parts begin where panels of at most two registers do."""
     part, left = emitter.kernel.part, call.args[0]
     if part is None or not emitter.has_phases or not isinstance(left, Element):
         return False
     named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
+    first, value = named["first"], emitter.ranges.value
+    if value(named["all_columns"]) != part.extent or not has_own_products(dtype_of(left.array)):
+        return False
     match named["columns"]:
         case Apply("sub", (high, low)) if high is part.high and low is part.low:
-            is_whole = emitter.ranges.value(named["all_columns"]) == part.extent
-            return named["first"] is low and is_whole and has_own_products(dtype_of(left.array))
-    return False
+            return first is low
+        case columns:
+            return value(columns) == part.extent and value(first) == 0
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
