@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from structir.errors import Diagnostic
+from structir.ir.expr import Var
 from structir.ir.kernel import (
     SYNCHRONIZED,
     Apply,
@@ -98,7 +99,7 @@ def _shared_names(kernel: Kernel, loop: For) -> Iterator[Diagnostic]:
 
 
 def _first_uses(
-    nodes: Sequence[Node], variables: set[Local], arrays: set[object]
+    nodes: Sequence[Node], variables: set[Local], arrays: set[Var]
 ) -> list[Local | Element]:
     """Returns the first use of each variable and local array among nodes."""
     uses: dict[object, Local | Element] = {}

@@ -123,7 +123,8 @@ def recurrent_kernel(
     full_name = "_".join([name, *suffixes, *([] if hidden is None else [str(hidden)])])
     cell = CELLS[name]
     if _is_in_columns(cell, ragged, hidden):
-        source = _source_in_columns(cell, full_name, dtype, backwards)
+        is_even = (hidden or 0) % PART_MULTIPLE == 0
+        source = _source_in_columns(cell, full_name, dtype, backwards, is_even)
     else:
         source = _source(cell, full_name, dtype, backwards, ragged)
     if hidden is not None:
@@ -160,7 +161,9 @@ for t in range({steps}):
     return _function(cell, name, dtype, [*lines, body], ragged)
 
 
-def _source_in_columns(cell: RecurrentCell, name: str, dtype: str, backwards: bool) -> str:
+def _source_in_columns(
+    cell: RecurrentCell, name: str, dtype: str, backwards: bool, is_even: bool
+) -> str:
     """Returns the source of a kernel whose parts are columns of the states in each time step, or
     sequences if there are many.
 
@@ -175,27 +178,26 @@ low, high = T.part(hidden)
 {_start(cell, "batch", "low, high")}\
 for t in T.synchronized({steps}):
     if batch < {MANY_SEQUENCES}:
-{indent(_step_in_columns(cell, backwards), " " * 8)}\
+{indent(_step_in_columns(cell, backwards, is_even), " " * 8)}\
     else:
-{indent(_step_of_sequences(cell), " " * 8)}"""
+{indent(_step_of_sequences(cell, is_even), " " * 8)}"""
     return _function(cell, name, dtype, [body])
 
 
-def _step_in_columns(cell: RecurrentCell, backwards: bool) -> str:
+def _step_in_columns(cell: RecurrentCell, backwards: bool, is_even: bool) -> str:
     """Returns kernel source that updates the columns of a part."""
     first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
-    products = _gate_products(cell, "before", "batch", "low", "high - low")
     return f"""\
 if t == {first}:
 {indent(_copy("last_start[b, j]"), " " * 4)}\
 else:
 {indent(_copy(f"hidden_states[{after}, b, j]"), " " * 4)}\
-{products}\
+{_products_in_columns(cell, is_even)}\
 for b in range(batch):
 {indent(_step(cell, "low, high"), " " * 4)}"""
 
 
-def _step_of_sequences(cell: RecurrentCell) -> str:
+def _step_of_sequences(cell: RecurrentCell, is_even: bool) -> str:
     """Returns kernel source that updates the sequences of a part: those that correspond to its
     blocks of columns."""
     blocks = f"(hidden + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
@@ -205,7 +207,7 @@ def _step_of_sequences(cell: RecurrentCell) -> str:
     return f"""\
 first = {first}
 stop = {stop}
-{_gate_products(cell, "last", "stop - first", "0", "hidden", "first")}\
+{_products_of_sequences(cell, is_even)}\
 for b in range({first}, {stop}):
 {indent(_step(cell, "hidden"), " " * 4)}"""
 
@@ -219,19 +221,49 @@ for b in range(batch):
 """
 
 
-def _gate_products(
-    cell: RecurrentCell, left: str, count: str, column: str, columns: str, row: str = "0"
+def _products_in_columns(cell: RecurrentCell, is_even: bool) -> str:
+    """Returns kernel source that sets the columns of a part in `rows`, of each gate, to the product
+    of the states of all sequences and the weights."""
+    gates = [f"{gate} * hidden" for gate in range(cell.gates)]
+    if is_even:  # blocks of columns of all gates are blocks of the whole matrix
+        return "".join(
+            [_gate_product(cell, "before", "0", f"{gate} + low", "high - low") for gate in gates]
+        )
+    return "".join(
+        [_gate_product(cell, "before", gate, "low", "high - low", "hidden") for gate in gates]
+    )
+
+
+def _products_of_sequences(cell: RecurrentCell, is_even: bool) -> str:
+    """Returns kernel source that sets `rows`, of the sequences from `first` to `stop`, to the
+    product of their states and the weights, from the same packed weights."""
+    if is_even:
+        return _gate_product(cell, "last", "0", "0", f"{cell.gates} * hidden", row="first")
+    return "".join(
+        [
+            _gate_product(cell, "last", f"{gate} * hidden", "0", "hidden", "hidden", "first")
+            for gate in range(cell.gates)
+        ]
+    )
+
+
+def _gate_product(
+    cell: RecurrentCell,
+    left: str,
+    gate: str,
+    column: str,
+    columns: str,
+    all_columns: str = "",
+    row: str = "0",
 ) -> str:
-    """Returns kernel source that sets some columns of each gate in `rows`, of a number of sequences
-    from `row` on, to the product of their states and the weights."""
+    """Returns kernel source of the product of states from a row on and some columns of the weights
+    from a gate on."""
     width = f"{cell.gates} * hidden"
-    integers = f"{count}, {columns}, hidden, hidden, 1, hidden, {column}, {width}, 1, {width}"
-    calls = [
-        f"T.column_product({left}.flat[{row} * hidden], weight.flat[{gate} * hidden], "
-        f"rows.flat[{row} * {width} + {gate} * hidden + {column}], {integers})\n"
-        for gate in range(cell.gates)
-    ]
-    return "".join(calls)
+    count = "batch" if row == "0" else f"stop - {row}"
+    sizes = f"{count}, {columns}, hidden, hidden, 1, {all_columns or width}, {column}"
+    places = f"{left}.flat[{row} * hidden], weight.flat[{gate}]"
+    out = f"rows.flat[{row} * {width} + {gate} + {column}]"
+    return f"T.column_product({places}, {out}, {sizes}, {width}, 1, {width})\n"
 
 
 def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:

@@ -1,4 +1,4 @@
-"""Synchronized loops: parts of a kernel that run on several threads, one iteration after another."""
+"""Synchronized loops: parts of a kernel on several threads begin each iteration together."""
 
 import threading
 from pathlib import Path
@@ -10,7 +10,6 @@ import pytest
 import structir
 from structir.backend import plan
 from structir.backend.plan import part_of_phases
-from structir.backend.threads import pool_of
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError, StructIRError
 from structir.frontend.recurrent_kernels import CELLS, recurrent_kernel
@@ -20,7 +19,7 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
-DIFFUSION = '''
+DIFFUSION = """
 @I.kernel
 def diffuse(x: R.Tensor((384,), "float32"), u: R.Tensor(("steps", 384), "float32"),
             total: R.Tensor((384,), "float32")):
@@ -42,7 +41,7 @@ def main(x: R.Tensor((384,), "float32"), s: R.Shape(["steps"])):
     steps = T.int64()
     return R.call_kernel(diffuse, (x,),
         out_sinfo=(R.Tensor((steps, 384), "float32"), R.Tensor((384,), "float32")))
-'''
+"""
 FORWARDS = DIFFUSION.format(steps="steps", first="0", before="t - 1")
 BACKWARDS = DIFFUSION.format(steps="steps - 1, -1, -1", first="steps - 1", before="t + 1")
 
@@ -196,12 +195,17 @@ def test_a_synchronized_loop_prints_as_it_is_written() -> None:
     assert structir.structural_equal(structir.parse(module.script()), module)
 
 
+BREAK = "            u[t, i] = 1.0\n        break"
 WRONG = {
     "no part": ("low, high = T.part(384)", "low, high = 0, 384", "last statement of a kernel"),
     "a step": ("T.synchronized(steps)", "T.synchronized(0, steps, 2)", "up to a size"),
     "a start": ("T.synchronized(steps)", "T.synchronized(1, steps)", "up to a size"),
     "data": ("T.synchronized(steps)", "T.synchronized(T.int64(x[0]))", "up to a size"),
-    "break": ("            total[i] = total[i] + u[t, i]", "            u[t, i] = 1.0\n        break", "cannot leave"),
+    "break": (
+        "            total[i] = total[i] + u[t, i]",
+        "            u[t, i] = 1.0\n        break",
+        "cannot leave",
+    ),
     "variable": ("    for t", "    k = x[0]\n    for t", "`k` is set before"),
     "array": ("total[i] = x[i]\n", "row[i] = x[i]\n", "`row` is set before"),
 }

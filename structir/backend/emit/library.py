@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+from structir.backend.cpu.layouts import PART_MULTIPLE
 from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 from structir.backend.cpu.tiles import columns_together
 from structir.backend.emit.emitter import Emitter
@@ -23,7 +24,7 @@ from structir.backend.emit.windows import COMBINE, emit_windows
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir.expr import Var
-from structir.ir.kernel import Apply, Element, LibraryCall, Literal, Scalar
+from structir.ir.kernel import Element, LibraryCall, Literal, Scalar
 from structir.ir.kernel_functions import LIBRARY
 from structir.ir.struct_info import TensorStructInfo
 
@@ -142,14 +143,19 @@ def _is_part_of_phase(emitter: Emitter, call: LibraryCall) -> bool:
     if part is None or not emitter.has_phases or not isinstance(left, Element):
         return False
     named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
-    first, value = named["first"], emitter.ranges.value
-    if value(named["all_columns"]) != part.extent or not has_own_products(dtype_of(left.array)):
+    value = emitter.ranges.value
+    if not has_own_products(dtype_of(left.array)) or part.high not in emitter.ranges.values:
         return False
-    match named["columns"]:
-        case Apply("sub", (high, low)) if high is part.high and low is part.low:
-            return first is low
-        case columns:
-            return value(columns) == part.extent and value(first) == 0
+    low, high = value(part.low), value(part.high)
+    first, columns, all_columns = [value(named[n]) for n in ("first", "columns", "all_columns")]
+    if first == 0 and columns == all_columns:
+        return True
+    before = None if first is None or low is None else first - low
+    if not isinstance(before, int) or low is None or high is None or columns != high - low:
+        return False
+    sizes = [part.extent, before]
+    is_block = all(isinstance(size, int) and size % PART_MULTIPLE == 0 for size in sizes)
+    return is_block or (before == 0 and all_columns == part.extent)
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
