@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from structir.analysis.synchronized_loops import synchronized_violations
 from structir.errors import Diagnostic
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import syms
@@ -57,6 +58,7 @@ def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
     yield from _dims(kernel, nodes)
     yield from _results(kernel)
     yield from _threads(kernel, nodes)
+    yield from synchronized_violations(kernel, nodes)
     yield from _NameChecker(kernel).violations()
 
 

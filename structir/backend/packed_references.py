@@ -18,7 +18,7 @@ from structir.backend.serialise_checks import matrix_form, require
 from structir.printer.files.column_panels import ColumnPanels, ModuleArrays
 
 Json = Any
-STORED_PACKINGS = ("wide", "narrow")
+STORED_PACKINGS = ("wide", "paired", "narrow")
 MAX_PADDING = 1.05  # larger panels are packed again on load
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from structir.backend import progress
 from structir.backend.cpu.kernels import kernel
 from structir.backend.cpu.kernels_together import kernels_together
-from structir.backend.cpu.layouts import SPACE
+from structir.backend.cpu.layouts import PART_MULTIPLE, PHASE, SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer, element_bytes
@@ -46,6 +46,7 @@ CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
 CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
 LEAST_CHUNKS = 3  # per thread, of such a size
 PRODUCT_ROWS = 128  # of a chunk, where reading the right operand takes little of the time
+MIN_PHASE_NANOSECONDS = 5_000  # of a phase on one thread: threads wait for each other after it
 
 
 @attrs.frozen(eq=False)
@@ -209,6 +210,15 @@ def chunk_of(length: int, threads: int, rows: int = 0) -> int:
     return min(chunks, key=lambda chunk: -(-length // (chunk * threads)) * chunk)
 
 
+def part_of_phases(length: int, threads: int, work: float) -> int:
+    """Returns how many iterations a thread has in each phase of a kernel; 0 if the phases are too
+    short to be shared. `work` are the nanoseconds of a phase on one thread."""
+    if work < MIN_PHASE_NANOSECONDS:
+        return 0
+    part = -(-length // (threads * PART_MULTIPLE)) * PART_MULTIPLE
+    return part if part < length else 0
+
+
 class BoundPlan:
     """A plan at given sizes. Concurrent calls use different workspaces."""
 
@@ -246,12 +256,14 @@ class BoundPlan:
         works = [*map(self._work, self.plan.texts, self.numbers.sizes, self.numbers.ranges)]
         least = shared_from(works)
         kernels = zip(self.plan.texts, self.numbers.sizes, self.numbers.ranges, works, strict=True)
-        return [
-            chunk_of(length, self.threads, self._estimate(rows_of_products, text, sizes, length))
-            if work >= least
-            else 0
-            for text, sizes, length, work in kernels
-        ]
+        return [self._chunk(*kernel) if kernel[-1] >= least else 0 for kernel in kernels]
+
+    def _chunk(self, text: KernelText, sizes: tuple[int, ...], length: int, work: float) -> int:
+        if text.has_phases:
+            phases = sizes[PHASE.last - len(PHASE)]
+            return part_of_phases(length, self.threads, work / max(1, phases - 1))
+        rows = self._estimate(rows_of_products, text, sizes, length)
+        return chunk_of(length, self.threads, rows)
 
     @classmethod
     def _work(cls, text: KernelText, sizes: tuple[int, ...], length: int) -> float:

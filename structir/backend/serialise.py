@@ -28,6 +28,7 @@ from structir.backend.serialise_checks import (
     dtype,
     flag,
     function_of_sizes,
+    has_phase_words,
     integer,
     interval,
     item,
@@ -41,7 +42,7 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-FORMAT = 4
+FORMAT = 5
 MAX_RESULTS = 1 << 16
 Json = Any
 MAX_AXES = 64
@@ -147,6 +148,7 @@ class TableWriter:
             "origins": kernel.origins,
             "names": kernel.names,
             "singles": kernel.singles,
+            "has_phases": kernel.has_phases,
         }
 
     def buffer(self, buffer: Buffer) -> int:
@@ -289,6 +291,7 @@ class TableReader:
             strings(data["origins"]),
             names=strings(data["names"]),
             singles=count(data["singles"], len(sizes)),
+            has_phases=has_phase_words(flag(data["has_phases"]), sizes),
             from_file=True,
         )
 

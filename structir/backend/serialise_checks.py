@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.cpu.layouts import PHASE
 from structir.backend.leaves import leaves_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import MatrixForm
@@ -217,3 +218,10 @@ def _key_of(info: StructInfo | None) -> Any:
 
 def _name_of(symbol: Sym) -> Any:
     return symbol.name
+
+
+def has_phase_words(value: bool, sizes: Sequence[Dim]) -> bool:
+    """Returns whether the last sizes of a kernel are the words of its phases."""
+    is_valid = len(sizes) >= len(PHASE) and (sizes[-3], sizes[-1]) == (0, 0)
+    require(not value or is_valid, "expected the words of phases")
+    return value

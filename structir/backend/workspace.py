@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cpu.layouts import ROW, SPACE
+from structir.backend.cpu.layouts import PHASE, ROW, SPACE
 from structir.backend.memory import ALIGNMENT
 from structir.errors import ShapeMismatchError, StructIRError
 
@@ -82,6 +82,9 @@ class SpaceLayout:
             row = self.rows + len(ROW) * k
             template[row + ROW.code] = plan.kernels[k].address
             template[row + ROW.table] = WORD * (self.arguments + start)
+            text = plan.texts[k]
+            words = len(text.pointers) + len(text.sizes)
+            template[row + ROW.phase] = words - len(PHASE) if text.has_phases else 0
         template[SPACE.row_count] = len(plan.texts)
         template[SPACE.patches] = self._patch_table.ctypes.data
         template[SPACE.patch_count] = len(self.patches) // 2

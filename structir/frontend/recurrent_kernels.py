@@ -12,6 +12,9 @@ from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
 DTYPES = frozenset({"float32", "float64"})
+MIN_COLUMNS = 128  # of states that threads share in each step,
+PART_MULTIPLE = 32  # at multiples of this,
+MANY_SEQUENCES = 8  # unless there are so many sequences: they need no states of other threads
 
 
 @attrs.frozen
@@ -99,6 +102,13 @@ def _sequences(ragged: bool) -> str:
     return "batch" if ragged else "low, high"
 
 
+def _is_in_columns(cell: RecurrentCell, ragged: bool, hidden: int | None) -> bool:
+    """Whether threads may share the columns of the states in each time step; else they share the
+    sequences. Products with a changed state would need all of its columns."""
+    is_wide = hidden is not None and hidden >= MIN_COLUMNS
+    return is_wide and not ragged and cell.products == cell.gates
+
+
 @cache
 def recurrent_kernel(
     name: str, dtype: str, backwards: bool, ragged: bool = False, hidden: int | None = None
@@ -111,7 +121,12 @@ def recurrent_kernel(
     """
     suffixes = ["backwards"] * backwards + ["ragged"] * ragged + [dtype]
     full_name = "_".join([name, *suffixes, *([] if hidden is None else [str(hidden)])])
-    source = _source(CELLS[name], full_name, dtype, backwards, ragged)
+    cell = CELLS[name]
+    if _is_in_columns(cell, ragged, hidden):
+        is_even = (hidden or 0) % PART_MULTIPLE == 0
+        source = _source_in_columns(cell, full_name, dtype, backwards, is_even)
+    else:
+        source = _source(cell, full_name, dtype, backwards, ragged)
     if hidden is not None:
         source = _with_size(source, hidden)
     kernel = parse(source, f"{full_name}.py").functions[full_name]
@@ -128,7 +143,150 @@ def _with_size(source: str, hidden: int) -> str:
 
 def _source(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
     width = f"{cell.gates} * hidden"
-    state = '"batch", "hidden"'
+    applies_reset = cell.products < cell.gates
+    lines = [] if ragged else ["low, high = T.part(batch)"]
+    lines.insert(0, f'rows = T.zeros((batch, {width}), "{dtype}")')
+    lines[:0] = [f'reset_state = T.zeros((batch, hidden), "{dtype}")'] if applies_reset else []
+    steps = "steps - 1, -1, -1" if backwards else "steps"
+    step = _step(cell, "hidden")
+    if ragged:
+        step = "if t < lengths[b]:\n" + indent(step, " " * 4)
+    body = f"""\
+{_start(cell, _sequences(ragged), "hidden")}\
+for t in range({steps}):
+    {_product("last", "0", f"{cell.products} * hidden", width, ragged)}\
+{indent(_reset(width, ragged), " " * 4) if applies_reset else ""}\
+    for b in range({_sequences(ragged)}):
+{indent(step, " " * 8)}"""
+    return _function(cell, name, dtype, [*lines, body], ragged)
+
+
+def _source_in_columns(
+    cell: RecurrentCell, name: str, dtype: str, backwards: bool, is_even: bool
+) -> str:
+    """Returns the source of a kernel whose parts are columns of the states in each time step, or
+    sequences if there are many.
+
+    A step in columns reads the whole states before it in `hidden_states`, which all parts have
+    written together.
+    """
+    steps = "steps - 1, -1, -1" if backwards else "steps"
+    body = f"""\
+before = T.empty((batch, hidden), "{dtype}")
+rows = T.empty((batch, {cell.gates} * hidden), "{dtype}")
+low, high = T.part(hidden)
+{_start(cell, "batch", "low, high")}\
+for t in T.synchronized({steps}):
+    if batch < {MANY_SEQUENCES}:
+{indent(_step_in_columns(cell, backwards, is_even), " " * 8)}\
+    else:
+{indent(_step_of_sequences(cell, is_even), " " * 8)}"""
+    return _function(cell, name, dtype, [body])
+
+
+def _step_in_columns(cell: RecurrentCell, backwards: bool, is_even: bool) -> str:
+    """Returns kernel source that updates the columns of a part."""
+    first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
+    return f"""\
+if t == {first}:
+{indent(_copy("last_start[b, j]"), " " * 4)}\
+else:
+{indent(_copy(f"hidden_states[{after}, b, j]"), " " * 4)}\
+{_products_in_columns(cell, is_even)}\
+for b in range(batch):
+{indent(_step(cell, "low, high"), " " * 4)}"""
+
+
+def _step_of_sequences(cell: RecurrentCell, is_even: bool) -> str:
+    """Returns kernel source that updates the sequences of a part: those that correspond to its
+    blocks of columns."""
+    blocks = f"(hidden + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
+    block = f"low // {PART_MULTIPLE}", f"(high + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
+    first = f"max({block[0]} * batch // ({blocks}), 0)"
+    stop = f"min({block[1]} * batch // ({blocks}), batch)"
+    return f"""\
+first = {first}
+stop = {stop}
+{_products_of_sequences(cell, is_even)}\
+for b in range({first}, {stop}):
+{indent(_step(cell, "hidden"), " " * 4)}"""
+
+
+def _copy(source: str) -> str:
+    """Returns kernel source that copies the states before a step."""
+    return f"""\
+for b in range(batch):
+    for j in range(hidden):
+        before[b, j] = {source}
+"""
+
+
+def _products_in_columns(cell: RecurrentCell, is_even: bool) -> str:
+    """Returns kernel source that sets the columns of a part in `rows`, of each gate, to the product
+    of the states of all sequences and the weights."""
+    gates = [f"{gate} * hidden" for gate in range(cell.gates)]
+    if is_even:  # blocks of columns of all gates are blocks of the whole matrix
+        return "".join(
+            [_gate_product(cell, "before", "0", f"{gate} + low", "high - low") for gate in gates]
+        )
+    return "".join(
+        [_gate_product(cell, "before", gate, "low", "high - low", "hidden") for gate in gates]
+    )
+
+
+def _products_of_sequences(cell: RecurrentCell, is_even: bool) -> str:
+    """Returns kernel source that sets `rows`, of the sequences from `first` to `stop`, to the
+    product of their states and the weights, from the same packed weights."""
+    if is_even:
+        return _gate_product(cell, "last", "0", "0", f"{cell.gates} * hidden", row="first")
+    return "".join(
+        [
+            _gate_product(cell, "last", f"{gate} * hidden", "0", "hidden", "hidden", "first")
+            for gate in range(cell.gates)
+        ]
+    )
+
+
+def _gate_product(
+    cell: RecurrentCell,
+    left: str,
+    gate: str,
+    column: str,
+    columns: str,
+    all_columns: str = "",
+    row: str = "0",
+) -> str:
+    """Returns kernel source of the product of states from a row on and some columns of the weights
+    from a gate on."""
+    width = f"{cell.gates} * hidden"
+    count = "batch" if row == "0" else f"stop - {row}"
+    sizes = f"{count}, {columns}, hidden, hidden, 1, {all_columns or width}, {column}"
+    places = f"{left}.flat[{row} * hidden], weight.flat[{gate}]"
+    out = f"rows.flat[{row} * {width} + {gate} + {column}]"
+    return f"T.column_product({places}, {out}, {sizes}, {width}, 1, {width})\n"
+
+
+def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:
+    """Returns kernel source that sets the states to those before the first step."""
+    starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
+    return f"for b in range({sequences}):\n    for j in range({columns}):\n{starts}\n"
+
+
+def _step(cell: RecurrentCell, columns: str) -> str:
+    """Returns kernel source that updates some columns of the states of sequence `b`."""
+    return f"""\
+for j in range({columns}):
+{indent(cell.source, " " * 4)}\
+for j in range({columns}):
+    hidden_states[t, b, j] = last[b, j]
+"""
+
+
+def _function(
+    cell: RecurrentCell, name: str, dtype: str, body: list[str], ragged: bool = False
+) -> str:
+    """Returns the source of a kernel with these statements."""
+    width, state = f"{cell.gates} * hidden", '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}
     shapes |= {f"{s}_start": state for s in cell.states}
     shapes |= {"weight": f'"hidden", "{width}"', "bias": f'"{width}",'}
@@ -137,28 +295,4 @@ def _source(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged:
     if ragged:
         shapes = {"lengths": '"batch",', **shapes}
     params = ", ".join(f'{n}: R.Tensor(({s}), "{dtypes.get(n, dtype)}")' for n, s in shapes.items())
-    applies_reset = cell.products < cell.gates
-    lines = [] if ragged else ["low, high = T.part(batch)"]
-    lines.insert(0, f'rows = T.zeros((batch, {width}), "{dtype}")')
-    lines[:0] = [f'reset_state = T.zeros((batch, hidden), "{dtype}")'] if applies_reset else []
-    starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
-    steps = "steps - 1, -1, -1" if backwards else "steps"
-    step = f"""\
-for j in range(hidden):
-{indent(cell.source, " " * 4)}\
-for j in range(hidden):
-    hidden_states[t, b, j] = last[b, j]
-"""
-    if ragged:
-        step = "if t < lengths[b]:\n" + indent(step, " " * 4)
-    body = f"""\
-for b in range({_sequences(ragged)}):
-    for j in range(hidden):
-{starts}
-for t in range({steps}):
-    {_product("last", "0", f"{cell.products} * hidden", width, ragged)}\
-{indent(_reset(width, ragged), " " * 4) if applies_reset else ""}\
-    for b in range({_sequences(ragged)}):
-{indent(step, " " * 8)}"""
-    text = indent("\n".join([*lines, body]), " " * 4)
-    return f"@I.kernel\ndef {name}({params}):\n{text}"
+    return f"@I.kernel\ndef {name}({params}):\n{indent(chr(10).join(body), ' ' * 4)}"

@@ -17,7 +17,8 @@ from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
 COMPUTED_IN = dict.fromkeys(NARROW, "float32")  # other dtypes: unchanged
 KERNEL_DTYPES = CONVERSIONS | {*NARROW}
-VECTOR = "vectorized"  # the kind of loops in vectors
+VECTOR = "vectorized"  # the kind of loops in vectors,
+SYNCHRONIZED = "synchronized"  # and of loops whose iterations all parts begin together
 SHARED, REGISTERS = "shared", "registers"  # memory spaces of local arrays, besides main memory
 WARP = 32  # threads of a warp
 
@@ -184,9 +185,11 @@ class Prefetch(KernelStatement):
 
 @node
 class For(KernelStatement):
-    """`for variable in range(start, stop, step)`; of the kind VECTOR, `T.vectorized(...)`.
+    """`for variable in range(start, stop, step)`; of the kind VECTOR, `T.vectorized(...)`, and of
+    the kind SYNCHRONIZED, `T.synchronized(...)`.
 
-    The iterations of a vector loop may run in any order and in lanes of vectors.
+    The iterations of a vector loop may run in any order and in lanes of vectors. An iteration of a
+    synchronized loop begins in a part once all parts have completed the iteration before it.
     """
 
     variable: Local
@@ -266,6 +269,14 @@ class Kernel(Node):
         """The `Part` statement, the first one after local arrays; None if the kernel has none."""
         first = next((s for s in self.body if not isinstance(s, Scratch)), None)
         return first if isinstance(first, Part) else None
+
+    @property
+    def synchronized(self) -> For | None:
+        """The loop whose iterations all parts begin together: the last statement; None if the
+        kernel has no such loop."""
+        last = self.body[-1] if self.body else None
+        is_loop = isinstance(last, For) and last.kind == SYNCHRONIZED and self.part is not None
+        return last if is_loop else None  # type: ignore[return-value]
 
     @property
     def operands(self) -> tuple[Var, ...]:

@@ -249,6 +249,7 @@ def prepared(kernel: Kernel) -> Kernel:
     if _KEPT in kernel.__dict__:
         return kernel
     _refuse_assigned_ends(kernel)
+    _refuse_synchronized(kernel)
     distinct = with_distinct_loops(kernel)
     loop_tree(distinct)
     return distinct
@@ -267,6 +268,18 @@ def _refuse_assigned_ends(kernel: Kernel) -> None:
                 assign,
                 help="assign to a name of its own",
             )
+
+
+def _refuse_synchronized(kernel: Kernel) -> None:
+    """Refuses a kernel whose parts wait for each other, which no proof considers."""
+    loop = kernel.synchronized
+    if loop is not None:
+        raise refusal(
+            "E1116",
+            "expected a kernel without a synchronized loop",
+            loop,
+            help=f"write `for {loop.variable.name} in range(...)`, schedule, and restore the loop",
+        )
 
 
 def derive(new: Kernel, old: Kernel) -> Kernel:

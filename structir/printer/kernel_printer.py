@@ -8,7 +8,6 @@ from typing import Any
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Var
 from structir.ir.kernel import (
-    VECTOR,
     Apply,
     Argument,
     Assign,
@@ -59,7 +58,6 @@ from structir.printer.syntax import (
     SYNC,
     TARGET,
     THREADS,
-    VECTORIZED,
     ZEROS,
 )
 
@@ -157,7 +155,7 @@ class KernelPrinter(ExprPrinter):
             del bounds[2]
             if isinstance(loop.start, Literal) and loop.start.value == 0:
                 del bounds[0]
-        function = VECTORIZED if loop.kind == VECTOR else "range"
+        function = f"T.{loop.kind}" if loop.kind else "range"
         head = f"{indent}for {self.local(loop.variable)} in {function}({', '.join(bounds)}):"
         return [head, *self.block(loop.body, indent + INDENT)]
 

@@ -245,7 +245,6 @@ OUT_SINFO = "out_sinfo"
 KERNEL = "kernel"
 TIR_FUNCTION = "prim_func"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
-VECTORIZED = "T.vectorized"
 NON_TEMPORAL = "non_temporal"  # non-temporal stores: `out[i] = T.non_temporal(x[i])`
 PREFETCH = "prefetch"  # a hint: `T.prefetch(x[i])`
 SYNC = "sync_threads"  # for the threads of a block

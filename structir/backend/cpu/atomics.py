@@ -44,6 +44,17 @@ def _exchange(operation: str) -> Any:
 
 
 @intrinsic
+def _atomic_replace(typing_context: Any, pointer: Any, expected: Any, value: Any) -> Any:
+    """Emits a compare-and-swap; whether it has written the value."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pair = builder.cmpxchg(*args, ORDER, ORDER)
+        return builder.extract_value(pair, 1)
+
+    return types.boolean(pointer, types.int64, types.int64), generate
+
+
+@intrinsic
 def _pause(typing_context: Any) -> Any:
     """Emits a spin-wait hint (`pause` on x86)."""
 
@@ -59,6 +70,7 @@ def _pause(typing_context: Any) -> Any:
 # `intrinsic` passes the typing context itself; callers omit it, which type checkers do not see.
 atomic_read: Any = _atomic_read
 atomic_write: Any = _atomic_write
+atomic_replace: Any = _atomic_replace
 atomic_add: Any = _exchange("add")  # returns the previous value
 atomic_set: Any = _exchange("xchg")  # returns the previous value
 pause: Any = _pause

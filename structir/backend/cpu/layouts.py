@@ -33,6 +33,19 @@ class RowWords(NamedTuple):
     low: int = 2
     high: int = 3
     chunk: int = 4  # iterations that a thread claims at a time; 0 for a serial kernel
+    phase: int = 5  # the index in the argument table of the words of its phases, or 0
+
+
+PART_MULTIPLE: Final = 32  # parts of kernels with phases begin at multiples of this
+
+
+class PhaseWords(NamedTuple):
+    """The last sizes of a kernel with a synchronized loop. Phase 0 has the statements before the
+    loop, and each following phase an iteration. A call runs the phases from `first` to `last`."""
+
+    first: int = 0
+    last: int = 1  # the number of all phases, where the kernel runs in one call
+    claimed: int = 2  # the number of phases of the part of a thread that any thread has begun
 
 
 class TableWords(NamedTuple):
@@ -140,11 +153,14 @@ class PoolWords(NamedTuple):
     wait: int = 63
     broadcast: int = 64
     yield_thread: int = 65
+    phases: int = 66  # of the current kernel; 0 for one without
+    done: int = 72  # parts of its phases that are completed
 
 
 ROW, TABLE, SPACE, POOL = RowWords(), TableWords(), SpaceWords(), PoolWords()
+PHASE = PhaseWords()
 STATE, SIZED_SPACE = StateWords(), SizedSpaceWords()
-POOL_WORDS: Final = 72
+POOL_WORDS: Final = 80
 
 
 def address_of_function(name: str) -> int:

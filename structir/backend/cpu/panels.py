@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from structir.backend.cpu.tiles import TileShape, tile_shapes
+from structir.backend.cpu.tiles import TileShape, paired_shapes, tile_shapes
 from structir.backend.math.options import Number
 
 ALIGNMENT = 64
@@ -40,6 +40,11 @@ def packed(matrix: NDArray[Any]) -> NDArray[Any]:
 def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
     """Packs a matrix into panels one register wide."""
     return _in_panels(matrix, narrow_widths(matrix.shape[1], matrix.dtype.name))
+
+
+def packed_paired(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Packs a matrix into panels of at most two registers."""
+    return _in_panels(matrix, panel_widths(matrix.shape[1], paired_shapes(matrix.dtype.name)))
 
 
 def narrow_widths(columns: int, dtype: str) -> list[int]:

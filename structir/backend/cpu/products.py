@@ -28,7 +28,13 @@ from structir.backend.cpu.packed_products import (
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.backend.cpu.symbols import extern
-from structir.backend.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
+from structir.backend.cpu.tiles import (
+    TileFunction,
+    TileShape,
+    cut_shapes,
+    paired_shapes,
+    tile_shapes,
+)
 from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.options import Number, vectorisable
 
@@ -253,6 +259,12 @@ def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
     return packed_product(f"structir_panel_{shapes[0].dtype}", shapes, DTYPES[shapes[0].dtype])
 
 
+def _build_paired_product(shapes: tuple[TileShape, ...]) -> Loaded:
+    """Builds the product with panels of at most two registers."""
+    dtype = shapes[0].dtype
+    return packed_product(f"structir_paired_panel_{dtype}", paired_shapes(dtype), DTYPES[dtype])
+
+
 def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """Builds the product whose right operand has a table with the offset of each term's line."""
     element = DTYPES[shapes[0].dtype]
@@ -388,6 +400,12 @@ def _load_panels(dtype: str) -> None:
 
 
 @cache
+def _load_paired_panels(dtype: str) -> None:
+    shapes = paired_shapes(dtype)
+    load_tiles(f"structir_paired_panel_{dtype}", shapes, f"paired tiles {shapes}", TileFunction)
+
+
+@cache
 def _load_transpose(dtype: str) -> None:
     shape, name = tile_shapes(dtype)[0], f"structir_transpose_{dtype}"
     _load_text(f"transpose {shape}", name, partial(_transpose_text, shape, name))
@@ -435,6 +453,7 @@ def panels_at_once(dtype: str) -> int:
 PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
     "product": _build_product,
     "packed_product": _build_packed_product,
+    "paired_product": _build_paired_product,
     "packing": _build_packing,
     "turning": _build_transpose,
 }
@@ -443,6 +462,7 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
 LOADERS: dict[str, Callable[[str], None]] = {
     **{name: partial(_load_part, name) for name in PARTS},
     "panel": _load_panels,
+    "paired_panel": _load_paired_panels,
     "transpose": _load_transpose,
     "windows_panel": _load_windows_panel,
     "cut_windows_panel": _load_cut_windows_panel,
@@ -455,5 +475,7 @@ symbol_builders |= {
     for dtype in DTYPES
 }
 symbol_builders |= {
-    row_name(f"structir_panel_{dtype}"): partial(_load_panels, dtype) for dtype in DTYPES
+    row_name(f"structir_{name}_{dtype}"): partial(LOADERS[name], dtype)
+    for name in ("panel", "paired_panel")
+    for dtype in DTYPES
 }

@@ -36,7 +36,7 @@ from structir.backend.cpu.layouts import (
 )
 from structir.backend.cpu.native import call_c, call_kernel
 from structir.backend.cpu.objects import load_or_build
-from structir.backend.cpu.thread_pool import acquire, release, run_split
+from structir.backend.cpu.thread_pool import acquire, release, run_phases, run_split
 from structir.backend.cpu.tuples import flat_arguments, new_tuples, put_result
 from structir.backend.math.options import vectorisable
 
@@ -58,6 +58,9 @@ def run_row(space: Word, number: Word, pool: Word) -> Word:
     place = space[SPACE.rows] + 8 * len(ROW) * number
     row = words_at(place)
     if pool != 0 and row[ROW.chunk] > 0:
+        if row[ROW.phase] != 0:
+            stride, threads = space[SPACE.stride], space[SPACE.threads]
+            return run_phases(words_at(pool), place, stride, threads)
         return run_split(words_at(pool), place, space[SPACE.stride], space[SPACE.threads])
     return call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high])
 

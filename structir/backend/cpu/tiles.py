@@ -50,6 +50,11 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
     return ()
 
 
+def paired_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the shapes of tiles of at most two registers, whose panels split into more parts."""
+    return tile_shapes(dtype)[:2]
+
+
 def cut_shapes(dtype: str) -> tuple[TileShape, ...]:
     """Returns the tile shapes of products that read lines up to the last column.
 

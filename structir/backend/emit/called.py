@@ -34,5 +34,6 @@ def called_kernel(call: KernelCall, origin: str) -> KernelText:
         (origin,),
         sites=code.sites,
         names=code.names,
+        has_phases=code.has_phases,
         assembled=code.assembled,
     )

@@ -16,6 +16,7 @@ from structir.backend.emit.checks import REPORT
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.library import emit_library_call
 from structir.backend.emit.loops import emit_loop
+from structir.backend.emit.phases import emit_phases, phase_words, phases_of
 from structir.backend.emit.scalars import SCALARS
 from structir.backend.emit.statements import STATEMENTS, fill_with_zeros
 from structir.backend.emit.streams import finish_streams, only_filled
@@ -52,6 +53,7 @@ class KernelCode:
     singles: tuple[Var, ...] = ()  # parameters whose bits are the last sizes
     is_whole: bool = False  # whether it runs once for its whole range, not for its parts
     places: tuple[int, ...] = ()  # of integers that are the last sizes
+    has_phases: bool = False  # whether the last sizes are PHASE_WORDS
 
     @property
     def source(self) -> str:
@@ -98,15 +100,21 @@ def _emitted(
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
     results = () if is_generated else kernel.results
     cleared = [r for r in results if not surely_filled(kernel, r, emitter.ranges)]
-    emitter.is_whole = bool(cleared) and kernel.part is not None
-    for result in cleared:
-        fill_with_zeros(emitter, result)
-    emitter.block(kernel.body)
+    phases = None if kernel.part is None else phases_of(kernel, cleared, emitter.ranges)
+    emitter.has_phases = phases is not None
+    emitter.is_whole = bool(cleared) and kernel.part is not None and phases is None
+    if phases is None:
+        for result in cleared:
+            fill_with_zeros(emitter, result)
+        emitter.block(kernel.body)
+    else:
+        emit_phases(emitter, cleared)
     finish_streams(emitter)
     emitter.asm.run("ret i32 0")
     arrays = _arrays(emitter)
     bits = {dims.as_dim(word): number for number, word in emitter.singles.items()}
     words = sorted(emitter.words(), key=lambda word: word[0] in bits)
+    words += [] if phases is None else phase_words(phases)
     sizes = tuple([size for size, _ in words])
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
@@ -120,6 +128,7 @@ def _emitted(
         tuple([bits[size] for size in sizes if size in bits]),
         emitter.is_whole,
         tuple(emitter.places),
+        phases is not None,
     )
 
 

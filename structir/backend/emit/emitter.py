@@ -102,6 +102,7 @@ class Emitter:
         self.streamed: dict[Var | None, None] = {}  # arrays with such stores; None if marked
         self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
         self.is_whole = False  # whether a kernel with parts runs for its whole range
+        self.has_phases = False  # whether it runs in phases
         self.panels: dict[Var, tuple[Var, MatrixForm, str]] = {}  # packed parts of constants
         self.unpacked: set[Var] = set()  # constants that are also read as they are
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+from structir.backend.cpu.layouts import PART_MULTIPLE
 from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 from structir.backend.cpu.tiles import columns_together
 from structir.backend.emit.emitter import Emitter
@@ -106,6 +107,7 @@ def _column_product(
     assert isinstance(element, Element)
     dtype, form = dtype_of(element.array), packable_form(call, emitter.constants)
     rows, columns, terms, left_row, left_term, all_columns, first, *steps, out_row = integers
+    is_part = _is_part_of_phase(emitter, call)
     if not emitter.is_generated:
         check_part(emitter, element, first, columns, all_columns)
 
@@ -119,11 +121,11 @@ def _column_product(
         assert form is not None
         numbers = (rows, columns, terms, left_row, left_term, out_row)
         offset = asm.integer("mul", first, terms)
-        _product_by_panels(emitter, call, form, places, numbers, offset)
+        _product_by_panels(emitter, call, form, places, numbers, offset, is_part)
 
     if form is None:
         plain()
-    elif emitter.is_generated:
+    elif emitter.is_generated or is_part:
         packed()
     else:
         emitter.unpacked.add(element.array)
@@ -132,6 +134,28 @@ def _column_product(
         is_whole = _divides_columns(emitter, columns, dtype)
         at_end = asm.value(f"or i1 {is_last}, {is_whole}")
         asm.choose(asm.all_of([at_panel, at_end]), packed, plain)
+
+
+def _is_part_of_phase(emitter: Emitter, call: LibraryCall) -> bool:
+    """Whether the columns of a product are those of a part of a phase, or all of them, in floats:
+    these parts begin where panels of at most two registers do."""
+    part, left = emitter.kernel.part, call.args[0]
+    if part is None or not emitter.has_phases or not isinstance(left, Element):
+        return False
+    named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
+    value = emitter.ranges.value
+    if not has_own_products(dtype_of(left.array)) or part.high not in emitter.ranges.values:
+        return False
+    low, high = value(part.low), value(part.high)
+    first, columns, all_columns = [value(named[n]) for n in ("first", "columns", "all_columns")]
+    if first == 0 and columns == all_columns:
+        return True
+    before = None if first is None or low is None else first - low
+    if not isinstance(before, int) or low is None or high is None or columns != high - low:
+        return False
+    sizes = [part.extent, before]
+    is_block = all(isinstance(size, int) and size % PART_MULTIPLE == 0 for size in sizes)
+    return is_block or (before == 0 and all_columns == part.extent)
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
@@ -153,16 +177,20 @@ def _product_by_panels(
     places: Sequence[Place],
     integers: Sequence[str],
     offset: str,
+    is_paired: bool = False,
 ) -> None:
-    """A product by the panels of a constant, from an offset on."""
+    """A product by the panels of a constant, from an offset on; the panels of a part of a phase
+    have at most two registers."""
     (left, _, out), right = places, call.args[1]
     assert isinstance(right, Element)
     dtype = dtype_of(right.array)
-    panels = add_panels(emitter, right, form, "integers" if dtype == "int8" else "wide")
+    packing = "integers" if dtype == "int8" else "paired" if is_paired else "wide"
+    panels = add_panels(emitter, right, form, packing)
     place: Place = partial(emitter.array, panels)
     if offset != "0":
         place = partial(_after, emitter, place, dtype, offset)
-    _call(emitter, f"structir_packed_product_{dtype}", (left, place, out), integers)
+    name = "paired_product" if is_paired else "packed_product"
+    _call(emitter, f"structir_{name}_{dtype}", (left, place, out), integers)
 
 
 def _plain_product(

@@ -10,8 +10,14 @@ import attrs
 import numpy as np
 
 from structir.backend.cpu.integer_products import packed_integers
-from structir.backend.cpu.panels import narrow_widths, packed, packed_narrow, panel_widths
-from structir.backend.cpu.tiles import tile_shapes
+from structir.backend.cpu.panels import (
+    narrow_widths,
+    packed,
+    packed_narrow,
+    packed_paired,
+    panel_widths,
+)
+from structir.backend.cpu.tiles import paired_shapes, tile_shapes
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import MatrixForm
@@ -21,6 +27,7 @@ from structir.printer.files.mapped_memory import release_pages
 
 PACKINGS: dict[str, Callable[[Any], Any]] = {
     "wide": packed,
+    "paired": packed_paired,
     "narrow": packed_narrow,
     "integers": packed_integers,
 }
@@ -93,7 +100,8 @@ def widths_of(columns: int, dtype: str, packing: str) -> list[int]:
     """Returns the panel widths of floating-point numbers."""
     if packing == "narrow":
         return narrow_widths(columns, dtype)
-    return panel_widths(columns, tile_shapes(dtype))
+    shapes = paired_shapes(dtype) if packing == "paired" else tile_shapes(dtype)
+    return panel_widths(columns, shapes)
 
 
 def origin_of(panels: Any) -> PanelsOrigin | None:

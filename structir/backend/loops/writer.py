@@ -59,6 +59,7 @@ class KernelText:
     names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
     function: Callable[..., Any] | None = None  # called in the source by the name `routine`
     singles: int = 0  # the number of last sizes that are the bits of float32 numbers
+    has_phases: bool = False  # whether the last sizes are those of layouts.PHASE
     from_file: bool = attrs.field(default=False, eq=False)
     assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the source only names
 

@@ -14,6 +14,7 @@ from structir.ir.kernel import (
     KERNEL_DTYPES,
     REGISTERS,
     SHARED,
+    SYNCHRONIZED,
     VECTOR,
     Assign,
     Branch,
@@ -51,7 +52,7 @@ from structir.printer.parser.kernel_scalars import (
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
 from structir.printer.parser.kernel_unpacking import unpacked
 from structir.printer.parser.values import construct_name, path_of
-from structir.printer.syntax import EMPTY, NON_TEMPORAL, PART, PREFETCH, SYNC, VECTORIZED, ZEROS
+from structir.printer.syntax import EMPTY, NON_TEMPORAL, PART, PREFETCH, SYNC, ZEROS
 
 HINTS: dict[type[ast.AST], str] = {
     ast.Return: "write results to the last parameters: `out[i] = ...`",
@@ -74,6 +75,7 @@ ALLOCATIONS = {
     f"T.{SHARED}": SHARED,
     f"T.{REGISTERS}": REGISTERS,
 }
+KINDS = {f"T.{kind}": kind for kind in (VECTOR, SYNCHRONIZED)}  # of loops, by function
 PLAIN = "use assignments, `for i in range(n)`, `while`, `if`, `break` and `continue`"
 
 
@@ -343,7 +345,7 @@ def _sync(scope: KernelScope, node: ast.Expr) -> Sync:
 def _for(scope: KernelScope, node: ast.For) -> For:
     call, target = node.iter, node.target
     function = path_of(call.func) if isinstance(call, ast.Call) else None
-    ranged = function == "range" or (function == VECTORIZED and not scope.has_threads)
+    ranged = function == "range" or (function in KINDS and not scope.has_threads)
     _check_no_else(scope, node)
     if not ranged or not isinstance(target, ast.Name):
         message = f"expected a loop over `range`, found {ast.unparse(node.iter)}"
@@ -359,8 +361,7 @@ def _for(scope: KernelScope, node: ast.For) -> For:
     body = _body(scope, node.body)
     scope.loop_vars.pop()
     scope.bound = before
-    kind = VECTOR if function == VECTORIZED else ""
-    return For(variable, start, stop, step, body, scope.span(node), kind)
+    return For(variable, start, stop, step, body, scope.span(node), KINDS.get(function or "", ""))
 
 
 def _check_no_else(scope: KernelScope, node: ast.For | ast.While) -> None:
