@@ -15,7 +15,7 @@ import attrs
 
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.region import SizeCheck
 from structir.backend.serialise_checks import (
@@ -35,13 +35,14 @@ from structir.backend.serialise_checks import (
     string,
     strings,
 )
+from structir.backend.work import KernelWork
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.expr import Var
 from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-FORMAT = 4
+FORMAT = 5
 MAX_RESULTS = 1 << 16
 Json = Any
 MAX_AXES = 64
@@ -147,7 +148,11 @@ class TableWriter:
             "origins": kernel.origins,
             "names": kernel.names,
             "singles": kernel.singles,
+            "work": None if kernel.estimate is None else self.work(kernel.estimate()),
         }
+
+    def work(self, work: KernelWork) -> Json:
+        return [self.dim(work.picoseconds), self.dim(work.rows)]
 
     def buffer(self, buffer: Buffer) -> int:
         if buffer not in self.buffers:
@@ -290,7 +295,13 @@ class TableReader:
             names=strings(data["names"]),
             singles=count(data["singles"], len(sizes)),
             from_file=True,
+            estimate=None if data["work"] is None else self.work(data["work"]),
         )
+
+    def work(self, data: Json) -> Callable[[], KernelWork]:
+        picoseconds, rows = data
+        work = KernelWork(self.dim(picoseconds), self.dim(rows))
+        return lambda: work
 
     def some_buffers(self, numbers: list[int]) -> tuple[Buffer, ...]:
         return tuple([self.buffer(n) for n in numbers])
