@@ -10,8 +10,8 @@ import numpy as np
 
 from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.backend.loops.schedule import scheduled
-from structir.backend.loops.writer import MissingCodeError
 from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, KernelPlan
 from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of

@@ -24,7 +24,7 @@ from structir.backend.cpu.features import check_host
 from structir.backend.every_form import EveryForm
 from structir.backend.function_forms import form_variables, with_form_variables
 from structir.backend.host_ops import host_calls
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.backend.plan import KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
 from structir.backend.profile import Profile, profile_calls

@@ -11,7 +11,7 @@ import numpy as np
 
 from structir.backend.cpu.size_interpreter import offset_assigner
 from structir.backend.loops.buffer import Buffer, element_bytes
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.sizes import integers
 from structir.planning import layout
 

@@ -12,8 +12,8 @@ from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.group import Group
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.schedule import Scheduled
-from structir.backend.loops.writer import KernelText
 from structir.backend.plan import owned_results
 from structir.backend.program import HostProgram
 from structir.backend.source import PlanSource

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, cached_property
 from itertools import accumulate, chain, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import numpy as np
@@ -20,13 +20,13 @@ from structir.backend.cpu.layouts import PART_MULTIPLE, PHASE, SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer, element_bytes
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
 from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import Evaluator, symbols_of
 from structir.backend.threads import pool_of
-from structir.backend.work import MIN_ROWS, nanoseconds, rows_of_products
+from structir.backend.work import MIN_ROWS, NO_WORK
 from structir.backend.workspace import SpaceLayout, Workspace
 from structir.errors import ShapeMismatchError
 from structir.ir import dims
@@ -34,7 +34,6 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
 Array = Any
-Number = TypeVar("Number", int, float)
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
 MAX_SPACES = 32  # concurrent native calls at the same sizes
@@ -100,7 +99,7 @@ class KernelPlan:
             for text in texts:
                 progress.note(next(iter(text.origins), ""))
                 kernels.start(text)
-        return [kernel(t.text, t.function, t.from_file, t.assembled) for t in texts]
+        return [kernel(t.text, t.assembled or t.function) for t in texts]
 
     def _dims(self) -> list[list[Dim]]:
         """Returns the dims that are evaluated for a call; the first groups are words of its
@@ -172,6 +171,19 @@ class KernelPlan:
             raise ShapeMismatchError(f"expected sizes >= 0, found {shapes}")
         words, slices = values[: self._words], self._parts[:count]
         return Numbers(words, slices, ranges, external, elements, result_bytes, shapes)
+
+    def works(self, sizes: Mapping[Sym, int]) -> tuple[list[int], list[int]]:
+        """Returns the picoseconds of each kernel, and the rows of its products."""
+        symbols, evaluate = self._works
+        values = evaluate([sizes[s] for s in symbols]).tolist()
+        return values[: len(self.texts)], values[len(self.texts) :]
+
+    @cached_property
+    def _works(self) -> tuple[list[Sym], Evaluator]:
+        works = [NO_WORK if t.estimate is None else t.estimate() for t in self.texts]
+        values = [*[w.picoseconds for w in works], *[w.rows for w in works]]
+        symbols = symbols_of(values)
+        return symbols, Evaluator(values, symbols)
 
     @cached_property
     def layout(self) -> SpaceLayout:
@@ -253,33 +265,31 @@ class BoundPlan:
         """Returns the number of iterations of each kernel that a thread claims at once."""
         if self.threads == 1:
             return [0] * len(self.plan.texts)
-        works = [*map(self._work, self.plan.texts, self.numbers.sizes, self.numbers.ranges)]
+        works, rows = self.works
         least = shared_from(works)
-        kernels = zip(self.plan.texts, self.numbers.sizes, self.numbers.ranges, works, strict=True)
-        return [self._chunk(*kernel) if kernel[-1] >= least else 0 for kernel in kernels]
+        kernels = zip(
+            self.plan.texts, self.numbers.sizes, self.numbers.ranges, works, rows, strict=True
+        )
+        return [self._chunk(*kernel) if kernel[3] >= least else 0 for kernel in kernels]
 
-    def _chunk(self, text: KernelText, sizes: tuple[int, ...], length: int, work: float) -> int:
+    def _chunk(
+        self, text: KernelText, sizes: tuple[int, ...], length: int, work: float, rows: int
+    ) -> int:
         if text.has_phases:
             phases = sizes[PHASE.last - len(PHASE)]
             return part_of_phases(length, self.threads, work / max(1, phases - 1))
-        rows = self._estimate(rows_of_products, text, sizes, length)
         return chunk_of(length, self.threads, rows)
 
-    @classmethod
-    def _work(cls, text: KernelText, sizes: tuple[int, ...], length: int) -> float:
-        """Returns the nanoseconds of a kernel that threads can share; no work is below zero."""
-        is_routine = text.function is not None  # a routine with its own scratch memory
-        if is_routine or length < 2:
-            return -1.0
-        return cls._estimate(nanoseconds, text, sizes, length)
-
-    @staticmethod
-    def _estimate(
-        function: Callable[..., Number], text: KernelText, sizes: tuple[int, ...], length: int
-    ) -> Number:
-        """Applies a function of the cost model to a kernel."""
-        pointers = len(text.pointers)
-        return function(text.text, pointers, sizes, length, text.names[pointers:])
+    @cached_property
+    def works(self) -> tuple[list[float], list[int]]:
+        """The estimated nanoseconds of each kernel that threads can share, -1 for the others; and
+        the rows of a product in one iteration of each kernel."""
+        picoseconds, rows = self.plan.works(self.sizes)
+        pairs = zip(self.plan.texts, self.numbers.ranges, picoseconds, strict=True)
+        # a function of Python has its own scratch memory
+        is_shared = [text.function is None and length >= 2 for text, length, _ in pairs]
+        times = [p / 1000 if s else -1.0 for s, p in zip(is_shared, picoseconds, strict=True)]
+        return times, rows
 
     def _arena_elements(self) -> Sequence[int]:
         """Returns the elements of each buffer in the arena; scratch memory is per thread."""

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from structir.backend.cpu.layouts import ROW, SPACE
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.plan import BoundPlan, recording, run_space
 from structir.backend.source import origins
 from structir.backend.tables import html_of, text_of

@@ -10,9 +10,9 @@ import attrs
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Expression, Operation, Position, walk
 from structir.backend.loops.group import Group
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram, Stage
-from structir.backend.loops.writer import KernelText
 from structir.backend.region import LoweredRegion, SizeCheck, buffers_of
 from structir.backend.sizes import symbols_of
 from structir.ir import dims

@@ -15,7 +15,7 @@ import attrs
 
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.region import SizeCheck
 from structir.backend.serialise_checks import (
@@ -36,6 +36,7 @@ from structir.backend.serialise_checks import (
     string,
     strings,
 )
+from structir.backend.work import KernelWork
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.expr import Var
@@ -149,7 +150,11 @@ class TableWriter:
             "names": kernel.names,
             "singles": kernel.singles,
             "has_phases": kernel.has_phases,
+            "work": None if kernel.estimate is None else self.work(kernel.estimate()),
         }
+
+    def work(self, work: KernelWork) -> Json:
+        return [self.dim(work.picoseconds), self.dim(work.rows)]
 
     def buffer(self, buffer: Buffer) -> int:
         if buffer not in self.buffers:
@@ -293,7 +298,13 @@ class TableReader:
             singles=count(data["singles"], len(sizes)),
             has_phases=has_phase_words(flag(data["has_phases"]), sizes),
             from_file=True,
+            estimate=None if data["work"] is None else self.work(data["work"]),
         )
+
+    def work(self, data: Json) -> Callable[[], KernelWork]:
+        picoseconds, rows = data
+        work = KernelWork(self.dim(picoseconds), self.dim(rows))
+        return lambda: work
 
     def some_buffers(self, numbers: list[int]) -> tuple[Buffer, ...]:
         return tuple([self.buffer(n) for n in numbers])

@@ -169,6 +169,8 @@ def _dims_of(recipe: KernelSequence) -> set[Dim]:
     buffers.update(*[k.pointers for k in kernels], *[k.scratch for k in kernels])
     used: set[Dim] = {*recipe.operations, *[k.range for k in kernels]}
     used.update(*[k.sizes for k in kernels], *[b.shape for b in buffers])
+    works = [k.estimate() for k in kernels if k.estimate is not None]
+    used.update([work.picoseconds for work in works], [work.rows for work in works])
     return used
 
 

@@ -22,7 +22,7 @@ from structir.backend.instructions import (
     Slot,
     leaves,
 )
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.backend.plan import KernelPlan
 from structir.backend.program import rows_added
 from structir.backend.sized_code import AssignSizes, LoadSizes, Require, SizedAppend, SizedRun

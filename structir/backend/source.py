@@ -9,7 +9,7 @@ import numpy as np
 
 from structir.backend.cpu.objects import SOURCE_HEAD
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.plan import KernelPlan
 from structir.ir import dims
 

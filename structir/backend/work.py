@@ -1,285 +1,315 @@
-"""Cost model: the estimated time of a kernel on one thread, from its source and its sizes.
+"""Cost model: the estimated time of a kernel on one thread, as a size.
 
-The source is evaluated abstractly with known integers: a loop costs its trip count times its body.
-The constants are rounded measurements on one core with AVX-512 at 3 to 4 GHz, data in L2. They only
-decide whether threads share a kernel, where an error by a factor of two is harmless.
+A loop costs its trip count times its body at its first iteration. The constants are rounded
+measurements on one core with AVX-512 at 3 to 4 GHz, data in L2. They only decide whether threads
+share a kernel, where an error by a factor of two is harmless.
 """
 
 from __future__ import annotations
 
-import ast
-import operator
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from structir.ir.kernel_functions import LIBRARY as OF_KERNELS
+import attrs
+
+from structir.backend.loops.kernel_table import table_of
+from structir.errors import StructIRError
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import (
+    Apply,
+    Argument,
+    Assign,
+    Branch,
+    Element,
+    Extent,
+    For,
+    Kernel,
+    KernelStatement,
+    LibraryCall,
+    Literal,
+    Local,
+    Part,
+    Scalar,
+    Size,
+    While,
+    nodes_of,
+)
+from structir.ir.kernel_functions import LIBRARY, SCALAR_FUNCTIONS
+from structir.ir.node import Node
 from structir.ir.scalar_functions import declared
 
-STATEMENT = 0.3  # ns of an operation of a scalar statement
-LANE = 0.02  # ns per element of an operation in a vectorized innermost loop,
-STRIDED = 0.2  # and in one whose elements are apart in memory
-TERM = 0.02  # ns per multiply-add of a matrix product,
-WINDOW_TERM = 0.035  # and of a sum over windows
+# In picoseconds:
+STATEMENT = 300  # of an operation of a scalar statement
+LANE = 20  # per element of an operation in a vectorized innermost loop,
+STRIDED = 200  # and in one whose elements are apart in memory
+TERM = 20  # per multiply-add of a matrix product,
+WINDOW_TERM = 35  # and of a sum over windows
+MOVED = 150  # per element that a library function packs or transposes
+CALLED = 3000  # of a math function: 200 per element of a vectorized loop
 MIN_ROWS = 4  # products with fewer rows are bound by reading the right operand
-MOVED = 0.15  # ns per element that a library function packs or transposes
-CALLED = 0.2  # ns per element of a vectorized math function
 ROUNDS = 8  # assumed iterations of a loop with unknown trip count
 
-PRODUCTS = frozenset(
-    {
-        "tiled_product",
-        "packed_product",
-        "column_product",
-        "gathered_product",
-        "pixel_product",
-    }
-)
 MOVES = frozenset({"pack_panels", "transpose"})
-WINDOWS = {"window_products": 3, "window_sums": 2, "window_maxima": 2, "window_minima": 2}
-LIBRARY = MOVES | {*WINDOWS}
-OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.USub: operator.neg,
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+OPERATORS: dict[str, Callable[..., Dim]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "floordiv": lambda x, y: dims.floordiv(x, dims.dim_max(y, 1)),
+    "mod": lambda x, y: dims.floormod(x, dims.dim_max(y, 1)),
+    "neg": lambda x: -x,
+    "min": dims.dim_min,
+    "max": dims.dim_max,
+    **{fn: partial(dims.compare, fn) for fn in COMPARISONS},
 }
-COMPARISONS: dict[type[ast.AST], Callable[..., bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-SELECTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
+UNCOUNTED = frozenset({"and", "or", "not", "neg", "bitnot"})
 
 
-@lru_cache(maxsize=1024)
-def parse_statements(text: str) -> Sequence[ast.stmt]:
-    """Parses the statements of a kernel."""
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    return functions[-1].body
+@attrs.frozen(eq=False)
+class KernelWork:
+    """The estimated work of a kernel over its whole range.
 
-
-@lru_cache(maxsize=1024)
-def nanoseconds(
-    text: str, pointers: int, sizes: tuple[int, ...], length: int, names: tuple[str, ...] = ()
-) -> float:
-    """Returns the estimated time of a kernel over its whole range, in ns.
-
-    `names` are those of its sizes, if the source does not read them from a table. Estimates are
-    memoized, since equal layers have equal kernels. Invalid source from a damaged file, which is
-    never compiled, counts as no work.
+    `rows` are those of a matrix product in one iteration, if the range splits them: each part then
+    reads the right operand. They are 0 for other kernels.
     """
+
+    picoseconds: Dim
+    rows: Dim
+
+
+NO_WORK = KernelWork(0, 0)
+LENGTH = Sym("length")  # the iterations of the kernel
+UNKNOWN = Sym("unknown")  # the iterations of an outermost loop with unknown trip count
+
+
+def work_of(
+    kernel: Kernel, values: Mapping[Sym, Dim], sizes: Sequence[Dim], length: Dim
+) -> KernelWork:
+    """Returns the work of a kernel over a range of a `length`: `values` of its symbols, and the
+    `sizes` that it reads. Work whose formula is too long counts as none."""
+    # an outer loop with an unknown trip count is over one of the rows of the largest axis
     try:
-        return _Estimate(pointers, sizes, length, names).block(parse_statements(text))
-    except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
-        return 0.0
+        work = _own_work(kernel)
+        unknown: Dim = ROUNDS
+        if UNKNOWN in dims.syms(work.picoseconds):
+            rows = dims.floordiv(dims.dim_max(0, *sizes), dims.dim_max(length, 1))
+            unknown = dims.dim_max(ROUNDS, rows)
+        known = {**values, LENGTH: length, UNKNOWN: unknown}
+        return KernelWork(*[dims.substitute(d, known) for d in (work.picoseconds, work.rows)])
+    except StructIRError:
+        return NO_WORK
 
 
-@lru_cache(maxsize=1024)
-def rows_of_products(
-    text: str, pointers: int, sizes: tuple[int, ...], length: int, names: tuple[str, ...] = ()
-) -> int:
-    """Returns the rows of a matrix product in one iteration of a kernel, if its range splits them:
-    each part then reads the right operand. Returns 0 for other kernels."""
-    counts = []
-    for iterations in (1, length):
-        estimate = _Estimate(pointers, sizes, iterations, names)
-        try:
-            estimate.block(parse_statements(text))
-        except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
-            return 0
-        counts.append(estimate.rows)
-    return counts[0] if counts[0] < counts[1] else 0
-
-
-def _rows_of_product(name: str, args: Sequence[ast.expr]) -> Sequence[ast.expr]:
-    """Returns the numbers of rows, columns and terms among the arguments of a product."""
-    count = len(OF_KERNELS[name].regions)
-    return args[count : count + 3]
+def _own_work(kernel: Kernel) -> KernelWork:
+    """Returns the work of a kernel over its own symbols; it is memoized."""
+    memo: dict[str, KernelWork] = kernel.__dict__
+    if "_work" not in memo:
+        estimate = _Estimate(kernel)
+        time = estimate.block(kernel.body)
+        rows = estimate.rows
+        of_one = dims.substitute(rows, {LENGTH: 1})
+        split = dims.select(dims.compare("<", of_one, rows), of_one, 0)
+        memo["_work"] = KernelWork(time, split)
+    return memo["_work"]
 
 
 class _Estimate:
     """Estimates one kernel, with the values of the integers known so far."""
 
-    def __init__(
-        self, pointers: int, sizes: Sequence[int], length: int, names: Sequence[str]
-    ) -> None:
-        self.pointers, self.sizes, self.length = pointers, sizes, length
-        self.rows = 0  # of the largest product
-        # an outer loop with an unknown trip count is over one of the rows of the largest axis
-        self.rounds = max(ROUNDS, max(sizes, default=0) // max(length, 1))
-        self.known: dict[str, int] = {
-            "lo": 0,
-            "hi": length,
-            **dict(zip(names, sizes, strict=False)),
-        }
+    def __init__(self, kernel: Kernel) -> None:
+        self.numbers = table_of(kernel).numbers
+        self.rows: Dim = 0  # of the largest product
+        self.rounds = dims.as_dim(UNKNOWN)
+        self.known: dict[Local, Dim] = {}
 
-    def block(self, statements: Sequence[ast.stmt]) -> float:
+    def block(self, statements: Iterable[KernelStatement]) -> Dim:
         """Returns the time of statements in sequence."""
-        return sum(map(self.statement, statements))
-
-    def statement(self, node: ast.stmt) -> float:
-        """Returns the time of one statement, and records the integer that it assigns."""
-        match node:
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(args=args)):
-                return self._loop(name, args, node.body)
-            case ast.If(body=body, orelse=orelse):
-                return max(self.block(body), self.block(orelse)) + STATEMENT
-            case ast.While(body=body):
-                return self.block(body)  # over blocks: the first block counts as the whole range
-            case ast.Assign(
-                targets=[ast.Tuple([ast.Name(low), ast.Name(high)])],
-                value=ast.Call(ast.Attribute(attr="part")),
-            ):
-                self.known |= {low: 0, high: self.length}
-                return STATEMENT
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                self._assign(name, value)
-                return STATEMENT * max(operations(value), 1) + self._calls(value)
-            case _:
-                return STATEMENT * max(operations(node), 1) + self._calls(node)
-
-    def _loop(self, name: str, args: list[ast.expr], body: list[ast.stmt]) -> float:
-        bounds = [self.integer(a) for a in args]
-        low, high, step = (*([0] if len(bounds) == 1 else []), *bounds, 1)[:3]
-        unknown = self.rounds
-        if low is not None and high is not None and step:
-            rounds = max(0, -(-(high - low) // step))
-            self.known[name] = low  # the first iteration represents all: its blocks are whole
-        else:
-            rounds = max(unknown // max(step or 1, 1), 1)
-            self.known.pop(name, None)
-            self.rounds = ROUNDS
-        each = self.block(body)
-        self.rounds = unknown
-        innermost = not any(isinstance(n, ast.For | ast.While) for b in body for n in ast.walk(b))
-        if not (innermost and _is_light(body)):
-            return rounds * each
-        return rounds * each * (STRIDED if _is_strided(body, name) else LANE) / STATEMENT
-
-    def _assign(self, name: str, value: ast.expr) -> None:
-        number = self.integer(value)
-        self.known.pop(name, None)
-        if number is not None:
-            self.known[name] = number
-
-    def integer(self, node: ast.expr) -> int | None:
-        """Returns the value of an expression; None if it is not known."""
-        match node:
-            case ast.Constant(value=int(value)):
-                return value
-            case ast.Name(id=name):
-                return self.known.get(name)
-            case ast.Subscript(value=ast.Name(id="a"), slice=ast.Constant(value=int(place))):
-                index = place - self.pointers
-                return self.sizes[index] if 0 <= index < len(self.sizes) else None
-            case ast.BinOp(left=left, op=op, right=right):
-                return self._applied(OPERATORS.get(type(op)), [left, right])
-            case ast.UnaryOp(op=op, operand=operand):
-                return self._applied(OPERATORS.get(type(op)), [operand])
-            case ast.Call(func=ast.Name(id=name), args=args):
-                return self._applied(SELECTIONS.get(name), args)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                holds = self.integer(test)
-                number = None if holds == 0 else self.integer(body)
-                return self.integer(orelse) if number is None else number
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._applied(COMPARISONS.get(type(op)), [left, right])
-        return None
-
-    def _applied(self, function: Any, args: list[ast.expr]) -> int | None:
-        numbers = [self.integer(a) for a in args]
-        if function is None or None in numbers:
-            return None
-        try:
-            return int(function(*numbers))
-        except ZeroDivisionError:
-            return None
-
-    def _calls(self, node: ast.AST) -> float:
-        """Returns the time of the functions that a statement calls."""
-        return sum(self._call(name, args) for name, args in _calls_in(node))
-
-    def _call(self, name: str, args: list[ast.expr]) -> float:
-        operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
-        if name in PRODUCTS:
-            rows, *sizes = _rows_of_product(name, args)
-            count = self.integer(rows)
-            self.rows = max(self.rows, count or 0)
-            return TERM * max(count or ROUNDS, MIN_ROWS) * self._product(sizes)
-        if name in MOVES:
-            return MOVED * self._product(operands[2:4])
-        if name in WINDOWS:
-            sizes = operands[WINDOWS[name] :][:2]
-            return WINDOW_TERM * self._product([*sizes, *operands[-6:-4]])
-        return CALLED * (STATEMENT / LANE) if _is_math(name) else 0.0
-
-    def _product(self, nodes: Sequence[ast.expr]) -> float:
-        total = 1.0
-        for node in nodes:
-            number = self.integer(node)
-            total *= ROUNDS if number is None else number
+        total: Dim = 0
+        for statement in statements:
+            total = total + STATEMENTS.get(type(statement), _Estimate.plain)(self, statement)
         return total
 
+    def plain(self, statement: KernelStatement) -> Dim:
+        """Returns the time of a statement without statements inside."""
+        return STATEMENT * max(operations(statement), 1) + CALLED * _math_calls(statement)
 
-def operations(node: ast.AST) -> int:
+    def assign(self, assign: Assign) -> Dim:
+        """Returns the time of an assignment, and records an integer that it assigns."""
+        if isinstance(assign.target, Local) and not assign.symbol:
+            self._set(assign.target, self.integer(assign.value))
+        return self.plain(assign)
+
+    def part(self, part: Part) -> Dim:
+        """Records the range of the kernel."""
+        self.known |= {part.low: 0, part.high: dims.as_dim(LENGTH)}
+        return STATEMENT
+
+    def branch(self, branch: Branch) -> Dim:
+        """Returns the time of the longer side."""
+        return dims.dim_max(self.block(branch.then), self.block(branch.otherwise)) + STATEMENT
+
+    def repeat(self, loop: While) -> Dim:
+        """Returns the time of one iteration: of a loop over blocks, the first block counts as the
+        whole range."""
+        return self.block(loop.body)
+
+    def loop(self, loop: For) -> Dim:
+        """Returns the time of all iterations, as long as the first one: its blocks are whole."""
+        low, high, unknown = self.integer(loop.start), self.integer(loop.stop), self.rounds
+        if low is not None and high is not None:
+            rounds = dims.dim_max(0, dims.ceildiv(high - low, loop.step))
+            self._set(loop.variable, low)
+        else:
+            rounds = dims.dim_max(dims.floordiv(unknown, max(loop.step, 1)), 1)
+            self._set(loop.variable, None)
+            self.rounds = ROUNDS
+        each = self.block(loop.body)
+        self.rounds = unknown
+        inside = [node for statement in loop.body for node in nodes_of(statement)]
+        if not any([isinstance(n, For | While | LibraryCall) for n in inside]):
+            is_strided = any([_is_strided(node, loop.variable) for node in inside])
+            each = dims.floordiv(each * (STRIDED if is_strided else LANE), STATEMENT)
+        return rounds * each
+
+    def library_call(self, call: LibraryCall) -> Dim:
+        """Returns the time of a library function: of products, of moves, or of sums of windows."""
+        integers = LIBRARY[call.fn].integers
+        arguments = call.args[len(call.args) - len(integers) :]
+        numbers = dict(zip(integers, map(self.integer, arguments), strict=True))
+        if call.fn in MOVES:
+            axes = [count for count, _ in LIBRARY[call.fn].regions["source"]]
+            return self.plain(call) + MOVED * _product(numbers, axes)
+        if "window_rows" in numbers:
+            sizes = ("rows", "columns", "window_rows", "window_columns")
+            return self.plain(call) + WINDOW_TERM * _product(numbers, sizes)
+        rows = numbers["rows"]
+        self.rows = dims.dim_max(self.rows, 0 if rows is None else rows)
+        least = ROUNDS if rows is None else dims.dim_max(rows, MIN_ROWS)
+        return self.plain(call) + TERM * least * _product(numbers, ("columns", "terms"))
+
+    def _set(self, local: Local, number: Dim | None) -> None:
+        self.known.pop(local, None)
+        if number is not None:
+            self.known[local] = number
+
+    def integer(self, scalar: Scalar) -> Dim | None:
+        """Returns the value of an expression; None if it is not known."""
+        match scalar:
+            case Literal(value=int(value)):
+                return value
+            case Local():
+                return self.known.get(scalar)
+            case Size(dim):
+                return dim
+            case Argument(var) if var in self.numbers:
+                return dims.as_dim(self.numbers[var])
+            case Apply("select", (test, then, otherwise)):
+                return self._selected(*map(self.integer, (test, then, otherwise)))
+            case Apply(fn, args) if fn in OPERATORS:
+                numbers = [self.integer(a) for a in args]
+                return None if None in numbers else OPERATORS[fn](*numbers)
+        return None
+
+    @staticmethod
+    def _selected(test: Dim | None, then: Dim | None, otherwise: Dim | None) -> Dim | None:
+        if then is None or test == 0:
+            return otherwise
+        return then if test is None or otherwise is None else dims.select(test, then, otherwise)
+
+
+STATEMENTS: dict[type, Callable[[_Estimate, Any], Dim]] = {
+    Assign: _Estimate.assign,
+    Part: _Estimate.part,
+    Branch: _Estimate.branch,
+    While: _Estimate.repeat,
+    For: _Estimate.loop,
+    LibraryCall: _Estimate.library_call,
+}
+
+
+def _product(numbers: Mapping[str, Dim | None], names: Iterable[str]) -> Dim:
+    total: Dim = 1
+    for name in names:
+        number = numbers[name]
+        total = total * (ROUNDS if number is None else number)
+    return total
+
+
+def operations(statement: KernelStatement) -> int:
     """Returns the number of different loads, stores and operations on elements in a statement,
     without those of indices."""
-    return len({ast.unparse(part) for part in _operations_in(node)})
+    count = _Operations()
+    if isinstance(statement, Assign):
+        count.visit(statement.value)
+        if isinstance(statement.target, Element):
+            count.visit(statement.target)
+        return len(count.counted) + statement.non_temporal
+    for scalar in statement.args if isinstance(statement, LibraryCall) else ():
+        count.visit(scalar)
+    return len(count.counted) + isinstance(statement, LibraryCall)
 
 
-def _operations_in(node: ast.AST) -> Iterator[ast.AST]:
-    match node:
-        case ast.Subscript():
-            yield node
-            return
-        case ast.Call(args=[ast.Constant()]):
-            return  # a number of a dtype
-        case ast.BinOp() | ast.Compare() | ast.IfExp() | ast.Call():
-            yield node
-    for part in ast.iter_child_nodes(node):
-        yield from _operations_in(part)
+class _Operations:
+    """The distinct expressions of a statement, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.counted: set[int] = set()
+
+    def visit(self, scalar: Scalar, counts: bool = True) -> int:
+        """Returns the number of an expression; with `counts`, counts the operations in it."""
+        is_operation = True
+        match scalar:
+            case Element(array, indices):
+                key: Any = (array, *[self.visit(index, False) for index in indices])
+            case Extent(array, axis):
+                key = array, "shape", axis
+            case Apply(fn, args, dtype):
+                counts = counts and not _is_number(scalar)
+                is_operation = fn not in UNCOUNTED
+                key = fn, dtype, *[self.visit(a, counts) for a in args]
+            case _:
+                is_operation, key = False, _leaf(scalar)
+        number = self.numbers.setdefault(key, len(self.numbers))
+        if counts and is_operation:
+            self.counted.add(number)
+        return number
 
 
-def _is_strided(body: Sequence[ast.stmt], variable: str) -> bool:
-    """Whether a loop accesses elements at multiples of its variable."""
-    subscripts = [n for b in body for n in ast.walk(b) if isinstance(n, ast.Subscript)]
-    return any(
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.Mult)
-        and variable in _names_in(node)
-        for subscript in subscripts
-        for node in ast.walk(subscript.slice)
+def _leaf(scalar: Scalar) -> Any:
+    match scalar:
+        case Literal(value):
+            return repr(value)
+        case Size(dim):
+            return dim
+        case Argument(var):
+            return var
+    return scalar
+
+
+def _is_number(scalar: Apply) -> bool:
+    """Whether an expression is a number of a dtype."""
+    return scalar.fn == "cast" and isinstance(scalar.args[0], Literal)
+
+
+def _is_strided(node: Node, variable: Local) -> bool:
+    """Whether an element is at a multiple of a loop variable."""
+    return isinstance(node, Element) and any(
+        [
+            isinstance(n, Apply) and n.fn == "mul" and variable in nodes_of(n)
+            for index in node.indices
+            for n in nodes_of(index)
+        ]
     )
 
 
-def _names_in(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+def _math_calls(statement: KernelStatement) -> int:
+    calls = [n.fn for n in nodes_of(statement) if isinstance(n, Apply)]
+    return len([fn for fn in calls if fn in declared() and _is_math(fn)])
 
 
 def _is_math(name: str) -> bool:
-    function = declared().get(name.rpartition("_float")[0] or name)
-    return function is not None and function.form("float32") is not None
-
-
-def _is_light(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop is vectorized: it calls no library function."""
-    names = [name for node in body for name, _ in _calls_in(node)]
-    return not any(name in PRODUCTS or name in LIBRARY for name in names)
-
-
-def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
-    """Returns calls by name, such as `exp` or `T.exp`: function and arguments."""
-    return [call for n in ast.walk(node) for call in _calls_in_expr(n)]
-
-
-def _calls_in_expr(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
-    """Returns a node that is a call by name, without calls inside of it."""
-    calls = [node] if isinstance(node, ast.Call) else []
-    named = [(getattr(n.func, "id", getattr(n.func, "attr", None)), n.args) for n in calls]
-    return [(name, args) for name, args in named if name is not None]
+    is_operator = name in SCALAR_FUNCTIONS and SCALAR_FUNCTIONS[name].symbol
+    return not is_operator and declared()[name].form("float32") is not None

@@ -10,14 +10,11 @@ import pytest
 from structir.backend.cache import CacheEntry, CacheStore, digest, pack_entry, parse_entry, store
 from structir.backend.cpu import objects
 from structir.backend.cpu.kernels import kernel
+from tests.backend.scaled_kernels import scaled
 
 KEY = digest("some text")
 ENTRY = CacheEntry({"kind": "object", "text": "some text"}, b"machine code" * 20)
-TEXT = """def kernel(a, lo, hi):
-    p0 = float32_pointer(a[0])
-    for i in range(lo, hi):
-        p0[i] = p0[i] * float32(3)
-"""
+TEXT, CODE = scaled(3.0)
 
 
 @pytest.fixture
@@ -107,7 +104,7 @@ def test_the_environment_sets_the_directory(monkeypatch, tmp_path):
 def test_a_cached_kernel_is_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
     assert objects.from_disk(TEXT) is None
-    made = kernel(TEXT).loaded
+    made = kernel(TEXT, CODE).loaded
     again = objects.from_disk(TEXT)
     assert not made.from_disk and again.from_disk
     assert again.code == made.code or again.code.data == made.code.data

@@ -223,3 +223,15 @@ def test_circles_in_tables_are_no_sizes():
     function = {"name": "main", "params": [], "result": [], "shape": [], "recipes": [], **region}
     with pytest.raises(serialise.NotStoredError):
         serialise.read(said | {"functions": [function]}, lambda _: None)
+
+
+@cases
+def test_estimated_work_is_stored(text, shapes, empty_cache, tmp_path):
+    made = structir.compile(parsed(text))
+    made.save(tmp_path / "model.sir")
+    found, loaded = [
+        [kernel.estimate() for plan in executable.plans() for kernel in plan.texts]
+        for executable in (made, structir.load(tmp_path / "model.sir"))
+    ]
+    works = [[(str(w.picoseconds), str(w.rows)) for w in each] for each in (found, loaded)]
+    assert works[0] == works[1] and works[0]

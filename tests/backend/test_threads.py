@@ -13,9 +13,10 @@ from structir.backend import plan
 from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
 from structir.backend.threads import pool_of
-from structir.backend.work import nanoseconds, rows_of_products
+from structir.backend.work import LENGTH, work_of
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
+from structir.ir import dims
 from structir.script import I, R
 from tests.backend.test_random_graphs import SIZES, Graph
 
@@ -155,9 +156,7 @@ def main(x: R.Tensor(("n", 64), "float32"), q: R.Tensor(("h", 9, 64), "float32")
     main["main"](floats(50, 64), floats(5, 9, 64))
     (region,) = main._regions["main"]
     bound = region._bound.latest()[0]
-    forms = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
-    rows = [bound._estimate(rows_of_products, *form) for form in forms]
-    assert {*rows} == {1, 8}
+    assert {*bound.works[1]} == {1, 8}
 
 
 def test_waking_threads_is_worth_a_long_kernel_or_many(monkeypatch):
@@ -184,12 +183,7 @@ def test_estimated_work_grows_with_the_sizes(expression):
 def test_estimated_work_of_ragged_rows_is_that_of_their_values(body, monkeypatch):
     text = f'@R.function\ndef main(x: R.Tensor(("n", "*"), "float32")):\n    return {body}\n'
     function, works = structir.compile(structir.parse(text), num_threads=2)["main"], list[float]()
-
-    def recorded(*args):
-        works.append(nanoseconds(*args))
-        return works[-1]
-
-    monkeypatch.setattr(plan, "nanoseconds", recorded)
+    monkeypatch.setattr(plan, "shared_from", lambda times: works.extend(times) or 0)
     totals = []
     for length, count in ((64, 16_000), (1_000, 1_024)):
         values = np.zeros(length * count, "float32")
@@ -205,31 +199,7 @@ def work_at(executable, x):
     executable["main"](x)
     (region,) = executable._regions["main"]
     bound = region._bound.latest()[0]
-    works = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
-    return sum(bound._work(text, sizes, length) for text, sizes, length in works)
-
-
-def test_a_damaged_text_is_no_work():
-    for text in ("kernel(", "", "x = 1", "def kernel(a, lo, hi):\n    x = 1 // 0"):
-        assert nanoseconds(text, 0, (), 1000) <= 1
-
-
-def test_equal_layers_are_estimated_once():
-    @I.ir_module
-    class Layers:
-        @R.function
-        def main(x: R.Tensor(("n", 64), "float32")):
-            y = R.nn.softmax(x, axis=1)
-            z = R.nn.softmax(R.permute_dims(y), axis=1)
-            return R.nn.softmax(R.permute_dims(z), axis=1)
-
-    executable = structir.compile(Layers, num_threads=2)
-    nanoseconds.cache_clear()
-    executable["main"](floats(400, 64))
-    (region,) = executable._regions["main"]
-    texts = region._bound.latest()[0].plan.texts
-    assert nanoseconds.cache_info().misses == len({t.text for t in texts})
-    assert len(texts) > 1
+    return sum(bound.works[0])
 
 
 def test_the_default_is_the_physical_cores_that_the_process_may_use(tmp_path, monkeypatch):
@@ -310,20 +280,66 @@ def main(x: R.Tensor(("n", 64, 56, 56), "float32")):
     main["main"](floats(1, 64, 56, 56))
     (region,) = main._regions["main"]
     bound = region._bound.latest()[0]
-    forms = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
     products = 64 * 64 * 9 * 56 * 56
-    most = max(bound._estimate(nanoseconds, *form) for form in forms)
-    assert 0.01 * products < most < 0.05 * products
+    assert 0.01 * products < max(bound.works[0]) < 0.05 * products
+
+
+KERNEL = """
+@I.kernel
+def kernel(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"),
+           out: R.Tensor(("n",), "float32")):
+    low, high = T.part(n)
+    {lines}
+"""
+
+
+def estimate(lines, **sizes):
+    """The picoseconds of a kernel, of 1000 elements if not stated otherwise."""
+    kernel = structir.parse(KERNEL.format(lines=lines.replace("\n", "\n    ")))["kernel"]
+    symbols = {s.name: s for p in kernel.params for s in dims.syms(p.struct_info.dims[0])}
+    values = {symbols["n"]: 1000, symbols["m"]: 1000} | {symbols[k]: v for k, v in sizes.items()}
+    return work_of(kernel, values, [*values.values()], values[symbols["n"]]).picoseconds
 
 
 def test_operations_of_a_statement_are_counted_once_and_strides_are_slow():
-    def estimate(value):
-        text = (
-            f"def kernel(x, out, lo, hi):\n    for i in range(lo, hi):\n        out[i] = {value}\n"
-        )
-        return nanoseconds(text, 2, (), 1000)
+    def of_value(value):
+        return estimate(f"for i in range(low, high):\n    out[i] = {value}")
 
-    copied = estimate("x[i]")
-    assert estimate("x[i] * 2 + y[0]") > copied == estimate("x[3 + i]")
-    assert estimate("x[i] + x[i]") == estimate("x[i] + 1")
-    assert estimate("x[2 * i]") > 5 * copied
+    copied = of_value("x[i]")
+    assert of_value("x[i] * 2.0 + y[0]") > copied == of_value("x[3 + i]")
+    assert of_value("x[i] + x[i]") == of_value("x[i] + 1.0")
+    assert of_value("x[2 * i]") > 5 * copied
+
+
+LOOP = "for {head}:\n    out[i] = x[i]"
+# lines, and the picoseconds of an element times the expected iterations
+ESTIMATES = {
+    "the whole range": (LOOP.format(head="i in range(low, high)"), 40 * 1000),
+    "backwards": (LOOP.format(head="i in range(high - 1, low - 1, -1)"), 40 * 1000),
+    "steps": (LOOP.format(head="i in range(low, high, 16)"), 40 * 63),
+    "no iteration": (LOOP.format(head="i in range(high, low)"), 0),
+    "known numbers": ("k = min(m, 30) // 4\n" + LOOP.format(head="i in range(k)"), 300 + 300 + 280),
+    "a size of 0": (LOOP.format(head="i in range(n // (m - m))"), 40 * 1000),
+    "of data": (LOOP.format(head="i in range(T.int64(x[0]))"), 40 * 8),
+    "blocks": (
+        "for j in range(low, high, 100):\n    stop = min(j + 100, high)\n"
+        + LOOP.format(head="i in range(j, stop)").replace("\n", "\n    ").join(["    ", ""]),
+        10 * (300 + 300 + 40 * 100),
+    ),
+    "the longer side": (
+        "if low < 3:\n    out[0] = T.exp(x[0])\nelse:\n    out[0] = x[0]",
+        300 + 3 * 300 + 3000,
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), ESTIMATES.values(), ids=ESTIMATES)
+def test_estimates(lines, expected):
+    assert estimate(lines) == pytest.approx(300 + expected, abs=301)
+
+
+def test_estimates_are_sizes_of_the_caller():
+    n, m = dims.sym("a") * 2, dims.sym("b")
+    lines = "for j in range(m):\n    for i in range(low, high):\n        out[i] = x[i] + y[j]"
+    assert dims.syms(estimate(lines, n=n, m=m)) == {*dims.syms(n), *dims.syms(m)}
+    assert LENGTH not in dims.syms(estimate(lines, n=n, m=m))

@@ -13,12 +13,13 @@ from structir.backend import cache, serialise, sizes
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.cpu import kernels, objects
 from structir.backend.executable import options_text
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.errors import DiagnosticWarning
 from structir.ir import dims
 from structir.ir.polynomial import opaque_atom
 from structir.printer.files.safetensors_file import mapped_file, write_file
 from structir.tools.hostile.stored_model import WEIGHTS, check_results, model
+from tests.backend.scaled_kernels import scaled
 
 
 @pytest.fixture
@@ -170,18 +171,14 @@ def test_data_that_is_no_plan_is_compiled_again(data, plans, tmp_path):
         check_results(structir.load(path))
 
 
-KERNEL = """def kernel(a, lo, hi):
-    p0 = float32_pointer(a[0])
-    for i in range(lo, hi):
-        p0[i] = p0[i] * float32(3)
-"""
+KERNEL, CODE = scaled(3.0)
 
 
 @pytest.fixture
 def entry(plans, monkeypatch):
     """The machine code of a kernel in the cache, as another process finds it."""
     monkeypatch.setattr(kernels, "_kernels", {})
-    kernels.kernel(KERNEL)
+    kernels.kernel(KERNEL, CODE)
     monkeypatch.setattr(kernels, "_kernels", {})
     return cache.store().read(objects.key_of(KERNEL))
 
@@ -189,7 +186,7 @@ def entry(plans, monkeypatch):
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"x" * 500])
 def test_invalid_machine_code_is_compiled_again(data, entry):
     cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(entry.facts, data))
-    assert not kernels.kernel(KERNEL).loaded.from_disk
+    assert not kernels.kernel(KERNEL, CODE).loaded.from_disk
 
 
 def test_machine_code_without_its_symbol_is_not_loaded(entry):

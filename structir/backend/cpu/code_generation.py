@@ -18,7 +18,6 @@ from numba.core.llvm_bindings import create_pass_builder
 from numba.core.registry import cpu_target
 
 from structir.backend.cpu.library import WHOLE
-from structir.backend.cpu.modules import module_of_bitcode
 from structir.backend.cpu.objects import MachineCode
 
 functions: Any = ffi.lib
@@ -70,11 +69,6 @@ class PendingCode:
         ]
         alone = {f.name for f in defined} != {self.symbol}
         return MachineCode(data, (self.symbol,), needs, alone, seconds)
-
-
-def pending_code(library: Any, symbol: str) -> PendingCode:
-    """Returns the compilation of a library's function, with numba's options."""
-    return pending_module(module_of_bitcode(library.linked_bitcode()), symbol)
 
 
 def pending_module(module: Any, symbol: str) -> PendingCode:

@@ -1,43 +1,16 @@
-"""Compiles kernel source to machine code; equal sources are compiled once per process."""
+"""Compiles kernels to machine code; equal ones are compiled once per process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
-import numba
-import numpy as np
 from numba import njit, types
 
 from structir.backend.cache import digest
-from structir.backend.cpu.functions import compiled_function, ready_for_arrays, reported
-from structir.backend.cpu.intrinsics import (
-    POINTERS,
-    add_to,
-    brain_bits,
-    brain_value,
-    ceil,
-    floor,
-    greater,
-    half_bits,
-    half_value,
-    lesser,
-    maximum,
-    minimum,
-    multiply_to,
-    nearest,
-    offset_by,
-    square_root,
-    trunc,
-    wide_vectors,
-    wrapping_add,
-    wrapping_mul,
-    wrapping_sub,
-)
+from structir.backend.cpu.functions import ready_for_arrays, reported
 from structir.backend.cpu.objects import (
     Loaded,
     MachineCode,
@@ -46,59 +19,24 @@ from structir.backend.cpu.objects import (
     load_code,
     load_or_build,
 )
-from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.pipeline import KernelCompiler, RoutineCompiler
+from structir.backend.cpu.pipeline import RoutineCompiler
+from structir.backend.cpu.point_kernels import PointKernel
 from structir.backend.cpu.prepared import Assembled, pending_kernel
 from structir.backend.cpu.registries import read_all
-from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.scalars import helpers
-from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.errors import StructIRError
-from structir.ir.kernel_functions import EIGHTHS
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 SIGNATURE = types.void(TABLE, types.int64, types.int64)
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
-    "_nrt": False,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": RoutineCompiler,
 }
 CONTRACTED = {"contract"}  # fused multiply-add is allowed
-NAMES: dict[str, Any] = {
-    "add_to": add_to,
-    "multiply_to": multiply_to,
-    "wrapping_add": wrapping_add,
-    "wrapping_sub": wrapping_sub,
-    "wrapping_mul": wrapping_mul,
-    "greater": greater,
-    "lesser": lesser,
-    "maximum": maximum,
-    "minimum": minimum,
-    "square_root": square_root,
-    "floor": floor,
-    "ceil": ceil,
-    "trunc": trunc,
-    "nearest": nearest,
-    "half_value": half_value,
-    "half_bits": half_bits,
-    "brain_value": brain_value,
-    "brain_bits": brain_bits,
-    "offset_by": offset_by,
-    "wide_vectors": wide_vectors,
-    "array_at": numba.carray,  # type: ignore[attr-defined]
-    "inf": np.inf,
-    "nan": np.nan,
-    **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},
-    **{
-        dtype: getattr(np, dtype)
-        for dtype in POINTERS
-        if dtype not in ("bool", "bfloat16", *EIGHTHS)
-    },
-}
 
 
 @attrs.frozen(eq=False)
@@ -131,21 +69,18 @@ def symbol_of(text: str) -> str:
     return f"kernel_{digest(code_key(text))}"
 
 
-def kernel_names() -> dict[str, Any]:
-    """Returns the values of the global names in kernel source."""
-    return {**NAMES, **helpers(), **routine_helpers()}
-
-
-def _built(text: str, routine: Callable[..., Any] | None, assembled: Assembled | None) -> Loaded:
+def _built(text: str, code: Assembled | PointKernel | None) -> Loaded:
     """Compiles a kernel."""
     start = time.perf_counter()
-    if assembled is not None:
-        pending = pending_kernel(assembled, symbol_of(text))
+    if code is None:
+        raise MissingCodeError
+    if isinstance(code, Assembled):
+        pending = pending_kernel(code, symbol_of(text))
         return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
-    library, symbol = _library(text, kernel_names(), routine)
+    library, symbol = _numba_library(code, symbol_of(text))
     address = library.get_pointer_to_function(symbol)
-    code = code_of_library(library, [symbol], time.perf_counter() - start)
-    return Loaded(code, (address,), library, from_disk=False)
+    machine_code = code_of_library(library, [symbol], time.perf_counter() - start)
+    return Loaded(machine_code, (address,), library, from_disk=False)
 
 
 def load_new_code(code: MachineCode) -> Loaded:
@@ -156,64 +91,32 @@ def load_new_code(code: MachineCode) -> Loaded:
     return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
 
 
-def _raise_missing_code() -> Loaded:
-    raise MissingCodeError
+def _numba_library(routine: PointKernel, symbol: str) -> Any:
+    """Compiles a kernel with numba's compiler; returns the library and the symbol."""
+    with reported(routine.function):
+        function = routine.entry()
+        function.__qualname__ = symbol
+        read_all()  # numba reads registries in parts, and an interrupt would lose one
+        dispatcher = njit(SIGNATURE, fastmath=CONTRACTED, **OPTIONS)(function)
+        compiled: list[Any] = list(dispatcher.overloads.values())
+        return compiled[0].library, compiled[0].fndesc.llvm_func_name
 
 
-def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | None) -> Any:
-    """Returns the code library of a kernel, and its symbol there."""
-    symbol = symbol_of(text)
-    if routine is not None:
-        with reported(routine):
-            names["routine"] = compiled_function(routine)
-            return numba_library(text, symbol, names, arrays=True)
-    with suppress(UntranslatedError):
-        return translate_library(text, symbol, names), symbol
-    return numba_library(text, symbol, names, arrays=False)
+def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKernel:
+    """Returns the compiled kernel with this source: a function of a table of addresses and sizes,
+    and of a half-open range. `text` is only the key of its `code`.
 
-
-def translate_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
-    """Translates kernel source to LLVM IR without numba's compiler."""
-    kinds = (TABLE, types.int64, types.int64)
-    return translate_kernel(text, symbol, kinds, names)
-
-
-def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -> Any:
-    """Compiles kernel source with numba's compiler; returns the library and the symbol.
-
-    Needed for source that allocates arrays or that the translator does not support.
-    """
-    exec(compile(text, "<kernel>", "exec"), names)
-    names["kernel"].__qualname__ = symbol
-    compiler = RoutineCompiler if arrays else KernelCompiler
-    options = {**OPTIONS, "_nrt": arrays, "pipeline_class": compiler}
-    read_all()  # numba reads registries in parts, and an interrupt would lose one
-    function = njit(SIGNATURE, fastmath=CONTRACTED, **options)(names["kernel"])
-    compiled: list[Any] = list(function.overloads.values())
-    return compiled[0].library, compiled[0].fndesc.llvm_func_name
-
-
-def kernel(
-    text: str,
-    routine: Callable[..., Any] | None = None,
-    from_file: bool = False,
-    assembled: Assembled | None = None,
-) -> CompiledKernel:
-    """Returns the compiled kernel `kernel(a, lo, hi)` of this source: a table of addresses and
-    sizes, and a half-open range. The source may call `routine`, whose own source it contains. If
-    LLVM IR is `assembled`, `text` is only its key.
-
-    Source that was read from a file is never compiled: raises MissingCodeError if its machine code
-    is not cached.
+    A kernel that was read from a file has no code: raises MissingCodeError if its machine code is
+    not cached.
     """
     with lock:
         compiled = _kernels.get(code_key(text))
         if compiled is None:
             start = time.perf_counter()
-            if routine is not None:
+            if isinstance(code, PointKernel):
                 ready_for_arrays()
-            build = _raise_missing_code if from_file else lambda: _built(text, routine, assembled)
-            compiled = add_kernel(text, load_or_build(text, build), start)
+            loaded = load_or_build(text, lambda: _built(text, code))
+            compiled = add_kernel(text, loaded, start)
         return compiled
 
 

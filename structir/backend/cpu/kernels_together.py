@@ -15,21 +15,18 @@ from typing import Any
 import attrs
 
 from structir.backend.cores import physical_cores
-from structir.backend.cpu.code_generation import PendingCode, pending_code
+from structir.backend.cpu.code_generation import PendingCode
 from structir.backend.cpu.kernels import (
     add_kernel,
     is_built,
     kernel,
-    kernel_names,
     load_new_code,
     lock,
     symbol_of,
-    translate_library,
 )
 from structir.backend.cpu.objects import code_key, load_cached, register_code
-from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.prepared import pending_kernel
-from structir.backend.loops.writer import KernelText
+from structir.backend.cpu.prepared import Assembled, pending_kernel
+from structir.backend.loops.kernel_text import KernelText
 
 
 @attrs.frozen(eq=False)
@@ -52,28 +49,23 @@ class KernelsTogether:
     def start(self, text: KernelText) -> None:
         """Starts the compilation of a kernel. Without an executor, or if only numba can compile it,
         compiles it synchronously."""
-        is_plain = text.function is None and not text.from_file
         with lock:
             if is_built(text.text) or code_key(text.text) in self.tasks:
                 return
-            if self.executor is not None and is_plain and self._start(text, self.executor):
+            if self.executor is not None and text.assembled is not None:
+                self._start(text.text, text.assembled, self.executor)
                 return
-        kernel(text.text, text.function, text.from_file, text.assembled)
+        kernel(text.text, text.assembled or text.function)
 
-    def _start(self, kernel_text: KernelText, executor: ThreadPoolExecutor) -> bool:
-        start, text = time.perf_counter(), kernel_text.text
-        code = load_cached(text)
+    def _start(self, text: str, assembled: Assembled, executor: ThreadPoolExecutor) -> None:
+        start, code = time.perf_counter(), load_cached(text)
         if code is not None:
             add_kernel(text, code, start)
-            return True
-        try:
-            pending = _pending(kernel_text, symbol_of(text))
-        except UntranslatedError:
-            return False
+            return
+        pending = pending_kernel(assembled, symbol_of(text))
         self.tasks[code_key(text)] = _Task(
             text, pending, start, _submitted(executor, pending.generate)
         )
-        return True
 
     def finish(self) -> None:
         """Waits for all kernels and registers them in the process."""
@@ -86,12 +78,6 @@ class KernelsTogether:
     def _add(self, task: _Task, buffer: Any) -> None:
         code = task.code.machine_code(buffer, time.perf_counter() - task.start)
         add_kernel(task.text, register_code(task.text, load_new_code(code)), task.start)
-
-
-def _pending(text: KernelText, symbol: str) -> PendingCode:
-    if text.assembled is not None:
-        return pending_kernel(text.assembled, symbol)
-    return pending_code(translate_library(text.text, symbol, kernel_names()), symbol)
 
 
 def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:

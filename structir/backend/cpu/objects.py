@@ -14,8 +14,7 @@ from structir.backend.cpu.identity import machine_identity
 from structir.backend.locks import new_rlock
 from structir.interrupts import defer_interrupts
 
-KERNEL_HEAD = "def kernel("  # in kernel source; library functions have names as keys
-SOURCE_HEAD = "# code "  # before the hash of the code, in the source of a kernel of the program
+SOURCE_HEAD = "# code "  # of kernels, before the hash of the code; library functions have names
 
 
 @attrs.frozen(eq=False)
@@ -43,8 +42,8 @@ class Loaded:
 def code_key(text: str) -> str:
     """Returns the key of a source's machine code.
 
-    It is the first line, with a hash of the code, for kernels of the program: their names and
-    shapes do not matter. For all others it is the source.
+    It is the first line, with a hash of the code, for kernels: their names and shapes do not
+    matter. For library functions it is the name.
     """
     return text.partition("\n")[0] if text.startswith(SOURCE_HEAD) else text
 
@@ -163,11 +162,7 @@ def offer(key: str, entry: disk.CacheEntry) -> None:
 def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
     """Returns the machine code of these kernels and of all library functions, with their keys."""
     wanted = set(map(code_key, kernels))
-    return [(t, c) for t, c in _codes.items() if t in wanted or not _is_kernel(t)]
-
-
-def _is_kernel(text: str) -> bool:
-    return KERNEL_HEAD in text or text.startswith(SOURCE_HEAD)
+    return [(t, c) for t, c in _codes.items() if t in wanted or not t.startswith(SOURCE_HEAD)]
 
 
 symbol_builders: dict[str, Callable[[], object]] = {}  # functions that define a symbol, by symbol

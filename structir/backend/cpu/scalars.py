@@ -1,4 +1,4 @@
-"""The CPU's scalar functions by the names in kernel source, as functions that numba compiles."""
+"""The CPU's scalar functions by name, as functions that numba compiles."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def odd_single(x: Number) -> Number:
 
 
 def helpers() -> dict[str, Any]:
-    """Returns the functions by the names that kernel source calls."""
+    """Returns the functions by their names in kernels."""
     return _helpers(tuple(declared().values()))
 
 

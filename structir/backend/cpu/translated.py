@@ -1,14 +1,12 @@
-"""Translates kernels and C functions to LLVM IR without numba's compiler."""
+"""Translates C functions to LLVM IR without numba's compiler."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import fastmathpass
 from numba.core.compiler_lock import global_compiler_lock
 
 from structir.backend.cpu.inlined import Inlined, inlinable
@@ -18,47 +16,22 @@ from structir.backend.cpu.registries import read_all, registries_read
 from structir.backend.cpu.translation import Translation
 from structir.ir.collection import collection_paused
 
-rewrite_fast_math: Any = fastmathpass.rewrite_module
-
-
-def translate_kernel(text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any]) -> Any:
-    """Returns the code library of a kernel's source, in numba's calling convention.
-
-    `kinds` are the numba types of its parameters, `names` its global names.
-    """
-    (function,) = ast.parse(text).body
-    assert isinstance(function, ast.FunctionDef)
-
-    def write(module: Any, context: Any) -> None:
-        _write(module, function, symbol, kinds, names, context)
-
-    return _retried(symbol, target(contracted=True), write)
-
-
-def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
-    """Returns a code library; retries if an inlined function must be called instead, or if further
-    registries must be loaded."""
-    while True:
-        try:
-            return _library(symbol, context, write)
-        except (UntranslatedError, NotImplementedError) as error:
-            if not getattr(error, "blamed", False) and not read_all():
-                raise
-
 
 def translate_c_function(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
-    """Returns the code library of a Python function with the C calling convention.
+    """Returns the code library of a Python function with the C calling convention; retries if an
+    inlined function must be called instead, or if further registries must be loaded.
 
     Parameters are numbers and pointers; the result is a number or void.
     """
-    taken = inlinable(function)
+    taken, context = inlinable(function), target(contracted=False)
     if taken is None:
         raise UntranslatedError(function.__name__)
-
-    def write(module: Any, context: Any) -> None:
-        _write_c(module, taken, symbol, signature, context)
-
-    return _retried(symbol, target(contracted=False), write)
+    while True:
+        try:
+            return _library(taken, symbol, signature, context)
+        except (UntranslatedError, NotImplementedError) as error:
+            if not getattr(error, "blamed", False) and not read_all():
+                raise
 
 
 def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: Any) -> None:
@@ -89,38 +62,13 @@ def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: 
 
 
 @collection_paused()
-def _library(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
+def _library(taken: Inlined, symbol: str, signature: Any, context: Any) -> Any:
     with global_compiler_lock, registries_read(context):
         make: Any = KernelLibrary
         library = make(context.codegen(), symbol)
         library.enable_object_caching()
         with context.push_code_library(library):
             module = library.create_ir_module(symbol)
-            write(module, context)
-            if context.fastmath:
-                rewrite_fast_math(module, context.fastmath)
+            _write_c(module, taken, symbol, signature, context)
             library.add_ir_module(module)
     return library
-
-
-def _write(
-    module: Any,
-    function: ast.FunctionDef,
-    symbol: str,
-    kinds: Sequence[Any],
-    names: Mapping[str, Any],
-    context: Any,
-) -> None:
-    convention = context.call_conv
-    llvm_function = ir.Function(module, convention.get_function_type(types.void, kinds), symbol)
-    params = [a.arg for a in function.args.args]
-    convention.decorate_function(llvm_function, params, kinds)
-    builder = ir.IRBuilder(llvm_function.append_basic_block("entry"))
-    translation = Translation(Operations(context, builder), names, params, function.body)
-    for name, value, kind in zip(
-        params, convention.get_arguments(llvm_function), kinds, strict=True
-    ):
-        translation.named(name, Typed(value, kind))
-    translation.block(function.body)
-    if not builder.block.is_terminated:
-        convention.return_value(builder, context.get_dummy_value())

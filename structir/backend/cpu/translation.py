@@ -1,8 +1,8 @@
-"""Translates kernel source to LLVM IR in one pass over its statements, with numba's operators.
+"""Translates Python functions to LLVM IR in one pass over their statements, with numba's operators.
 
-numba's compiler converts bytecode to SSA and infers all types before it emits code. Kernel source
-needs neither: names are assigned before use, and each has one type. Other source is rejected with
-UntranslatedError, and numba compiles it.
+numba's compiler converts bytecode to SSA and infers all types before it emits code. The functions
+of this package need neither: names are assigned before use, and each has one type. Others are
+rejected with UntranslatedError, and numba compiles them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,7 @@ from typing import Any
 
 from numba import types
 
-from structir.backend.cpu.independent_loops import (
-    FEWEST,
-    MOST,
-    independent_accesses,
-    is_independent,
-    stays_rolled,
-    vector_parts,
-)
 from structir.backend.cpu.inlined import Inlined, inlinable, never_inline
-from structir.backend.cpu.masked_loops import (
-    gains_from_masks,
-    rolled,
-    set_properties,
-    with_masks,
-)
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.registries import all_read
 from structir.backend.cpu.values import BINARY, Values
@@ -139,23 +125,8 @@ class Translation(Values):
             self.builder.unreachable()
 
     def for_loop(self, loop: ast.For) -> None:
-        """Translates `for`; a short independent loop is split into whole vectors and a
-        remainder."""
+        """Translates `for` to a rotated loop over a range."""
         low, high, step = self._range(loop.iter)
-        count = _trip_count(low, high, step)
-        if not (FEWEST <= count <= MOST and is_independent(loop, self.reassigned)):
-            self._emit_for(loop, (low, high, step), False)
-            return
-        start = low.number or 0
-        for first, last in vector_parts(count):
-            low, high = [self.operations.constant(start + at) for at in (first, last)]
-            self._emit_for(loop, (low, high, step), True)
-
-    def _emit_for(
-        self, loop: ast.For, bounds: tuple[Typed, Typed, Typed], independent: bool
-    ) -> None:
-        """Emits a rotated loop over a range."""
-        low, high, step = bounds
         builder = self.builder
         before, body, following, after = self._blocks(4)
         builder.branch(before)
@@ -166,23 +137,12 @@ class Translation(Values):
         index.add_incoming(low.value, before)
         self.scopes.append({})
         self.named(_name(loop.target), Typed(index, types.int64))
-        known = len(builder.function.blocks)
         self._loop_body(loop, following, after)
         self.scopes.pop()
-        blocks = [body, *builder.function.blocks[known:]]
         builder.position_at_end(following)
         stepped = builder.add(index, step.value, flags=("nsw",))
         index.add_incoming(stepped, following)
-        latch = builder.cbranch(self._in_range(stepped, high, step), body, after)
-        count = _trip_count(low, high, step)
-        properties = list[Any]()
-        if gains_from_masks(count):
-            properties.append(with_masks(builder.module))
-        if independent:
-            properties.append(independent_accesses(builder.module, blocks))
-        if independent and stays_rolled(count):
-            properties.append(rolled(builder.module))
-        set_properties(builder.module, latch, properties)
+        builder.cbranch(self._in_range(stepped, high, step), body, after)
         builder.position_at_end(after)
 
     def _in_range(self, index: Any, high: Typed, step: Typed) -> Any:
@@ -306,13 +266,6 @@ STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {
     ast.Return: Translation.return_statement,
     ast.While: Translation.while_loop,
 }
-
-
-def _trip_count(low: Typed, high: Typed, step: Typed) -> int:
-    """Returns the number of iterations of a loop with literal bounds and step 1, else 0."""
-    if low.number is None or high.number is None or step.number != 1:
-        return 0
-    return max(high.number - low.number, 0)
 
 
 def _name(target: ast.expr) -> str:

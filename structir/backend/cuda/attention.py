@@ -27,7 +27,7 @@ from structir.backend.loops.expression import (
     walk,
 )
 from structir.backend.loops.group import Decision
-from structir.backend.loops.scalar_text import cost_of
+from structir.backend.loops.scalar_functions import cost_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym

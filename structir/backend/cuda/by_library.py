@@ -10,6 +10,7 @@ from math import prod
 from structir.backend.cuda.device_text import OperandStrides, Product
 from structir.backend.cuda.epilogue import Results, results_of
 from structir.backend.cuda.products import joined_terms, product_of
+from structir.backend.cuda.writer import Writer
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
@@ -24,7 +25,6 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.rounding import unrounded
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Writer
 from structir.ir.dims import Dim, Sym
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})

@@ -6,12 +6,12 @@ from __future__ import annotations
 from math import prod
 
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
+from structir.backend.cuda.scalar_text import accumulation_text, number_text, rounded_text
+from structir.backend.cuda.writer import LoopScope, Writer, loops
 from structir.backend.loops.columns import ColumnGroup
 from structir.backend.loops.expression import load
 from structir.backend.loops.group import Group
-from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import LoopScope, Writer, loops
 from structir.projections.monoid import MONOIDS
 
 

@@ -20,7 +20,7 @@ from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.ptx import ptx_of_module
 from structir.backend.cuda.translated import translated
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.errors import StructIRError
 from structir.interrupts import defer_interrupts
 from structir.lazy import lazy_module

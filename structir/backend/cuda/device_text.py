@@ -8,7 +8,8 @@ from functools import cached_property
 
 import attrs
 
-from structir.backend.loops.writer import KernelText, Writer, indented
+from structir.backend.cuda.writer import Writer, indented
+from structir.backend.loops.kernel_text import KernelText
 from structir.ir.dims import Dim
 
 THREADS = 256  # per block, unless the source sets it

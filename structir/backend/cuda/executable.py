@@ -22,7 +22,7 @@ from structir.backend.cuda.portable import device_routine
 from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
 from structir.backend.every_form import EveryForm
 from structir.backend.function_forms import form_variables, with_form_variables
-from structir.backend.loops.writer import KernelText, MissingCodeError
+from structir.backend.loops.kernel_text import KernelText, MissingCodeError
 from structir.backend.program import HostProgram, WholeRegion, number_buffers
 from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of

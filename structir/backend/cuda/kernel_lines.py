@@ -9,23 +9,21 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cpu.kernels import NAMES
-from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.scalars import helpers
 from structir.backend.cuda.independent import independent_loop
-from structir.backend.cuda.texts import bare, enclosed, without_call
-from structir.backend.loops.filling import surely_filled
-from structir.backend.loops.index_proofs import IndexRanges
-from structir.backend.loops.kernel_table import Site, dtype_of, table_of
-from structir.backend.loops.scalar_text import (
+from structir.backend.cuda.names import kernel_names
+from structir.backend.cuda.scalar_text import (
     ALL_KINDS,
-    STORED_AS,
     application_text,
     load_text,
     number_text,
     store_text,
 )
-from structir.backend.loops.writer import INDENT, indented
+from structir.backend.cuda.texts import bare, enclosed, without_call
+from structir.backend.cuda.writer import INDENT, indented
+from structir.backend.loops.filling import surely_filled
+from structir.backend.loops.index_proofs import IndexRanges
+from structir.backend.loops.kernel_table import Site, dtype_of, table_of
+from structir.backend.loops.scalar_functions import STORED_AS
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -105,7 +103,7 @@ class _Writer:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.table = kernel, table_of(kernel)
-        self.taken = {*NAMES, *helpers(), *routine_helpers(), *OWN_NAMES}
+        self.taken = {*kernel_names(), *OWN_NAMES}
         self.names: dict[Any, str] = {}
         self.computed: dict[Dim, Sym] = {}  # sizes that the host computes, by their names here
         self.shapes = self.table.shapes

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from structir.backend.cuda.writer import Writer
 from structir.backend.loops.expression import Expression, Number, Operation, Position, apply
-from structir.backend.loops.writer import Writer
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from structir.backend.loops.expression import axis_dim
-from structir.backend.loops.scalar_text import (
+from structir.backend.cuda.scalar_text import (
     accumulation_text,
     application_text,
     load_text,
     number_text,
     store_text,
 )
+from structir.backend.cuda.writer import INDENT, LoopScope, Writer, indented
+from structir.backend.loops.expression import axis_dim
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import INDENT, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
-from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.backend.cuda.integer_functions import integer_functions
+from structir.backend.cuda.scalar_text import accumulation_text, number_text
 from structir.ir.scalar_functions import with_double
 from structir.projections.monoid import MONOIDS
 
@@ -168,7 +168,7 @@ def _taken_over() -> dict[str, Any]:
     """Returns the functions that are the same on the CPU."""
     own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in with_double()}
     own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
-    functions = own | routine_helpers()
+    functions = own | integer_functions()
     taken = {name: function.py_func for name, function in functions.items()}
     return taken | {f"{name}_{dtype}": DIVISIONS[name] for dtype in INTS for name in DIVISIONS}
 

@@ -15,11 +15,11 @@ import attrs
 from structir.backend.cuda.attention import Attention
 from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
 from structir.backend.cuda.masked import FAR, Bounds, mask_of
+from structir.backend.cuda.scalar_text import number_text
+from structir.backend.cuda.writer import LoopScope, Writer, indented
 from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Expression, Load, apply, axis_dim
-from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv
 

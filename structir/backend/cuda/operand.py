@@ -9,10 +9,10 @@ from math import prod
 import attrs
 
 from structir.backend.cuda.places import RUN, AxisGroups, Groups, taken_apart
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.expression import Expression, apply
 from structir.backend.loops.stage import Guard
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from structir.backend.cuda.device_text import SIDE, within_block
-from structir.backend.loops.writer import Writer
+from structir.backend.cuda.writer import Writer
 from structir.ir.dims import Dim, Sym, ceildiv
 
 RUN = 4  # neighbours that a thread loads and computes: 16 bytes of float32

@@ -15,7 +15,7 @@ from structir.backend.cuda.arrays import DeviceArray, moved
 from structir.backend.cuda.device import Device, DeviceMemory, KernelPointer, Launch
 from structir.backend.cuda.device_text import DeviceText, OperandStrides, Product
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import KernelPlan, Numbers
 from structir.backend.recipe import KernelSequence

@@ -10,13 +10,13 @@ import attrs
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
 from structir.backend.cuda.epilogue import Results, results_of
 from structir.backend.cuda.nests import NestSchedule
+from structir.backend.cuda.scalar_text import rounded_text
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.access import split
 from structir.backend.loops.expression import Entry, Expression, load
 from structir.backend.loops.group import Group
-from structir.backend.loops.scalar_text import rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Sym
 

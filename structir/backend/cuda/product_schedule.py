@@ -12,6 +12,8 @@ from structir.backend.cuda.epilogue import Results
 from structir.backend.cuda.operand import OperandSource
 from structir.backend.cuda.places import RUN, AxisGroups, Groups, taken_apart
 from structir.backend.cuda.products import axes_read
+from structir.backend.cuda.scalar_text import rounded_text
+from structir.backend.cuda.writer import LoopScope, Writer, indented
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import (
@@ -22,10 +24,8 @@ from structir.backend.loops.expression import (
     loads_of,
     walk,
 )
-from structir.backend.loops.scalar_text import rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in

@@ -13,13 +13,13 @@ from structir.backend.cuda.device_text import (
     over_threads,
     within_block,
 )
+from structir.backend.cuda.row_schedule import RowSchedule
 from structir.backend.cuda.short_rows import short_row_kernel
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.buffer import element_bytes
 from structir.backend.loops.group import Group
-from structir.backend.loops.rows import RowSchedule
 from structir.backend.loops.short_rows import has_short_rows
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in

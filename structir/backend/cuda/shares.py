@@ -6,10 +6,10 @@ from __future__ import annotations
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
 from structir.backend.cuda.epilogue import Results
 from structir.backend.cuda.product_schedule import ProductSchedule
+from structir.backend.cuda.scalar_text import accumulation_text, number_text
 from structir.backend.cuda.tiled import TiledProductSchedule
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.stage import Stage
 from structir.ir import dims
 from structir.ir.dims import Dim

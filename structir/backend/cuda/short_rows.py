@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from math import prod
 
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
+from structir.backend.cuda.scalar_text import accumulation_text, number_text
+from structir.backend.cuda.writer import LoopScope, Writer
 from structir.backend.loops.expression import Expression, substituted
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import stored
-from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.short_rows import ShortRowGroup, written_at
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, Writer
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS

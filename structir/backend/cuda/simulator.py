@@ -16,8 +16,8 @@ from structir.backend.cuda import simulated_fragments
 from structir.backend.cuda.device import DeviceMemory, KernelPointer, Launch
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, shared_names
-from structir.backend.loops.scalar_text import STORED_AS
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
+from structir.backend.loops.scalar_functions import STORED_AS
 from structir.ir.scalar_functions import with_double
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc

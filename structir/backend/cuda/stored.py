@@ -10,7 +10,7 @@ import attrs
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.device_text import DeviceText, OperandStrides, Product
 from structir.backend.cuda.regions import DeviceRegion
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.serialise import Json, TableReader, TableWriter
 from structir.backend.serialise_checks import NotStoredError, require

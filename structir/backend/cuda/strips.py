@@ -12,11 +12,11 @@ from structir.backend.cuda.epilogue import Results
 from structir.backend.cuda.operand import TileOperand, Way
 from structir.backend.cuda.places import RUN
 from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
+from structir.backend.cuda.scalar_text import number_text
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import apply
-from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir.dims import Dim
 
 MOST_ROWS = 4

@@ -15,11 +15,11 @@ from structir.backend.cuda.epilogue import Results
 from structir.backend.cuda.operand import TileOperand
 from structir.backend.cuda.places import RUN, Groups
 from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
+from structir.backend.cuda.scalar_text import number_text
+from structir.backend.cuda.writer import indented
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import indented
 from structir.ir.dims import Dim, Sym, ceildiv
 from structir.ir.kernel import computed_in
 

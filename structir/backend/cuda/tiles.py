@@ -9,11 +9,11 @@ import attrs
 
 from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
 from structir.backend.cuda.rows import SYNC, BlockRowSchedule
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Load, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 

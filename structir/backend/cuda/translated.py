@@ -17,16 +17,14 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu_options import FastMathOptions
 
 from structir.backend.cpu.inlined import Inlined, parse_function
-from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
-from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.scalars import helpers
 from structir.backend.cuda import fragments
 from structir.backend.cuda.device_text import SIDE, DeviceText
+from structir.backend.cuda.names import kernel_names
 from structir.backend.cuda.numbers import functions_of_blocks, inside, sigmoid
 from structir.backend.cuda.threads import CUDA, UNROLLED, WRITTEN, InlinedFunction
 from structir.backend.cuda.translation import DeviceOperations, DeviceTranslation
-from structir.backend.loops.scalar_text import STORED_AS
+from structir.backend.loops.scalar_functions import STORED_AS
 from structir.backend.math.bits import declared
 from structir.ir.scalar_functions import with_double
 
@@ -142,7 +140,7 @@ def _of_library(stem: str, arity: int) -> InlinedFunction:
 @cache
 def names_of_threads(older: bool = False) -> dict[str, Any]:
     """Returns the implementations of the names in the sources of kernels."""
-    names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
+    names = {**kernel_names(), "inside": inside, "cuda": CUDA}
     names |= {**WRITTEN, **fragments.NAMES, "tile_side": SIDE}
     names["unrolled"] = UNROLLED
     for name, function in with_double().items():

@@ -9,10 +9,10 @@ from structir.backend.cuda.operand import TileOperand
 from structir.backend.cuda.places import RUN
 from structir.backend.cuda.product_schedule import WAIT
 from structir.backend.cuda.tiled import TiledProductSchedule
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import Expression, Operation, loads_of
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir.kernel import computed_in
 
 HALVES = ("float16", "bfloat16")

@@ -11,10 +11,10 @@ import attrs
 from structir.backend.cuda.attention import Attention
 from structir.backend.cuda.device_text import THREADS, DeviceText
 from structir.backend.cuda.online import SYNC, AttentionSchedule, times, unrolled
+from structir.backend.cuda.scalar_text import number_text
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Load
-from structir.backend.loops.scalar_text import number_text
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir.dims import Dim, Sym, exact_quotient
 
 WARP, ROWS = 32, 16  # lanes of a warp, and its rows of the result

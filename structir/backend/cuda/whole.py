@@ -6,13 +6,13 @@ from __future__ import annotations
 from math import prod
 
 from structir.backend.cuda.device_text import DeviceText, device_text, over_blocks, within_block
+from structir.backend.cuda.row_schedule import RowSchedule
 from structir.backend.cuda.rows import BlockRowSchedule
+from structir.backend.cuda.scalar_text import accumulation_text, load_text, store_text
+from structir.backend.cuda.writer import LoopScope, indented
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.group import Group
-from structir.backend.loops.rows import RowSchedule
-from structir.backend.loops.scalar_text import accumulation_text, load_text, store_text
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in

@@ -178,9 +178,11 @@ class Assembly:
         self.branch(self.compare(predicate, following, high), inside, after, mark)
         self.start(after)
 
-    def masked_loop(self) -> str:
-        """Returns the mark of the latch of a loop that LLVM vectorizes with masks."""
-        return self.loop_mark('!"llvm.loop.vectorize.predicate.enable", i1 true')
+    def masked_loop(self, is_rolled: bool = False) -> str:
+        """Returns the mark of the latch of a loop that LLVM vectorizes with masks; if `is_rolled`,
+        LLVM must not unroll it before."""
+        others = ['!"llvm.loop.unroll.disable"'] if is_rolled else []
+        return self.loop_mark('!"llvm.loop.vectorize.predicate.enable", i1 true', *others)
 
     def loop_mark(self, *properties: str) -> str:
         """Returns the mark of the latch of a loop with some properties."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from structir.backend.emit.code import code_of
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.packing import packed_buffer
 from structir.backend.loops.stage import KernelCall
-from structir.backend.loops.writer import KernelText
+from structir.backend.work import work_of
 
 
 def called_kernel(call: KernelCall, origin: str) -> KernelText:
@@ -24,16 +27,18 @@ def called_kernel(call: KernelCall, origin: str) -> KernelText:
         pointers.append(buffer)
         if buffer.origin == "scratch":
             scratch.append(buffer)
-    part = call.kernel.part
+    part, sizes = call.kernel.part, tuple(map(call.size, code.sizes))
+    length = 1 if part is None or code.is_whole else call.size(part.extent)
     return KernelText(
         code.source,
         tuple(pointers),
-        tuple(map(call.size, code.sizes)),
-        1 if part is None or code.is_whole else call.size(part.extent),
+        sizes,
+        length,
         tuple(scratch),
         (origin,),
         sites=code.sites,
         names=code.names,
         has_phases=code.has_phases,
         assembled=code.assembled,
+        estimate=partial(work_of, call.kernel, call.dims, sizes, length),
     )

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from functools import partial
 
 from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.independent_loops import stays_rolled, vector_parts
-from structir.backend.cpu.masked_loops import LANES, gains_from_masks
 from structir.backend.cpu.unaligned_sums import WHOLE_BYTES
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.extremes import extremes_apart
 from structir.backend.emit.independent import is_short_and_independent
 from structir.backend.emit.invariants import invariant_divisions
 from structir.backend.emit.scalars import is_sure
+from structir.backend.emit.short_loops import LANES, gains_from_masks, stays_rolled, vector_parts
 from structir.backend.emit.steady import steady_elements, with_local
 from structir.backend.emit.streams import streaming_loop
 from structir.backend.loops.buffer import element_bytes
@@ -113,7 +112,8 @@ def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
     for first, last in vector_parts(max(high - low, 0)):
         mark = ""
         if gains_from_masks(last - first):
-            mark = emitter.asm.masked_loop()
+            is_rolled = stays_rolled(last - first) and not _registers(emitter, loop)
+            mark = emitter.asm.masked_loop(is_rolled)
         elif stays_rolled(last - first):
             mark = emitter.asm.loop_mark(
                 '!"llvm.loop.unroll.disable"', *_at_once(emitter, loop, last - first)
@@ -128,8 +128,7 @@ def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
 def _at_once(emitter: Emitter, loop: For, count: int) -> list[str]:
     """The property of a loop over registers of several vectors that are one iteration: LLVM keeps
     arrays in registers only where all indices are constants. Math functions need the registers."""
-    elements = [n for n in nodes_of(loop) if isinstance(n, Element)]
-    widths = [element_bytes(e.dtype) for e in elements if e.array in emitter.registers]
+    widths = [element_bytes(e.dtype) for e in _registers(emitter, loop)]
     size = emitter.vector_bytes
     vectors = count * max(widths, default=0) // size
     if vectors < 2 or emitter.calls_functions:
@@ -139,6 +138,12 @@ def _at_once(emitter: Emitter, loop: For, count: int) -> list[str]:
         f'!"llvm.loop.interleave.count", i32 {vectors}',
         f'!"llvm.loop.vectorize.width", i32 {lanes}',
     ]
+
+
+def _registers(emitter: Emitter, loop: For) -> list[Element]:
+    """Returns the elements in registers that a loop accesses."""
+    elements = [n for n in nodes_of(loop) if isinstance(n, Element)]
+    return [e for e in elements if e.array in emitter.registers]
 
 
 def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> None:

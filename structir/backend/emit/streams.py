@@ -18,7 +18,7 @@ from structir.backend.emit.scalars import outer_offset
 from structir.backend.emit.types import STORED
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.kernel_table import dtype_of
-from structir.backend.loops.scalar_text import cost_of
+from structir.backend.loops.scalar_functions import cost_of
 from structir.backend.loops.streams import (
     BEHIND,
     LARGE,

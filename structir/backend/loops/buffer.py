@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.loops.scalar_text import STORED_AS
+from structir.backend.loops.scalar_functions import STORED_AS
 from structir.ir.dims import Dim
 
 _numbers = count()

@@ -7,6 +7,7 @@ Groups that differ only in buffers, axes and sizes of the program have one kerne
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 
 import attrs
 import numpy as np
@@ -19,11 +20,13 @@ from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
 from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.rounding import are_skipped
-from structir.backend.loops.writer import KernelText
+from structir.backend.work import work_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
+from structir.ir.kernel import Kernel
 from structir.ir.struct_info import PrimStructInfo
 from structir.loops.handle import KernelHandle
 from structir.loops.recipes import find_recipe
@@ -74,6 +77,7 @@ class _KernelTemplate:
     """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
 
     text: KernelText
+    node: Kernel
     pointers: tuple[int | Buffer, ...]  # indices of buffers of the group, or scratch memory
     sizes: tuple[Dim, ...]
     range: Dim
@@ -92,12 +96,14 @@ class _KernelTemplate:
             buffers[p] if isinstance(p, int) else _renewed(p, values) for p in self.pointers
         ]
         sizes = [dims.substitute(size, values) for size in self.sizes]
+        length = dims.substitute(self.range, values)
         return attrs.evolve(
             self.text,
             pointers=tuple(pointers),
             sizes=(*sizes, *[_bits(float(numbers[k][0])) for k in self.singles]),  # type: ignore[index]
-            range=dims.substitute(self.range, values),
+            range=length,
             scratch=tuple([b for b in pointers if b.origin == "scratch"]),
+            estimate=partial(work_of, self.node, values, sizes, length),
         )
 
 
@@ -144,6 +150,7 @@ def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) 
             assembled=code.assembled,
             singles=len(code.singles),
         ),
+        code.kernel,
         pointers,
         code.sizes[:count],
         1 if part is None else part.extent,

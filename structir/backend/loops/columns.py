@@ -23,8 +23,8 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.library_nodes import Axes
 from structir.backend.loops.reciprocals import with_reciprocals
 from structir.backend.loops.rounding import are_skipped, stored
-from structir.backend.loops.rows import extents_of
 from structir.backend.loops.simplify import simplified
+from structir.backend.loops.stage import extents_of
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.kernel import (
@@ -56,7 +56,7 @@ class ColumnGroup:
         self.group = group
         self.center = next(s for s in group.stages if s.reduce)
         self.makers = {s.out: s for s in group.stages if s.direct and s is not self.center}
-        self.extents = extents_of(group)
+        self.extents = extents_of(group.stages)
         self.dtype = computed_in(self.center.out.dtype)
         axes = self.center.axes
         addresses = [

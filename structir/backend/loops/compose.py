@@ -23,7 +23,8 @@ from structir.backend.loops.expression import (
     substituted,
 )
 from structir.backend.loops.rounding import rounded
-from structir.backend.loops.stage import LoopProgram, Routine, Stage
+from structir.backend.loops.routine import Routine
+from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym

@@ -15,7 +15,7 @@ from structir.backend.loops.expression import (
     number,
     position,
 )
-from structir.backend.loops.scalar_text import is_written
+from structir.backend.loops.scalar_functions import is_written
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym, substitute
 from structir.ir.dtype import EXTENDED, is_float

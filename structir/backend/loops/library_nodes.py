@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from functools import partial
 from math import prod
 
 from structir.backend.emit.code import KernelCode, code_of
@@ -12,8 +13,10 @@ from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Expression, axis_dim
 from structir.backend.loops.group import Group
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.packing import packed_buffer
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.stage import extents_of
+from structir.backend.work import work_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
@@ -39,7 +42,7 @@ class LibraryNodeWriter(KernelNodeWriter):
 
     def __init__(self, group: Group, name: str) -> None:
         super().__init__([group], name, NO_PARAMETERS)
-        self.extents = {a: e for s in group.stages for a, e in s.extents.items()}
+        self.extents = extents_of(group.stages)
 
     def extent(self, axes: Axes) -> Dim:
         """Returns the number of points along collapsed axes."""
@@ -189,14 +192,15 @@ def text_of(
         else:
             scratch.append(Buffer(code.shapes[array], array.struct_info.dtype, "scratch"))  # type: ignore[attr-defined]
             pointers.append(scratch[-1])
-    part = kernel.part
+    length: Dim = 1 if kernel.part is None else kernel.part.extent
     return KernelText(
         code.source,
         tuple(pointers),
         code.sizes,
-        1 if part is None else part.extent,
+        length,
         tuple(scratch),
         group.origins,
         names=code.names,
         assembled=code.assembled,
+        estimate=partial(work_of, kernel, {}, code.sizes, length),
     )

@@ -15,8 +15,7 @@ from structir.backend.loops.expression import Entry, Expression
 from structir.backend.loops.group import Group
 from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.padding import BorderWriter
-from structir.backend.loops.rows import extents_of
-from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.stage import LoopProgram, Stage, extents_of
 from structir.backend.loops.window_nodes import window_call
 from structir.backend.loops.window_sums import sum_of_windows
 from structir.ir import dims
@@ -82,7 +81,7 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
     windows, found = sum_of_windows(copy), list[tuple[Sym, Sym]]()
     # The rows of a plane of sums are one loop, possibly without a row axis inside.
     rows = _row_axes(reader)[:-1] if windows is None else reader.rows
-    extents = extents_of(reader)
+    extents = extents_of(reader.stages)
     entries = list(zip(copy.write, *[r.entries for r in reads], strict=True))
     for row in rows:
         if extents[row] == 1:

@@ -7,6 +7,7 @@ from functools import partial
 
 import attrs
 
+from structir.backend.cpu.point_kernels import PointKernel
 from structir.backend.emit.called import called_kernel
 from structir.backend.loops.as_scheduled import WITH_NUMBERS, matrix_nodes
 from structir.backend.loops.buffer import Buffer
@@ -16,6 +17,7 @@ from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.interleaved import with_products_together
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.library_nodes import text_of
 from structir.backend.loops.planes import with_planes
 from structir.backend.loops.reused import with_reuse
@@ -23,12 +25,11 @@ from structir.backend.loops.rounding import roundings
 from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared_numbers import SharedNumbers
 from structir.backend.loops.short_rows import has_short_rows, short_row_nodes
-from structir.backend.loops.stage import KernelCall, LoopProgram, Routine
+from structir.backend.loops.stage import KernelCall, LoopProgram
 from structir.backend.loops.turns import transpose_kernel, transpose_of
 from structir.backend.loops.window_sums import is_faster_than_product
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.wrapped import with_runs
-from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
 
 def routine_kernel(group: Group) -> KernelText | None:
@@ -39,25 +40,15 @@ def routine_kernel(group: Group) -> KernelText | None:
         return None
     if isinstance(routine, KernelCall):
         return called_kernel(routine, stage.origin)
+    kernel = PointKernel(routine)
     return KernelText(
-        _routine_text(routine),
+        kernel.source,
         routine.buffers,
         routine.sizes,
         routine.range,
-        routine.scratch,
-        (stage.origin,),
-        names=routine.names,
-        function=routine.function,
+        origins=(stage.origin,),
+        function=kernel,
     )
-
-
-def _routine_text(routine: Routine) -> str:
-    arrays, sizes = routine.own_names
-    dtypes = [buffer.dtype for buffer in routine.buffers]
-    head = from_table(dict(zip(arrays, dtypes, strict=True)), sizes)
-    lines = loops(["point"], ["lo, hi"], list(routine.lines))
-    text = table_kernel([*head, *routine.before, *lines])
-    return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
 
 
 def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> KernelText:

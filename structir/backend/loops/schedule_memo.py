@@ -13,8 +13,8 @@ import attrs
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.group import Group
 from structir.backend.loops.group_key import GroupKey
+from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.packing import origin_of, packed_buffer
-from structir.backend.loops.writer import KernelText
 
 Schedule = Callable[[Group], KernelText | None]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import attrs
 
@@ -19,6 +18,7 @@ from structir.backend.loops.expression import (
     loads_of,
     walk,
 )
+from structir.backend.loops.routine import Routine
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
@@ -42,39 +42,6 @@ class Running:
 
     target: Sym
     op: str
-
-
-@attrs.frozen(eq=False)
-class Routine:
-    """Lines that read and write whole buffers, which they access, like sizes, by `names`, or as p0,
-    p1, ... and n0, n1, ... Lines that call `function` process one `point` of the range; others run
-    `before` all points. The first stage runs the routine; that of each further result only marks it
-    as computed."""
-
-    lines: tuple[str, ...]
-    buffers: tuple[Buffer, ...]
-    scratch: tuple[Buffer, ...]
-    sizes: tuple[Dim, ...]
-    names: tuple[str, ...] = ()
-    runs: bool = True
-    range: Dim = 1
-    function: Callable[..., Any] | None = None  # called in the lines by the name `routine`
-    source: tuple[str, ...] = ()  # of the function
-    before: tuple[str, ...] = ()
-
-    @property
-    def rejects(self) -> bool:
-        """Whether the function raises an error for some values of its operands."""
-        return any(line.lstrip().startswith("raise ") for line in self.source)
-
-    @property
-    def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of buffers and sizes in the lines."""
-        count = len(self.buffers)
-        if self.names:
-            return self.names[:count], self.names[count:]
-        sizes = tuple([f"n{k}" for k in range(len(self.sizes))])
-        return tuple([f"p{k}" for k in range(count)]), sizes
 
 
 @attrs.frozen(eq=False)
@@ -197,6 +164,11 @@ class Stage:
             if isinstance(node, Position):
                 found |= dims.syms(node.dim)
         return frozenset(found)
+
+
+def extents_of(stages: Iterable[Stage]) -> dict[Sym, Dim]:
+    """Returns the extents of all axes of some stages."""
+    return {axis: extent for stage in stages for axis, extent in stage.extents.items()}
 
 
 def routine_stages(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import attrs
@@ -13,37 +12,14 @@ from structir.backend.cpu.functions import routine_source
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import axis_dim, load
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.stage import Routine, Stage, routine_stages
+from structir.backend.loops.routine import BufferPoint, Routine
+from structir.backend.loops.stage import Stage, routine_stages
 from structir.ir import dims
-from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dims import Dim, Poly
 from structir.ir.kernel import computed_in
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 HELD = (bool, int, float, type(None))  # kinds of constants in a kernel's source
-
-
-@attrs.frozen
-class BufferPoint:
-    """The view of a buffer that a routine gets at one point: along each axis an index, or all
-    (None)."""
-
-    buffer: Buffer
-    at: tuple[Dim | None, ...]
-
-
-@attrs.frozen(eq=False)
-class PointCalls:
-    """A function called once at each point of some axes.
-
-    An argument is a view of a buffer, or a number. An operand is an array over the axes that it
-    covers completely, or a scalar if there are none; a result is an array to be filled, of one
-    element if there are none.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]  # a BufferPoint, a Dim, a number, or a tuple of these
-    extents: Mapping[Sym, Dim]  # of the axes
-    results: frozenset[Buffer]
 
 
 @attrs.frozen
@@ -98,16 +74,16 @@ def whole_axis_stages(
     named = Named(reads, writes, numbers, {x.name: axis_dim(x) for x in clause.parallel})
     parameters = inspect.signature(function).parameters
     arguments = tuple([named.argument(name) for name in parameters])
-    calls = PointCalls(
+    source = routine_source(function).split("\n")
+    routine = Routine(
         function,
         arguments,
         {x: spec.extents[x] for x in clause.parallel},
         frozenset([place.buffer for place in writes.values()]),
+        any([line.lstrip().startswith("raise ") for line in source]),
     )
     outs = [seen[b] for b in results]
-    made = routine_stages(
-        [place.buffer for place in reads.values()], outs, PointText(calls).routine(), origin
-    )
+    made = routine_stages([place.buffer for place in reads.values()], outs, routine, origin)
     return results, [*before, *made, *after]
 
 
@@ -142,89 +118,3 @@ def _place(buffer: Buffer, entries: Iterable[AccessIndex], clause: Statement) ->
             raise NoKernelError("an axis is seen whole in part")
         found.append(None if whole else entry.dim)
     return BufferPoint(buffer, tuple(found))
-
-
-class PointText:
-    """Writes the source of such calls."""
-
-    def __init__(self, calls: PointCalls) -> None:
-        self.calls = calls
-        self.fills_elements = any(map(self._is_element, calls.arguments))
-        self.axes = {axis: f"i{k}" for k, axis in enumerate(calls.extents)}
-        self.pointers: dict[Buffer, str] = {}
-        self.sizes: dict[Dim, str] = {}
-        self.arrays: dict[tuple[Buffer, bool], str] = {}
-
-    def routine(self) -> Routine:
-        """Returns the lines, with the function under its name."""
-        call = f"routine({', '.join([self._argument(a) for a in self.calls.arguments])})"
-        lines = [*self._position(), call]
-        before = self._arrays()
-        return Routine(
-            tuple(lines),
-            tuple(self.pointers),
-            (),
-            tuple(self.sizes),
-            range=prod(self.calls.extents.values()),
-            function=self.calls.function,
-            source=tuple(routine_source(self.calls.function).split("\n")),
-            before=tuple(before),
-        )
-
-    def _is_element(self, argument: Any) -> bool:
-        """Whether an argument is one element of a result."""
-        is_result = isinstance(argument, BufferPoint) and argument.buffer in self.calls.results
-        return is_result and all(index is not None for index in argument.at)
-
-    def _argument(self, argument: Any) -> str:
-        if isinstance(argument, BufferPoint):
-            return self._seen(argument)
-        if isinstance(argument, tuple):
-            return f"({''.join([f'{self._argument(part)}, ' for part in argument])})"
-        if isinstance(argument, Poly):
-            own = dims.syms(argument) & self.axes.keys()
-            return self._index(argument) if own else self._size(argument)
-        return repr(argument) if not isinstance(argument, float) else f"float64({argument!r})"
-
-    def _seen(self, place: BufferPoint) -> str:
-        scalar = self._is_element(place)
-        at = [":" if i is None else self._index(i) for i in place.at] + [":"] * scalar
-        key = place.buffer, scalar
-        name = self.arrays.setdefault(key, f"x{len(self.arrays)}")
-        return f"{name}[{', '.join(at) or '0'}]"
-
-    def _arrays(self) -> list[str]:
-        """Gives operands and results without axes an axis of size 1."""
-        lines = []
-        for (buffer, scalar), name in self.arrays.items():
-            sizes = [*[self._size(d) for d in buffer.shape], *["1"] * (scalar or not buffer.shape)]
-            pointer = self.pointers.setdefault(buffer.root, f"p{len(self.pointers)}")
-            lines.append(f"{name} = array_at({pointer}, ({', '.join(sizes)},))")
-        return lines
-
-    def _position(self) -> list[str]:
-        """Splits the linear index of the point into positions along the axes."""
-        lines, rest = [], "point"
-        for axis, name in list(self.axes.items())[::-1]:
-            if name == "i0" and not self.fills_elements:
-                lines.append(f"i0 = {rest}")  # the outermost axis needs no division
-                break
-            size = self._size(self.calls.extents[axis])
-            lines.append(f"{name} = {rest} % {size}")
-            lines.append(f"{name}_rest = {rest} // {size}")
-            rest = f"{name}_rest"
-        return lines
-
-    def _size(self, size: Dim) -> str:
-        """Returns the name of a size. Static ones are arguments too, so that all shapes of a rank
-        share the machine code. They are constants where a call fills one element: it takes no
-        longer than the divisions that find its position, which are faster by constants."""
-        if isinstance(size, int) and self.fills_elements:
-            return str(size)
-        return self.sizes.setdefault(size, f"n{len(self.sizes)}")
-
-    def _index(self, index: Dim) -> str:
-        def name_of(symbol: Sym) -> str:
-            return self.axes.get(symbol) or self._size(axis_dim(symbol))
-
-        return f"({dims.python_text(index, name_of)})"

@@ -10,7 +10,7 @@ import numpy as np
 from structir.backend import cache as disk
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.executable import options_text
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
 from structir.lazy import lazy_module

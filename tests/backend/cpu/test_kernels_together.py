@@ -1,14 +1,16 @@
-"""Kernels compiled in threads are those that numba compiles one after another."""
+"""Kernels compiled in threads are those that are compiled one after another."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import structir
 from structir.backend.cpu import kernels_together as together
-from structir.backend.cpu.code_generation import pending_code
-from structir.backend.cpu.kernels import kernel_names, symbol_of, translate_library
-from structir.backend.cpu.operations import UntranslatedError
+from structir.backend.cpu.kernels import symbol_of
+from structir.backend.cpu.prepared import pending_kernel
 from structir.script import R
+from tests.backend.scaled_kernels import scaled
 
 
 @R.function
@@ -19,29 +21,14 @@ def main(x: R.Tensor(("n", 24), "float32"), w: R.Tensor((24, 24), "float32")):
     return a, b, c
 
 
-TEXT = """def kernel(a, lo, hi):
-    p0 = float32_pointer(a[0])
-    p1 = float32_pointer(a[1])
-    for r in range(lo, hi):
-        total = float32(0.0)
-        for j in range(24):
-            total = add_to(total, p0[r * 24 + j])
-        p1[r] = square_root(total)
-"""
-
-
-def compiled_alone(text, symbol):
-    library = translate_library(text, symbol, kernel_names())
-    library.get_pointer_to_function(symbol)
-    return library._get_compiled_object()
-
-
 def test_machine_code_does_not_depend_on_the_thread():
-    symbol = symbol_of(TEXT)
-    pending = pending_code(translate_library(TEXT, symbol, kernel_names()), symbol)
-    code = pending.machine_code(pending.generate(), 0.0)
-    assert code.data == compiled_alone(TEXT, symbol)
-    assert code.symbols == (symbol,)
+    text, assembled = scaled(2.0)
+    pending = [pending_kernel(assembled, symbol_of(text)) for _ in range(2)]
+    with ThreadPoolExecutor(1) as executor:
+        buffers = executor.submit(pending[0].generate).result(), pending[1].generate()
+    one, other = [p.machine_code(b, 0.0) for p, b in zip(pending, buffers, strict=True)]
+    assert one.data == other.data
+    assert one.symbols == (symbol_of(text),)
 
 
 def results(monkeypatch, tmp_path):
@@ -57,18 +44,9 @@ def assert_same(actual, expected):
         np.testing.assert_array_equal(one, other)
 
 
-def untranslated(*args):
-    raise UntranslatedError
-
-
-@pytest.mark.parametrize("reason", ["one core", "a text that only numba compiles"])
-def test_kernels_are_the_same_without_threads(monkeypatch, tmp_path, reason):
+def test_kernels_are_the_same_without_threads(monkeypatch, tmp_path):
     expected = results(monkeypatch, tmp_path / "threads")
-    if reason == "one core":
-        monkeypatch.setattr(together, "physical_cores", lambda: 1)
-    else:
-        monkeypatch.setattr(together, "physical_cores", lambda: 4)
-        monkeypatch.setattr(together, "translate_library", untranslated)
+    monkeypatch.setattr(together, "physical_cores", lambda: 1)
     assert_same(results(monkeypatch, tmp_path / "alone"), expected)
 
 

@@ -6,12 +6,9 @@ from collections import Counter
 import llvmlite.binding as llvm
 import pytest
 
-from structir.backend.cpu.code_generation import pending_code
-from structir.backend.cpu.kernels import kernel_names, translate_library
 from structir.backend.cpu.modules import module_of_assembly
 from structir.backend.cpu.prepared import Assembled, pending_kernel, prepared
 
-TEXT = "def kernel(a, lo, hi):\n    for i in range(lo, hi):\n        a[i] = i\n"
 IR = """
 declare float @half_value(i16)
 define void @kernel(ptr %a, i64 %lo, i64 %hi) {
@@ -23,17 +20,9 @@ define void @kernel(ptr %a, i64 %lo, i64 %hi) {
 """
 
 
-def of_text():
-    return pending_code(translate_library(TEXT, "kept", kernel_names()), "kept")
-
-
-def of_assembly():
-    return pending_kernel(Assembled(IR, ("half_value",)), "kept")
-
-
-def keep_in_a_cycle(create):
+def keep_in_a_cycle():
     try:
-        pending = create()
+        pending = pending_kernel(Assembled(IR, ("half_value",)), "kept")
         assert pending.module
         raise KeyboardInterrupt
     except KeyboardInterrupt as error:
@@ -62,11 +51,10 @@ def freed(monkeypatch):
     return count
 
 
-@pytest.mark.parametrize("create", [of_text, of_assembly])
-def test_a_compilation_in_a_cycle_is_freed_by_its_context(freed, create):
+def test_a_compilation_in_a_cycle_is_freed_by_its_context(freed):
     prepared("half_value")
     freed.clear()
-    keep_in_a_cycle(create)
+    keep_in_a_cycle()
     assert not freed
     gc.collect()
     assert freed == {"contexts": 1}

@@ -5,18 +5,14 @@ import numpy as np
 from structir.backend.cpu.kernels import kernel, kernel_count
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.plan import run_space
+from tests.backend.scaled_kernels import scaled
 
-DOUBLE = """def kernel(a, lo, hi):
-    p0 = float32_pointer(a[0])
-    p1 = float32_pointer(a[1])
-    for i in range(lo, hi):
-        p1[i] = p0[i] * float32(2.0)
-"""
+DOUBLE = scaled(2.0)
 
 
 def test_equal_texts_are_one_kernel():
-    first, before = kernel(DOUBLE), kernel_count()
-    assert kernel(DOUBLE) is first
+    first, before = kernel(*DOUBLE), kernel_count()
+    assert kernel(*DOUBLE) is first
     assert kernel_count() == before
 
 
@@ -25,7 +21,7 @@ def words(*values):
 
 
 def test_kernels_run_in_order_over_their_ranges():
-    code = kernel(DOUBLE).address
+    code = kernel(*DOUBLE).address
     x, y, z = (np.full(6, v, np.float32) for v in (1, 0, 0))
     arguments = words(0, y.ctypes.data, y.ctypes.data, 0)
     block = arguments.ctypes.data

@@ -7,13 +7,18 @@ from enum import IntEnum
 
 import numpy as np
 import pytest
-from numba import types
+from numba import cfunc, types
 from numba.extending import intrinsic
 
-from structir.backend.cpu import kernels, runner
+from structir.backend.cpu import runner
+from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.inlined import inlinable
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.translated import translate_c_function
+from structir.backend.cuda.names import kernel_names
+from tests.backend.python_functions import POINTER, WORD, function_of
+
+SIGNATURE = types.void(POINTER(WORD), WORD, WORD)
 
 HEAD = """def kernel(a, lo, hi):
     x = float32_pointer(a[0])
@@ -102,26 +107,16 @@ def run(code, seed=5, n=37):
     x, y = rng.standard_normal(n, np.float32), np.zeros(n, np.float32)
     k = rng.integers(-9, 9, n, np.int32)
     table = np.array([x.ctypes.data, y.ctypes.data, k.ctypes.data, n], np.int64)
-    words = [ctypes.c_int64() for _ in range(2)]  # a result and an error, which nobody reads
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)(code)
-    assert function(*map(ctypes.addressof, words), table.ctypes.data, 0, n) == 0
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 2)(code)(table.ctypes.data, 0, n)
     return y
-
-
-def address(library, symbol):
-    return library.get_pointer_to_function(symbol)
-
-
-def names():
-    return {**kernels.NAMES, **kernels.helpers(), **kernels.routine_helpers()}
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_same_as_numba(body):
-    text = HEAD + body
-    own = kernels.translate_library(text, "kernel_own", names())
-    whole, symbol = kernels.numba_library(text, "kernel_numba", names(), False)
-    found, expected = run(address(own, "kernel_own")), run(address(whole, symbol))
+    function = function_of(HEAD + body, kernel_names())
+    own = translate_c_function(function, "kernel_own", SIGNATURE)
+    whole = cfunc(SIGNATURE, error_model="numpy", _nrt=False)(function)
+    found, expected = run(own.get_pointer_to_function("kernel_own")), run(whole.address)
     assert found.tobytes() == expected.tobytes()
     assert np.count_nonzero(found) > 20
 
@@ -138,7 +133,7 @@ def test_same_as_numba(body):
 )
 def test_what_is_not_understood_is_left_to_numba(body):
     with pytest.raises(UntranslatedError):
-        kernels.translate_library(HEAD + body, "kernel_left", names())
+        translate_c_function(function_of(HEAD + body, kernel_names()), "kernel_left", SIGNATURE)
 
 
 def inner(x, n):
@@ -199,6 +194,5 @@ def test_functions_of_the_library_are_all_translated():
 
 def test_numba_takes_what_is_left_to_it():
     body = "    for i in range(lo, hi):\n        t = x[i]\n    y[3] = t\n"
-    made = kernels.kernel(HEAD + body)
-    found = run(made.address)
+    found = run(c_function(SIGNATURE, function_of(HEAD + body, kernel_names())).addresses[0])
     assert np.flatnonzero(found).tolist() == [3]

@@ -8,7 +8,7 @@ import pytest
 
 import structir
 from structir.backend import cache
-from structir.backend.loops.writer import MissingCodeError
+from structir.backend.loops.kernel_text import MissingCodeError
 from structir.errors import StructIRError
 
 pytest.importorskip("cuda.core")

@@ -1,6 +1,8 @@
 """What emitted kernels check, evaluate and share, and how they are cached."""
 
-import ast
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,8 +10,8 @@ import pytest
 import structir
 from structir.backend import cache
 from structir.backend.cpu import prepared
-from structir.backend.cpu.masked_loops import gains_from_masks
 from structir.backend.emit.code import code_of
+from structir.backend.emit.short_loops import gains_from_masks
 from structir.backend.kernel_calls import KernelRunner
 from structir.errors import DiagnosticError
 from structir.interpret.kernels import KernelValue, run_kernel
@@ -128,21 +130,60 @@ def test_prepared_functions_are_cached_on_disk(tmp_path, monkeypatch):
     assert len(prepared.prepared("half_value")) == len(bitcode), "a damaged entry is built again"
 
 
-def test_no_text_is_parsed(monkeypatch):
-    text = """
+PARSED = """
+import sys
+import numpy as np
+import structir
+
+PROGRAM = '''
 @I.kernel
-def f(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+def f(x: R.Tensor(("n", 64), "float32"), out: R.Tensor(("n", 64), "float32")):
     for i in range(n):
-        out[i] = T.exp(x[i]) * 2.0
+        for j in range(64):
+            out[i, j] = T.exp(x[i, j]) * 2.0
 
 @R.function
-def main(x: R.Tensor(("n",), "float32")):
+def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32"),
+         image: R.Tensor((2, 8, "h", "h"), "float32"), weights: R.Tensor((8, 8, 3, 3), "float32"),
+         rows: R.Tensor(("k", "*"), "float32")):
     n = T.int64()
-    return R.call_kernel(f, (x,), out_sinfo=R.Tensor((n,), "float32"))
+    a = R.call_kernel(f, (x,), out_sinfo=R.Tensor((n, 64), "float32"))
+    b = R.sort(R.nn.softmax(R.matmul(x, w)), descending=True)
+    c = R.nn.max_pool2d(R.nn.conv2d(image, weights, padding=1), pool_size=2, strides=2)
+    return a, R.permute_dims(b), c, R.nn.softmax(rows, axis=1), R.cumsum(x, axis=0)
+'''
+parsed, is_recording, rng = [], False, np.random.default_rng(0)
+
+
+def record(event, args):
+    if is_recording and event == "compile":
+        parsed.append(args)
+
+
+def run(text, columns, is_recorded):
+    global is_recording
+    module = structir.parse(text)
+    shapes = [(700, columns), (columns, columns), (2, 8, 12, 12), (8, 8, 3, 3)]
+    args = [rng.random(shape, "float32") for shape in shapes]
+    args.append(structir.RaggedArray(rng.random(64_000, "float32"), np.arange(101) * 640))
+    is_recording = is_recorded
+    main = structir.compile(module, num_threads=2)["main"]
+    main(*args)
+    main(args[0][:500], *args[1:])
+    is_recording = False
+
+
+sys.addaudithook(record)
+run(PROGRAM, 64, False)  # builds the functions of the package that kernels use
+changed = PROGRAM.replace("2.0", "3.25").replace("descending=True", "descending=False")
+run(changed.replace(" 64", " 65").replace("(64", "(65"), 65, True)
+print(len(parsed), parsed[:3])
 """
-    structir.compile(structir.parse(text), num_threads=1)  # builds the runner and T.exp
-    module, parsed, parse = structir.parse(text.replace("2.0", "3.25")), [], ast.parse
-    monkeypatch.setattr(ast, "parse", lambda *args, **_: parsed.append(args) or parse(*args))
-    executable = structir.compile(module, num_threads=1)
-    assert parsed == []
-    assert executable["main"](np.zeros(3, "float32")).tolist() == [3.25] * 3
+
+
+def test_no_text_is_parsed():
+    """Neither to compile kernels, of which numba compiles some, nor to estimate their work."""
+    environment = {**os.environ, "STRUCTIR_CACHE": "off"}
+    command = [sys.executable, "-c", PARSED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 []\n"

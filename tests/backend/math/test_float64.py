@@ -5,9 +5,11 @@ import ctypes
 import mpmath
 import numpy as np
 import pytest
+from numba import types
 
-from structir.backend.cpu import kernels
 from structir.backend.cpu.scalars import helpers
+from structir.backend.cpu.translated import translate_c_function
+from tests.backend.python_functions import POINTER, WORD, over_elements
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 1e308, -1e308, 1.0, -1.0]
 SPECIAL += [0.5, -0.5, 2.0, -2.0, 1e9, 1.1e9, 1e22, np.nextafter(1, 0), np.nextafter(1, 2)]
@@ -56,21 +58,13 @@ SLOW = {
 
 def mapped(name, *columns):
     """The function over arrays, in one vectorized loop."""
-    args = "x[i], y[i]" if len(columns) == 2 else "x[i]"
-    text = f"""def kernel(a, lo, hi):
-    x = float64_pointer(a[0])
-    y = float64_pointer(a[1])
-    for i in range(lo, hi):
-        y[i] = {name}_float64({args})
-"""
     symbol, out = f"bounds_of_{name}", np.array(columns[-1])  # the last operand is overwritten
-    library = kernels.translate_library(text, symbol, kernels.NAMES | helpers())
-    address = library.get_pointer_to_function(symbol)
-    table = np.array([columns[0].ctypes.data, out.ctypes.data], np.int64)
-    words = [ctypes.c_int64() for _ in range(2)]  # a result and an error, which nobody reads
-    places = [*map(ctypes.addressof, words), table.ctypes.data]
-    kinds = [*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2]
-    assert ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)(*places, 0, out.size) == 0
+    function = over_elements(helpers()[f"{name}_float64"], len(columns))
+    pointer = POINTER(types.float64)
+    library = translate_c_function(function, symbol, types.void(pointer, pointer, WORD, WORD))
+    kinds = [*[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2]
+    run = ctypes.CFUNCTYPE(None, *kinds)(library.get_pointer_to_function(symbol))
+    run(columns[0].ctypes.data, out.ctypes.data, 0, out.size)
     return out
 
 

@@ -3,11 +3,13 @@
 import re
 
 import pytest
+from numba import types
 
-from structir.backend.cpu import kernels
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.scalars import helpers
+from structir.backend.cpu.translated import translate_c_function
 from structir.ir.scalar_functions import declared
+from tests.backend.python_functions import POINTER, WORD, over_elements
 
 SINGLE = {
     name: function
@@ -20,14 +22,9 @@ VECTOR = re.compile(r"store <\d+ x (float|i32)>")
 @pytest.mark.skipif("avx2" not in cpu_features(), reason="code for x86-64 with AVX2")
 @pytest.mark.parametrize("name", [*SINGLE, "floor_quotient", "remainder"])
 def test_becomes_vectors(name: str) -> None:
-    args = "x[i], y[i]" if name not in SINGLE or SINGLE[name].count == 2 else "x[i]"
-    text = f"""def kernel(a, lo, hi):
-    x = float32_pointer(a[0])
-    y = float32_pointer(a[1])
-    for i in range(lo, hi):
-        y[i] = {name}_float32({args})
-"""
-    symbol = f"vectors_of_{name}"
-    library = kernels.translate_library(text, symbol, kernels.NAMES | helpers())
+    arity = 1 if name in SINGLE and SINGLE[name].count == 1 else 2
+    mapped = over_elements(helpers()[f"{name}_float32"], arity)
+    pointer, symbol = POINTER(types.float32), f"vectors_of_{name}"
+    library = translate_c_function(mapped, symbol, types.void(pointer, pointer, WORD, WORD))
     assert library.get_pointer_to_function(symbol)
     assert VECTOR.search(library.get_llvm_str())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import attrs
 
+from structir.backend.cuda.scalar_text import application_text, load_text, number_text, store_text
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
@@ -21,12 +21,6 @@ from structir.backend.loops.expression import (
     axis_dim,
     number,
 )
-from structir.backend.loops.scalar_text import (
-    application_text,
-    load_text,
-    number_text,
-    store_text,
-)
 from structir.ir import dims
 from structir.ir.dims import Atom, Dim, Monomial, Opaque, Sym
 from structir.ir.dtype import is_float
@@ -34,34 +28,6 @@ from structir.ir.kernel_functions import rounds_to_integers
 from structir.ir.polynomial import of_terms, opaque_atom
 
 INDENT = "    "
-
-
-class MissingCodeError(Exception):
-    """A kernel that was read from a file has no machine code, and its source is not compiled."""
-
-
-@attrs.frozen
-class KernelText:
-    """The source of a kernel, and the contents of its table: addresses, then sizes.
-
-    It runs over [0, range). `scratch` are the buffers that exist only inside it. A kernel that may
-    fail at `sites` has words after its table for the site and the reason. The source of a kernel
-    that was read `from_file` is only a key of machine code: it is never compiled.
-    """
-
-    text: str
-    pointers: tuple[Buffer, ...]
-    sizes: tuple[Dim, ...]
-    range: Dim
-    scratch: tuple[Buffer, ...] = ()
-    origins: tuple[str, ...] = ()
-    sites: tuple[Any, ...] = ()
-    names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
-    function: Callable[..., Any] | None = None  # called in the source by the name `routine`
-    singles: int = 0  # the number of last sizes that are the bits of float32 numbers
-    has_phases: bool = False  # whether the last sizes are those of layouts.PHASE
-    from_file: bool = attrs.field(default=False, eq=False)
-    assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the source only names
 
 
 @attrs.define
@@ -284,20 +250,6 @@ class Writer:
         place = self.place(buffer, entries, scopes)
         scopes[-1].lines.append(f"{place} = {store_text(buffer.dtype, value)}")
 
-    def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
-        """Returns the complete source: addresses and sizes loaded from the table, then the
-        lines."""
-        named = {name: buffer.dtype for buffer, name in self.pointers.items()}
-        head = ["wide_vectors()", *from_table(named, self.size_names.values())]
-        return KernelText(
-            table_kernel([*head, *lines]),
-            tuple(self.pointers),
-            tuple(self.size_names),
-            extent,
-            tuple(b for b in self.scratch if b in self.pointers),
-            origins,
-        )
-
     def decoded(self, groups: list[tuple[Sym, ...]], extents: list[str], row: str) -> list[str]:
         """Returns lines that split a linear index into positions along collapsed axes."""
         names = [self.names[group[-1]] for group in groups]
@@ -309,20 +261,6 @@ class Writer:
             lines += [f"{name} = {rest} % {extent}", f"{following} = {rest} // {extent}"]
             rest = following
         return [*lines, f"{names[0]} = {rest}"] if names else []
-
-
-def from_table(pointers: Mapping[str, str], sizes: Iterable[str]) -> list[str]:
-    """Returns lines that load addresses, by their names and dtypes, and then sizes from the
-    table."""
-    lines = [
-        f"{name} = {dtype}_pointer(a[{i}])" for i, (name, dtype) in enumerate(pointers.items())
-    ]
-    return lines + [f"{name} = a[{i}]" for i, name in enumerate(sizes, len(pointers))]
-
-
-def table_kernel(lines: Iterable[str]) -> str:
-    """Returns the source of a kernel over a table and a range."""
-    return "\n".join(["def kernel(a, lo, hi):", *indented(lines), ""])
 
 
 def indented(lines: Iterable[str], depth: int = 1) -> list[str]:

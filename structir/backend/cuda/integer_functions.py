@@ -1,4 +1,4 @@
-"""Functions with Python's integer semantics that kernel source calls."""
+"""Functions with Python's integer semantics that the source of GPU kernels calls."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _truncation(dtype: str) -> Callable[[Number], Number]:
 
 
 @cache
-def routine_helpers() -> dict[str, Any]:
+def integer_functions() -> dict[str, Any]:
     """Returns the functions by the names that kernel source calls."""
     plain = (trip_count, smaller, larger, shifted_left, shifted_right)
     named = {function.__name__: function for function in plain}

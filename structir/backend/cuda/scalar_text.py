@@ -8,8 +8,6 @@ from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.scalar_functions import declared
 from structir.projections.scalar_expr import OperandElement, fold
 
-STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
-STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
 ALL_KINDS = {
     "lt": "{0} < {1}",
     "le": "{0} <= {1}",
@@ -103,31 +101,12 @@ TRUTH = {
     "isfinite": "True",
 }
 
-# Roughly: additions. What is cheaper than this to compute again is not kept between loops.
-COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6}
-
-
-def cost_of(fn: str) -> float:
-    """How much a scalar function costs, an addition being 1."""
-    function = declared().get(fn)
-    return COSTS.get(fn, 1) if function is None else function.cost
-
 
 def _table(dtype: str) -> dict[str, str]:
     own = {"bool": TRUTH, "int64": INT64}.get(dtype)
     if own is not None:
         return own
     return WHOLE if dtype in INTS else FLOATS
-
-
-def is_written(fn: str, operand_dtype: str) -> bool:
-    """Whether kernels know this function on this dtype."""
-    return (
-        fn == "cast"
-        or fn in ALL_KINDS
-        or fn in _table(operand_dtype)
-        or (is_float(operand_dtype) and fn in declared())
-    )
 
 
 def _declared_text(fn: str, dtype: str, args: list[str]) -> str:

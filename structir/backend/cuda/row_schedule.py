@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from math import prod
 
+from structir.backend.cuda.phases import RECOMPUTE_BELOW, Phases
+from structir.backend.cuda.scalar_text import accumulation_text, number_text
+from structir.backend.cuda.writer import LoopScope, Writer, loops
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, loads_of
 from structir.backend.loops.group import Group
-from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
 from structir.backend.loops.rounding import rounded, stored
-from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.stage import Stage
+from structir.backend.loops.stage import Stage, extents_of
 from structir.backend.loops.streams import may_be_large
-from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS
 
 LAST = 1 << 30  # the phase of the statements after all loops of a row
-
-
-def extents_of(group: Group) -> dict[Sym, Dim]:
-    """Returns the extents of all axes of a group."""
-    return {axis: extent for s in group.stages for axis, extent in s.extents.items()}
 
 
 class RowSchedule:
@@ -34,7 +29,7 @@ class RowSchedule:
 
     def __init__(self, group: Group) -> None:
         self.stages, self.group = group.stages, group
-        self.extents = extents_of(group)
+        self.extents = extents_of(group.stages)
         axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
         self.flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
         self.pinned = frozenset().union(*(s.pinned for s in group.stages))
@@ -81,17 +76,6 @@ class RowSchedule:
         """Returns the number of points along collapsed axes."""
         return prod(self.extents[a] for a in group)
 
-    def text(self) -> KernelText:
-        """Returns the source of the kernel."""
-        groups = self.name_rows(self.joined(self.rows))
-        sizes = [self.writer.size(self.extent(g)) for g in groups[1:]]
-        lines = self.writer.decoded(groups, ["", *sizes], "r") if groups else []
-        once = LoopScope(frozenset())
-        lines += self._flat_lines(once) if self.flat and not self.last else self.row_lines()
-        whole = self.extent(tuple(a for g in groups for a in g))
-        lines = [*once.lines, "for r in range(lo, hi):", *indented(lines)]
-        return self.writer.finish(lines, whole, self.group.origins)
-
     def name_rows(self, groups: list[tuple[Sym, ...]]) -> list[tuple[Sym, ...]]:
         """Names collapsed rows by one linear index; returns the same groups."""
         names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
@@ -130,17 +114,6 @@ class RowSchedule:
         for (phase, _), stages in sorted(self.loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
         self.store_row(row)
-        return row.lines
-
-    def _flat_lines(self, once: LoopScope) -> list[str]:
-        """Returns maps whose rows are elements; `once` is before the loop over these."""
-        row = LoopScope(frozenset(self.rows))
-        for stage in self.stages:
-            if stage.out in self.group.kept:
-                body = stored(simplified(self.phases.resolved(stage.body, LAST)), stage.out.dtype)
-                self.writer.store(
-                    stage.out, stage.write, self.writer.value(body, [once, row]), [row]
-                )
         return row.lines
 
     def store_row(self, row: LoopScope) -> None:

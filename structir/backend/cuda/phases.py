@@ -18,7 +18,7 @@ from structir.backend.loops.expression import (
     total,
 )
 from structir.backend.loops.rounding import rounded
-from structir.backend.loops.scalar_text import cost_of
+from structir.backend.loops.scalar_functions import cost_of
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in

@@ -1,19 +1,21 @@
 """Short loops with masks: which ones have them, and results at all widths."""
 
-import ast
 import re
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu import independent_loops, masked_loops
 from structir.backend.cpu.c_functions import module_with_target
 from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.independent_loops import is_independent
-from structir.backend.cpu.kernels import kernel_names, translate_library
-from structir.backend.cpu.masked_loops import gains_from_masks
+from structir.backend.emit import loops, short_loops
+from structir.backend.emit.code import ALL_STATEMENTS, code_of
+from structir.backend.emit.emitter import Emitter
+from structir.backend.emit.independent import is_short_and_independent
+from structir.backend.emit.scalars import SCALARS
+from structir.backend.emit.short_loops import gains_from_masks
 
 PROGRAM = """
 @R.function
@@ -26,21 +28,20 @@ def main(x: R.Tensor((2, 3, 4, {width}), "float32"), w: R.Tensor((3, 1, 3, 3), "
     return (y, pooled, total)
 """
 SUM = """
-def kernel(a, lo, hi):
-    wide_vectors()
-    p0 = float32_pointer(a[0])
-    p1 = float32_pointer(a[1])
-    p2 = float32_pointer(a[2])
+@I.kernel
+def add(
+    x: R.Tensor((14,), "float32"), y: R.Tensor((14,), "float32"), z: R.Tensor((14,), "float32")
+):
     for j in range(14):
-        p2[j] = p0[j] + p1[j]
+        z[j] = x[j] + y[j]
 """
 
 
 def test_loops_with_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masked_loops, "cpu_features", lambda: {"avx512vl"})
+    monkeypatch.setattr(short_loops, "cpu_features", lambda: {"avx512vl"})
     masked = [count for count in range(200) if gains_from_masks(count)]
     assert masked == [5, 6, 7, *range(9, 16), 21, 22, 23, *range(25, 32)]
-    monkeypatch.setattr(masked_loops, "cpu_features", lambda: {"avx2"})
+    monkeypatch.setattr(short_loops, "cpu_features", lambda: {"avx2"})
     assert not any(map(gains_from_masks, range(200)))
 
 
@@ -58,34 +59,34 @@ def test_results_at_each_width(width: int) -> None:
 @pytest.mark.skipif("avx512vl" not in cpu_features(), reason="masks are for AVX-512")
 def test_llvm_is_asked_for_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     hint = "llvm.loop.vectorize.predicate.enable"
-    assert llvm_text("with_masks").count(hint) == 1
-    monkeypatch.setattr(masked_loops, "cpu_features", lambda: {"avx2"})
-    assert hint not in llvm_text("without_masks")
+    assert llvm_text().count(hint) == 1
+    monkeypatch.setattr(short_loops, "cpu_features", lambda: {"avx2"})
+    assert hint not in llvm_text()
 
 
 INDEPENDENT = [
-    ("p1[v + j] = p0[v + j] + p2[j]", True),
-    ("p1[j] = p1[j] * p0[v + j + 1]", True),
-    ("x = p0[j]; p1[j] = x; p2[v + j] = x + x", True),
-    ("p1[v + j] = p1[v + j + 1]", False),
-    ("p1[j] = p0[j]; p1[v + j] = p0[j]", False),
-    ("p1[j * 2] = p0[j]", False),
-    ("p1[p0[j]] = p2[j]", False),
-    ("p1[j + j] = p0[j]", False),
-    ("total = total + p0[j]", False),
-    ("x = p0[j]", False),
-    ("out[j] = p0[j]", False),
-    ("p1[v + j] = x0[j]", False),
-    ("if p0[j]: p1[j] = p0[j]", False),
+    ("z[v + j] = x[v + j] + y[j]", True),
+    ("z[j] = z[j] * x[v + j + 1]", True),
+    ("w = x[j]; z[j] = w; y[v + j] = w + w", True),
+    ("z[v + j] = z[v + j + 1]", False),
+    ("z[j] = x[j]; z[v + j] = x[j]", False),
+    ("z[j * 2] = x[j]", False),
+    ("z[T.int64(x[j])] = y[j]", False),
+    ("z[j + j] = x[j]", False),
+    ("total = total + x[j]", False),
+    ("w = x[j]", False),
+    ("if x[j] > 0.0: z[j] = x[j]", False),
 ]
 
 
 @pytest.mark.parametrize(("lines", "expected"), INDEPENDENT)
 def test_loops_whose_iterations_are_independent(lines: str, expected: bool) -> None:
-    body = "\n".join(f"    {line}" for line in lines.split("; "))
-    (loop,) = ast.parse(f"for j in range(9):\n{body}\n").body
-    assert isinstance(loop, ast.For)
-    assert is_independent(loop, {"total"}) is expected
+    body = "\n        ".join(["for j in range(9):", *[f"    {line}" for line in lines.split("; ")]])
+    start = "v = 3\n    total = T.float32(0.0)\n    z[0] = 0.0\n    for j"
+    text = SUM.partition("for j")[0].replace("14", "20") + start + body.removeprefix("for j")
+    kernel: Any = structir.parse(text.replace("\n            ", "\n        "))["add"]
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, frozenset(), is_generated=True)
+    assert is_short_and_independent(emitter, kernel.body[-1], 9) is expected
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,12 @@ def test_machine_code_of_short_loops(
 ) -> None:
     """Whole vectors do most of a loop, with masks or with a few elements after them."""
     is_wide = name not in ("haswell", "znver3")
-    for module in (masked_loops, independent_loops):
-        features = {"avx2", "avx512vl"} if is_wide else {"avx2"}
-        monkeypatch.setattr(module, "cpu_features", lambda features=features: features)
-    text = llvm_text(f"short_{count}_{name.replace('-', '_')}", SUM.replace("14", str(count)))
+    features = {"avx2", "avx512vl"} if is_wide else {"avx2"}
+    for module in (short_loops, loops):
+        monkeypatch.setattr(module, "cpu_features", lambda: features)
+    text = llvm_text(SUM.replace("14", str(count)))
     parsed, machine = module_with_target(text, name, "")
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(parsed, builder)
@@ -112,7 +113,7 @@ def test_machine_code_of_short_loops(
     assert singles <= (0 if is_wide else count % 4), code
 
 
-def llvm_text(symbol: str, kernel: str = SUM) -> str:
+def llvm_text(kernel: str = SUM) -> str:
     """Returns LLVM's text of a sum of two arrays, of 14 elements if not stated otherwise."""
-    text: str = translate_library(kernel, symbol, kernel_names()).get_llvm_str()
-    return text
+    add: Any = structir.parse(kernel)["add"]
+    return code_of(add, is_generated=True).assembled.text
