@@ -10,13 +10,19 @@ import llvmlite.binding as llvm
 from numba import cfunc
 
 from structir.backend.cache import digest
+from structir.backend.cpu.code_generation import module_for_host, pending_module
 from structir.backend.cpu.features import processor
-from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, load_code
+from structir.backend.cpu.objects import (
+    Loaded,
+    MachineCode,
+    code_of_library,
+    load_new_code,
+    load_or_build,
+)
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.translated import translate_c_function
-from structir.errors import StructIRError
 
 
 def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
@@ -51,10 +57,21 @@ def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
     needs = tuple([name for name in declared if not name.startswith("llvm.")])
     data = machine.emit_object(module)
     seconds = time.perf_counter() - start
-    code = load_code(MachineCode(data, tuple(symbols), needs, True, seconds))
-    if code is None:
-        raise StructIRError(f"machine code needs undefined symbols: {', '.join(needs)}")
-    return code
+    return load_new_code(MachineCode(data, tuple(symbols), needs, True, seconds))
+
+
+def load_function(key: str, symbol: str, text: Callable[[], str]) -> None:
+    """Registers a library function, from the cache or built from LLVM IR with optimization passes.
+
+    `text` returns the IR of a module whose only exported function is `symbol`."""
+
+    def build() -> Loaded:
+        start = time.perf_counter()
+        pending = pending_module(module_for_host(text()), symbol)
+        code = pending.machine_code(pending.generate(), time.perf_counter() - start)
+        return load_new_code(code)
+
+    llvm.add_symbol(symbol, load_or_build(key, build).addresses[0])
 
 
 def module_with_target(text: str, name: str, features: str) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from numba.core.llvm_bindings import create_pass_builder
 from numba.core.registry import cpu_target
 
 from structir.backend.cpu.library import WHOLE
-from structir.backend.cpu.modules import module_of_bitcode
+from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.objects import MachineCode
 
 functions: Any = ffi.lib
@@ -70,6 +70,15 @@ class PendingCode:
         ]
         alone = {f.name for f in defined} != {self.symbol}
         return MachineCode(data, (self.symbol,), needs, alone, seconds)
+
+
+def module_for_host(text: str, context: Any = None) -> Any:
+    """Parses LLVM IR as a module with the data layout of this CPU, in a new context if none is
+    given."""
+    module = module_of_assembly(text, context)
+    context_of_cpu: Any = cpu_target.target_context
+    module.data_layout = context_of_cpu.codegen()._data_layout
+    return module
 
 
 def pending_code(library: Any, symbol: str) -> PendingCode:

@@ -40,10 +40,9 @@ from structir.backend.cpu.intrinsics import (
 )
 from structir.backend.cpu.objects import (
     Loaded,
-    MachineCode,
     code_key,
     code_of_library,
-    load_code,
+    load_new_code,
     load_or_build,
 )
 from structir.backend.cpu.operations import UntranslatedError
@@ -55,7 +54,6 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_kernel
 from structir.backend.locks import new_lock
 from structir.backend.loops.writer import MissingCodeError
-from structir.errors import StructIRError
 from structir.ir.kernel_functions import EIGHTHS
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -146,14 +144,6 @@ def _built(text: str, routine: Callable[..., Any] | None, assembled: Assembled |
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
-
-
-def load_new_code(code: MachineCode) -> Loaded:
-    """Loads machine code that was just generated."""
-    kernel_code = load_code(code)
-    if kernel_code is None:
-        raise StructIRError(f"machine code needs undefined symbols: {', '.join(code.needs)}")
-    return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
 
 
 def _raise_missing_code() -> Loaded:

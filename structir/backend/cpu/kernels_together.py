@@ -21,12 +21,11 @@ from structir.backend.cpu.kernels import (
     is_built,
     kernel,
     kernel_names,
-    load_new_code,
     lock,
     symbol_of,
     translate_library,
 )
-from structir.backend.cpu.objects import code_key, load_cached, register_code
+from structir.backend.cpu.objects import code_key, load_cached, load_new_code, register_code
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.prepared import pending_kernel
 from structir.backend.loops.writer import KernelText

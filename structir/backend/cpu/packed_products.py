@@ -5,17 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import types
 
-from structir.backend.cpu.c_functions import c_function, compile_ir
-from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import Loaded, load_or_build
-from structir.backend.cpu.panels import panel_registers
-from structir.backend.cpu.symbols import extern
+from structir.backend.cpu.c_functions import compile_ir
+from structir.backend.cpu.objects import load_or_build
+from structir.backend.cpu.panels import each_panel, panel_registers
 from structir.backend.cpu.tiles import (
     PANELS_PER_ROW_TILE,
     PanelFunction,
@@ -23,9 +19,8 @@ from structir.backend.cpu.tiles import (
     TileShape,
     row_tile_shape,
 )
-from structir.backend.math.options import Number, vectorisable
+from structir.backend.emit.arithmetic import ElementPointer, FunctionCode, Predicate, Word
 
-here: Any = offset_by
 ROW_BLOCK = 256  # rows of the left operand per panel, which stay in L2
 TERM_BLOCK = 1024  # terms per block of a reduction
 
@@ -72,75 +67,66 @@ def tiles_text(
     return str(module)
 
 
-def packed_panel_passes(name: str, shapes: tuple[TileShape, ...]) -> Any:
-    """Returns the function that multiplies a block of rows and terms by all panels.
+def pass_packed_panels(
+    code: FunctionCode,
+    name: str,
+    shapes: tuple[TileShape, ...],
+    left: tuple[ElementPointer, Word | int, Word | int],
+    right: tuple[ElementPointer, Word, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+) -> None:
+    """Emits the product of a block of rows and terms with all panels.
 
     The tile functions are those of `load_tiles`. A panel has `size` elements per column; `start` is
-    the number of those before the first term of the block.
+    the number of those before the first term of the block. `sizes` are rows, columns and terms.
     """
     lanes, most = shapes[0].lanes, len(shapes)
     widest, wide = lanes * most, lanes * most * PANELS_PER_ROW_TILE
-    from_here, registers_for = here, vectorisable(panel_registers)
-    pass_panel, pass_row = extern(name), extern(row_name(name))
+    panels, size, start = right
+    c, c_row, adds = out
+    rows, n, terms = sizes
+    column = code.cell(0)
 
-    @vectorisable
-    def pass_panels(
-        left: tuple[Number, Number, Number],
-        right: tuple[Number, Number, Number],
-        out: tuple[Number, Number, Number],
-        sizes: tuple[Number, Number, Number],
-    ) -> None:
-        panels, size, start = right
-        c, c_row, adds = out
-        rows, n, terms = sizes
-        j0 = 0
-        while rows == 1 and n - j0 >= wide:
-            if registers_for(n - j0 - wide + widest, lanes, most) < most:
-                break  # the last of these panels is narrower
-            lines = from_here(panels, j0 * size + start * widest)
-            tile = (lines, widest, from_here(c, j0), c_row, terms, wide, adds)
-            pass_row((*left, *tile, widest * size))
-            j0 += wide
-        while j0 < n:
-            registers = registers_for(n - j0, lanes, most)
-            width = registers * lanes
-            lines = from_here(panels, j0 * size + start * width)
-            tile = (lines, width, from_here(c, j0), c_row, terms, min(width, n - j0), adds)
-            pass_panel((*left, *tile, registers, rows, width * size))
-            j0 += width
+    def are_wide() -> Predicate:
+        rest = n - column.value
+        last = panel_registers(rest - wide + widest, lanes, most, code.choice)
+        return rows.equals(1) & (rest >= wide) & (last >= most)  # the last one is not narrower
 
-    return pass_panels
+    with code.repeat(are_wide):
+        j0 = column.value
+        lines = panels.at(j0 * size + start * widest)
+        tile = (lines, widest, c.at(j0), c_row, terms, wide, adds)
+        code.call_symbol(row_name(name), *left, *tile, size * widest)
+        column.set(j0 + wide)
+    for j0, registers, width in each_panel(code, n, shapes, column.value):
+        lines, columns = panels.at(j0 * size + start * width), code.smaller(width, n - j0)
+        tile = (lines, width, c.at(j0), c_row, terms, columns, adds)
+        code.call_symbol(name, *left, *tile, registers, rows, width * size)
 
 
-def packed_product(name: str, shapes: tuple[TileShape, ...], element: Any) -> Loaded:
-    """Builds the product of floats that calls the tile functions under a symbol."""
-    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
-    zero, from_here = element(0), here
-    pass_panels = packed_panel_passes(name, shapes)
+def fill_with_zeros(code: FunctionCode, c: ElementPointer, m: Word, n: Word, c_row: Word) -> None:
+    """Emits the result of a product without terms."""
+    zero = "0.0" if c.kind in ("float", "double") else "0"
+    for i in code.each(0, m):
+        for j in code.each(0, n):
+            c.at(i * c_row + j).store(zero)
 
-    def product(
-        a: Number,
-        panels: Number,
-        c: Number,
-        m: Number,
-        n: Number,
-        k: Number,
-        a_row: Number,
-        a_column: Number,
-        c_row: Number,
-    ) -> None:
-        if k == 0:
-            for i in range(m):
-                for j in range(n):
-                    c[i * c_row + j] = zero
-        blocks = (k + TERM_BLOCK - 1) // TERM_BLOCK if m > 1 else 1
-        block = max((k + blocks - 1) // blocks, 1)
-        for i0 in range(0, m, ROW_BLOCK):
-            rows = min(ROW_BLOCK, m - i0)
-            for k0 in range(0, k, block):
-                terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
-                left = (from_here(a, i0 * a_row + k0 * a_column), a_row, a_column)
-                out = (from_here(c, i0 * c_row), c_row, adds)
-                pass_panels(left, (panels, k, k0), out, (rows, n, terms))
 
-    return c_function(types.void(pointer, pointer, pointer, *[types.int64] * 6), product)
+def packed_product_text(symbol: str, name: str, shapes: tuple[TileShape, ...]) -> str:
+    """Returns LLVM IR of the product of floats that calls the tile functions under a symbol."""
+    code, dtype = FunctionCode(symbol), shapes[0].dtype
+    a, panels, c = code.pointers(dtype, dtype, dtype)
+    m, n, k, a_row, a_column, c_row = code.integers(6)
+    with code.when(k.equals(0).name):
+        fill_with_zeros(code, c, m, n, c_row)
+    blocks = code.choice(m > 1, (k + (TERM_BLOCK - 1)) // TERM_BLOCK, 1)
+    block = code.larger((k + blocks - 1) // code.larger(blocks, 1), 1)
+    for i0 in code.each(0, m, ROW_BLOCK):
+        rows = code.smaller(m - i0, ROW_BLOCK)
+        for k0 in code.each(0, k, block):
+            terms, adds = code.smaller(block, k - k0), code.choice(k0 > 0, 1, 0)
+            left = (a.at(i0 * a_row + k0 * a_column), a_row, a_column)
+            out = (c.at(i0 * c_row), c_row, adds)
+            pass_packed_panels(code, name, shapes, left, (panels, k, k0), out, (rows, n, terms))
+    return code.text()

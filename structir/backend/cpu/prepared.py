@@ -10,11 +10,15 @@ from typing import Any
 import attrs
 import llvmlite.binding as llvm
 from numba import types
-from numba.core.registry import cpu_target
 
 from structir.backend import cache as disk
 from structir.backend.cpu.blas import multiply_matrices
-from structir.backend.cpu.code_generation import PendingCode, code_generator, pending_module
+from structir.backend.cpu.code_generation import (
+    PendingCode,
+    code_generator,
+    module_for_host,
+    pending_module,
+)
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import WHOLE, simplify
@@ -187,9 +191,7 @@ def _built(name: str) -> bytes:
 def pending_kernel(kernel: Assembled, symbol: str) -> PendingCode:
     """Links a kernel with its prepared functions; returns its compilation under a symbol."""
     context: Any = llvm.create_context()
-    module = module_of_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
-    context_of_cpu: Any = cpu_target.target_context
-    module.data_layout = context_of_cpu.codegen()._data_layout
+    module = module_for_host(kernel.text.replace(ENTRY, f"@{symbol}"), context)
     for name in kernel.prepared:
         module.link_in(module_of_bitcode(prepared(name), context))
         module.get_function(name).linkage = "internal"
