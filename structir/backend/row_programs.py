@@ -19,6 +19,7 @@ from structir.lazy import lazy_module
 from structir.projections.spec import IndexSpec
 
 regions = lazy_module("structir.backend.region")
+ROW_HOOKS = ("row", "copies_rows")  # of ops with stages for each row
 UNITS = {
     "values": "first",
     "rows": "row",

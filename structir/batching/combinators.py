@@ -55,6 +55,7 @@ from structir.ir.op import Op
 from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import apply
+from structir.printer.parser.function_operands import COMBINATOR
 
 # the reduction of each associative op, where all axes are one
 REDUCTIONS = {
@@ -63,7 +64,6 @@ REDUCTIONS = {
     "maximum": "max",
     "minimum": "min",
 }
-COMBINATOR = "combinator"  # the hook of ops that this module replaces
 
 
 def has_combinators(module: IRModule) -> bool:
