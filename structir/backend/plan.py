@@ -14,8 +14,7 @@ import attrs
 import numpy as np
 
 from structir.backend import progress
-from structir.backend.cpu.kernels import kernel
-from structir.backend.cpu.kernels_together import kernels_together
+from structir.backend.cpu.kernels import kernel, kernels_together
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock

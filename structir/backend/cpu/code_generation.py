@@ -3,6 +3,11 @@
 llvmlite holds a global lock in every call of LLVM. LLVM is thread-safe for modules in separate
 contexts, so the two long calls, optimization and code generation, run without the lock, each module
 in its own context. Both release the GIL, and the caller translates the next module meanwhile.
+
+llvmlite frees a module and its context by two finalizers. If both are in one reference cycle, as in
+the frames of a stored exception, the garbage collector may finalize the context first. LLVM then
+frees its modules, and the second finalizer would free them again. The finalizers of these modules
+free nothing: only the context does.
 """
 
 from __future__ import annotations
@@ -18,7 +23,6 @@ from numba.core.llvm_bindings import create_pass_builder
 from numba.core.registry import cpu_target
 
 from structir.backend.cpu.library import WHOLE
-from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.objects import MachineCode
 
 functions: Any = ffi.lib
@@ -104,3 +108,18 @@ def code_generator(triple: str, passes: dict[str, Any]) -> tuple[Any, Any]:
     context.codegen()._customize_tm_options(choices)
     machine: Any = llvm.Target.from_triple(triple).create_target_machine(**choices)
     return machine, make_pass_builder(machine, **passes)
+
+
+def module_of_bitcode(data: bytes, context: Any = None) -> Any:
+    """Parses bitcode, in a new context if none is given."""
+    return _freed_by_context(llvm.parse_bitcode(data, context or llvm.create_context()))
+
+
+def module_of_assembly(text: str, context: Any = None) -> Any:
+    """Parses LLVM IR, in a new context if none is given."""
+    return _freed_by_context(llvm.parse_assembly(text, context or llvm.create_context()))
+
+
+def _freed_by_context(module: Any) -> Any:
+    module._owned = True
+    return module

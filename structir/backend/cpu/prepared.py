@@ -17,12 +17,13 @@ from structir.backend.cpu.code_generation import (
     PendingCode,
     code_generator,
     module_for_host,
+    module_of_assembly,
+    module_of_bitcode,
     pending_module,
 )
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import WHOLE, simplify
-from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_c_function
 from structir.backend.cpu.window_sums import form_of, module_text

@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 import attrs
 import llvmlite.binding as llvm
 
-from structir.backend.emit.assembly import Assembly
-from structir.backend.emit.types import SUFFIXES, TYPES
+from structir.backend.emit.assembly import SUFFIXES, TYPES, Assembly
 
 
 @attrs.frozen(eq=False)

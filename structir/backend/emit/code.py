@@ -15,9 +15,8 @@ from structir.backend.cpu.prepared import ENTRY, Assembled
 from structir.backend.emit.checks import REPORT
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.library import emit_library_call
-from structir.backend.emit.loops import emit_loop
+from structir.backend.emit.loops import STATEMENTS, emit_loop, fill_with_zeros
 from structir.backend.emit.scalars import SCALARS
-from structir.backend.emit.statements import STATEMENTS, fill_with_zeros
 from structir.backend.emit.streams import finish_streams, only_filled
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.filling import surely_filled

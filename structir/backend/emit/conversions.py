@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from structir.backend.cpu.features import converts_float16
-from structir.backend.emit.assembly import Assembly
-from structir.backend.emit.types import STORED, TYPES, bits_of, constant, is_signed
+from structir.backend.emit.assembly import STORED, TYPES, Assembly, bits_of, constant, is_signed
 from structir.ir.dtype import is_float
 from structir.ir.kernel_functions import EIGHTHS
 

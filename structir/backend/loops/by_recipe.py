@@ -17,9 +17,9 @@ from structir.backend.loops.as_scalar import KernelParameters
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
-from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.rounding import are_skipped
+from structir.backend.loops.simplify import with_inlined_values
 from structir.backend.loops.writer import KernelText
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym

@@ -8,15 +8,13 @@ import attrs
 
 from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.apart import writes_apart
-from structir.backend.loops.axes import AxisClasses
+from structir.backend.loops.axes import AxisClasses, reduces_slow_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
-from structir.backend.loops.execution_order import topological_order
 from structir.backend.loops.expression import Expression, Load
 from structir.backend.loops.following import not_following
 from structir.backend.loops.siblings import save_traffic
-from structir.backend.loops.slow_axes import reduces_slow_axes
-from structir.backend.loops.stage import LoopProgram, Overwrite, Stage
+from structir.backend.loops.stage import LoopProgram, Overwrite, Stage, topological_order
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 

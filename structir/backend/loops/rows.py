@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from structir.backend.loops.access import Address, address_of, joined_axes
-from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.buffer import Buffer, may_be_large
 from structir.backend.loops.expression import Entry, Load, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
@@ -13,7 +13,6 @@ from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.streams import may_be_large
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in

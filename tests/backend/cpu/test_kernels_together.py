@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu import kernels_together as together
+from structir.backend.cpu import kernels as together
 from structir.backend.cpu.code_generation import pending_code
 from structir.backend.cpu.kernels import kernel_names, symbol_of, translate_library
 from structir.backend.cpu.operations import UntranslatedError

@@ -6,9 +6,8 @@ from collections import Counter
 import llvmlite.binding as llvm
 import pytest
 
-from structir.backend.cpu.code_generation import pending_code
+from structir.backend.cpu.code_generation import module_of_assembly, pending_code
 from structir.backend.cpu.kernels import kernel_names, translate_library
-from structir.backend.cpu.modules import module_of_assembly
 from structir.backend.cpu.prepared import Assembled, pending_kernel, prepared
 
 TEXT = "def kernel(a, lo, hi):\n    for i in range(lo, hi):\n        a[i] = i\n"
