@@ -17,8 +17,8 @@ from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.variables import free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.binding_dims import binding_hint, bound_dims
+from structir.ir.dim_text import one_message
 from structir.ir.dims import Poly, syms
-from structir.ir.display_names import one_message
 from structir.ir.expr import (
     ATOMS,
     Binding,

@@ -150,7 +150,7 @@ def compile(
 
     Raises StructIRError for an unknown backend or option.
     """
-    module = runnable_module(mod, "structir.compile")
+    module = mod if type(mod) is IRModule else runnable_module(mod, "structir.compile")
     contents = contents_of(module)
     if VDevice in contents.kinds:
         module, target = resolve_target(module, target, targets)

@@ -23,6 +23,7 @@ from structir.backend.sized_plan import SizedPlan
 from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
 from structir.backend.tensor_forms import CallForms, call_forms
+from structir.backend.tuple_parameters import TupleFunction
 from structir.errors import ShapeMismatchError
 from structir.interpret.argument_checks import as_value, described, match
 from structir.interpret.out_of_memory import within_memory
@@ -258,3 +259,12 @@ class SizedFunction:
             self.plan = SizedPlan(block, placeholders.slots, placeholders.symbols, value)
         except FALLBACK_ERRORS:
             self.is_usable = False
+
+
+def callable_of(
+    stored: StoredFunction, defaults: Defaults, make: Callable[[StoredFunction, Defaults], Any]
+) -> Any:
+    """Returns a stored function as users call it; `make` creates a function of tensors."""
+    if any([isinstance(param.struct_info, TupleStructInfo) for param in stored.params]):
+        return TupleFunction(stored, defaults, make)
+    return make(stored, defaults)

@@ -16,7 +16,7 @@ from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_d
 from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
-from structir.backend.compiled_function import CompiledFunction
+from structir.backend.compiled_function import CompiledFunction, callable_of
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.counted import with_counts
@@ -45,7 +45,7 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.passes.inline_functions import inline_calls
 
@@ -121,11 +121,9 @@ class Executable:
     def _add(self, function: StoredFunction) -> None:
         function.region.threads = self.num_threads
         function.region.prepare()
-        defaults = partial(self._defaults, function.name)
-        if any([isinstance(p.struct_info, TupleStructInfo) for p in function.params]):
-            self.direct[function.name] = TupleFunction(function, defaults, CompiledFunction)
-        else:
-            self.direct[function.name] = CompiledFunction(function, defaults)
+        self.direct[function.name] = callable_of(
+            function, partial(self._defaults, function.name), CompiledFunction
+        )
         self._regions[function.name] = [function.region]
 
     def _defaults(self, name: str) -> dict[str, Value]:
@@ -197,7 +195,8 @@ class Executable:
     @cached_property
     def _without_calls(self) -> IRModule:
         """The module with all calls inlined."""
-        return combinators.expanded(inline_calls(self.module))
+        inlined: IRModule = combinators.expanded(inline_calls(self.module))
+        return inlined
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""

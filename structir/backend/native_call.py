@@ -13,7 +13,6 @@ import numpy as np
 from structir.backend.cpu.layouts import (
     SPACE,
     TABLE,
-    address_of_function,
     layouts_hold,
     new_array_address,
 )
@@ -161,3 +160,8 @@ def native_call(
 ) -> NativeCall | None:
     """Returns a native function in front of a Python one; None if the object layout is unknown."""
     return NativeCall(name, inputs, results, single, otherwise) if layouts_hold() else None
+
+
+def address_of_function(name: str) -> int:
+    """Returns the address of a function of CPython's C API."""
+    return int(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)

@@ -12,7 +12,7 @@ from structir.analysis.donation import donated_of, state_of
 from structir.analysis.variables import variables_in
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.leaves import as_leaves
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.recipe import Assumed
 from structir.backend.region import (
     Lowered,

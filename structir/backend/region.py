@@ -11,8 +11,7 @@ import numpy as np
 from structir.analysis.constant_values import ConstantValues
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Load, position
-from structir.backend.loops.from_point import NoKernelError, cast
+from structir.backend.loops.expression import Load, NoKernelError, cast, position
 from structir.backend.loops.from_spec import stages_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view

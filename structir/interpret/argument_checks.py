@@ -25,8 +25,8 @@ from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims, masked
 from structir.ir.axes import Axes
+from structir.ir.dim_text import display_name, one_message
 from structir.ir.dims import Dim, Sym
-from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import DtypeVar, dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.plain_arrays import plain_array

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from structir.ir.dim_choice import BUILT, compare, dim_max, dim_min, is_comparison, select
 from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod
-from structir.ir.dim_proofs import at_least, equal
+from structir.ir.dim_proofs import at_least, equal, evaluate
 from structir.ir.dim_text import python_text, text
-from structir.ir.dim_values import evaluate
 from structir.ir.polynomial import (
     Atom,
     Dim,

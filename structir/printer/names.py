@@ -8,9 +8,9 @@ import unicodedata
 from typing import Any
 
 from structir.ir.axes import RowVar
+from structir.ir.dim_text import display_name
 from structir.ir.dims import Poly, Sym
 from structir.ir.dims import sym as new_sym
-from structir.ir.display_names import display_name
 from structir.ir.dtype import MARK, DtypeVar
 from structir.ir.expr import Var
 from structir.ir.row_sizes import row_size_of

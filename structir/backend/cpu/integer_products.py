@@ -10,7 +10,7 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from structir.backend.cpu.c_functions import load_function
+from structir.backend.cpu.code_generation import load_function
 from structir.backend.cpu.integer_tiles import (
     HEAD,
     STEPS,
@@ -20,13 +20,14 @@ from structir.backend.cpu.integer_tiles import (
     integer_shapes,
 )
 from structir.backend.cpu.objects import symbol_builders
-from structir.backend.cpu.packed_products import (
+from structir.backend.cpu.panels import (
+    ALIGNMENT,
     fill_with_zeros,
     load_tiles,
+    panel_widths,
     pass_packed_panels,
     row_name,
 )
-from structir.backend.cpu.panels import ALIGNMENT, panel_widths
 from structir.backend.cpu.tiles import TileShape
 from structir.backend.emit.arithmetic import FunctionCode
 

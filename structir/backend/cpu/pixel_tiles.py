@@ -17,8 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from structir.backend.cpu.features import is_amd
-from structir.backend.cpu.tiles import TileShape
-from structir.backend.cpu.transposes import transpose_lines
+from structir.backend.cpu.tiles import TileShape, transpose_lines
 from structir.backend.math.bits import declared
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)

@@ -12,21 +12,29 @@ from functools import cache, partial
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from structir.backend.cpu.c_functions import compile_ir, load_function
+from structir.backend.cpu.code_generation import compile_ir, load_function
 from structir.backend.cpu.objects import load_or_build, symbol_builders
-from structir.backend.cpu.packed_products import (
+from structir.backend.cpu.panels import (
     ROW_BLOCK,
     TERM_BLOCK,
+    copy_lines,
+    copy_panels,
+    each_panel,
+    fill_panel,
     fill_with_zeros,
     load_tiles,
     packed_product_text,
     row_name,
     tiles_text,
 )
-from structir.backend.cpu.panels import copy_lines, copy_panels, each_panel, fill_panel
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
-from structir.backend.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
-from structir.backend.cpu.transposes import write_transpose
+from structir.backend.cpu.tiles import (
+    TileFunction,
+    TileShape,
+    cut_shapes,
+    tile_shapes,
+    write_transpose,
+)
 from structir.backend.emit.arithmetic import ElementPointer, FunctionCode, Word
 
 DTYPES = ("float32", "float64")

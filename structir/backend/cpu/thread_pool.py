@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 
 from structir.backend.cpu.atomics import atomic_add, atomic_read, atomic_set, atomic_write, pause
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import POOL, ROW
 from structir.backend.cpu.native import call_c, call_kernel

@@ -16,9 +16,8 @@ from typing import Any
 from structir.backend.cpu.features import cpu_features, has_wide_vectors
 from structir.backend.cpu.independent_loops import stays_rolled, vector_parts
 from structir.backend.cpu.masked_loops import LANES, gains_from_masks
-from structir.backend.emit.assembly import STORED
+from structir.backend.emit.assembly import STORED, store
 from structir.backend.emit.checks import steady_elements, with_local
-from structir.backend.emit.conversions import store
 from structir.backend.emit.emitter import DIVISIONS, Emitter
 from structir.backend.emit.independent import is_short_and_independent
 from structir.backend.emit.scalars import is_sure, outer_offset, pointer

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.backend.emit.assembly import STORED, TYPES, constant
-from structir.backend.emit.conversions import converted, loaded
+from structir.backend.emit.assembly import STORED, TYPES, constant, converted, loaded
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.functions import applied, is_cheap
 from structir.backend.loops.index_proofs import BOUNDS

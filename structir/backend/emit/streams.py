@@ -1,7 +1,7 @@
 """Emits loops that fill large results with non-temporal stores.
 
 Such a loop is emitted twice: up to the first whole cache line as it is, and, where the result is
-large, from there on with stores of whole lines. `loops.streams` states when they are faster.
+large, from there on with stores of whole lines. `loops.buffer` states when they are faster.
 """
 
 from __future__ import annotations

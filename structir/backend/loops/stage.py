@@ -174,6 +174,13 @@ class Stage:
         return axes if axes == self.parallel or set(axes) == set(self.parallel) else None
 
     @cached_property
+    def reads_at_axes(self) -> bool:
+        """Whether it has no guards, and each index of a read is an axis."""
+        entries = [entry for read in self.loads for entry in read.entries]
+        plain = [not isinstance(e, Expression) and dims.as_sym(e) is not None for e in entries]
+        return not self.guards and all(plain)
+
+    @cached_property
     def simple(self) -> bool:
         """Whether fused kernels can contain it: every point exists, writes once, and has a plain
         reduction."""

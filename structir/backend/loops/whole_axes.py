@@ -11,8 +11,7 @@ import attrs
 
 from structir.backend.cpu.functions import routine_source
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import axis_dim, load
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError, axis_dim, load
 from structir.backend.loops.stage import Routine, Stage, routine_stages
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym

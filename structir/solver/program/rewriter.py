@@ -11,8 +11,8 @@ from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
+from structir.ir.dim_text import one_message
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
-from structir.ir.display_names import one_message
 from structir.ir.expr import (
     Binding,
     BindingBlock,

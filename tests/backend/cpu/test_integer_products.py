@@ -13,11 +13,11 @@ from llvmlite import ir
 
 import structir
 from structir.backend.cpu import integer_products
-from structir.backend.cpu.c_functions import load_function
+from structir.backend.cpu.code_generation import load_function
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.integer_products import integer_product, packed_integers
 from structir.backend.cpu.integer_tiles import Grouping, IntegerTile
-from structir.backend.cpu.packed_products import load_tiles
+from structir.backend.cpu.panels import load_tiles
 from structir.backend.cpu.tiles import TileShape
 from structir.build import BlockBuilder
 from structir.ir import dims

@@ -9,7 +9,7 @@ import pytest
 
 import structir
 from structir.backend.cpu import independent_loops, masked_loops
-from structir.backend.cpu.c_functions import module_with_target
+from structir.backend.cpu.code_generation import module_with_target
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.independent_loops import is_independent
 from structir.backend.cpu.kernels import kernel_names, translate_library
