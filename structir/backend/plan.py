@@ -20,10 +20,16 @@ from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
-from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
 from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
-from structir.backend.sizes import Evaluator, symbols_of
+from structir.backend.sizes import (
+    ALIGNMENT,
+    ArenaLayout,
+    Evaluator,
+    Lifetime,
+    lifetimes,
+    symbols_of,
+)
 from structir.backend.threads import pool_of
 from structir.backend.work import MIN_ROWS, nanoseconds, rows_of_products
 from structir.backend.workspace import SpaceLayout, Workspace

@@ -34,9 +34,9 @@ from structir.backend.instructions import (
     leaves,
     map_leaves,
 )
-from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.results import RESULTS, is_large
+from structir.backend.sizes import ALIGNMENT
 from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
 Array = Any

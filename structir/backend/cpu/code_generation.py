@@ -41,6 +41,7 @@ from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.translated import translate_c_function
 
+ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
 functions: Any = ffi.lib
 options: Any = config
 make_pass_builder: Any = create_pass_builder
@@ -54,6 +55,14 @@ def _unlocked(name: str) -> Any:
 
 run_passes = _unlocked("LLVMPY_RunNewModulePassManager")
 emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+
+
+@attrs.frozen
+class Assembled:
+    """LLVM IR of a kernel, and the names of the prepared functions that it calls."""
+
+    text: str
+    prepared: tuple[str, ...]
 
 
 @attrs.frozen(eq=False)
@@ -204,3 +213,16 @@ def module_with_target(text: str, name: str, features: str) -> tuple[Any, Any]:
         cpu=name, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
     )
     return module, machine
+
+
+def pending_kernel(
+    kernel: Assembled, symbol: str, bitcode_of: Callable[[str], bytes]
+) -> PendingCode:
+    """Links a kernel with the bitcode of its prepared functions; returns its compilation under a
+    symbol."""
+    context: Any = llvm.create_context()
+    module = module_for_host(kernel.text.replace(ENTRY, f"@{symbol}"), context)
+    for name in kernel.prepared:
+        module.link_in(module_of_bitcode(bitcode_of(name), context))
+        module.get_function(name).linkage = "internal"
+    return pending_module(module, symbol)

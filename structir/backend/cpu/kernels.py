@@ -19,7 +19,12 @@ import numpy as np
 from numba import njit, types
 
 from structir.backend.cache import digest
-from structir.backend.cpu.code_generation import PendingCode, pending_code
+from structir.backend.cpu.code_generation import (
+    Assembled,
+    PendingCode,
+    pending_code,
+    pending_kernel,
+)
 from structir.backend.cpu.functions import compiled_function, ready_for_arrays, reported
 from structir.backend.cpu.intrinsics import (
     POINTERS,
@@ -55,7 +60,7 @@ from structir.backend.cpu.objects import (
 )
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler, RoutineCompiler
-from structir.backend.cpu.prepared import Assembled, pending_kernel
+from structir.backend.cpu.prepared import prepared
 from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
@@ -147,7 +152,7 @@ def _built(text: str, routine: Callable[..., Any] | None, assembled: Assembled |
     """Compiles a kernel."""
     start = time.perf_counter()
     if assembled is not None:
-        pending = pending_kernel(assembled, symbol_of(text))
+        pending = pending_kernel(assembled, symbol_of(text), prepared)
         return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
     library, symbol = _library(text, kernel_names(), routine)
     address = library.get_pointer_to_function(symbol)
@@ -292,7 +297,7 @@ class KernelsTogether:
 
 def _pending(text: KernelText, symbol: str) -> PendingCode:
     if text.assembled is not None:
-        return pending_kernel(text.assembled, symbol)
+        return pending_kernel(text.assembled, symbol, prepared)
     return pending_code(translate_library(text.text, symbol, kernel_names()), symbol)
 
 

@@ -289,8 +289,8 @@ def pass_packed_panels(
     with code.repeat(are_wide):
         j0 = column.value
         lines = panels.at(j0 * size + start * widest)
-        tile = (lines, widest, c.at(j0), c_row, terms, wide, adds)
-        code.call_symbol(row_name(name), *left, *tile, size * widest)
+        row = (lines, widest, c.at(j0), c_row, terms, wide, adds)
+        code.call_symbol(row_name(name), *left, *row, size * widest)
         column.set(j0 + wide)
     for j0, registers, width in each_panel(code, n, shapes, column.value):
         lines, columns = panels.at(j0 * size + start * width), code.smaller(width, n - j0)

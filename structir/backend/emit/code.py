@@ -10,8 +10,8 @@ import attrs
 import llvmlite.binding as llvm
 
 from structir.backend.cache import digest
+from structir.backend.cpu.code_generation import ENTRY, Assembled
 from structir.backend.cpu.objects import SOURCE_HEAD
-from structir.backend.cpu.prepared import ENTRY, Assembled
 from structir.backend.emit.checks import REPORT
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.library import emit_library_call

@@ -12,8 +12,7 @@ import attrs
 from structir.backend.emit.code import KernelCode
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
-from structir.backend.loops.as_scheduled import scheduled_blocks
-from structir.backend.loops.by_recipe import recipe_kernel
+from structir.backend.loops.by_recipe import recipe_kernel, scheduled_blocks
 from structir.backend.loops.group import Group
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.library_nodes import code_of_group, text_of

@@ -6,9 +6,14 @@ from collections import Counter
 import llvmlite.binding as llvm
 import pytest
 
-from structir.backend.cpu.code_generation import module_of_assembly, pending_code
+from structir.backend.cpu.code_generation import (
+    Assembled,
+    module_of_assembly,
+    pending_code,
+    pending_kernel,
+)
 from structir.backend.cpu.kernels import kernel_names, translate_library
-from structir.backend.cpu.prepared import Assembled, pending_kernel, prepared
+from structir.backend.cpu.prepared import prepared
 
 TEXT = "def kernel(a, lo, hi):\n    for i in range(lo, hi):\n        a[i] = i\n"
 IR = """
@@ -27,7 +32,7 @@ def of_text():
 
 
 def of_assembly():
-    return pending_kernel(Assembled(IR, ("half_value",)), "kept")
+    return pending_kernel(Assembled(IR, ("half_value",)), "kept", prepared)
 
 
 def keep_in_a_cycle(create):
