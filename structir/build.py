@@ -27,8 +27,8 @@ from structir.errors import (
     raising_span,
 )
 from structir.ir.binding_dims import bound_dims
+from structir.ir.dim_text import one_message
 from structir.ir.dims import Sym
-from structir.ir.display_names import one_message
 from structir.ir.expr import (
     ATOMS,
     NO_ATTRS,

@@ -25,8 +25,8 @@ from structir.analysis.variables import variables_in
 from structir.analysis.vdevices import with_vdevices_of
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
 from structir.ir.binding_dims import bound_dims
+from structir.ir.dim_text import one_message
 from structir.ir.dims import Sym
-from structir.ir.display_names import one_message
 from structir.ir.expr import (
     Call,
     DataflowVar,

@@ -14,7 +14,7 @@ from typing import Any
 from structir.analysis.calls import are_disjoint
 from structir.analysis.declaration import analysis
 from structir.errors import Diagnostic
-from structir.ir.display_names import one_message
+from structir.ir.dim_text import one_message
 from structir.ir.expr import Function
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo

@@ -8,7 +8,7 @@ from typing import Any
 
 from structir.analysis.erasure import erase
 from structir.analysis.variables import variables_in
-from structir.ir.binding_dims import renamed, standing_alone
+from structir.ir.binding_dims import renamed, row_size_of, row_size_values, standing_alone
 from structir.ir.dims import Poly, as_sym, substitute, syms
 from structir.ir.expr import (
     Binding,
@@ -27,7 +27,6 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild
 from structir.ir.op import Op
-from structir.ir.row_sizes import row_size_of, row_size_values
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 # A StructInfo never mentions variables of these.

@@ -17,8 +17,8 @@ from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.variables import free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.binding_dims import binding_hint, bound_dims
+from structir.ir.dim_text import one_message
 from structir.ir.dims import Poly, syms
-from structir.ir.display_names import one_message
 from structir.ir.expr import (
     ATOMS,
     Binding,
@@ -42,12 +42,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts, replace
 from structir.ir.op import Op
-from structir.ir.struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    StructInfo,
-    TensorStructInfo,
-)
+from structir.ir.struct_info import ObjectStructInfo, PrimStructInfo, StructInfo, TensorStructInfo
 
 LEAVES = frozenset({*ATOMS, Op})  # expressions that may be operands
 
@@ -81,7 +76,8 @@ def violations(program: IRModule | Function, deduced: bool = False) -> list[Diag
     for name, function in functions.items():
         if isinstance(function, Function):
             checker.check_function(function, name)
-            checker.diagnostics += donation_violations(function, name, functions)
+            if function.attrs:
+                checker.diagnostics += donation_violations(function, name, functions)
         elif isinstance(function, Kernel):
             checker.diagnostics += kernel_violations(function)
     return checker.diagnostics
@@ -187,7 +183,7 @@ class _Checker:
     def check_result(self, function: Function, name: str) -> None:
         declared, value = function.ret_struct_info, function.body.body
         info = value.struct_info
-        if info is not None and (base_check(declared, info) is FAIL_L0):
+        if info not in (None, declared) and base_check(declared, info) is FAIL_L0:
             with one_message():
                 self.report(
                     f"the result of {name} contradicts its body: expected {declared}, found {info}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -57,14 +57,23 @@ class CachedPlans:
         make_reader: Callable[..., TableReader] = TableReader,
     ) -> None:
         self.make_writer, self.make_reader = make_writer, make_reader
+        self._module, self._options = module, options
         self._declared = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
         self.names: Collection[str] = list(self._declared)
-        nodes = list(walk(module))
-        self.constants = list(
-            {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
-        )
-        self._indices = {id(data): index for index, data in enumerate(self.constants)}
-        self._key = self._key_of(module, nodes, options)
+
+    @cached_property
+    def _nodes(self) -> list[Any]:
+        return list(walk(self._module))
+
+    @cached_property
+    def constants(self) -> list[Any]:
+        """The arrays of the constants of the module."""
+        arrays = [node.data for node in self._nodes if isinstance(node, Constant)]
+        return list({id(data): data for data in arrays}.values())
+
+    @cached_property
+    def _indices(self) -> dict[int, int]:
+        return {id(data): index for index, data in enumerate(self.constants)}
 
     def functions(self) -> list[StoredFunction]:
         """Returns the functions of the module that are in the cache."""
@@ -98,25 +107,26 @@ class CachedPlans:
             data = json.dumps(serialise(functions, self.make_writer(self._reference_to))).encode()
             store.write(self._key, disk.CacheEntry({"kind": "plans"}, data))
 
-    def _key_of(self, module: IRModule, nodes: Iterable[Any], options: str) -> str | None:
-        """Returns the hash of everything that plans depend on; None if it has no source form.
+    @cached_property
+    def _key(self) -> str | None:
+        """The hash of everything that plans depend on; None if it has no source form.
 
         The source of a program does not have the declarations of its ops. Those of other packages
         may change between two runs.
         """
-        calls = [node for node in nodes if isinstance(node, Call)]
+        calls = [node for node in self._nodes if isinstance(node, Call)]
         if not all(map(_is_of_built_in_ops, calls)):
             return None
         try:
             with constants_named(self._name):
-                text = text_of(module)
+                text = text_of(self._module)
         except StructIRError:
             return None
         scalar_functions = hash_of_other_packages()
         # source locations, for profiles and errors
         locations = [str(call.span) for call in calls]
         return disk.digest(
-            machine_identity(), sources_stamp(), options, scalar_functions, text, *locations
+            machine_identity(), sources_stamp(), self._options, scalar_functions, text, *locations
         )
 
     def _name(self, data: Any) -> str:

@@ -11,23 +11,29 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as backends
+from structir.analysis.contents import Contents, contents_of
+from structir.analysis.derivative_rules import RULES
 from structir.analysis.internal_functions import without_derivatives
 from structir.analysis.kernel_dtypes import with_kernels_at_dtypes
 from structir.analysis.well_formed import check_well_formed
-from structir.backend.placement import resolve_target
-from structir.batching.combinators import expanded
+from structir.backend.placement import DEFAULT, resolve_target
 from structir.build import runnable_module
 from structir.errors import StructIRError
 from structir.interrupts import repeat_dropped_interrupts
-from structir.ir.expr import Function
+from structir.ir.axes import Ragged
+from structir.ir.expr import Function, GlobalVar
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.ir.vdevice import VDevice
 from structir.lazy import lazy_module
+from structir.printer.parser.function_operands import COMBINATOR
 
 if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
     from structir.backend.eager import EagerExecutable
     from structir.backend.executable import Executable
 
+combinators = lazy_module("structir.batching.combinators")
 eager = lazy_module("structir.backend.eager")
 lowering = lazy_module("structir.ragged.module")  # of ragged tensors
 ragged_executable = lazy_module("structir.backend.ragged_executable")
@@ -144,8 +150,12 @@ def compile(
 
     Raises StructIRError for an unknown backend or option.
     """
-    module, target = resolve_target(runnable_module(mod, "structir.compile"), target, targets)
-    lowered = lowering.ragged_form(module)
+    module = mod if type(mod) is IRModule else runnable_module(mod, "structir.compile")
+    contents = contents_of(module)
+    if VDevice in contents.kinds:
+        module, target = resolve_target(module, target, targets)
+    target = target or DEFAULT
+    lowered = lowering.ragged_form(module) if Ragged in contents.kinds else None
     if lowered is not None:
         check_well_formed(module)
         again = partial(compile, target=target, num_threads=num_threads, **options)
@@ -159,4 +169,15 @@ def compile(
     make = factory(target, options)
     with repeat_dropped_interrupts():
         check_well_formed(module)
-        return make(expanded(with_kernels_at_dtypes(without_derivatives(module))), **options)
+        return make(_prepared(module, contents), **options)
+
+
+def _prepared(module: IRModule, contents: Contents) -> IRModule:
+    """Returns a module without derivatives, dtype variables of kernels, and combinators."""
+    if not contents.attributes.isdisjoint(RULES):
+        module = without_derivatives(module)
+    if Kernel in contents.kinds:
+        module = with_kernels_at_dtypes(module)
+    if COMBINATOR in contents.hooks or GlobalVar in contents.kinds:
+        module = combinators.expanded(module)
+    return module

@@ -1,29 +1,37 @@
-"""Compiled functions that are one region."""
+"""Compiled functions that are one region, and their calls at sizes that occur for the first
+time."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 
 from structir.analysis.arguments import Defaults, arguments_of, check_call
+from structir.backend.compiled_region import dense
+from structir.backend.instructions import FALLBACK_ERRORS, InstructionBlock
 from structir.backend.leaves import flatten
-from structir.backend.plan import BoundPlan
+from structir.backend.plan import MAX_CACHED_PLANS, BoundPlan, recording
+from structir.backend.planned import MAX_ELEMENTS_ALONE, MAX_FALLBACKS, SizedPlaceholders
 from structir.backend.program import arrange
 from structir.backend.results import RESULTS
 from structir.backend.serialise import StoredFunction
-from structir.backend.sized_function import SizedFunction
+from structir.backend.sized_plan import SizedPlan
+from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
 from structir.backend.tensor_forms import CallForms, call_forms
+from structir.backend.tuple_parameters import TupleFunction
 from structir.errors import ShapeMismatchError
 from structir.interpret.argument_checks import described, match
 from structir.interpret.argument_conversion import argument_value
 from structir.interpret.out_of_memory import within_memory
 from structir.interpret.ownership import check_donated, owned
 from structir.interpret.scope import Activation
+from structir.ir.module import IRModule
 from structir.ir.struct_info import TupleStructInfo
 
 Value = Any
@@ -210,3 +218,57 @@ def _fields(info: Any) -> Iterator[Any]:
             yield from _fields(field)
     else:
         yield info
+
+
+MIN_SIZES = 2  # sizes that have plans of their own; most programs have few
+
+
+class SizedFunction:
+    """The plan for all sizes of a function, used once for each tuple of sizes: a second call binds
+    the kernels to them."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.seen: OrderedDict[Any, None] = OrderedDict()
+        self.plan: SizedPlan | None = None
+        self.is_usable = True
+        self.fallbacks = 0  # successive ones
+
+    def __call__(self, shapes: Any, arrays: Sequence[Any]) -> Value:
+        """Returns the result; LEFT if kernels are to be bound to the sizes."""
+        if not self.is_usable or shapes in self.seen or recording.get():
+            return LEFT
+        self.seen[shapes] = None
+        if len(self.seen) > MAX_CACHED_PLANS:
+            self.seen.popitem(last=False)
+        if len(self.seen) <= MIN_SIZES or sum([a.size for a in arrays]) > MAX_ELEMENTS_ALONE:
+            return LEFT
+        if self.plan is None:
+            self._trace(arrays)
+        return LEFT if self.plan is None else self._run(self.plan, shapes, arrays)
+
+    def _run(self, plan: SizedPlan, shapes: Any, arrays: Sequence[Any]) -> Value:
+        value = plan.run([dense(a, a.dtype) for a in arrays], [*chain.from_iterable(shapes)])
+        self.fallbacks = self.fallbacks + 1 if value is LEFT else 0
+        self.is_usable = self.fallbacks <= MAX_FALLBACKS
+        return value
+
+    def _trace(self, arrays: Sequence[Any]) -> None:
+        tracer = SizedTracer(IRModule({}), {}, [InstructionBlock()])
+        placeholders = SizedPlaceholders(lambda _: (), tracer)
+        block = tracer.blocks[-1]
+        try:
+            arguments = [placeholders.of(array) for array in arrays]
+            value = tracer.region_function(self.function)(*arguments)
+            self.plan = SizedPlan(block, placeholders.slots, placeholders.symbols, value)
+        except FALLBACK_ERRORS:
+            self.is_usable = False
+
+
+def callable_of(
+    stored: StoredFunction, defaults: Defaults, make: Callable[[StoredFunction, Defaults], Any]
+) -> Any:
+    """Returns a stored function as users call it; `make` creates a function of tensors."""
+    if any([isinstance(param.struct_info, TupleStructInfo) for param in stored.params]):
+        return TupleFunction(stored, defaults, make)
+    return make(stored, defaults)

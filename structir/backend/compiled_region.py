@@ -21,8 +21,8 @@ from structir.backend.tensor_forms import ShapeForms
 from structir.backend.workspace import Workspace
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
+from structir.ir.dim_text import display_name, one_message
 from structir.ir.dims import Sym
-from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import numpy_dtype
 
 Array = Any

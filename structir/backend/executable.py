@@ -16,7 +16,7 @@ from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_d
 from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
-from structir.backend.compiled_function import CompiledFunction
+from structir.backend.compiled_function import CompiledFunction, callable_of
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.counted import with_counts
@@ -37,8 +37,7 @@ from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
 from structir.backend.tables import html_of, table
 from structir.backend.threads import thread_count
-from structir.backend.tuple_parameters import TupleFunction, callable_of
-from structir.batching.combinators import expanded
+from structir.backend.tuple_parameters import TupleFunction
 from structir.errors import StructIRError
 from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
@@ -46,14 +45,26 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.lazy import lazy_module
 from structir.rewriting.call_inlining import inline_calls
 
+combinators = lazy_module("structir.batching.combinators")
 Value = Any
 
 
 def _without_function(reason: str) -> str:
     """Returns the reason of a fallback without the name of the function."""
     return reason.partition(": ")[2]
+
+
+def _has_one_form(function: Function) -> bool:
+    """Whether the ranks and dtypes of all parameters are known, and they are tensors."""
+    return all([_is_known_tensor(param.struct_info) for param in function.params])
+
+
+def _is_known_tensor(info: StructInfo | None) -> bool:
+    return isinstance(info, TensorStructInfo) and type(info.dims) is tuple and bool(info.dtype)
 
 
 def options_text(exact_division: bool, fast_math: bool) -> str:
@@ -154,6 +165,7 @@ class Executable:
             if name not in self.direct:
                 self._compile(name, function, self._host_program())
         self._regions = {name: self._regions[name] for name in functions}
+        several = {n: f for n, f in functions.items() if not _has_one_form(f)}
         self._every_form = {
             name: EveryForm(
                 name,
@@ -162,7 +174,7 @@ class Executable:
                 partial(self._with_form, name),
             )
             for name, function in zip(
-                functions, map(with_form_variables, functions.values()), strict=True
+                several, map(with_form_variables, several.values()), strict=True
             )
             if form_variables(function)
         }
@@ -173,7 +185,7 @@ class Executable:
         """Returns the module with another form of one function."""
         self.compile_count += 1
         changed = self.module.with_functions({**self.module.functions, name: function})
-        module = expanded(with_kernels_at_dtypes(changed))
+        module = combinators.expanded(with_kernels_at_dtypes(changed))
         return Executable(
             module,
             self.num_threads,
@@ -184,7 +196,8 @@ class Executable:
     @cached_property
     def _without_calls(self) -> IRModule:
         """The module with all calls inlined."""
-        return expanded(inline_calls(self.module))
+        inlined: IRModule = combinators.expanded(inline_calls(self.module))
+        return inlined
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""
@@ -195,7 +208,7 @@ class Executable:
         if compiled is not None:
             params, result = function.params, function.ret_struct_info
             shape = number_buffers(compiled.result)
-            donated = tuple(donated_of(function).items())
+            donated = tuple(donated_of(function).items()) if function.attrs else ()
             self._add(StoredFunction(name, params, result, shape, compiled.region, donated))
             return
         self._on_host[name] = program.function(with_counts(function))

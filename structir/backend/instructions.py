@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from structir.backend.cpu.bytecode import INSTRUCTION_WORDS, OPCODE
-from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import BoundPlan
+from structir.backend.sizes import ALIGNMENT
 from structir.errors import DiagnosticError, Span, StructIRError
 from structir.interpret.scope import ForeignTensor
 from structir.planning import layout

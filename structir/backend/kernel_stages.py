@@ -8,7 +8,7 @@ import attrs
 
 from structir.analysis.kernel_calls import KernelSizeEquation, bind_kernel
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.loops.kernel_table import table_of
 from structir.backend.loops.stage import KernelCall, Stage, routine_stages
 from structir.ir.dims import Dim

@@ -15,7 +15,7 @@ from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.as_scheduled import scheduled_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.loops.group import Group, grouped
 from structir.backend.recipe import doubtful_sizes
 from structir.backend.region import LoweredRegion, RegionLowering

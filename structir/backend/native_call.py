@@ -13,7 +13,6 @@ import numpy as np
 from structir.backend.cpu.layouts import (
     SPACE,
     TABLE,
-    address_of_function,
     layouts_hold,
     new_array_address,
 )
@@ -207,3 +206,8 @@ def _paths_of(tree: Tree) -> tuple[list[list[int]], list[list[int]]]:
     of_tree = paths(tree)
     assert of_tree is not None, "checked before"
     return of_tree
+
+
+def address_of_function(name: str) -> int:
+    """Returns the address of a function of CPython's C API."""
+    return int(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)

@@ -10,7 +10,7 @@ from structir.backend.executable import Executable
 from structir.backend.loops.as_kernel import shown_kernel
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.loops.group import Group
 from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.schedule import Scheduled

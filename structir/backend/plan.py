@@ -14,17 +14,22 @@ import attrs
 import numpy as np
 
 from structir.backend import progress
-from structir.backend.cpu.kernels import kernel
-from structir.backend.cpu.kernels_together import kernels_together
+from structir.backend.cpu.kernels import kernel, kernels_together
 from structir.backend.cpu.layouts import PART_MULTIPLE, PHASE, SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.kernel_text import KernelText
-from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
 from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
-from structir.backend.sizes import Evaluator, symbols_of
+from structir.backend.sizes import (
+    ALIGNMENT,
+    ArenaLayout,
+    Evaluator,
+    Lifetime,
+    lifetimes,
+    symbols_of,
+)
 from structir.backend.threads import pool_of
 from structir.backend.work import MIN_ROWS, NO_WORK
 from structir.backend.workspace import SpaceLayout, Workspace

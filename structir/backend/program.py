@@ -12,7 +12,7 @@ from structir.analysis.donation import donated_of, state_of
 from structir.analysis.variables import variables_in
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.leaves import as_leaves
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.recipe import Assumed
 from structir.backend.region import (
     Lowered,
@@ -41,7 +41,7 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.node import node, replace
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 MAX_BINDINGS = 1024  # bindings of one region after calls are inlined
 RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
@@ -98,7 +98,10 @@ class HostProgram:
         tuples of tensors."""
         lowering = self._lowering()
         bound = function.bindings()
-        parameters = {param: as_leaves(param) for param in function.params}
+        parameters: dict[Var, Expr] = {
+            p: as_leaves(p) if isinstance(p.struct_info, TupleStructInfo) else p
+            for p in function.params
+        }
         try:
             enter(lowering, parameters)
             for binding in bound:
@@ -224,6 +227,8 @@ def enter(lowering: RegionLowering, parameters: Mapping[Var, Expr]) -> None:
 
 def _donated_parameters(function: Function) -> dict[Var, int]:
     """Returns the parameters whose memory a result may take, and the index of the result."""
+    if not function.attrs:
+        return {}
     pairs = {**donated_of(function), **dict(state_of(function).values())}
     return {function.params[param]: result for param, result in pairs.items()}
 

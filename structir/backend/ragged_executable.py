@@ -11,7 +11,7 @@ import attrs
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import named_or_only_function, only_function
 from structir.backend import archive
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.backend.tuple_parameters import TupleFunction
 from structir.errors import ShapeMismatchError

@@ -11,13 +11,12 @@ import numpy as np
 from structir.analysis.constant_values import ConstantValues
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import position
-from structir.backend.loops.from_point import NoKernelError, cast
+from structir.backend.loops.expression import Load, NoKernelError, cast, position
 from structir.backend.loops.from_spec import stages_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
-from structir.backend.row_programs import rows_of_group, rows_of_op
+from structir.backend.row_programs import ROW_HOOKS, rows_of_group, rows_of_op
 from structir.backend.scan_loops import scan_of_maps
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -310,8 +309,9 @@ class RegionLowering:
         if not all(is_supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
         origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
-        is_host = self.routine_of is host_routine
-        by_rows = rows_of_op(self, definition, spec, operands, origin) if is_host else None
+        by_rows = None
+        if self.routine_of is host_routine and not definition.hooks.keys().isdisjoint(ROW_HOOKS):
+            by_rows = rows_of_op(self, definition, spec, operands, origin)
         if by_rows is not None:
             results, stages = by_rows
         elif function is None:
@@ -322,7 +322,7 @@ class RegionLowering:
         self._note_assumptions(call, facts)
         is_tuple = isinstance(derived(facts, definition.deduce, call), TupleStructInfo)
         for stage in stages:
-            view = as_view(stage)
+            view = as_view(stage) if isinstance(stage.body, Load) else None
             if view is None:
                 self.stages.append(stage)
             else:

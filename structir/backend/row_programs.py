@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.loops.stage import Stage
 from structir.backend.row_copies import copies_of_rows
 from structir.backend.segment_rows import RowCall, RowOperand, row_loop
@@ -19,6 +19,7 @@ from structir.lazy import lazy_module
 from structir.projections.spec import IndexSpec
 
 regions = lazy_module("structir.backend.region")
+ROW_HOOKS = ("row", "copies_rows")  # of ops with stages for each row
 UNITS = {
     "values": "first",
     "rows": "row",

@@ -14,8 +14,7 @@ import attrs
 from structir.backend.loops.as_kernel import KernelNodeWriter
 from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Expression, Load, load, substituted
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import Expression, Load, NoKernelError, load, substituted
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.stage import KernelCall, Stage, routine_stages

@@ -17,8 +17,7 @@ import attrs
 from structir.backend.loops.as_scalar import NotShown, Scalars
 from structir.backend.loops.as_scheduled import scheduled_kernel
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Expression, substituted
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import Entry, Expression, NoKernelError, substituted
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.schedule import settled_groups

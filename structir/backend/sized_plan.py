@@ -35,7 +35,6 @@ from structir.backend.instructions import (
     leaves,
     map_leaves,
 )
-from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.results import MAX_OVERSIZE, RESULTS
 from structir.backend.sized_code import (
@@ -45,6 +44,7 @@ from structir.backend.sized_code import (
     Needed,
     SizedCode,
 )
+from structir.backend.sizes import ALIGNMENT
 from structir.backend.step_plan import LEFT, Result
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly

@@ -34,10 +34,10 @@ from structir.backend.instructions import (
     leaves,
     map_leaves,
 )
-from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.repeated_loops import repeat_loops
 from structir.backend.results import RESULTS, is_large
+from structir.backend.sizes import ALIGNMENT
 from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
 Array = Any

@@ -88,12 +88,3 @@ def _append_fields(info: StructInfo | None, value: Value, flat: list[Value]) -> 
     if type(value) not in (list, tuple) or len(value) != len(info.fields):
         return False
     return all([_append_fields(f, v, flat) for f, v in zip(info.fields, value, strict=True)])
-
-
-def callable_of(
-    stored: StoredFunction, defaults: Defaults, make: Callable[[StoredFunction, Defaults], Any]
-) -> Any:
-    """Returns a stored function as users call it; `make` creates a function of tensors."""
-    if any([isinstance(param.struct_info, TupleStructInfo) for param in stored.params]):
-        return TupleFunction(stored, defaults, make)
-    return make(stored, defaults)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from structir.backend.cpu.layouts import PHASE, ROW, SPACE
-from structir.backend.memory import ALIGNMENT
+from structir.backend.sizes import ALIGNMENT
 from structir.errors import ShapeMismatchError, StructIRError
 
 KernelPlan = Any  # of plan.py,

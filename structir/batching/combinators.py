@@ -33,7 +33,7 @@ from structir.batching.scope import BatchedScope
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import bound_dims, row_size_of
 from structir.ir.bodies import bindings_of
 from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
@@ -52,9 +52,9 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
-from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import apply
+from structir.printer.parser.function_operands import COMBINATOR
 
 # the reduction of each associative op, where all axes are one
 REDUCTIONS = {
@@ -63,7 +63,6 @@ REDUCTIONS = {
     "maximum": "max",
     "minimum": "min",
 }
-COMBINATOR = "combinator"  # the hook of ops that this module replaces
 
 
 def has_combinators(module: IRModule) -> bool:

@@ -13,8 +13,7 @@ import attrs
 
 from structir.analysis.variables import symbols_in, walk
 from structir.backend.compile import compile as compile_module
-from structir.backend.cores import physical_cores
-from structir.backend.threads import VARIABLE
+from structir.backend.threads import VARIABLE, physical_cores
 from structir.distributed.distinct_names import unused_name, with_dim_names, with_param_names
 from structir.distributed.plan import Piece, Shard
 from structir.distributed.planner import Blocks, Planner, make_planner

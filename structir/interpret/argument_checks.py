@@ -24,8 +24,8 @@ from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims
 from structir.ir.axes import Axes
+from structir.ir.dim_text import display_name, one_message
 from structir.ir.dims import Dim, Sym
-from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import DTYPES, DtypeVar, dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.ragged_array import RaggedArray

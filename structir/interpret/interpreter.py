@@ -18,7 +18,7 @@ from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
 from structir.interpret.scope import Activation, Closure, Value
 from structir.ir import dims
-from structir.ir.display_names import display_name, one_message
+from structir.ir.dim_text import display_name, one_message
 from structir.ir.expr import (
     Binding,
     Call,

@@ -13,9 +13,9 @@ from structir.analysis.arguments import arguments_of, default_values
 from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
 from structir.ir import dims
+from structir.ir.binding_dims import bind_row_sizes
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, Var
-from structir.ir.row_sizes import bind_row_sizes
 
 Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a string, a function
 

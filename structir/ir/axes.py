@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from structir.ir.display_names import display_name
+from structir.ir.dim_text import display_name
 from structir.ir.node import Node
 from structir.ir.polynomial import Dim, Poly, Sym
 

@@ -12,11 +12,13 @@ from structir.ir.polynomial import (
     Monomial,
     Opaque,
     Poly,
+    Sym,
     Terms,
     bounds,
     builds,
     of_terms,
     opaque,
+    syms,
 )
 
 
@@ -321,3 +323,21 @@ def _quotient_bounds(dividend: Interval, divisor: Interval) -> Interval:
     if high is None:
         return least, None
     return least, high // smallest if high >= 0 else -1
+
+
+def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:
+    """Returns `(a, b)` with `dim == a * variable + b`, or None if the dim is not linear in it."""
+    if type(dim) is not Poly:
+        return 0, dim
+    coefficient: Dim = 0
+    rest: dict[Monomial, int] = {}
+    for monomial, factor in dim.terms.items():
+        if variable not in monomial:
+            rest[monomial] = factor
+            continue
+        factors = list(monomial)
+        factors.remove(variable)
+        coefficient = coefficient + (Poly({tuple(factors): factor}, 0) if factors else factor)
+    remainder = of_terms(rest, dim.constant)
+    is_linear = variable not in syms(coefficient) and variable not in syms(remainder)
+    return (coefficient, remainder) if is_linear else None

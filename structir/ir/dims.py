@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from structir.ir.dim_choice import BUILT, compare, dim_max, dim_min, is_comparison, select
-from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod
-from structir.ir.dim_proofs import at_least, equal
+from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod, linear
+from structir.ir.dim_proofs import at_least, equal, evaluate
 from structir.ir.dim_text import python_text, text
-from structir.ir.dim_values import evaluate
 from structir.ir.polynomial import (
     Atom,
     Dim,
@@ -18,7 +17,6 @@ from structir.ir.polynomial import (
     as_dim,
     as_sym,
     bounds,
-    of_terms,
     substitute,
     sym,
     syms,
@@ -60,21 +58,3 @@ __all__ = [
 def is_condition(dim: Dim) -> bool:
     """Returns whether the dim is a comparison, which is 1 where it holds, else 0."""
     return getattr(as_atom(dim), "fn", None) in BUILT
-
-
-def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:
-    """Returns `(a, b)` with `dim == a * variable + b`, or None if the dim is not linear in it."""
-    if type(dim) is not Poly:
-        return 0, dim
-    coefficient: Dim = 0
-    rest: dict[Monomial, int] = {}
-    for monomial, factor in dim.terms.items():
-        if variable not in monomial:
-            rest[monomial] = factor
-            continue
-        factors = list(monomial)
-        factors.remove(variable)
-        coefficient = coefficient + (Poly({tuple(factors): factor}, 0) if factors else factor)
-    remainder = of_terms(rest, dim.constant)
-    is_linear = variable not in syms(coefficient) and variable not in syms(remainder)
-    return (coefficient, remainder) if is_linear else None

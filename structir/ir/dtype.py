@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from structir.ir.display_names import display_name
+from structir.ir.dim_text import display_name
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:

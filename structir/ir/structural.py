@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from structir.ir.axes import RowVar
-from structir.ir.binding_dims import standing_alone
+from structir.ir.binding_dims import row_size_of, standing_alone
 from structir.ir.dims import Poly, Sym, syms
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import (
@@ -29,7 +29,6 @@ from structir.ir.kernel import Kernel, Local, LoopVariable
 from structir.ir.module import IRModule
 from structir.ir.node import Node, field_names
 from structir.ir.op import Op
-from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 
 

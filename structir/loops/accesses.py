@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import is_int
+from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
@@ -20,9 +20,12 @@ from structir.ir.kernel import (
     LoopVariable,
     Scalar,
     Scratch,
+    assigned_value,
 )
 from structir.ir.node import parts
 
+REASSOCIABLE = {"add": "add_to", "mul": "multiply_to"}
+EXTREMA = {"max": "maximum", "min": "minimum"}
 ANY_ORDER = frozenset({"add_to", "multiply_to", "maximum", "minimum"})
 ANY_ORDER_OF_INTEGERS = frozenset({"add", "mul", "min", "max", "bitand", "bitor", "bitxor"})
 
@@ -157,6 +160,14 @@ def is_same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def is_same_element(first: Element | None, second: Element | None) -> bool:
+    """Whether two accesses of one array are of the same element."""
+    if first is None or second is None or first.flat != second.flat:
+        return False
+    pairs = zip(first.indices, second.indices, strict=True)
+    return bool(first.indices) and all(is_same(a, b) for a, b in pairs)
+
+
 def _of_library_call(call: LibraryCall) -> Iterator[Mention]:
     for argument in call.args:
         if isinstance(argument, Element):
@@ -167,3 +178,28 @@ def _of_library_call(call: LibraryCall) -> Iterator[Mention]:
         else:
             yield from _reads(argument)
     yield Mention(call.written.array, True)
+
+
+def reassociable(assign: Assign) -> Scalar | None:
+    """Returns the reassociable value of an accumulation; None for other assignments."""
+    target, value = assign.target, assigned_value(assign)
+    if not isinstance(value, Apply) or not is_float(value.dtype):
+        return None
+    fn, terms = REASSOCIABLE.get(value.fn), value.args
+    if value.fn == "select":
+        fn, terms = _extremum(value, target)
+    if fn is None or len(terms) != 2:
+        return None
+    other = [term for term in terms if not is_same(term, target)]
+    if len(other) != 1 or any(is_same(part, target) for part in expressions(other[0])):
+        return None
+    return Apply(fn, (target, other[0]), value.dtype, value.span)
+
+
+def _extremum(value: Apply, target: Scalar) -> tuple[str | None, tuple[Scalar, ...]]:
+    """Returns the function and the terms of `x if x != x else max(t, x)`."""
+    match value.args:
+        case Apply("ne", (first, second)), third, Apply(fn, (total, term)) if fn in EXTREMA:
+            same = is_same(total, target) and all(is_same(s, term) for s in (first, second, third))
+            return (EXTREMA[fn], (total, term)) if same else (None, ())
+    return None, ()

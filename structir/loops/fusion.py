@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from structir.ir.kernel import Apply, Assign, For, KernelStatement, Scalar
+from structir.ir.kernel import Apply, Assign, For, KernelStatement, Scalar, Scratch
 from structir.ir.scalar_functions import declared
-from structir.loops.accesses import expressions
+from structir.loops.accesses import expressions, is_same_element, reassociable
 from structir.loops.handle import KernelHandle
 from structir.loops.loop_tree import LoopTree
 
@@ -102,18 +102,33 @@ def _neighbours(tree: LoopTree) -> list[tuple[str, str]]:
 def shrink_arrays(kernel: KernelHandle) -> None:
     """Replaces local arrays by scalars, where this is legal."""
     for name in list(kernel.tree.arrays):
-        kernel.attempt("shrink", name)
+        if _has_one_element(kernel.tree, name):
+            kernel.attempt("shrink", name)
+
+
+def _has_one_element(tree: LoopTree, name: str) -> bool:
+    """Whether all accesses of an array have the same indices."""
+    array = tree.arrays[name].array
+    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
+    elements = [a.mention.element for a in uses if not isinstance(a.statement, Scratch)]
+    return bool(elements) and all(is_same_element(elements[0], e) for e in elements)
 
 
 def collapse_loops(kernel: KernelHandle) -> None:
     """Collapses nested loops, innermost first, unless this adds divisions of the loop variable."""
     for name in reversed(kernel.loops()):
-        known, body = set(kernel.loops()), kernel.tree.loop(name).body
-        is_nested = len(body) == 1 and isinstance(body[0], For)
-        if is_nested and kernel.attempt("collapse", name):
+        known = set(kernel.loops())
+        if _counts_iterations(kernel.tree, name) and kernel.attempt("collapse", name):
             joined = next(n for n in kernel.loops() if n not in known)
             if _divides(kernel.tree, joined):
                 kernel.undo()
+
+
+def _counts_iterations(tree: LoopTree, name: str) -> bool:
+    """Whether a loop and the only statement in it both count from 0."""
+    loop = tree.loop(name)
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    return isinstance(inner, For) and None not in (tree.trip_count(loop), tree.trip_count(inner))
 
 
 def collapse_rows(kernel: KernelHandle) -> None:
@@ -159,8 +174,14 @@ def reassociate_sums(kernel: KernelHandle) -> None:
     # ops do not specify an order of their terms, even for exact functions
     options = {"exact": False} if kernel.partial else {}
     for loop in innermost_loops(kernel.tree):
-        if applies(kernel.tree, loop, "add", "mul", "select"):
+        if _accumulates(kernel.tree, loop):
             kernel.attempt("reassociate", loop, **options)
+
+
+def _accumulates(tree: LoopTree, loop: str) -> bool:
+    """Whether a loop has a sum, a product or an extremum whose terms may be reordered."""
+    statements = tree.within(tree.loop(loop).body)
+    return any(isinstance(s, Assign) and reassociable(s) is not None for s in statements)
 
 
 def run_in_parts(kernel: KernelHandle) -> None:

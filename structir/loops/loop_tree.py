@@ -12,6 +12,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    Apply,
     Assign,
     Branch,
     Break,
@@ -168,7 +169,7 @@ class LoopTree:
         return [bound + 1 for bound in self._bounds(loop.start, "min")]
 
     def _bounds(self, scalar: Any, choice: str) -> list[Dim]:
-        if getattr(scalar, "fn", None) == choice:
+        if isinstance(scalar, Apply) and scalar.fn == choice:
             return [bound for arg in scalar.args for bound in self._bounds(arg, choice)]
         bound = as_index(scalar, self.values)
         return [] if bound is None else [bound]
@@ -188,8 +189,17 @@ class LoopTree:
             return start, stops, loop.step
         return (stops[0] + 1, [start + 1], 1) if len(stops) == 1 else None
 
+    def trip_count(self, loop: For) -> Dim | None:
+        """Returns the trip count of a loop from 0 to a size in steps of 1; None for others."""
+        if loop.step != 1 or self.index(loop.start) != 0:
+            return None
+        stop = self.index(loop.stop)
+        is_count = stop is not None and self.is_size(stop) and dims.at_least(stop, 0)
+        return stop if is_count else None
+
     def _all_stops(self, scalar: Any) -> list[Dim] | None:
-        parts = scalar.args if getattr(scalar, "fn", None) == "min" else (scalar,)
+        is_minimum = isinstance(scalar, Apply) and scalar.fn == "min"
+        parts = scalar.args if is_minimum else (scalar,)
         stops = [as_index(part, self.values) for part in parts]
         known = [stop for stop in stops if stop is not None]
         return known if len(known) == len(stops) else None

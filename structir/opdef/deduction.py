@@ -9,7 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir import dims
-from structir.ir.display_names import one_message
+from structir.ir.dim_text import one_message
 from structir.ir.dtype import Element
 from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import (

@@ -13,7 +13,7 @@ from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError, StructIRError
 from structir.interpret.argument_checks import match
 from structir.interpret.scope import Activation
-from structir.ir.display_names import one_message
+from structir.ir.dim_text import one_message
 from structir.ir.expr import (
     BindingBlock,
     Constant,

@@ -17,7 +17,7 @@ from structir.analysis.substitution import Substitution
 from structir.analysis.variables import ProgramNames, free_symbols_in, free_vars, names_in
 from structir.batching.expansion_values import leaf_infos
 from structir.errors import StructInfoError
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import bound_dims, row_size_of
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
@@ -38,7 +38,6 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
-from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
 

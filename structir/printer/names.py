@@ -8,12 +8,12 @@ import unicodedata
 from typing import Any
 
 from structir.ir.axes import RowVar
+from structir.ir.binding_dims import row_size_of
+from structir.ir.dim_text import display_name
 from structir.ir.dims import Poly, Sym
 from structir.ir.dims import sym as new_sym
-from structir.ir.display_names import display_name
 from structir.ir.dtype import MARK, DtypeVar
 from structir.ir.expr import Var
-from structir.ir.row_sizes import row_size_of
 from structir.printer.syntax import RESERVED
 
 _FOREIGN = re.compile(r"\W")

@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.analysis.deduction import deduce, leave_scope
 from structir.analysis.lattice import unify_to_lca
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import bound_dims, row_size_of
 from structir.ir.dims import Sym
 from structir.ir.expr import (
     ATOMS,
@@ -28,7 +28,6 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.requirements import conditions_of
-from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import OBJECT, StructInfo
 from structir.printer.expr_printer import ExprPrinter, literal
 from structir.printer.kernel_printer import kernel_lines

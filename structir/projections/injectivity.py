@@ -8,7 +8,6 @@ from math import gcd
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.projections.maps import sign_of
 from structir.projections.spec import AccessIndex, affine
 
 
@@ -142,3 +141,12 @@ def _echelon(rows: list[list[int]], columns: int) -> tuple[list[int], list[list[
         pivots.append(column)
         finished.append(row)
     return pivots, finished
+
+
+def sign_of(factor: Dim) -> int | None:
+    """Returns -1, 0 or 1; also 1 for a factor that is at least 0, and None if unknown."""
+    if isinstance(factor, int):
+        return (factor > 0) - (factor < 0)
+    if dims.at_least(factor, 0):
+        return 1
+    return -1 if dims.at_least(0, factor) else None

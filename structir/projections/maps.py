@@ -15,6 +15,7 @@ import attrs
 from structir.analysis.declaration import analysis
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.projections.injectivity import sign_of
 from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, Write, affine
 
 Corner = tuple[Dim, ...]
@@ -142,15 +143,6 @@ def _reach(terms: Sequence[tuple[Dim, Dim]]) -> tuple[Dim, Dim] | None:
         far = factor * (extent - 1)
         low, high = (low + far, high) if sign < 0 else (low, high + far)
     return low, high
-
-
-def sign_of(factor: Dim) -> int | None:
-    """Returns -1, 0 or 1; also 1 for a factor that is at least 0, and None if unknown."""
-    if isinstance(factor, int):
-        return (factor > 0) - (factor < 0)
-    if dims.at_least(factor, 0):
-        return 1
-    return -1 if dims.at_least(0, factor) else None
 
 
 def identity(shape: Sequence[Dim]) -> Projection:

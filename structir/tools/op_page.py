@@ -11,7 +11,7 @@ from typing import Any
 
 from structir.backend.counted import counted
 from structir.backend.cuda.portable import device_routine
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.ir.expr import Call, Var, VarBinding
 from structir.ir.op import registered_ops

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import structir
-from structir.backend import memory
 from structir.backend import sizes as backend_sizes
 from structir.backend.compiled_function import CompiledFunction
 from structir.backend.compiled_region import CompiledRegion
@@ -65,12 +64,13 @@ ELEMENTS = st.sampled_from([0, 1, 15, 16, 17, 100, 3000, 1 << 43, (1 << 44) + 1,
 
 @given(values=LIFETIMES, elements=st.lists(st.lists(ELEMENTS, min_size=12, max_size=12)))
 def test_arenas_of_later_sizes_are_laid_out_like_the_first(values, elements):
-    spans = [memory.Lifetime(None, low, low + more, width) for low, more, width in values]
-    arena = memory.ArenaLayout(spans)
+    spans = [backend_sizes.Lifetime(None, low, low + more, width) for low, more, width in values]
+    arena = backend_sizes.ArenaLayout(spans)
     for counts in elements:
         counts = counts[: len(spans)]
         sizes = [
-            -(-max(count, 1) * span.element_bytes // memory.ALIGNMENT) * memory.ALIGNMENT
+            -(-max(count, 1) * span.element_bytes // backend_sizes.ALIGNMENT)
+            * backend_sizes.ALIGNMENT
             for span, count in zip(spans, counts, strict=True)
         ]
         expected = layout.assign_offsets([(s.first, s.last) for s in spans], sizes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu.c_functions import compile_ir
+from structir.backend.cpu.code_generation import compile_ir
 from structir.backend.cpu.panels import packed_narrow
 from structir.backend.cpu.pixel_tiles import MANY_TERMS, POINTS, pixel_tiles_text
 from structir.backend.cpu.products import has_products_of_floats

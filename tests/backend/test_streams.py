@@ -8,7 +8,7 @@ import pytest
 import structir
 from structir.backend.emit import streams
 from structir.backend.loops import by_recipe
-from structir.backend.loops.streams import LARGE
+from structir.backend.loops.buffer import LARGE
 from structir.backend.outline import outline
 from structir.backend.results import ResultMemory
 from structir.script import I, R

@@ -10,9 +10,8 @@ import pytest
 
 import structir
 from structir.backend import plan
-from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
-from structir.backend.threads import pool_of
+from structir.backend.threads import physical_cores, pool_of
 from structir.backend.work import LENGTH, work_of
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments

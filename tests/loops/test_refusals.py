@@ -458,7 +458,7 @@ for j in range(m):
     out[0, j] = row[j]
 """,
         ("shrink", "row"),
-        {"primitives.shrink.is_same": always},
+        {"primitives.shrink.is_same_element": always},
     ),
     Case(
         "elements of other iterations",

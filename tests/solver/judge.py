@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from structir.ir.dim_values import evaluate
+from structir.ir.dim_proofs import evaluate
 from structir.ir.polynomial import Dim, Sym
 from structir.solver.domains.reasons import Conflict
 from structir.solver.domains.terms import (

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from numba import types
 
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import PAUSE, SPACE, STATE
 from structir.backend.cpu.native import call_c

@@ -1,25 +1,47 @@
-"""Optimizes modules and generates their machine code in threads, without llvmlite's lock.
+"""Optimizes modules and generates their machine code in threads, without llvmlite's lock; compiles
+functions of the library, whose machine code can be cached.
 
 llvmlite holds a global lock in every call of LLVM. LLVM is thread-safe for modules in separate
 contexts, so the two long calls, optimization and code generation, run without the lock, each module
 in its own context. Both release the GIL, and the caller translates the next module meanwhile.
+
+llvmlite frees a module and its context by two finalizers. If both are in one reference cycle, as in
+the frames of a stored exception, the garbage collector may finalize the context first. LLVM then
+frees its modules, and the second finalizer would free them again. The finalizers of these modules
+free nothing: only the context does.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from ctypes import string_at
 from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
+from numba import cfunc
 from numba.core import config
 from numba.core.llvm_bindings import create_pass_builder
 from numba.core.registry import cpu_target
 
+from structir.backend.cache import digest
+from structir.backend.cpu.features import processor
 from structir.backend.cpu.library import WHOLE
-from structir.backend.cpu.objects import MachineCode
+from structir.backend.cpu.objects import (
+    Loaded,
+    MachineCode,
+    code_of_library,
+    load_new_code,
+    load_or_build,
+)
+from structir.backend.cpu.operations import UntranslatedError
+from structir.backend.cpu.pipeline import KernelCompiler
+from structir.backend.cpu.registries import read_all
+from structir.backend.cpu.translated import translate_c_function
 
+ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
 functions: Any = ffi.lib
 options: Any = config
 make_pass_builder: Any = create_pass_builder
@@ -33,6 +55,14 @@ def _unlocked(name: str) -> Any:
 
 run_passes = _unlocked("LLVMPY_RunNewModulePassManager")
 emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+
+
+@attrs.frozen
+class Assembled:
+    """LLVM IR of a kernel, and the names of the prepared functions that it calls."""
+
+    text: str
+    prepared: tuple[str, ...]
 
 
 @attrs.frozen(eq=False)
@@ -71,6 +101,15 @@ class PendingCode:
         return MachineCode(data, (self.symbol,), needs, alone, seconds)
 
 
+def module_for_host(text: str, context: Any = None) -> Any:
+    """Parses LLVM IR as a module with the data layout of this CPU, in a new context if none is
+    given."""
+    module = module_of_assembly(text, context)
+    context_of_cpu: Any = cpu_target.target_context
+    module.data_layout = context_of_cpu.codegen()._data_layout
+    return module
+
+
 def pending_module(module: Any, symbol: str) -> PendingCode:
     """Returns the compilation of a module that defines a symbol."""
     vectors = {
@@ -89,3 +128,96 @@ def code_generator(triple: str, passes: dict[str, Any]) -> tuple[Any, Any]:
     context.codegen()._customize_tm_options(choices)
     machine: Any = llvm.Target.from_triple(triple).create_target_machine(**choices)
     return machine, make_pass_builder(machine, **passes)
+
+
+def module_of_bitcode(data: bytes, context: Any = None) -> Any:
+    """Parses bitcode, in a new context if none is given."""
+    return _freed_by_context(llvm.parse_bitcode(data, context or llvm.create_context()))
+
+
+def module_of_assembly(text: str, context: Any = None) -> Any:
+    """Parses LLVM IR, in a new context if none is given."""
+    return _freed_by_context(llvm.parse_assembly(text, context or llvm.create_context()))
+
+
+def _freed_by_context(module: Any) -> Any:
+    module._owned = True
+    return module
+
+
+def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
+    """Compiles a function with the C calling convention."""
+    start = time.perf_counter()
+    symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
+    try:
+        library = translate_c_function(function, symbol, signature)
+    except UntranslatedError:
+        return _c_function_of_numba(signature, function)
+    address = library.get_pointer_to_function(symbol)
+    code = code_of_library(library, [symbol], time.perf_counter() - start)
+    return Loaded(code, (address,), library, from_disk=False)
+
+
+def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded:
+    start = time.perf_counter()
+    make: Any = cfunc
+    options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}
+    read_all()
+    compiled = make(signature, **options)(function)
+    seconds = time.perf_counter() - start
+    code = code_of_library(compiled._library, [compiled._wrapper_name], seconds)
+    return Loaded(code, (compiled.address,), compiled, from_disk=False)
+
+
+def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
+    """Compiles LLVM IR to machine code and loads it; `symbols` are the names it defines."""
+    start = time.perf_counter()
+    module, machine = module_with_target(text, *processor())
+    declared = [f.name for f in module.functions if f.is_declaration]
+    needs = tuple([name for name in declared if not name.startswith("llvm.")])
+    data = machine.emit_object(module)
+    seconds = time.perf_counter() - start
+    return load_new_code(MachineCode(data, tuple(symbols), needs, True, seconds))
+
+
+def load_function(key: str, symbol: str, text: Callable[[], str]) -> None:
+    """Registers a library function, from the cache or built from LLVM IR with optimization passes.
+
+    `text` returns the IR of a module whose only exported function is `symbol`."""
+
+    def build() -> Loaded:
+        start = time.perf_counter()
+        pending = pending_module(module_for_host(text()), symbol)
+        code = pending.machine_code(pending.generate(), time.perf_counter() - start)
+        return load_new_code(code)
+
+    llvm.add_symbol(symbol, load_or_build(key, build).addresses[0])
+
+
+def module_with_target(text: str, name: str, features: str) -> tuple[Any, Any]:
+    """Returns LLVM IR as a module, and the code generator for a CPU.
+
+    No optimization pass runs on the module. A tile already keeps its accumulators in all
+    registers and gains nothing from the passes. For some processors (AMD's Zen) they unroll
+    its loop, which then spills the accumulators in each iteration.
+    """
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(text)
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+    )
+    return module, machine
+
+
+def pending_kernel(
+    kernel: Assembled, symbol: str, bitcode_of: Callable[[str], bytes]
+) -> PendingCode:
+    """Links a kernel with the bitcode of its prepared functions; returns its compilation under a
+    symbol."""
+    context: Any = llvm.create_context()
+    module = module_for_host(kernel.text.replace(ENTRY, f"@{symbol}"), context)
+    for name in kernel.prepared:
+        module.link_in(module_of_bitcode(bitcode_of(name), context))
+        module.get_function(name).linkage = "internal"
+    return pending_module(module, symbol)

@@ -22,16 +22,17 @@ structir = lazy_module("structir")
 PACKAGE = Path(__file__).resolve().parent
 SOURCES = (
     PACKAGE,
+    PACKAGE.parent / "emit",
     PACKAGE.parent / "math",
     PACKAGE.parents[1] / "scalars",
-)  # functions in these files are inlined into kernels
+)  # functions in these files are inlined into kernels, or emit functions of the library
 
 COMPILER_OPTIONS = ("CPU_NAME", "CPU_FEATURES", "OPT", "ENABLE_AVX", "LOOP_VECTORIZE")
 
 
 @cache
 def sources_digest() -> str:
-    """Returns a hash of the files whose functions are inlined into kernels."""
+    """Returns a hash of the files that define the functions that kernels call."""
     hasher = hashlib.sha256()
     for path in sorted(p for folder in SOURCES for p in folder.glob("*.py")):
         hasher.update(path.name.encode() + path.read_bytes())

@@ -6,14 +6,11 @@ The constant is packed in panels: the initial accumulator of each column, then g
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import load_function
 from structir.backend.cpu.integer_tiles import (
     HEAD,
     STEPS,
@@ -22,14 +19,20 @@ from structir.backend.cpu.integer_tiles import (
     grouping,
     integer_shapes,
 )
-from structir.backend.cpu.intrinsics import stack_memory
-from structir.backend.cpu.objects import Loaded, load_or_build, symbol_builders
-from structir.backend.cpu.packed_products import here, load_tiles, packed_panel_passes, row_name
-from structir.backend.cpu.panels import ALIGNMENT, panel_widths
+from structir.backend.cpu.objects import symbol_builders
+from structir.backend.cpu.panels import (
+    ALIGNMENT,
+    fill_with_zeros,
+    load_tiles,
+    panel_widths,
+    pass_packed_panels,
+    row_name,
+)
 from structir.backend.cpu.tiles import TileShape
-from structir.backend.math.options import Number
+from structir.backend.emit.arithmetic import FunctionCode
 
 PANEL = "structir_integer_panel"
+PRODUCT = "structir_packed_product_int8"
 ROW_BLOCK = 96  # rows of the left operand: a multiple of the heights of all tiles
 WORDS = ROW_BLOCK * 512  # of a block of the left operand, on the stack
 
@@ -44,64 +47,53 @@ def _load_panels() -> None:
 @cache
 def _load_product() -> None:
     shapes, group = integer_shapes(), grouping()
-    build = partial(integer_product, PANEL, shapes, group)
-    code = load_or_build(f"integer product {shapes} {group}", build)
-    llvm.add_symbol("structir_packed_product_int8", code.addresses[0])
+    text = partial(integer_product, PRODUCT, PANEL, shapes, group)
+    load_function(f"integer product {shapes} {group}", PRODUCT, text)
 
 
-def integer_product(name: str, shapes: tuple[TileShape, ...], group: Grouping) -> Loaded:
-    """Builds the product that calls the tile functions under a symbol.
+def integer_product(symbol: str, name: str, shapes: tuple[TileShape, ...], group: Grouping) -> str:
+    """Returns LLVM IR of the product that calls the tile functions under a symbol.
 
     Blocks of the left operand are converted to words on the stack. The rows of `a` have contiguous
     terms.
     """
-    unit, from_here = group.terms, here
-    pass_panels = packed_panel_passes(name, shapes)
-    part: Any = {1: types.int32, 2: types.int16, 4: types.int8}[unit]
-    memory = stack_memory(part, WORDS * unit)
-    sign = part(-group.shift)
+    code, unit = FunctionCode(symbol), group.terms
+    a, panels, c = code.pointers("int8", "int8", "int32")
+    m, n, k, a_row, _, c_row = code.integers(6)
+    left = code.stack_memory({1: "int32", 2: "int16", 4: "int8"}[unit], WORDS * unit)
+    groups = (k + (unit * STEPS - 1)) // (unit * STEPS) * STEPS
+    with code.when(k.equals(0).name):
+        fill_with_zeros(code, c, m, n, c_row)
+    block = code.choice(m > 1, WORDS // ROW_BLOCK, WORDS)
+    for i0 in code.each(0, m, ROW_BLOCK):
+        rows = code.smaller(m - i0, ROW_BLOCK)
+        for g0 in code.each(0, groups, block):
+            count, adds = code.smaller(block, groups - g0), code.choice(g0 > 0, 1, 0)
+            width = count * unit
+            terms = code.smaller(width, k - g0 * unit)
+            for i in code.each(0, rows):
+                source, line = a.at((i + i0) * a_row + g0 * unit), left.at(i * width)
+                for t in code.each(terms, width):
+                    line.at(t).store("0")
+                for t in code.each(0, terms):
+                    line.at(t).store(_as_word(code, source.at(t).load(), left.kind, group))
+            right = (panels, groups * unit + HEAD, g0 * unit)
+            out = (c.at(i0 * c_row), c_row, adds)
+            sizes = (rows, n, count)
+            pass_packed_panels(code, name, shapes, (left, count, 1), right, out, sizes)
+    return code.text()
 
-    def product(
-        a: Number,
-        panels: Number,
-        c: Number,
-        m: Number,
-        n: Number,
-        k: Number,
-        a_row: Number,
-        a_column: Number,
-        c_row: Number,
-    ) -> None:
-        left, groups = memory(), (k + unit * STEPS - 1) // (unit * STEPS) * STEPS
-        if k == 0:
-            for i in range(m):
-                for j in range(n):
-                    c[i * c_row + j] = 0
-        block = WORDS // ROW_BLOCK if m > 1 else WORDS
-        for i0 in range(0, m, ROW_BLOCK):
-            rows = min(ROW_BLOCK, m - i0)
-            for g0 in range(0, groups, block):
-                count, adds = min(block, groups - g0), 1 if g0 > 0 else 0
-                terms = min(count * unit, k - g0 * unit)
-                for i in range(rows):
-                    source = from_here(a, (i0 + i) * a_row + g0 * unit)
-                    line = from_here(left, i * count * unit)
-                    for t in range(terms, count * unit):
-                        line[t] = 0
-                    for t in range(terms):
-                        line[t] = source[t] ^ sign
-                right = (panels, HEAD + groups * unit, g0 * unit)
-                out = (from_here(c, i0 * c_row), c_row, adds)
-                pass_panels((left, count, 1), right, out, (rows, n, count))
 
-    kinds = [types.CPointer(kind) for kind in (types.int8, types.int8, types.int32)]  # type: ignore[no-untyped-call]
-    return c_function(types.void(*kinds, *[types.int64] * 6), product)
+def _as_word(code: FunctionCode, value: str, kind: str, group: Grouping) -> str:
+    """Emits the conversion of an element of the left operand."""
+    wide = value if kind == "i8" else code.value(f"sext i8 {value} to {kind}")
+    return code.value(f"xor {kind} {wide}, {-group.shift}")
 
 
 symbol_builders |= {
     PANEL: _load_panels,
     row_name(PANEL): _load_panels,
-    "structir_packed_product_int8": _load_product,
+    PRODUCT: _load_product,
 }
 
 

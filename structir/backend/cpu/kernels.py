@@ -1,8 +1,14 @@
-"""Compiles kernels to machine code; equal ones are compiled once per process."""
+"""Compiles kernels to machine code; equal ones are compiled once per process.
+
+The kernels of a plan are compiled in parallel: LLVM compiles them in threads, without the GIL.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -10,22 +16,24 @@ import llvmlite.binding as llvm
 from numba import njit, types
 
 from structir.backend.cache import digest
+from structir.backend.cpu.code_generation import Assembled, PendingCode, pending_kernel
 from structir.backend.cpu.functions import ready_for_arrays, reported
 from structir.backend.cpu.objects import (
     Loaded,
-    MachineCode,
     code_key,
     code_of_library,
-    load_code,
+    load_cached,
+    load_new_code,
     load_or_build,
+    register_code,
 )
 from structir.backend.cpu.pipeline import RoutineCompiler
 from structir.backend.cpu.point_kernels import PointKernel
-from structir.backend.cpu.prepared import Assembled, pending_kernel
+from structir.backend.cpu.prepared import prepared
 from structir.backend.cpu.registries import read_all
 from structir.backend.locks import new_lock
-from structir.backend.loops.kernel_text import MissingCodeError
-from structir.errors import StructIRError
+from structir.backend.loops.kernel_text import KernelText, MissingCodeError
+from structir.backend.threads import physical_cores
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 SIGNATURE = types.void(TABLE, types.int64, types.int64)
@@ -75,20 +83,12 @@ def _built(text: str, code: Assembled | PointKernel | None) -> Loaded:
     if code is None:
         raise MissingCodeError
     if isinstance(code, Assembled):
-        pending = pending_kernel(code, symbol_of(text))
+        pending = pending_kernel(code, symbol_of(text), prepared)
         return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
     library, symbol = _numba_library(code, symbol_of(text))
     address = library.get_pointer_to_function(symbol)
     machine_code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(machine_code, (address,), library, from_disk=False)
-
-
-def load_new_code(code: MachineCode) -> Loaded:
-    """Loads machine code that was just generated."""
-    kernel_code = load_code(code)
-    if kernel_code is None:
-        raise StructIRError(f"machine code needs undefined symbols: {', '.join(code.needs)}")
-    return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
 
 
 def _numba_library(routine: PointKernel, symbol: str) -> Any:
@@ -136,3 +136,80 @@ def add_kernel(text: str, loaded: Loaded, start: float) -> CompiledKernel:
 def kernel_count() -> int:
     """Returns the number of distinct kernels that this process has compiled or loaded."""
     return len(_kernels)
+
+
+@attrs.frozen(eq=False)
+class _Task:
+    """A kernel that is being compiled, with the start time of its translation."""
+
+    text: str
+    code: PendingCode
+    start: float
+    buffer: Future[Any]
+
+
+class KernelsTogether:
+    """Kernels that are being compiled, by an executor or, without one, by the caller."""
+
+    def __init__(self, executor: ThreadPoolExecutor | None) -> None:
+        self.executor = executor
+        self.tasks: dict[str, _Task] = {}  # by `code_key`
+
+    def start(self, text: KernelText) -> None:
+        """Starts the compilation of a kernel. Without an executor, or if only numba can compile it,
+        compiles it synchronously."""
+        with lock:
+            if is_built(text.text) or code_key(text.text) in self.tasks:
+                return
+            if self.executor is not None and text.assembled is not None:
+                self._start(text.text, text.assembled, self.executor)
+                return
+        kernel(text.text, text.assembled or text.function)
+
+    def _start(self, text: str, assembled: Assembled, executor: ThreadPoolExecutor) -> None:
+        start, code = time.perf_counter(), load_cached(text)
+        if code is not None:
+            add_kernel(text, code, start)
+            return
+        pending = pending_kernel(assembled, symbol_of(text), prepared)
+        self.tasks[code_key(text)] = _Task(
+            text, pending, start, _submitted(executor, pending.generate)
+        )
+
+    def finish(self) -> None:
+        """Waits for all kernels and registers them in the process."""
+        for task in self.tasks.values():
+            buffer = task.buffer.result()
+            with lock:
+                if not is_built(task.text):
+                    self._add(task, buffer)
+
+    def _add(self, task: _Task, buffer: Any) -> None:
+        code = task.code.machine_code(buffer, time.perf_counter() - task.start)
+        add_kernel(task.text, register_code(task.text, load_new_code(code)), task.start)
+
+
+def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:
+    """Submits a function to an executor; runs it synchronously during interpreter shutdown."""
+    try:
+        return executor.submit(run)
+    except RuntimeError:  # executors reject work after the end of the main thread
+        result = Future[Any]()
+        result.set_result(run())
+        return result
+
+
+@contextmanager
+def kernels_together() -> Iterator[KernelsTogether]:
+    """Yields a compiler of kernels; all kernels started in this context are compiled at its end."""
+    cores = physical_cores()
+    if cores == 1:
+        yield KernelsTogether(None)
+        return
+    executor = ThreadPoolExecutor(cores, "structir-compile")
+    try:
+        kernels = KernelsTogether(executor)
+        yield kernels
+        kernels.finish()
+    finally:
+        executor.shutdown(cancel_futures=True)

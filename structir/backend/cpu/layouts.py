@@ -163,11 +163,6 @@ STATE, SIZED_SPACE = StateWords(), SizedSpaceWords()
 POOL_WORDS: Final = 80
 
 
-def address_of_function(name: str) -> int:
-    """Returns the address of a function of CPython's C API."""
-    return int(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
-
-
 @cache
 def new_array_address() -> int:
     """Returns the address of NumPy's PyArray_Empty."""

@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.locks import new_rlock
+from structir.errors import StructIRError
 from structir.interrupts import defer_interrupts
 
 SOURCE_HEAD = "# code "  # of kernels, before the hash of the code; library functions have names
@@ -120,6 +121,14 @@ def load_code(code: MachineCode) -> Loaded | None:
         if 0 in addresses:
             return None  # an exported symbol is missing
         return Loaded(code, addresses, engine, from_disk=True)
+
+
+def load_new_code(code: MachineCode) -> Loaded:
+    """Loads machine code that was just generated."""
+    kernel_code = load_code(code)
+    if kernel_code is None:
+        raise StructIRError(f"machine code needs undefined symbols: {', '.join(code.needs)}")
+    return Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
 
 
 def require_symbol(name: str) -> None:

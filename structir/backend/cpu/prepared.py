@@ -8,17 +8,18 @@ from functools import cache
 from typing import Any
 
 import attrs
-import llvmlite.binding as llvm
 from numba import types
-from numba.core.registry import cpu_target
 
 from structir.backend import cache as disk
 from structir.backend.cpu.blas import multiply_matrices
-from structir.backend.cpu.code_generation import PendingCode, code_generator, pending_module
+from structir.backend.cpu.code_generation import (
+    code_generator,
+    module_of_assembly,
+    module_of_bitcode,
+)
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.intrinsics import half_bits, half_value
 from structir.backend.cpu.library import WHOLE, simplify
-from structir.backend.cpu.modules import module_of_assembly, module_of_bitcode
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translate_c_function
 from structir.backend.cpu.window_sums import form_of, module_text
@@ -29,17 +30,8 @@ from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.scalar_functions import ScalarFunction, declared
 
 FLOATS = ("float32", "float64")
-ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
 pointer: Any = types.CPointer
 multiply: Any = multiply_matrices
-
-
-@attrs.frozen
-class Assembled:
-    """LLVM IR of a kernel, and the names of the prepared functions that it calls."""
-
-    text: str
-    prepared: tuple[str, ...]
 
 
 @attrs.frozen(eq=False)
@@ -182,15 +174,3 @@ def _built(name: str) -> bytes:
     module.get_function(name).add_function_attribute("alwaysinline")
     bitcode: bytes = module.as_bitcode()
     return bitcode
-
-
-def pending_kernel(kernel: Assembled, symbol: str) -> PendingCode:
-    """Links a kernel with its prepared functions; returns its compilation under a symbol."""
-    context: Any = llvm.create_context()
-    module = module_of_assembly(kernel.text.replace(ENTRY, f"@{symbol}"), context)
-    context_of_cpu: Any = cpu_target.target_context
-    module.data_layout = context_of_cpu.codegen()._data_layout
-    for name in kernel.prepared:
-        module.link_in(module_of_bitcode(prepared(name), context))
-        module.get_function(name).linkage = "internal"
-    return pending_module(module, symbol)

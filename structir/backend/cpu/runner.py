@@ -14,7 +14,7 @@ from typing import Any
 from numba import types
 
 from structir.backend.cpu.atomics import atomic_set
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import (
     ARRAY_DATA,

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from numba import types
 
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.intrinsics import offset_by
 from structir.backend.cpu.objects import load_or_build
 

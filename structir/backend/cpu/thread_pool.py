@@ -24,7 +24,7 @@ from structir.backend.cpu.atomics import (
     atomic_write,
     pause,
 )
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import PHASE, POOL, ROW
 from structir.backend.cpu.native import call_c, call_kernel

@@ -12,6 +12,7 @@ from structir.analysis.internal_functions import named_or_only_function, only_fu
 from structir.analysis.kernel_dtypes import kernel_dtype_vars, with_kernels_at_dtypes
 from structir.backend import progress
 from structir.backend.cached_plans import FunctionStore
+from structir.backend.compiled_function import callable_of
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.counted import with_counts
 from structir.backend.cuda.arrays import on_device, owned
@@ -26,7 +27,7 @@ from structir.backend.loops.kernel_text import KernelText, MissingCodeError
 from structir.backend.program import HostProgram, WholeRegion, number_buffers
 from structir.backend.serialise import StoredFunction
 from structir.backend.source import source_of
-from structir.backend.tuple_parameters import TupleFunction, callable_of
+from structir.backend.tuple_parameters import TupleFunction
 from structir.batching.combinators import expanded
 from structir.errors import StructIRError
 from structir.interpret.scope import Closure

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from structir.backend.cuda.portable import device_routine
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Call, Expr, Function, GlobalVar, If, SeqExpr, VarBinding

@@ -16,9 +16,9 @@ from structir.backend.cuda.device import Device, DeviceMemory, KernelPointer, La
 from structir.backend.cuda.device_text import DeviceText, OperandStrides, Product
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.kernel_text import KernelText
-from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import KernelPlan, Numbers
 from structir.backend.recipe import KernelSequence
+from structir.backend.sizes import ALIGNMENT
 from structir.backend.workspace import REPORT_WORDS
 from structir.errors import StructIRError
 from structir.ir import dims

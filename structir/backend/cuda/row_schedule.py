@@ -8,13 +8,12 @@ from structir.backend.cuda.phases import RECOMPUTE_BELOW, Phases
 from structir.backend.cuda.scalar_text import accumulation_text, number_text
 from structir.backend.cuda.writer import LoopScope, Writer, loops
 from structir.backend.loops.access import Address, address_of, joined_axes
-from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.buffer import Buffer, may_be_large
 from structir.backend.loops.expression import Entry, Load, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage, extents_of
-from structir.backend.loops.streams import may_be_large
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import computed_in
 from structir.projections.monoid import MONOIDS

@@ -10,15 +10,14 @@ import attrs
 import llvmlite.binding as llvm
 
 from structir.backend.cache import digest
+from structir.backend.cpu.code_generation import ENTRY, Assembled
 from structir.backend.cpu.objects import SOURCE_HEAD
-from structir.backend.cpu.prepared import ENTRY, Assembled
 from structir.backend.emit.checks import REPORT
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.library import emit_library_call
-from structir.backend.emit.loops import emit_loop
+from structir.backend.emit.loops import STATEMENTS, emit_loop, fill_with_zeros
 from structir.backend.emit.phases import emit_phases, phase_words, phases_of
 from structir.backend.emit.scalars import SCALARS
-from structir.backend.emit.statements import STATEMENTS, fill_with_zeros
 from structir.backend.emit.streams import finish_streams, only_filled
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.filling import surely_filled

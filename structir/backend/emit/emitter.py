@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from structir.backend.cpu.unaligned_sums import vector_bytes
-from structir.backend.emit.assembly import Assembly
+from structir.backend.emit.assembly import STORED, TYPES, Assembly
 from structir.backend.emit.checks import Checks
-from structir.backend.emit.types import STORED, TYPES
 from structir.backend.loops.as_scalar import LEAST
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.index_proofs import IndexRanges

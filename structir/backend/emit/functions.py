@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from structir.backend.emit.assembly import Assembly
-from structir.backend.emit.conversions import rounded_to
-from structir.backend.emit.types import TYPES, bits_of, constant, is_signed
+from structir.backend.emit.assembly import TYPES, Assembly, bits_of, constant, is_signed, rounded_to
 from structir.ir.dtype import is_float
 from structir.ir.kernel_functions import NARROW, ROUND
 from structir.ir.scalar_functions import ScalarFunction, declared

@@ -8,6 +8,7 @@ from functools import partial, reduce
 
 from structir.backend.cpu.panels import lanes_of
 from structir.backend.cpu.products import has_products_of_floats, panels_at_once
+from structir.backend.emit.assembly import STORED
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.packed import (
     Place,
@@ -17,7 +18,6 @@ from structir.backend.emit.packed import (
     known_integers,
     matrix_form,
 )
-from structir.backend.emit.types import STORED
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir.kernel import (

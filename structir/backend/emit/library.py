@@ -10,6 +10,7 @@ from typing import Any
 from structir.backend.cpu.layouts import PART_MULTIPLE
 from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 from structir.backend.cpu.tiles import columns_together
+from structir.backend.emit.assembly import STORED
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.gathered import emit_gathered, emit_pixels
 from structir.backend.emit.packed import (
@@ -19,7 +20,6 @@ from structir.backend.emit.packed import (
     emit_packing,
     packable_form,
 )
-from structir.backend.emit.types import STORED
 from structir.backend.emit.windows import COMBINE, emit_windows
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_table import dtype_of

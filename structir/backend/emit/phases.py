@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structir.backend.emit.emitter import Emitter
-from structir.backend.emit.loops import round_of
-from structir.backend.emit.statements import fill_with_zeros
+from structir.backend.emit.loops import fill_with_zeros, round_of
 from structir.backend.loops.index_proofs import IndexRanges
 from structir.ir import dims
 from structir.ir.dims import Dim

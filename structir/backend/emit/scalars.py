@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.backend.emit.conversions import converted, loaded
+from structir.backend.emit.assembly import STORED, TYPES, constant, converted, loaded
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.functions import applied, is_cheap
-from structir.backend.emit.types import STORED, TYPES, constant
 from structir.backend.loops.index_proofs import BOUNDS
 from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims

@@ -1,7 +1,7 @@
 """Emits loops that fill large results with non-temporal stores.
 
 Such a loop is emitted twice: up to the first whole cache line as it is, and, where the result is
-large, from there on with stores of whole lines. `loops.streams` states when they are faster.
+large, from there on with stores of whole lines. `loops.buffer` states when they are faster.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from functools import partial
 import attrs
 
 from structir.backend.cpu.features import gains_from_prefetching
+from structir.backend.emit.assembly import STORED
 from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.scalars import outer_offset
-from structir.backend.emit.types import STORED
-from structir.backend.loops.buffer import Buffer, element_bytes
-from structir.backend.loops.kernel_table import dtype_of
-from structir.backend.loops.scalar_functions import cost_of
-from structir.backend.loops.streams import (
+from structir.backend.loops.buffer import (
     BEHIND,
     LARGE,
     LINE,
     LONG,
     MORE,
     PAGE,
+    Buffer,
+    element_bytes,
     may_be_large,
 )
+from structir.backend.loops.kernel_table import dtype_of
+from structir.backend.loops.scalar_functions import cost_of
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Local, nodes_of

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
-from structir.backend.loops.block_nodes import block_nodes
-from structir.backend.loops.by_recipe import kernel_by_recipe, scheduled_by_recipe
+from structir.backend.loops.by_recipe import kernel_by_recipe, scheduled_blocks
 from structir.backend.loops.columns import column_nodes
 from structir.backend.loops.contraction import contraction_of
 from structir.backend.loops.group import Group
@@ -39,11 +38,6 @@ def _rows(group: Group, name: str) -> ShownKernel:
     if has_short_rows(group):
         return short_row_nodes(group, name)
     return kernel_by_recipe(group, name)
-
-
-def scheduled_blocks(group: Group, name: str) -> ShownKernel:
-    """Returns the scheduled kernel of a group with products."""
-    return scheduled_by_recipe(block_nodes(group, name), group)
 
 
 def _shown_blocks(group: Group, name: str) -> ShownKernel:

@@ -16,8 +16,8 @@ from structir.backend.loops.column_split import ColumnSplit
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import Entry, axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.library_nodes import FlatNodeWriter
+from structir.backend.loops.simplify import with_inlined_values
 from structir.backend.loops.stage import Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv

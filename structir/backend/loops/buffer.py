@@ -1,4 +1,9 @@
-"""Buffers: the arrays that stages read and write, dense and row-major."""
+"""Buffers: the arrays that stages read and write, dense and row-major; which results are so large
+that non-temporal stores fill them.
+
+Such a store is several times slower where a line is not written in one go, and, in a loop that
+computes much, where reads are just behind the stores, counted within a page.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +66,17 @@ class Buffer:
         while found.base is not None:
             found = found.base
         return found
+
+
+LINE = 64  # bytes of a line of cache
+LARGE = 1 << 24  # bytes of a result from which on it is written so
+MORE = 10.0  # work (an addition is 1) from which on waits for stores are felt: one function
+LONG = 1 << 13  # bytes of a loop from which on it may start and end within a line
+PAGE = 4096  # bytes; processors tell loads from pending stores by their addresses within a page
+BEHIND = 256  # bytes from a load up to a store in its page for which it waits
+
+
+def may_be_large(buffer: Buffer) -> bool:
+    """Whether a result is large at some sizes, with elements that make up vectors."""
+    size, count = element_bytes(buffer.dtype), buffer.elements
+    return size >= 4 and not (isinstance(count, int) and count * size < LARGE)

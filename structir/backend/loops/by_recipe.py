@@ -15,13 +15,14 @@ import numpy as np
 from structir.backend.emit.code import KernelCode, code_of
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
 from structir.backend.loops.as_scalar import KernelParameters
+from structir.backend.loops.block_nodes import block_nodes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
-from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.rounding import are_skipped
+from structir.backend.loops.simplify import with_inlined_values
 from structir.backend.work import work_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -61,6 +62,11 @@ def kernel_by_recipe(group: Group, name: str) -> ShownKernel:
     """Returns a group that a recipe schedules as a kernel of the program, over its own sizes."""
     inlined = with_inlined_values(group)
     return scheduled_by_recipe(shown_kernel([inlined], name), inlined)
+
+
+def scheduled_blocks(group: Group, name: str) -> ShownKernel:
+    """Returns the scheduled kernel of a group with products."""
+    return scheduled_by_recipe(block_nodes(group, name), group)
 
 
 def scheduled_by_recipe(naive: ShownKernel, group: Group) -> ShownKernel:

@@ -11,14 +11,16 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
     Entry,
     Expression,
+    NoKernelError,
     Number,
     apply,
     axis_dim,
+    cast,
+    expression_of,
     load,
     number,
     position,
 )
-from structir.backend.loops.from_point import NoKernelError, cast, expression_of
 from structir.backend.loops.stage import Guard, Running, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym

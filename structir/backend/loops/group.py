@@ -7,16 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import attrs
 
 from structir.backend.cpu.products import has_own_products
+from structir.backend.loops.access import AxisClasses, reduces_slow_axes
 from structir.backend.loops.apart import writes_apart
-from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
-from structir.backend.loops.execution_order import topological_order
 from structir.backend.loops.expression import Expression, Load
 from structir.backend.loops.following import not_following
 from structir.backend.loops.siblings import save_traffic
-from structir.backend.loops.slow_axes import reduces_slow_axes
-from structir.backend.loops.stage import LoopProgram, Overwrite, Stage
+from structir.backend.loops.stage import LoopProgram, Overwrite, Stage, topological_order
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -109,7 +107,8 @@ class FusionState:
             self._note_overwrite(overwrite)
         self.products = {s: c for s in self.stages if (c := products.found(s))}
         self.leading = {*self.products, *filter(products.leads, self.stages)}
-        self.windows = {s for s in self.stages if s not in self.products and products.windows(s)}
+        others = [s for s in self.stages if s not in self.products and not s.reads_at_axes]
+        self.windows = set(filter(products.windows, others))
         loops = [s for s in self.stages if s.simple and s not in {*self.products, *self.windows}]
         self.outside = {s for s in loops if reduces_slow_axes(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}

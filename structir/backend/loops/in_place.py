@@ -10,9 +10,8 @@ import attrs
 
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.execution_order import topological_order
 from structir.backend.loops.expression import Entry, Expression, Load, load, rebuilt
-from structir.backend.loops.stage import LoopProgram, Overwrite, Stage
+from structir.backend.loops.stage import LoopProgram, Overwrite, Stage, topological_order
 from structir.ir import dims
 
 

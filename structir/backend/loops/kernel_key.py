@@ -8,7 +8,7 @@ from typing import Any
 from structir.backend.loops.as_scalar import LEAST
 from structir.backend.loops.expression import Expression
 from structir.backend.loops.group import Group
-from structir.backend.loops.group_key import GroupKey
+from structir.backend.loops.schedule_memo import GroupKey
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Opaque, Sym

@@ -13,8 +13,8 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.by_recipe import scheduled_by_recipe
 from structir.backend.loops.expression import Entry, Expression
 from structir.backend.loops.group import Group
-from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.padding import BorderWriter
+from structir.backend.loops.simplify import with_inlined_values
 from structir.backend.loops.stage import LoopProgram, Stage, extents_of
 from structir.backend.loops.window_nodes import window_call
 from structir.backend.loops.window_sums import sum_of_windows

@@ -12,14 +12,13 @@ import attrs
 from structir.backend.emit.code import KernelCode
 from structir.backend.loops.as_kernel import ShownKernel
 from structir.backend.loops.as_scalar import NotShown
-from structir.backend.loops.as_scheduled import scheduled_blocks
-from structir.backend.loops.by_recipe import recipe_kernel
+from structir.backend.loops.by_recipe import recipe_kernel, scheduled_blocks
 from structir.backend.loops.group import Group
-from structir.backend.loops.group_key import GroupKey
-from structir.backend.loops.inlined_values import with_inlined_values
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.library_nodes import code_of_group, text_of
+from structir.backend.loops.schedule_memo import GroupKey
+from structir.backend.loops.simplify import with_inlined_values
 
 EVERY_PLACE = range(1 << 62)  # of an integer in a code
 KINDS = frozenset({"columns", "nest", "rows", "padding", "planes", "windows"})

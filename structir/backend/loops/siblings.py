@@ -11,11 +11,10 @@ from collections.abc import Collection, Sequence
 
 from structir.backend.cpu.features import has_wide_vectors
 from structir.backend.loops.access import Address, address_of, joined_axes
-from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.buffer import MORE, Buffer, element_bytes, may_be_large
 from structir.backend.loops.expression import Load, Operation, walk
 from structir.backend.loops.scalar_functions import cost_of
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.streams import MORE, may_be_large
 from structir.ir.dims import Sym
 
 MOST_STREAMS = 8  # arrays in one loop: the ways of a first-level cache

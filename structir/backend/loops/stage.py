@@ -1,8 +1,10 @@
-"""Stages, each an op or a part of one as a loop nest with one write; and programs of stages."""
+"""Stages, each an op or a part of one as a loop nest with one write; programs of stages, and their
+order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import attrs
@@ -139,6 +141,13 @@ class Stage:
         return axes if axes == self.parallel or set(axes) == set(self.parallel) else None
 
     @cached_property
+    def reads_at_axes(self) -> bool:
+        """Whether it has no guards, and each index of a read is an axis."""
+        entries = [entry for read in self.loads for entry in read.entries]
+        plain = [not isinstance(e, Expression) and dims.as_sym(e) is not None for e in entries]
+        return not self.guards and all(plain)
+
+    @cached_property
     def simple(self) -> bool:
         """Whether fused kernels can contain it: every point exists, writes once, and has a plain
         reduction."""
@@ -222,3 +231,23 @@ class LoopProgram:
             if buffer not in seen:
                 seen.add(buffer)
                 yield buffer
+
+
+def topological_order(count: int, edges: Collection[tuple[int, int]]) -> list[int] | None:
+    """Returns the topological order of the numbers below `count` that is nearest to their own;
+    None if the edges (earlier, later) have a cycle."""
+    followers: dict[int, list[int]] = {}
+    waiting = [0] * count
+    for before, after in edges:
+        followers.setdefault(before, []).append(after)
+        waiting[after] += 1
+    ready = [k for k in range(count) if not waiting[k]]
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for after in followers.get(index, ()):
+            waiting[after] -= 1
+            if not waiting[after]:
+                heapq.heappush(ready, after)
+    return order if len(order) == count else None

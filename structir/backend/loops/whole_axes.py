@@ -10,8 +10,7 @@ import attrs
 
 from structir.backend.cpu.functions import routine_source
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import axis_dim, load
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.expression import NoKernelError, axis_dim, load
 from structir.backend.loops.routine import BufferPoint, Routine
 from structir.backend.loops.stage import Stage, routine_stages
 from structir.ir import dims

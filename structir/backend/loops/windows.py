@@ -20,6 +20,7 @@ from structir.backend.loops.expression import (
     Number,
     apply,
     axis_dim,
+    cast,
     load,
     loads_of,
     number,
@@ -27,7 +28,6 @@ from structir.backend.loops.expression import (
     rebuilt,
     substituted,
 )
-from structir.backend.loops.from_point import cast
 from structir.backend.loops.packing import elements_of
 from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scatters import gathered
@@ -57,13 +57,17 @@ def plain_windows(program: LoopProgram) -> LoopProgram:
 
 def _as_products(stage: Stage) -> list[Stage] | None:
     """Returns a scattered sum of products of weights and moving reads, as products."""
+    if stage.written_axes is not None:  # it is no scattered sum
+        return None
     parts = gathered(stage) or []
     made = [_as_product(part) for part in parts]
     return [s for stages in made for s in stages or []] if made and all(made) else None
 
 
 def _plain(stage: Stage) -> list[Stage]:
-    if not _is_candidate(stage) or is_faster_than_product(stage):
+    if not _is_candidate(stage) or (stage.reads_at_axes and stage.monoid != "mean"):
+        return [stage]
+    if is_faster_than_product(stage):
         return [stage]
     product = as_product_of_pixels(stage) or _as_product(stage)
     return product or _as_mean(stage) or _as_map(stage) or [stage]

@@ -47,10 +47,9 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
 
 def _count(tree: LoopTree, loop: For) -> Dim:
     """Returns the trip count of a loop from 0 in steps of 1; raises ScheduleError for others."""
-    stop = tree.index(loop.stop)
-    counts_up = tree.index(loop.start) == 0 and loop.step == 1
-    if counts_up and stop is not None and tree.is_size(stop) and dims.at_least(stop, 0):
-        return stop
+    count = tree.trip_count(loop)
+    if count is not None:
+        return count
     raise refusal(
         "E1116",
         f"expected a loop from 0 to a size in steps of 1, found {loop.start} to {loop.stop} in "

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from structir.ir.dtype import is_float
-from structir.ir.kernel import Apply, Assign, Kernel, KernelStatement, Scalar, assigned_value
+from structir.ir.kernel import Assign, Kernel, KernelStatement
 from structir.ir.node import replace
-from structir.loops.accesses import expressions, is_same
+from structir.loops.accesses import reassociable
 from structir.loops.edits import exchange_all
 from structir.loops.loop_tree import loop_tree
 from structir.loops.primitive import primitive
 from structir.loops.refusal import refusal
-
-ANY_ORDER = {"add": "add_to", "mul": "multiply_to"}
-EXTREMA = {"max": "maximum", "min": "minimum"}
 
 
 @primitive(changes_rounding=True)
@@ -26,7 +22,7 @@ def reassociate(kernel: Kernel, loop: str) -> Kernel:
     old = tree.loop(loop)
     exchanges: dict[KernelStatement, tuple[KernelStatement, ...]] = {}
     for statement in tree.within(old.body):
-        value = _any_order(statement) if isinstance(statement, Assign) else None
+        value = reassociable(statement) if isinstance(statement, Assign) else None
         if isinstance(statement, Assign) and value is not None:
             exchanges[statement] = (replace(statement, value=value, symbol=""),)
     if not exchanges:
@@ -37,31 +33,6 @@ def reassociate(kernel: Kernel, loop: str) -> Kernel:
             help="name the loop that contains an assignment such as `t = t + x[i]`",
         )
     return exchange_all(kernel, exchanges)
-
-
-def _any_order(assign: Assign) -> Scalar | None:
-    """Returns the reassociable value of an accumulation; None for other assignments."""
-    target, value = assign.target, assigned_value(assign)
-    if not isinstance(value, Apply) or not is_float(value.dtype):
-        return None
-    fn, terms = ANY_ORDER.get(value.fn), value.args
-    if value.fn == "select":
-        fn, terms = _extremum(value, target)
-    if fn is None or len(terms) != 2:
-        return None
-    other = [term for term in terms if not is_same(term, target)]
-    if len(other) != 1 or any(is_same(part, target) for part in expressions(other[0])):
-        return None
-    return Apply(fn, (target, other[0]), value.dtype, value.span)
-
-
-def _extremum(value: Apply, target: Scalar) -> tuple[str | None, tuple[Scalar, ...]]:
-    """Returns the function and the terms of `x if x != x else max(t, x)`."""
-    match value.args:
-        case Apply("ne", (first, second)), third, Apply(fn, (total, term)) if fn in EXTREMA:
-            same = is_same(total, target) and all(is_same(s, term) for s in (first, second, third))
-            return (EXTREMA[fn], (total, term)) if same else (None, ())
-    return None, ()
 
 
 reassociate.example(

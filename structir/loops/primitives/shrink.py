@@ -19,7 +19,7 @@ from structir.ir.kernel import (
 )
 from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.accesses import Access, expressions, is_same
+from structir.loops.accesses import Access, expressions, is_same_element
 from structir.loops.blocks import require_elements, with_block
 from structir.loops.edits import Names, exchange_all, substitute
 from structir.loops.initialisation import first_uninitialised_read
@@ -129,8 +129,7 @@ def _common_loop(tree: LoopTree, array: Var, uses: list[Access], dtype: str) -> 
             help="shrink an array whose elements are written and read in the same loop",
         )
     for access, element in zip(uses, elements, strict=True):
-        same = element is not None and element.flat == first.flat and len(element.indices)
-        if not same or not all(map(is_same, first.indices, element.indices)):  # type: ignore[union-attr]
+        if not is_same_element(first, element):
             raise refusal(
                 "E1117",
                 f"expected one element of `{name}` in each iteration, found two",

@@ -15,7 +15,7 @@ import numpy as np
 
 from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
-from structir.ir.dim_values import FUNCTIONS
+from structir.ir.dim_proofs import FUNCTIONS
 from structir.ir.dims import Dim, Opaque, Poly, Sym, syms
 from structir.ir.expr import (
     Call,

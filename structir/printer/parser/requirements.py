@@ -8,9 +8,9 @@ from typing import Any
 
 from structir.errors import ParseError
 from structir.ir.axes import RowVar
+from structir.ir.binding_dims import FUNCTIONS, size_of_axes
 from structir.ir.dims import Dim, as_dim
 from structir.ir.requirements import cast_of, condition
-from structir.ir.row_sizes import FUNCTIONS, size_of_axes
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import size_of
 from structir.printer.parser.sizes import COMPARISONS

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from structir.ir import dims
 from structir.ir.axes import RowVar
+from structir.ir.binding_dims import ELEMENTS, RANK, row_size_of
 from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom, as_dim, as_sym
-from structir.ir.row_sizes import ELEMENTS, RANK, row_size_of
 from structir.solver.constraints.constraint import (
     Constraint,
     DimEq,

@@ -17,6 +17,7 @@ from structir.analysis.constant_values import ConstantValues
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
 from structir.ir.axes import rows_in, size_in
+from structir.ir.binding_dims import row_size_of
 from structir.ir.expr import (
     Call,
     Constant,
@@ -34,7 +35,6 @@ from structir.ir.expr import (
 from structir.ir.op import Op
 from structir.ir.polynomial import Poly
 from structir.ir.requirements import conditions_of
-from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,

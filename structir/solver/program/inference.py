@@ -13,7 +13,7 @@ from structir.analysis.well_formed import check_well_formed, well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.axes import Labelled
 from structir.ir.binding_dims import bound_dims
-from structir.ir.display_names import display_name, one_message
+from structir.ir.dim_text import display_name, one_message
 from structir.ir.expr import (
     Call,
     Expr,

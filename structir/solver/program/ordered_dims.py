@@ -13,11 +13,16 @@ from typing import Any
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_symbols_in
 from structir.ir.axes import RowVar
-from structir.ir.binding_dims import renamed, standing_alone
+from structir.ir.binding_dims import (
+    renamed,
+    row_size_of,
+    row_size_values,
+    sizes_of_rows,
+    standing_alone,
+)
 from structir.ir.dims import Sym, as_dim, as_sym
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.node import replace
-from structir.ir.row_sizes import row_size_of, row_size_values, sizes_of_rows
 from structir.ir.struct_info import StructInfo
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, StructIRError
 from structir.ir import dims
-from structir.ir.display_names import display_name, one_message
+from structir.ir.dim_text import display_name, one_message
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.ir.node import ShownAsText

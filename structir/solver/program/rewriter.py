@@ -10,9 +10,9 @@ from structir.analysis.deduction import deduce, result_info
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
-from structir.ir.binding_dims import bound_dims, standing_alone
+from structir.ir.binding_dims import bound_dims, row_size_of, standing_alone
+from structir.ir.dim_text import one_message
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
-from structir.ir.display_names import one_message
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -29,7 +29,6 @@ from structir.ir.expr import (
 )
 from structir.ir.node import replace
 from structir.ir.op import Op
-from structir.ir.row_sizes import row_size_of
 from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,

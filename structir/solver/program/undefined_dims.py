@@ -10,13 +10,12 @@ from structir.analysis.axes import axes_of
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
 from structir.ir.axes import Axes, RowVar, size_in
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import bound_dims, row_size_values, sizes_of_rows
 from structir.ir.dims import Dim, substitute
 from structir.ir.expr import Binding, Function, MatchCast, SeqExpr
 from structir.ir.node import replace
 from structir.ir.polynomial import Sym
 from structir.ir.requirements import cast_of, conditions_of
-from structir.ir.row_sizes import row_size_values, sizes_of_rows
 from structir.ir.struct_info import TensorStructInfo
 from structir.solver.domains.terms import symbol_of
 from structir.solver.program.value_trees import tensors

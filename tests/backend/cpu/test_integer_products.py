@@ -6,16 +6,18 @@ import ctypes
 from functools import partial
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from llvmlite import ir
 
 import structir
 from structir.backend.cpu import integer_products
+from structir.backend.cpu.code_generation import load_function
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.integer_products import integer_product, packed_integers
 from structir.backend.cpu.integer_tiles import Grouping, IntegerTile
-from structir.backend.cpu.packed_products import load_tiles
+from structir.backend.cpu.panels import load_tiles
 from structir.backend.cpu.tiles import TileShape
 from structir.build import BlockBuilder
 from structir.ir import dims
@@ -71,8 +73,9 @@ def test_tiles_of_every_processor(
     tile = IntegerTile if has_instruction else EmulatedTile
     load_tiles(name, shapes, name, partial(tile, group=group))
     monkeypatch.setattr(integer_products, "WORDS", integer_products.ROW_BLOCK * 4)
-    product = integer_product(name, shapes, group)
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(product.addresses[0])
+    symbol = f"test_product_{feature}"
+    load_function(symbol, symbol, lambda: integer_product(symbol, name, shapes, group))
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(llvm.address_of_symbol(symbol))
     for rows, columns, terms in SIZES:
         left, right = small(rows, terms), small(terms, columns)
         made = np.full((rows, columns), -7, np.int32)

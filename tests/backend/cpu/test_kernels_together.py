@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu import kernels_together as together
+from structir.backend.cpu import kernels as together
+from structir.backend.cpu.code_generation import pending_kernel
 from structir.backend.cpu.kernels import symbol_of
-from structir.backend.cpu.prepared import pending_kernel
+from structir.backend.cpu.prepared import prepared
 from structir.script import R
 from tests.backend.scaled_kernels import scaled
 
@@ -23,7 +24,7 @@ def main(x: R.Tensor(("n", 24), "float32"), w: R.Tensor((24, 24), "float32")):
 
 def test_machine_code_does_not_depend_on_the_thread():
     text, assembled = scaled(2.0)
-    pending = [pending_kernel(assembled, symbol_of(text)) for _ in range(2)]
+    pending = [pending_kernel(assembled, symbol_of(text), prepared) for _ in range(2)]
     with ThreadPoolExecutor(1) as executor:
         buffers = executor.submit(pending[0].generate).result(), pending[1].generate()
     one, other = [p.machine_code(b, 0.0) for p, b in zip(pending, buffers, strict=True)]

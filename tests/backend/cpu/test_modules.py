@@ -6,8 +6,8 @@ from collections import Counter
 import llvmlite.binding as llvm
 import pytest
 
-from structir.backend.cpu.modules import module_of_assembly
-from structir.backend.cpu.prepared import Assembled, pending_kernel, prepared
+from structir.backend.cpu.code_generation import Assembled, module_of_assembly, pending_kernel
+from structir.backend.cpu.prepared import prepared
 
 IR = """
 declare float @half_value(i16)
@@ -22,7 +22,7 @@ define void @kernel(ptr %a, i64 %lo, i64 %hi) {
 
 def keep_in_a_cycle():
     try:
-        pending = pending_kernel(Assembled(IR, ("half_value",)), "kept")
+        pending = pending_kernel(Assembled(IR, ("half_value",)), "kept", prepared)
         assert pending.module
         raise KeyboardInterrupt
     except KeyboardInterrupt as error:

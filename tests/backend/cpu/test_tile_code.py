@@ -12,10 +12,10 @@ from llvmlite import ir
 
 import structir.backend.cpu.kernels  # noqa: F401  (sets the options of the code generator)
 from structir.backend.cpu import integer_tiles, tiles, window_sums
-from structir.backend.cpu.c_functions import module_with_target
+from structir.backend.cpu.code_generation import module_with_target
 from structir.backend.cpu.integer_tiles import IntegerTile, grouping, integer_shapes
 from structir.backend.cpu.named_cpu import features_of
-from structir.backend.cpu.packed_products import tiles_text
+from structir.backend.cpu.panels import tiles_text
 from structir.backend.cpu.pixel_tiles import pixel_tiles_text
 from structir.backend.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
 from structir.backend.cpu.window_sums import WindowForm, WindowSum, block_rows

@@ -11,7 +11,7 @@ from numba import cfunc, types
 from numba.extending import intrinsic
 
 from structir.backend.cpu import runner
-from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.inlined import inlinable
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.translated import translate_c_function

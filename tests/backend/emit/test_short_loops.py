@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.cpu.c_functions import module_with_target
+from structir.backend.cpu.code_generation import module_with_target
 from structir.backend.cpu.features import cpu_features
 from structir.backend.emit import loops, short_loops
 from structir.backend.emit.code import ALL_STATEMENTS, code_of
