@@ -49,7 +49,7 @@ WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
 
 
-def is_packed(rows: Any, terms: Any, most: int) -> Any:
+def packs_panels(rows: Any, terms: Any, most: int) -> Any:
     """Whether panels of contiguous columns are packed, for tiles of up to so many registers: few
     lines stay in the first-level cache, and few rows read them once or twice. `rows` and `terms`
     are integers, or numbers of code."""
@@ -75,7 +75,7 @@ def pass_panels(
     panel, room = memory
     first, copied = code.cell(0), code.cell(0)  # the columns of the panels that are packed together
     is_line = b_column.equals(1)
-    packs = b_column.differs(1) | is_packed(rows, terms, len(shapes))
+    packs = b_column.differs(1) | packs_panels(rows, terms, len(shapes))
     for j0, registers, width in each_panel(code, n, shapes):
         columns, lines = code.smaller(width, n - j0), b.at(j0 * b_column)
         offset, is_packed = code.cell(0), code.cell(1)

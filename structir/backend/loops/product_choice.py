@@ -8,7 +8,7 @@ is transposed as it is stored.
 from __future__ import annotations
 
 from structir.backend.cpu.panels import panel_registers
-from structir.backend.cpu.products import is_packed
+from structir.backend.cpu.products import packs_panels
 from structir.backend.cpu.tiles import tile_shapes
 from structir.ir.dims import Dim, ceildiv
 
@@ -31,7 +31,7 @@ def is_faster_by_pixels(rows: Dim, columns: Dim, terms: Dim, dtype: str) -> bool
     lanes, results = shapes[0].lanes, rows * columns
     by_pixels = terms * columns * ceildiv(rows, lanes) + TRANSPOSED * results
     tiled = terms * rows * _registers(columns, lanes, len(shapes)) + STORED * results
-    packed = PACKED * terms * columns if is_packed(rows, terms, len(shapes)) else 0
+    packed = PACKED * terms * columns if packs_panels(rows, terms, len(shapes)) else 0
     return by_pixels < tiled + packed
 
 
