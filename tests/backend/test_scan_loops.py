@@ -105,18 +105,21 @@ def test_states_of_two_axes_and_captured_rows(dtype: str) -> None:
     check(module, *calls)
 
 
-FLAT = """
+FLAT = (
+    """
 def step(a: R.Tensor(("p", "k"), "float32"), b: R.Tensor(("p", "k"), "float32"),
          x: R.Tensor(("p", "k"), "float32"), s: R.Tensor((), "float32"),
          w: R.Tensor(("p", "k"), "float32"), t: R.Tensor((), "float32")):
     c = R.add(R.multiply(a, w), R.multiply(x, s))
     return (R.multiply(R.tanh(b), t), c, c, R.subtract(x, a))
-""", """
+""",
+    """
 def main(a: R.Tensor(("p", "k"), "float32"), x: R.Tensor(("n", "p", "k"), "float32"),
          s: R.Tensor(("n",), "float32"), t: R.Tensor((), "float32")):
     z = R.scan(step, (a, a), (x, s), (a, t))
     return (z[0], z[1], z[2], z[3])
-"""
+""",
+)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
