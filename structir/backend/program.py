@@ -206,7 +206,8 @@ class HostProgram:
         parameters: Mapping[Var, Expr],
         donated: Mapping[Var, int] | None = None,
     ) -> CompiledRegion:
-        region = lowering.region(results, donated)
+        copies = donated is not None and not donated and self.routine_of is host_routine
+        region = lowering.region(results, donated, copies)
         equal = usual_equations(region)
         assumed = None
         if equal:
@@ -215,7 +216,7 @@ class HostProgram:
             enter(assumed_lowering, parameters)
             for binding in bindings:
                 assumed_lowering.add(binding)
-            assumed = Assumed(assumed_lowering.region(results, donated), equal)
+            assumed = Assumed(assumed_lowering.region(results, donated, copies), equal)
         return self.make(region, assumed)
 
 

@@ -7,10 +7,12 @@ steps around loops over elements; parts of the elements are independent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import attrs
 
+from structir.backend.cpu.masked_loops import LANES
 from structir.backend.loops.as_kernel import KernelNodeWriter
 from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer
@@ -39,7 +41,7 @@ from structir.ir.kernel import (
 from structir.ir.scalar_functions import declared
 from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
-from structir.loops.edits import integer
+from structir.loops.edits import calculate, integer
 
 regions = lazy_module("structir.backend.region")
 
@@ -139,8 +141,12 @@ class _ScanKernel:
         self.writer = _StepWriter(group, self)
         self.scalars = self.writer.scalars
         self.step = LoopVariable("step", "int64")
-        self.loops = [LoopVariable(f"at{k}", "int64") for k in range(len(self.shape))]
-        self.scalars.axes = dict(zip(self.axes, self.loops, strict=True))
+        self.entries = tuple(map(dims.as_dim, self.axes))
+        self.is_flat = all([self._is_at_each_element(stage) for stage in common])
+        self.extents = (prod(self.shape),) if self.is_flat else self.shape
+        self.loops = [LoopVariable(f"at{k}", "int64") for k in range(len(self.extents))]
+        if not self.is_flat:
+            self.scalars.axes = dict(zip(self.axes, self.loops, strict=True))
         self.state_of = dict(zip(inputs[:count], range(count), strict=True))
         self.slice_of = dict(zip(inputs[count : count + slices], operands.scanned, strict=True))
         self.captured_of = dict(zip(inputs[count + slices :], operands.captured, strict=True))
@@ -166,6 +172,12 @@ class _ScanKernel:
         if not all(map(_is_map, stages)):
             raise NoKernelError("a step that is not a map")
 
+    def _is_at_each_element(self, stage: Stage) -> bool:
+        """Whether a stage reads only scalars and the same element of each operand: one loop is over
+        all elements."""
+        reads = [read.entries in (self.entries, ()) for read in stage.loads]
+        return len(self.shape) > 1 and all(reads) and not stage.pinned
+
     def kernel_call(self) -> KernelCall:
         """Returns the kernel, called with the operands and the results."""
         low, high = Local("low", "int64"), Local("high", "int64")
@@ -177,7 +189,7 @@ class _ScanKernel:
         )
         for out in self.outs:
             self.array(out)
-        extent = self.shape[0] if self.shape else 1
+        extent = self.extents[0] if self.shape else 1
         if not self.shape:
             body = (For(LoopVariable("one", "int64"), low, high, 1, body),)
         kernel = (Part(low, high, extent), *body)
@@ -192,12 +204,11 @@ class _ScanKernel:
     ) -> tuple[KernelStatement, ...]:
         """Returns the loops over the elements of a part."""
         statements = tuple(body)
-        calls = any(
-            [isinstance(n, Apply) and n.fn in declared() for s in body for n in nodes_of(s)]
-        )
-        kind = VECTOR if calls else ""
-        for k in reversed(range(len(self.shape))):
-            stop = self.scalars.index(self.shape[k])
+        kind = VECTOR if _calls_functions(body) else ""
+        if kind and len(self.extents) > 1 and not _is_long(self.extents[-1]):
+            raise NotShown("functions in loops that may be short: schedules take several rows")
+        for k in reversed(range(len(self.extents))):
+            stop = self.scalars.index(self.extents[k])
             ends = (low, high) if k == 0 else (integer(0), stop)
             statements = (For(self.loops[k], *ends, 1, statements, kind=kind),)
             kind = ""
@@ -219,12 +230,25 @@ class _ScanKernel:
 
     def _value(self, result: Buffer) -> Scalar:
         """Returns the value of a result of the step."""
-        entries = tuple(map(dims.as_dim, self.axes))
-        return self.writer.read(load(result, entries), [])
+        return self.writer.read(load(result, self.entries), [])
 
     def _of(self, buffer: Buffer, *outer: Scalar) -> Element:
         """Returns the element of a buffer at the loops over elements."""
-        return Element(self.array(buffer), (*outer, *self.loops), self.writer.dtype_of(buffer))
+        return self.element(buffer, self.loops, *outer)
+
+    def element(self, buffer: Buffer, indices: Sequence[Scalar], *outer: Scalar) -> Element:
+        """Returns an element of a buffer; `outer` is the step, or nothing."""
+        array, dtype = self.array(buffer), self.writer.dtype_of(buffer)
+        if not self.is_flat or not indices:
+            return Element(array, (*outer, *indices), dtype)
+        (index,) = indices
+        for step in outer:
+            index = calculate("add", calculate("mul", step, self._size()), index)
+        return Element(array, (index,), dtype, flat=True)
+
+    def _size(self) -> Scalar:
+        """Returns the number of elements of a state."""
+        return self.scalars.index(self.extents[0])
 
     def array(self, buffer: Buffer) -> Var:
         """Returns the array of a buffer."""
@@ -253,18 +277,28 @@ class _StepWriter(KernelNodeWriter):
         if buffer.root is not buffer:
             raise NotShown("a view of a value")
         if buffer in scan.state_of:
-            if load.entries != tuple(map(dims.as_dim, scan.axes)):
+            if load.entries != scan.entries:
                 raise NotShown("a state that is read at other elements")
             return scan.locals[scan.state_of[buffer]]
         made = self.inside.get(buffer)
         if made is not None:
             return self._read_inside(load, *made, into)
-        indices = [self.scalars.place(entry, into) for entry in load.entries]
+        is_flat = scan.is_flat and load.entries
+        places = [] if is_flat else [self.scalars.place(entry, into) for entry in load.entries]
+        indices = scan.loops if is_flat else places
         if buffer in scan.slice_of:
-            array, indices = scan.array(scan.slice_of[buffer]), [scan.step, *indices]
-        else:
-            array = scan.array(scan.captured_of.get(buffer, buffer))
-        return Element(array, tuple(indices), self.dtype_of(buffer))
+            return scan.element(scan.slice_of[buffer], indices, scan.step)
+        return scan.element(scan.captured_of.get(buffer, buffer), indices)
+
+
+def _calls_functions(body: Sequence[KernelStatement]) -> bool:
+    """Whether statements call math functions."""
+    return any([isinstance(n, Apply) and n.fn in declared() for s in body for n in nodes_of(s)])
+
+
+def _is_long(extent: Dim) -> bool:
+    """Whether a loop is known to fill a vector."""
+    return isinstance(extent, int) and extent >= LANES
 
 
 def _is_map(stage: Stage) -> bool:

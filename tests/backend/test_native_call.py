@@ -326,7 +326,7 @@ def branch(p: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Tensor(("n",), "flo
 
 @R.function(private=True)
 def step(a: R.Tensor(("k",), "float32"), x: R.Tensor(("k",), "float32")):
-    return (R.add(R.multiply(a, x), x), a)
+    return (R.add(R.multiply(a, x), R.mean(x)), a)
 
 @R.function
 def scanned(p: R.Tuple(R.Tensor(("n", "k"), "float32"), R.Tuple(R.Tensor(("k",), "float32")))):
@@ -412,3 +412,29 @@ def test_tuples_nested_too_deeply():
         assert native_call("f", [], [(np.dtype("float32"), 1)], tree, print) is not None
         tree = (tree,)
     assert native_call("f", [], [(np.dtype("float32"), 1)], tree, print) is None
+
+
+COPIES = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("m",), "DTYPE")):
+    z = R.add(x, x)
+    return (z, x, (y, y), z, R.const([1.0, 2.0], "float32"), R.reshape(z, (-1,)))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float16"])
+def test_results_that_are_operands_are_native(dtype, monkeypatch):
+    module = structir.infer(structir.parse(COPIES.replace("DTYPE", dtype)))
+    main = structir.compile(module)["main"]
+    calls = [(floats(n, m), floats(m).astype(dtype)) for n, m in [(3, 4), (0, 2), (5, 1)]]
+    for args in calls:
+        for _ in range(2):
+            same(main(*args), structir.interpret(module, "main", *args))
+    monkeypatch.setattr(CompiledFunction, "__call__", None)
+    for args in calls:
+        result = main(*args)
+        same(result, structir.interpret(module, "main", *args))
+        arrays = flat(result)
+        for k, array in enumerate(arrays):
+            others = [*arrays[:k], *arrays[k + 1 :], *args]
+            assert not any(np.shares_memory(array, other) for other in others)

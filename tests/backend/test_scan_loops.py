@@ -105,6 +105,34 @@ def test_states_of_two_axes_and_captured_rows(dtype: str) -> None:
     check(module, *calls)
 
 
+FLAT = (
+    """
+def step(a: R.Tensor(("p", "k"), "float32"), b: R.Tensor(("p", "k"), "float32"),
+         x: R.Tensor(("p", "k"), "float32"), s: R.Tensor((), "float32"),
+         w: R.Tensor(("p", "k"), "float32"), t: R.Tensor((), "float32")):
+    c = R.add(R.multiply(a, w), R.multiply(x, s))
+    return (R.multiply(R.tanh(b), t), c, c, R.subtract(x, a))
+""",
+    """
+def main(a: R.Tensor(("p", "k"), "float32"), x: R.Tensor(("n", "p", "k"), "float32"),
+         s: R.Tensor(("n",), "float32"), t: R.Tensor((), "float32")):
+    z = R.scan(step, (a, a), (x, s), (a, t))
+    return (z[0], z[1], z[2], z[3])
+""",
+)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_states_of_two_axes_in_one_loop(threads: int) -> None:
+    module = program(*FLAT)
+    calls = []
+    for n, p, k in [(1, 1, 1), (4, 3, 5), (2, 17, 4), (3, 100, 70)]:
+        calls.append((numbers((p, k)), numbers((n, p, k)), numbers((n,)), np.float32(0.5)))
+    calls = [(*args[:3], np.asarray(args[3])) for args in calls]
+    executable = check(module, *calls, threads=threads)
+    assert ".flat[step * " in executable.source("main")
+
+
 def test_scalar_states() -> None:
     step = """
 def step(a: R.Tensor((), "float64"), x: R.Tensor((), "float64")):
@@ -124,6 +152,25 @@ def test_no_steps() -> None:
     module = program(*PAIRS)
     args = numbers((0, 4)), numbers((0, 4)), numbers((4,))
     check(module, args, kernels=None)
+
+
+def test_functions_in_short_rows_stay_in_a_plan() -> None:
+    step = """
+def step(a: R.Tensor(("p", "k"), "float32"), x: R.Tensor(("p", "k"), "float32"),
+         w: R.Tensor(("k",), "float32")):
+    b = R.tanh(R.add(R.multiply(a, w), x))
+    return (b, b)
+"""
+    main = """
+def main(a: R.Tensor(("p", "k"), "float32"), x: R.Tensor(("n", "p", "k"), "float32"),
+         w: R.Tensor(("k",), "float32")):
+    z = R.scan(step, (a,), x, (w,))
+    return (z[0], z[1])
+"""
+    args = numbers((5, 3)), numbers((4, 5, 3)), numbers((3,))
+    assert "main" not in check(program(step, main), args, kernels=None).direct
+    texts = [text.replace('"p", "k"', "5, 40").replace('"k"', "40") for text in (step, main)]
+    check(program(*texts), (numbers((5, 40)), numbers((4, 5, 40)), numbers((40,))))
 
 
 OTHERS = {
