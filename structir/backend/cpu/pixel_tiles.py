@@ -213,7 +213,9 @@ def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
         for number, line in enumerate(turned):
             for part in range(len(masks)):
                 start = builder.mul(_word(number * len(masks) + part), out_row)
-                builder.store(_part(builder, line, part, count), _at(builder, out, start, count), align=4)
+                builder.store(
+                    _part(builder, line, part, count), _at(builder, out, start, count), align=4
+                )
         builder.ret_void()
     suffix = f"v{lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
     kinds = [vector, vector.as_pointer(), INDEX, masks[0].type]

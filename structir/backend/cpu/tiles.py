@@ -367,8 +367,8 @@ class PanelFunction:
             builder.position_at_end(after)
 
     def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
-        """Emits a tile; the first ones prefetch the next panel, one register of each line each, or the
-        first one the next columns of lines that are in no panel."""
+        """Emits a tile. The first ones prefetch the next panel, one register of each line each, or
+        the first one all of the next columns of lines that are in no panel."""
         builder, args = self.builder, self.function.args
         tile = self.prefetching.get((width, 1))
         if tile is None or tile.rows != height:
@@ -382,7 +382,9 @@ class PanelFunction:
                 with packed:
                     before = builder.mul(builder.mul(number, args[7]), lanes)
                     soon = builder.gep(args[3], [builder.add(args[12], before)])
-                    builder.call(tile.function, [*passed, soon, _word(tile.shape.lanes * tile.unit)])
+                    builder.call(
+                        tile.function, [*passed, soon, _word(tile.shape.lanes * tile.unit)]
+                    )
                 with lines:
                     soon = builder.gep(args[3], [_word(width)])
                     wide = self.prefetching[width, tile.shape.vectors]
