@@ -12,6 +12,8 @@ from structir.backend.cpu.panels import packed_narrow
 from structir.backend.cpu.pixel_tiles import MANY_TERMS, POINTS, pixel_tiles_text
 from structir.backend.cpu.products import has_products_of_floats
 from structir.backend.cpu.tiles import TileShape, tile_shapes
+from structir.backend.loops.product_choice import is_faster_by_pixels
+from structir.ir import dims
 from tests.backend.agreement import assert_agree
 
 needs_tiles = pytest.mark.skipif(
@@ -135,3 +137,46 @@ def test_panels_are_one_register_wide():
         packed_narrow(weights) == _in_panels(weights, tile_shapes("float32")[0].lanes).ravel()
     ).all()
     assert llvm.address_of_symbol("structir_pixel_product_float32")
+
+
+SMALL = [
+    ("R.nn.conv2d(x, w)", 160, 80, 7),
+    ("R.nn.relu(R.nn.conv2d(x, w) + b)", 100, 100, 15),
+    ("R.minimum(R.nn.conv2d(x, w) * b, b) + x", 96, 96, 7),
+]
+
+
+@needs_tiles
+@pytest.mark.parametrize(("call", "channels", "filters", "size"), SMALL)
+def test_products_of_small_images_read_points(call, channels, filters, size):
+    image, weight = f'("n", {channels}, {size}, {size})', (filters, channels, 1, 1)
+    shapes = [(n, channels, size, size) for n in (1, 3, 0)]
+    one, *others = [check(call, image, weight, shapes, threads=count) for count in (1, 2, 3)]
+    assert "pixel_product" in one.source()
+    x = floats(*shapes[1], seed=3)
+    assert all((other["main"](x) == one["main"](x)).all() for other in others)
+
+
+@needs_tiles
+def test_products_of_large_images_with_few_terms_read_lines():
+    executable = check("R.nn.conv2d(x, w)", '("n", 3, 56, 56)', (17, 3, 1, 1), [(2, 3, 56, 56)])
+    assert "pixel_product" not in executable.source()
+
+
+@needs_tiles
+def test_the_choice_follows_lanes_and_terms():
+    lanes = tile_shapes("float32")[0].lanes
+    assert is_faster_by_pixels(10 * lanes, 3 * lanes + 1, 40 * lanes, "float32")
+    assert not is_faster_by_pixels(1, 3 * lanes, 40 * lanes, "float32")  # one channel in a vector
+    assert not is_faster_by_pixels(6 * lanes, 700 * lanes, lanes, "float32")  # few terms
+    assert not is_faster_by_pixels(10 * lanes, dims.sym("n"), 40 * lanes, "float32")
+
+
+@needs_tiles
+def test_whole_squares_are_stored_without_masks():
+    """Masked stores that cross cache lines take several cycles each."""
+    shapes = tile_shapes("float32")
+    text = pixel_tiles_text(shapes, "pixels_under_test", MANY_TERMS)
+    count, lanes = min(8, shapes[0].lanes), shapes[0].lanes
+    storing = text[text.index('@"storing_float32"') :].split("\n}")[0]
+    assert storing.count(f"store <{count} x float>") == lanes

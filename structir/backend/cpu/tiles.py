@@ -373,8 +373,8 @@ class PanelFunction:
             builder.position_at_end(after)
 
     def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
-        """Emits a tile; the first ones prefetch the next panel, one register of each line each, or the
-        first one the next columns of lines that are in no panel."""
+        """Emits a tile. The first ones prefetch the next panel, one register of each line each, or
+        the first one all of the next columns of lines that are in no panel."""
         builder, args = self.builder, self.function.args
         tile = self.prefetching.get((width, 1))
         if tile is None or tile.rows != height:

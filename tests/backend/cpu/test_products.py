@@ -12,7 +12,8 @@ from structir.backend.cpu import products
 from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.intrinsics import POINTERS
 from structir.backend.cpu.objects import require_symbol
-from structir.backend.cpu.tiles import TileShape
+from structir.backend.cpu.packed_products import tiles_text
+from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes
 from structir.build import BlockBuilder
 from structir.ir import dims
 from structir.ir.expr import Constant, Var
@@ -90,3 +91,28 @@ def test_a_row_meets_panels_side_by_side(dtype):
         together = main(rows)
         np.testing.assert_allclose(together, rows @ w, rtol=1e-3, atol=1e-4)
         assert all((main(rows[i : i + 1]) == together[i]).all() for i in range(2))
+
+
+@pytest.mark.skipif(not products.has_own_products("float32"), reason="no wide multiply-add")
+def test_few_rows_read_contiguous_lines_in_place():
+    """Packing a panel that is read once or twice costs more than it saves."""
+    product, random = product_by("float32", "tiles"), np.random.default_rng(0)
+    most = len(tile_shapes("float32"))
+    few = products.UNPACKED_ROWS[-1 if most > 2 else 0]
+    columns = 2 * tile_shapes("float32")[-1].columns
+    for rows, terms in ((few, 300), (few + 1, 300), (few + 1, 20)):
+        a, b = (random.standard_normal(s, np.float32) for s in ((rows, terms), (terms, columns)))
+        out, panel = np.zeros((rows, columns), np.float32), np.full(1 << 16, 7, np.float32)
+        arrays = [x.ctypes.data for x in (a, b, out)]
+        strides = (terms, 1, columns, 1, columns)
+        product(*arrays, rows, columns, terms, *strides, panel.ctypes.data)
+        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-3)
+        assert (panel == 7).all() == (not products.is_packed(rows, terms, most))
+    assert not products.is_packed(few, 300, most) and products.is_packed(few + 1, 300, most)
+
+
+def test_lines_in_place_prefetch_their_next_columns():
+    shapes = tuple([TileShape("float32", 16, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
+    text = tiles_text("panel_under_test", shapes, TileFunction, in_panels=True)
+    tile = text[text.index('@"structir_tile_float32_48_8_fetching_3"') :].split("\n}")[0]
+    assert tile.count('@"llvm.prefetch.p0"') == 3
