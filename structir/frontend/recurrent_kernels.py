@@ -104,8 +104,9 @@ def _sequences(ragged: bool) -> str:
 
 def _is_in_columns(cell: RecurrentCell, ragged: bool, hidden: int | None) -> bool:
     """Whether threads may share the columns of the states in each time step; else they share the
-    sequences. Products with a changed state would need all of its columns."""
-    is_wide = hidden is not None and hidden >= MIN_COLUMNS
+    sequences. Products with a changed state would need all of its columns, and columns of gates of
+    other widths have packed weights of their own."""
+    is_wide = hidden is not None and hidden >= MIN_COLUMNS and hidden % PART_MULTIPLE == 0
     return is_wide and not ragged and cell.products == cell.gates
 
 
@@ -123,8 +124,7 @@ def recurrent_kernel(
     full_name = "_".join([name, *suffixes, *([] if hidden is None else [str(hidden)])])
     cell = CELLS[name]
     if _is_in_columns(cell, ragged, hidden):
-        is_even = (hidden or 0) % PART_MULTIPLE == 0
-        source = _source_in_columns(cell, full_name, dtype, backwards, is_even)
+        source = _source_in_columns(cell, full_name, dtype, backwards)
     else:
         source = _source(cell, full_name, dtype, backwards, ragged)
     if hidden is not None:
@@ -161,11 +161,9 @@ for t in range({steps}):
     return _function(cell, name, dtype, [*lines, body], ragged)
 
 
-def _source_in_columns(
-    cell: RecurrentCell, name: str, dtype: str, backwards: bool, is_even: bool
-) -> str:
+def _source_in_columns(cell: RecurrentCell, name: str, dtype: str, backwards: bool) -> str:
     """Returns the source of a kernel whose parts are columns of the states in each time step, or
-    sequences if there are many.
+    sequences if there are many; one part is all columns of all sequences.
 
     A step in columns reads the whole states before it in `hidden_states`, which all parts have
     written together.
@@ -177,37 +175,38 @@ rows = T.empty((batch, {cell.gates} * hidden), "{dtype}")
 low, high = T.part(hidden)
 {_start(cell, "batch", "low, high")}\
 for t in T.synchronized({steps}):
-    if batch < {MANY_SEQUENCES}:
-{indent(_step_in_columns(cell, backwards, is_even), " " * 8)}\
+    if batch < {MANY_SEQUENCES} and high - low < hidden:
+{indent(_step_in_columns(cell, backwards), " " * 8)}\
     else:
-{indent(_step_of_sequences(cell, is_even), " " * 8)}"""
+{indent(_step_of_sequences(cell), " " * 8)}"""
     return _function(cell, name, dtype, [body])
 
 
-def _step_in_columns(cell: RecurrentCell, backwards: bool, is_even: bool) -> str:
+def _step_in_columns(cell: RecurrentCell, backwards: bool) -> str:
     """Returns kernel source that updates the columns of a part."""
     first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
+    products = [
+        _column_product(cell, "before", "0", "batch", f"{gate} * hidden + low", "high - low")
+        for gate in range(cell.gates)
+    ]
     return f"""\
 if t == {first}:
 {indent(_copy("last_start[b, j]"), " " * 4)}\
 else:
 {indent(_copy(f"hidden_states[{after}, b, j]"), " " * 4)}\
-{_products_in_columns(cell, is_even)}\
+{"".join(products)}\
 for b in range(batch):
 {indent(_step(cell, "low, high"), " " * 4)}"""
 
 
-def _step_of_sequences(cell: RecurrentCell, is_even: bool) -> str:
+def _step_of_sequences(cell: RecurrentCell) -> str:
     """Returns kernel source that updates the sequences of a part: those that correspond to its
-    blocks of columns."""
-    blocks = f"(hidden + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
-    block = f"low // {PART_MULTIPLE}", f"(high + {PART_MULTIPLE - 1}) // {PART_MULTIPLE}"
-    first = f"max({block[0]} * batch // ({blocks}), 0)"
-    stop = f"min({block[1]} * batch // ({blocks}), batch)"
+    columns."""
+    first, stop = "max(low * batch // hidden, 0)", "min(high * batch // hidden, batch)"
     return f"""\
 first = {first}
 stop = {stop}
-{_products_of_sequences(cell, is_even)}\
+{_column_product(cell, "last", "first", "stop - first", "0", f"{cell.gates} * hidden")}\
 for b in range({first}, {stop}):
 {indent(_step(cell, "hidden"), " " * 4)}"""
 
@@ -221,49 +220,15 @@ for b in range(batch):
 """
 
 
-def _products_in_columns(cell: RecurrentCell, is_even: bool) -> str:
-    """Returns kernel source that sets the columns of a part in `rows`, of each gate, to the product
-    of the states of all sequences and the weights."""
-    gates = [f"{gate} * hidden" for gate in range(cell.gates)]
-    if is_even:  # blocks of columns of all gates are blocks of the whole matrix
-        return "".join(
-            [_gate_product(cell, "before", "0", f"{gate} + low", "high - low") for gate in gates]
-        )
-    return "".join(
-        [_gate_product(cell, "before", gate, "low", "high - low", "hidden") for gate in gates]
-    )
-
-
-def _products_of_sequences(cell: RecurrentCell, is_even: bool) -> str:
-    """Returns kernel source that sets `rows`, of the sequences from `first` to `stop`, to the
-    product of their states and the weights, from the same packed weights."""
-    if is_even:
-        return _gate_product(cell, "last", "0", "0", f"{cell.gates} * hidden", row="first")
-    return "".join(
-        [
-            _gate_product(cell, "last", f"{gate} * hidden", "0", "hidden", "hidden", "first")
-            for gate in range(cell.gates)
-        ]
-    )
-
-
-def _gate_product(
-    cell: RecurrentCell,
-    left: str,
-    gate: str,
-    column: str,
-    columns: str,
-    all_columns: str = "",
-    row: str = "0",
+def _column_product(
+    cell: RecurrentCell, left: str, row: str, count: str, column: str, columns: str
 ) -> str:
-    """Returns kernel source of the product of states from a row on and some columns of the weights
-    from a gate on."""
+    """Returns kernel source that sets some columns of `rows`, of some sequences, to the product of
+    their states and the weights. All of these products read the same packed weights."""
     width = f"{cell.gates} * hidden"
-    count = "batch" if row == "0" else f"stop - {row}"
-    sizes = f"{count}, {columns}, hidden, hidden, 1, {all_columns or width}, {column}"
-    places = f"{left}.flat[{row} * hidden], weight.flat[{gate}]"
-    out = f"rows.flat[{row} * {width} + {gate} + {column}]"
-    return f"T.column_product({places}, {out}, {sizes}, {width}, 1, {width})\n"
+    places = f"{left}.flat[{row} * hidden], weight.flat[0], rows.flat[{row} * {width} + {column}]"
+    integers = f"{count}, {columns}, hidden, hidden, 1, {width}, {column}, {width}, 1, {width}"
+    return f"T.column_product({places}, {integers})\n"
 
 
 def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structir.backend.emit.emitter import Emitter
-from structir.backend.emit.loops import fill_with_zeros, round_of
+from structir.backend.emit.assembly import STORED
+from structir.backend.emit.loops import round_of
+from structir.backend.loops.buffer import element_bytes
 from structir.backend.loops.index_proofs import IndexRanges
+from structir.backend.loops.kernel_table import dtype_of
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
@@ -47,16 +50,15 @@ def phase_words(phases: Dim) -> list[tuple[Dim, str]]:
 
 
 def emit_phases(emitter: Emitter, cleared: Sequence[Var]) -> None:
-    """Emits a kernel with a synchronized loop. The part at 0 clears results in the first phase."""
+    """Emits a kernel with a synchronized loop. Each part clears some elements of results in the
+    first phase."""
     asm = emitter.asm
     *before, loop = emitter.kernel.body
     assert isinstance(loop, For)
     emitter.block([s for s in before if isinstance(s, Scratch | Part)])
     with asm.when(asm.compare("eq", FIRST, "0")):
-        if cleared:
-            with asm.when(asm.compare("eq", "%lo", "0")):
-                for result in cleared:
-                    fill_with_zeros(emitter, result)
+        for result in cleared:
+            _clear(emitter, result)
         emitter.block([s for s in before if not isinstance(s, Scratch | Part)])
     with emitter.sharing_all(loop in emitter.around_calls):
         start = emitter.index(loop.start)
@@ -71,3 +73,17 @@ def emit_phases(emitter: Emitter, cleared: Sequence[Var]) -> None:
     asm.count(asm.select(is_first, "i64", "1", FIRST), LAST, 1, iteration)
     emitter.values.pop(loop.variable, None)
     emitter.ranges.leave(loop, known)
+
+
+def _clear(emitter: Emitter, result: Var) -> None:
+    """Emits zeros in the elements of a result that correspond to a part."""
+    asm, part, dtype = emitter.asm, emitter.kernel.part, dtype_of(result)
+    assert part is not None
+    count, extent = emitter.elements(result), emitter.size(part.extent)
+    first, stop = [
+        asm.integer("sdiv", asm.integer("mul nsw", end, count), extent) for end in ("%lo", "%hi")
+    ]
+    size = asm.integer("mul nsw", asm.integer("sub nsw", stop, first), str(element_bytes(dtype)))
+    place = asm.value(f"getelementptr {STORED[dtype]}, ptr {emitter.array(result)}, i64 {first}")
+    args = [("ptr", place), ("i8", "0"), ("i64", size), ("i1", "false")]
+    asm.call("llvm.memset.p0.i64", "void", args)
