@@ -9,6 +9,7 @@ from structir.analysis.calls import Binder, are_disjoint
 from structir.analysis.dataflow_outputs import without_surplus_outputs
 from structir.analysis.declared_checks import DeclaredChecks
 from structir.analysis.deduction import deduce
+from structir.analysis.derivative_rules import rule_names
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
@@ -51,8 +52,9 @@ def inline_functions(
     caller takes apart, are replaced by the values. Pure values of the callee that the caller does
     not use are removed. Private functions without a remaining
     call are removed. Not inlined are: recursive functions; those with more than `largest` bindings;
-    those with branches or effects when called in a dataflow block; and those whose parameters
-    mutually depend on each other's sizes.
+    those with branches or effects when called in a dataflow block; those whose parameters
+    mutually depend on each other's sizes; and those that declare a pullback or a tangent, unless
+    they are named.
     """
     named_functions(module, functions)
     while True:  # without an unused value that is wrong for its caller, a function can be inlined
@@ -64,7 +66,7 @@ def inline_functions(
 
 def _round(module: IRModule, largest: int, functions: str) -> IRModule:
     """Runs one round of inlining, and removes bindings and functions that become unused."""
-    inlined = inline_calls(module, largest=largest, functions=functions)
+    inlined = inline_calls(module, largest=largest, functions=functions, keep_rules=True)
     if inlined is module:
         return module
     new = inlined.functions
@@ -89,13 +91,19 @@ def _bound_to_no_call(function: Any) -> set[Var]:
     }
 
 
-def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
-    """Replaces calls by the bodies of the functions, and keeps every function."""
+def inline_calls(
+    module: IRModule, *, largest: int = LARGEST, functions: str = "", keep_rules: bool = False
+) -> IRModule:
+    """Replaces calls by the bodies of the functions, and keeps every function.
+
+    With `keep_rules`, calls remain of functions that declare derivatives and are not named.
+    """
     named = set(functions.replace(",", " ").split())
     callees = {
         name: value
         for name, value in module.functions.items()
-        if isinstance(value, Function) and (name in named or not named)
+        if isinstance(value, Function)
+        and (name in named if named else not (keep_rules and rule_names(value)))
     }
     order = _innermost_first(module, callees)
     functions_by_name: dict[str, Node] = dict(module.functions)
