@@ -28,6 +28,14 @@ def rule_names(function: Any) -> list[str]:
     return [str(attributes[rule]) for rule in RULES if rule in attributes]
 
 
+def attribute_names(function: Any) -> list[str]:
+    """Returns the names of all functions that the attributes of a function name: its derivatives,
+    and the function of its initial state."""
+    attributes: Mapping[str, Any] = getattr(function, "attrs", None) or {}
+    initial = [str(attributes[INITIAL_STATE])] if INITIAL_STATE in attributes else []
+    return rule_names(function) + initial
+
+
 def without_rules(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the attributes of a function without those that name derivatives."""
     return {name: value for name, value in attributes.items() if name not in RULES}

@@ -107,12 +107,17 @@ def _initial_violations(
     state = function.attrs.get(STATE, {})
     if not isinstance(initial, Function) or initial.params:
         message = f"{where}: expected a function of the module without parameters"
-        yield _violation(function, f"{message}, found {initial_name!r}")
+        add = f"add a private function `{initial_name}()` that returns the initial values"
+        yield _violation(function, f"{message}, found {initial_name!r}", add)
     elif len(results_of(initial)) != len(state):
         message = f"{where}: expected {len(state)} results of {initial_name}"
-        yield _violation(function, f"{message}, found {len(results_of(initial))}")
+        count = len(state)
+        edit = f"return {count} values, those of {', '.join(map(str, state))}"
+        yield _violation(function, f"{message}, found {len(results_of(initial))}", edit)
 
 
-def _violation(function: Function, message: str) -> Diagnostic:
-    hint = 'name parameters and results: `R.func_attr({"donated": {"cache": 1}})`'
+NAMES = 'name parameters and results: `R.func_attr({"donated": {"cache": 1}})`'
+
+
+def _violation(function: Function, message: str, hint: str = NAMES) -> Diagnostic:
     return Diagnostic(message, function.span, hint=hint, code="E0511")

@@ -489,7 +489,7 @@ class _Checker:
         names = ", ".join(sorted(str(dim) for dim in unknown if str(dim) not in in_scope))
         if names:
             self.report(
-                f"{subject} mentions {names}, which is not bound",
+                f"{subject} mentions {names}, which {'are' if ',' in names else 'is'} not bound",
                 span,
                 hint=binding_hint(names.split(", ")[0]),
                 code="E0502",

@@ -66,9 +66,13 @@ class KernelHandle:
         return loop_tree(self.node)
 
     def attempt(self, name: str, *args: Any, **options: Any) -> bool:
-        """Applies a primitive unless it is refused; returns whether it was applied."""
+        """Applies a primitive unless it is refused; returns whether it was applied.
+
+        Raises UnknownPrimitiveError if there is no primitive of this name.
+        """
+        primitive = getattr(self, name)
         try:
-            getattr(self, name)(*args, **options)
+            primitive(*args, **options)
         except ScheduleError:
             return False
         return True

@@ -30,6 +30,7 @@ from structir.opdef.index_expr import (
     IndexVar,
     IntLiteral,
 )
+from structir.opdef.window_sizes import window_overlap
 
 Parsed = TypeVar("Parsed")
 
@@ -384,7 +385,11 @@ class _SignatureParser:
             case ast.Call(func=ast.Name(id="join"), args=parts):
                 names = tuple([p.id for p in parts if isinstance(p, ast.Name)])
                 return concatenated_axis(names)
-        return AxisIndex(self.expression(tree, size=False), self.expression(tree, size=True))
+        size = self.expression(tree, size=True)
+        overlap = window_overlap(tree, self.attributes, self.operands)
+        if overlap is not None:
+            size = IndexOp("sub", (size, self.expression(overlap, size=True)))
+        return AxisIndex(self.expression(tree, size=False), size)
 
     def sliced(self, lower: ast.expr, upper: ast.expr) -> AxisIndex:
         loose = isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.Invert)

@@ -7,7 +7,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, overload
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, overload
 
 import attrs
 
@@ -297,6 +297,11 @@ class Instrument:
 
     def end(self, step: PassRun) -> None:
         """Runs after a pass."""
+
+    def __call__(self, *_args: Any, **_options: Any) -> NoReturn:
+        kind = type(self).__name__
+        message = f"{kind} is an instrument, which observes passes"
+        raise TypeError(f"{message}; help: `with passes.PassContext([passes.{kind}()]): ...`")
 
 
 @attrs.define(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from structir.analysis.declared_checks import DeclaredChecks
-from structir.analysis.derivative_rules import rule_names
+from structir.analysis.derivative_rules import attribute_names
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.purity import is_pure_value
 from structir.analysis.variables import variables_in, walk_values
@@ -65,7 +65,7 @@ def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node
             worklist += [
                 item.name for item in walk_values(functions[name]) if isinstance(item, GlobalVar)
             ]
-            worklist += rule_names(functions[name])
+            worklist += attribute_names(functions[name])
     return {name: function for name, function in functions.items() if name in names}
 
 

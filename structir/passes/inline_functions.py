@@ -30,8 +30,9 @@ def inline_functions(
     caller takes apart, are replaced by the values. Pure values of the callee that the caller does
     not use are removed. Private functions without a remaining
     call are removed. Not inlined are: recursive functions; those with more than `largest` bindings;
-    those with branches or effects when called in a dataflow block; and those whose parameters
-    mutually depend on each other's sizes.
+    those with branches or effects when called in a dataflow block; those whose parameters
+    mutually depend on each other's sizes; and those that declare a pullback or a tangent, unless
+    they are named.
     """
     named_functions(module, functions)
     while True:  # without an unused value that is wrong for its caller, a function can be inlined
@@ -43,7 +44,7 @@ def inline_functions(
 
 def _round(module: IRModule, largest: int, functions: str) -> IRModule:
     """Runs one round of inlining, and removes bindings and functions that become unused."""
-    inlined = inline_calls(module, largest=largest, functions=functions)
+    inlined = inline_calls(module, largest=largest, functions=functions, keep_rules=True)
     if inlined is module:
         return module
     new = inlined.functions

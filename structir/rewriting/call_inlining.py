@@ -8,6 +8,7 @@ from typing import Any
 from structir.analysis.calls import Binder, are_disjoint
 from structir.analysis.dataflow_outputs import without_surplus_outputs
 from structir.analysis.deduction import deduce
+from structir.analysis.derivative_rules import rule_names
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution
@@ -36,13 +37,19 @@ from structir.ir.node import Node, replace
 LARGEST = 256  # bindings of a function that is inlined
 
 
-def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
-    """Replaces calls by the bodies of the functions, and keeps every function."""
+def inline_calls(
+    module: IRModule, *, largest: int = LARGEST, functions: str = "", keep_rules: bool = False
+) -> IRModule:
+    """Replaces calls by the bodies of the functions, and keeps every function.
+
+    With `keep_rules`, calls remain of functions that declare derivatives and are not named.
+    """
     named = set(functions.replace(",", " ").split())
     callees = {
         name: value
         for name, value in module.functions.items()
-        if isinstance(value, Function) and (name in named or not named)
+        if isinstance(value, Function)
+        and (name in named if named else not (keep_rules and rule_names(value)))
     }
     order = _innermost_first(module, callees)
     functions_by_name: dict[str, Node] = dict(module.functions)

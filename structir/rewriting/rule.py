@@ -7,7 +7,7 @@ import linecache
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -47,6 +47,10 @@ class Rule:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __call__(self, *_args: Any, **_options: Any) -> NoReturn:
+        message = f"the rewrite {self.name} is no function of modules"
+        raise TypeError(f'{message}; help: `passes.pipeline("{self.name}")(module)`')
 
     @property
     def doc(self) -> str:

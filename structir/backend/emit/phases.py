@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.assembly import STORED
+from structir.backend.emit.emitter import Emitter
 from structir.backend.emit.loops import round_of
 from structir.backend.loops.buffer import element_bytes
 from structir.backend.loops.index_proofs import IndexRanges

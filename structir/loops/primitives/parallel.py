@@ -61,7 +61,7 @@ def _require_whole_kernel(tree: LoopTree, loop: For) -> None:
     if other is not None or tree.kernel.body[-1] is not loop:
         raise refusal(
             "E1116",
-            f"expected `{loop.variable.name}` to be all that the kernel does, but local arrays",
+            f"expected `{loop.variable.name}` as the only statement besides local arrays",
             ("loop", loop),
             ("statement", other or tree.kernel.body[-1]),
             help="fuse the loops of the kernel first, or name the outermost loop",

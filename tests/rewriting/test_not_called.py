@@ -1,0 +1,42 @@
+"""Rewrites and instruments are not called on modules; unknown primitives are no refusals."""
+
+import re
+
+import pytest
+
+import structir
+from structir import passes
+from structir.ir import Expr
+from structir.script import R
+
+MODULE = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    return R.exp(R.log(x))
+""")
+
+
+def test_the_edit_for_a_rewrite_works():
+    @structir.rewrite
+    def drop_exp_of_log_in_test(x: Expr):
+        """Replaces exp(log(x))."""
+        yield R.exp(R.log(x))
+        yield x
+
+    with pytest.raises(TypeError, match="the rewrite drop_exp_of_log_in_test is no") as caught:
+        drop_exp_of_log_in_test(MODULE)
+    edit = re.search("help: `(.*)`", str(caught.value))[1]
+    assert eval(edit, {"passes": passes, "module": MODULE})["main"].bindings() == []
+
+
+def test_instruments_observe():
+    with pytest.raises(TypeError, match=r"`with passes.PassContext\(\[passes.VerifyIR\(\)\]\): "):
+        passes.VerifyIR()(MODULE)
+
+
+def test_attempting_an_unknown_primitive_is_an_error():
+    kernel = structir.schedule(MODULE).kernel()
+    with pytest.raises(AttributeError, match="unknown primitive `vectorize`"):
+        kernel.attempt("vectorize", kernel.loops()[0])
+    assert not kernel.attempt("unroll", kernel.loops()[0])  # refused: the size is symbolic
+    assert kernel.attempt("vectorise", kernel.loops()[0])
