@@ -1,33 +1,38 @@
 """Discrete Fourier transforms of the last axis, as matrix products of real and imaginary parts.
 
-A static size of up to `MAX_DENSE` elements, or a symbolic size, is one product with a matrix of
-n x n elements. A larger static size is split into factors (Cooley-Tukey); a larger prime becomes a
-convolution of a power of 2 (Bluestein). Each level of factors has tables of n rotations, so static
-sizes are limited to `MAX_SIZE`.
+A symbolic size is transformed by a kernel. A static size of up to `MAX_DENSE` elements is one
+product with a matrix of n x n elements. A larger static size is split into factors (Cooley-Tukey);
+a larger prime becomes a convolution of a power of 2 (Bluestein). Each level of factors has tables
+of n rotations, so static sizes are limited to `MAX_SIZE`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.fourier_kernel import DTYPES, fourier_function
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
+from structir.ir.expr import Call, Constant, Expr, PrimValue, ShapeExpr, Tuple
+from structir.ir.node import Node
 from structir.script import R
 
 MAX_DENSE = 256
 MAX_SIZE = 2**20
 Emit = Callable[[Expr], Expr]  # binds a value to a variable
+Functions = MutableMapping[str, Node]  # of the module that is built
 Parts = tuple[Expr, Expr | None]  # real and imaginary part; None for a real tensor
 
 
-def transform(emit: Emit, x: Parts, *, inverse: bool = False) -> tuple[Expr, Expr]:
+def transform(
+    emit: Emit, functions: Functions, x: Parts, *, inverse: bool = False
+) -> tuple[Expr, Expr]:
     """Returns the unscaled transform of the last axis.
 
     Raises DiagnosticError if its static size exceeds `MAX_SIZE`.
@@ -37,7 +42,28 @@ def transform(emit: Emit, x: Parts, *, inverse: bool = False) -> tuple[Expr, Exp
         message = f"Fourier transform: expected a size of at most {MAX_SIZE}, found {size}"
         hint = f"split the signal into frames of at most {MAX_SIZE} elements"
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E0109"))
+    if _is_for_kernel(x[0]):
+        return _kernel_transform(emit, functions, x, inverse)
     return _transform(emit, x, inverse)
+
+
+def _is_for_kernel(x: Expr) -> bool:
+    return not isinstance(_sizes(x)[-1], int) and _dtype(x) in DTYPES
+
+
+def _kernel_transform(
+    emit: Emit, functions: Functions, x: Parts, inverse: bool
+) -> tuple[Expr, Expr]:
+    """Returns the transform by the kernel of a symbolic size."""
+    sizes, dtype = _sizes(x[0]), _dtype(x[0])
+    function, required = fourier_function(dtype, inverse)
+    functions.update(required)
+    shape = ShapeExpr((math.prod(sizes[:-1]), sizes[-1]))
+    real = emit(R.reshape(x[0], shape))
+    imag = emit(R.zeros_like(real) if x[1] is None else R.reshape(x[1], shape))
+    result: Any = emit(Call(function, (real, imag)))
+    first, second = (emit(R.reshape(emit(result[k]), ShapeExpr(sizes))) for k in range(2))
+    return first, second
 
 
 def _transform(emit: Emit, x: Parts, inverse: bool) -> tuple[Expr, Expr]:
@@ -50,32 +76,51 @@ def _transform(emit: Emit, x: Parts, inverse: bool) -> tuple[Expr, Expr]:
     return _split_transform(emit, x, factor, size // factor, inverse)
 
 
-def one_sided(emit: Emit, x: Expr) -> tuple[Expr, Expr]:
+def one_sided(emit: Emit, functions: Functions, x: Expr) -> tuple[Expr, Expr]:
     """Returns the first n // 2 + 1 elements of the transform of a real tensor."""
     size = _sizes(x)[-1]
     bins = dims.floordiv(size, 2) + 1
-    if not isinstance(size, int) or size <= MAX_DENSE:
+    is_static = isinstance(size, int)
+    if size <= MAX_DENSE if is_static else not _is_for_kernel(x):
         return _dense(emit, (x, None), size, bins, False)
-    real, imaginary = transform(emit, (x, None))
+    real, imaginary = transform(emit, functions, (x, None))
     return slice_last(real, 0, bins), slice_last(imaginary, 0, bins)
 
 
-def real_inverse(emit: Emit, x: Parts, size: Dim) -> Expr:
+def real_inverse(emit: Emit, functions: Functions, x: Parts, size: Dim) -> Expr:
     """Returns the unscaled inverse transform, a real tensor of `size` elements, of its first
     size // 2 + 1 coefficients."""
-    if not isinstance(size, int) or size <= MAX_DENSE:
+    if not isinstance(size, int):
+        if _dtype(x[0]) in DTYPES:
+            mirrored = _mirrored(emit, x, size)
+            return transform(emit, functions, mirrored, inverse=True)[0]
         return _dense_real_inverse(emit, x, size)
-    mirrored = [
-        None if p is None else R.flip(slice_last(p, 1, (size + 1) // 2), axis=-1) for p in x
-    ]
-    if mirrored[1] is not None:
-        mirrored[1] = R.negative(mirrored[1])
+    if size <= MAX_DENSE:
+        return _dense_real_inverse(emit, x, size)
+    pieces = [None if p is None else R.flip(slice_last(p, 1, (size + 1) // 2), axis=-1) for p in x]
+    if pieces[1] is not None:
+        pieces[1] = R.negative(pieces[1])
     real, imaginary = [
         None if p is None or m is None else emit(R.concat(Tuple((p, m)), axis=-1))
-        for p, m in zip(x, mirrored, strict=True)
+        for p, m in zip(x, pieces, strict=True)
     ]
     assert real is not None
-    return transform(emit, (real, imaginary), inverse=True)[0]
+    return transform(emit, functions, (real, imaginary), inverse=True)[0]
+
+
+def _mirrored(emit: Emit, x: Parts, size: Dim) -> Parts:
+    """Returns all `size` coefficients of a real signal: coefficient n - k is conjugate to k."""
+    real, imaginary = x
+    index, bins = _index_range(size), size_value(_sizes(real)[-1], "int64")
+    is_stored = emit(R.less(index, bins))
+    opposite = R.subtract(size_value(size, "int64"), index)
+    source = emit(R.where(is_stored, index, opposite))
+    axis = len(_sizes(real)) - 1
+    all_real = emit(R.take(real, source, axis=axis))
+    if imaginary is None:
+        return all_real, None
+    values = emit(R.take(imaginary, source, axis=axis))
+    return all_real, emit(R.where(is_stored, values, R.negative(values)))
 
 
 def fit_last(emit: Emit, x: Expr, target: Dim) -> Expr:

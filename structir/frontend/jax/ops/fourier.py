@@ -50,10 +50,11 @@ def transformed(equation: Equation) -> list[Expr]:
     """Builds a transform of the last axes, one after the other."""
     kind, count = equation.params["kind"], equation.params["axes"]
     emit, x, sizes = equation.emit, list(equation.args), equation.out_dims()
+    functions = equation.host.builder.functions
     rank = len(sizes)
     last, others = rank - 1, range(rank - count, rank - 1)
     if kind == "rfft":
-        x = list(fourier.one_sided(emit, x[0]))
+        x = list(fourier.one_sided(emit, functions, x[0]))
         for axis in others:
             x = _along(equation, x, axis, inverse=False)
         return x
@@ -61,7 +62,7 @@ def transformed(equation: Equation) -> list[Expr]:
     for axis in others if kind == "irfft" else (*others, last):
         x = _along(equation, x, axis, inverse)
     if kind == "irfft":
-        x = [fourier.real_inverse(emit, (x[0], x[1]), sizes[last])]
+        x = [fourier.real_inverse(emit, functions, (x[0], x[1]), sizes[last])]
     return [_scaled(equation, part, sizes[rank - count :]) for part in x] if inverse else x
 
 
@@ -71,7 +72,9 @@ def _along(equation: Equation, x: Sequence[Expr], axis: int, inverse: bool) -> l
     order = [k for k in range(rank) if k != axis] + [axis]
     back = sorted(range(rank), key=order.__getitem__)
     real, imag = (equation.emit(R.permute_dims(part, order)) for part in x)
-    parts = fourier.transform(equation.emit, (real, imag), inverse=inverse)
+    parts = fourier.transform(
+        equation.emit, equation.host.builder.functions, (real, imag), inverse=inverse
+    )
     return [equation.emit(R.permute_dims(part, back)) for part in parts]
 
 

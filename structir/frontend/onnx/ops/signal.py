@@ -55,17 +55,17 @@ def fourier_transform(
     node: OnnxNode, x: Expr, length: Dim, inverse: bool, is_onesided: bool
 ) -> Expr:
     """Returns the transform over axis -2; axis -1 holds real and imaginary parts."""
-    sizes, emit = node.tensor_info(x).dims, node.emit
+    sizes, emit, functions = node.tensor_info(x).dims, node.emit, node.importer.builder.functions
     real, *others = [
         emit(R.squeeze(R.strided_slice(x, [-1], (k,), (k + 1,)), [-1])) for k in range(sizes[-1])
     ]
     parts = real, others[0] if others else None
     scale = size_value(length, node.dtype())
     if inverse and is_onesided:
-        return R.expand_dims(R.divide(real_inverse(emit, parts, length), scale), [-1])
+        return R.expand_dims(R.divide(real_inverse(emit, functions, parts, length), scale), [-1])
     if is_onesided and not others:
-        return _joined(one_sided(emit, real))
-    out_real, out_imaginary = transform(emit, parts, inverse=inverse)
+        return _joined(one_sided(emit, functions, real))
+    out_real, out_imaginary = transform(emit, functions, parts, inverse=inverse)
     if is_onesided:
         bins = dims.floordiv(length, 2) + 1
         out_real, out_imaginary = slice_last(out_real, 0, bins), slice_last(out_imaginary, 0, bins)

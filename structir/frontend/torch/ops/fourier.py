@@ -71,17 +71,17 @@ def apply_transform(node: FxNode, operand: Any, spec: Transform) -> Any:
 def _step(
     node: FxNode, kind: Kind, size: Dim, is_inverse: bool
 ) -> Callable[[fourier.Parts], fourier.Parts]:
-    emit = node.emit
+    emit, functions = node.emit, node.host.builder.functions
 
     def apply(x: fourier.Parts) -> fourier.Parts:
         stored = dims.floordiv(size, 2) + 1 if kind == "from_half" else size
         real, imag = (None if p is None else fourier.fit_last(emit, p, stored) for p in x)
         assert real is not None
         if kind == "to_half":
-            return fourier.one_sided(emit, real)
+            return fourier.one_sided(emit, functions, real)
         if kind == "from_half":
-            return fourier.real_inverse(emit, (real, imag), size), None
-        return fourier.transform(emit, (real, imag), inverse=is_inverse)
+            return fourier.real_inverse(emit, functions, (real, imag), size), None
+        return fourier.transform(emit, functions, (real, imag), inverse=is_inverse)
 
     return apply
 
