@@ -195,10 +195,9 @@ def _taken(windows: Windows, is_filled: bool) -> TracedArray:
         if axis not in whole:
             rows = indexing.take(array, elementwise.clip(start, 0, array.shape[axis] - 1), axis)
             rank = len(windows.batch)
-            order = [*range(axis, axis + rank)]
-            return shaping.transpose(
-                rows, [*order, *[k for k in range(rows.ndim) if k not in order]]
-            )
+            batch = [*range(axis, axis + rank)]
+            others = [k for k in range(rows.ndim) if k not in batch]
+            return shaping.transpose(rows, [*batch, *others])
     positions = windows.positions()
     if is_filled:
         positions = elementwise.clip(positions, 0, array.size - 1)

@@ -46,7 +46,7 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> TracedArray:
 
 @traced
 def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, **hints: Any) -> Any:
-    """Returns an orthogonal and an upper triangular factor. Raises DiagnosticError for `pivoting`."""
+    """Returns an orthogonal and a triangular factor. Raises DiagnosticError for `pivoting`."""
     if pivoting:
         raise invalid("qr: pivoting: expected False, found True")
     factors = solvers.qr(x, "complete" if full_matrices else "reduced")
@@ -107,8 +107,11 @@ def symmetric_product(
 
 @traced
 def householder_product(a: Any, taus: Any) -> TracedArray:
-    """Returns the product of the reflections whose vectors are below the diagonal of `a`, as
-    I - V T V^T with T = (I + D U)^-1 D: D has the scales, U the part of V^T V above its diagonal."""
+    """Returns the product of the reflections whose vectors are below the diagonal of `a`.
+
+    It is I - V T V^T with T = (I + D U)^-1 D, where D has the scales, and U is the part of V^T V
+    above its diagonal.
+    """
     matrix, scales = operand(a), operand(taus)
     rows, columns = matrix.shape[-2:]
     count = scales.shape[-1]

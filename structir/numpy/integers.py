@@ -15,7 +15,7 @@ from structir.tracing.context import session, traced
 
 
 def _integers(name: str, x1: Any, x2: Any) -> tuple[list[TracedArray], str]:
-    """Returns operands in int64 of one shape, and their dtype. Raises DiagnosticError for floats."""
+    """Returns integers in int64 and one shape, and their dtype; raises an error for floats."""
     arrays, _ = promoted(x1, x2)
     dtype = arrays[0].dtype_name
     if dtypes.category(dtype) != dtypes.INTEGER:

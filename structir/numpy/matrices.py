@@ -91,7 +91,7 @@ def fromfunction(
 ) -> Any:
     """Returns the result of a function of the positions along each axis of a shape."""
     grids = [creation.arange(size, dtype=dtype) for size in shape]
-    positions = shaping.meshgrid(*grids, indexing="ij")
+    positions = creation.meshgrid(*grids, indexing="ij")
     with user_code():
         return function(*positions, **keywords)
 
@@ -100,7 +100,7 @@ def fromfunction(
 def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, w: Any = None) -> TracedArray:
     """Returns the coefficients, highest power first, of the polynomial of least squares."""
     (points, values), _ = elementwise.real_operands(x, y)
-    columns = creation.vander(points, deg + 1)
+    columns = contraction.vander(points, deg + 1)
     if w is not None:
         weights = cast(operand(w), points.dtype_name)
         columns = columns * weights[:, None]
@@ -120,12 +120,8 @@ def polydiv(u: Any, v: Any) -> tuple[TracedArray, TracedArray]:
     for k in range(count - width + 1):
         factor = rest[k] / lower[0]
         quotient.append(factor)
-        term = shaping.concatenate(
-            [creation.zeros(k, rest.dtype_name), lower * factor]
-            + [creation.zeros(count - width - k, rest.dtype_name)],
-            0,
-        )
-        rest = rest - term
+        before, after = (creation.zeros(size, rest.dtype_name) for size in (k, count - width - k))
+        rest = rest - shaping.concatenate([before, lower * factor, after], 0)
     return shaping.stack(quotient), rest
 
 
@@ -168,6 +164,8 @@ def histogramdd(
     total = creation.zeros((math.prod(sizes),), shares.dtype_name)
     counts = total.at[flat].add(elementwise.where(is_inside, shares, 0))
     counts = shaping.reshape(counts, tuple(sizes))
+    if weights is None and not density:
+        counts = cast(counts, "int32")
     if density:
         counts = counts / reductions.sum(counts)
         for k, edge in enumerate(edges):

@@ -88,15 +88,15 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> TracedArr
 
 
 @traced
-def put(a: Any, ind: Any, v: Any, mode: str = "clip", *, inplace: bool = False) -> TracedArray:
-    """Returns the array with values, in turn, at positions of its elements."""
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = False) -> TracedArray:
+    """Returns the array with values, in turn, at positions of its elements. Others are ignored, or
+    with the mode "clip" moved to the ends, or with "wrap" reduced."""
     array, places = operand(a), shaping.ravel(ind)
     values = cast(shaping.ravel(v), array.dtype_name)
     count = array.size
     if mode == "wrap":
         places = places % count
-    else:
-        places = elementwise.where(places < 0, places + count, places)
+    elif mode == "clip":
         places = elementwise.clip(places, 0, count - 1)
     turns = creation.arange(places.shape[0]) % values.shape[0]
     flat = updated(shaping.ravel(array), places, indexing.take(values, turns, 0), "set")

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, ShapeExpr
 from structir.ir.struct_info import StructInfo
 from structir.lazy import exported
@@ -120,7 +121,7 @@ class LinearSystem:
         return result
 
     def _solver(self) -> Any:
-        """Returns the solution, whose derivative is that of the transposed system, and conversely."""
+        """Returns the solution; its derivative is that of the transposed system, and conversely."""
 
         @custom_vjp
         def solve(right: Any, product: Any, forward: Any, backward: Any) -> Any:
@@ -154,9 +155,7 @@ class LinearSystem:
 
     def _of_captured(self, x: Leaves, scale: Leaves, captured: Leaves) -> list[Any]:
         """Returns the cotangents of the arrays of the matrix: those of -scale . matvec(x)."""
-        floats = [
-            k for k, c in enumerate(captured) if dtypes.category(c.dtype_name) == dtypes.FLOAT
-        ]
+        floats = [k for k, c in enumerate(captured) if is_float(c.dtype_name)]
         if not floats:
             return [None] * len(captured)
 
