@@ -9,12 +9,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.struct_info import MAX_RANK
 from structir.numpy import contraction, creation
 from structir.numpy.contraction import (
-    cross,
     matmul,
-    matrix_power,
-    outer,
-    tensordot,
-    vecdot,
 )
 from structir.numpy.creation import eye
 from structir.numpy.elementwise import abs as absolute
@@ -34,7 +29,10 @@ from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
 
-__all__ = ["cross", "matmul", "matrix_power", "matrix_transpose", "outer", "tensordot", "vecdot"]
+__all__ = [
+    *("Eigenvalues", "LogDeterminant", "QRFactors", "SingularValues"),
+    *("cross", "matmul", "matrix_power", "matrix_transpose", "outer", "tensordot", "vecdot"),
+]
 
 
 class QRFactors(NamedTuple):
