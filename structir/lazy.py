@@ -142,16 +142,19 @@ class Namespace(ModuleType):
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module.__name__, module.__doc__)
-        members = _members_of(module)
-        self.__dict__.update(members, __all__=sorted(members))
+        self._module = module  # which may be half imported
 
     def __dir__(self) -> list[str]:
-        return self.__all__
+        return sorted(_members_of(self._module))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        raise _unknown(self.__name__, name)
+        if name == "__all__":
+            return dir(self)
+        members = {} if name.startswith("__") else _members_of(self._module)
+        if name not in members:
+            raise _unknown(self.__name__, name)
+        setattr(self, name, members[name])
+        return members[name]
 
 
 def lazy_members(

@@ -55,6 +55,43 @@ def test_a_star_imports_the_public_names() -> None:
         assert name in namespace, package
 
 
+PACKAGES = ("lax", "nn", "numpy", "optim", "random", "scipy.special", "scipy.stats")
+MODULES = ("lax.linalg", "nn.initializers", "numpy.fft", "numpy.linalg", "scipy.linalg")
+IMPORTED = {"nn": "arange where", "numpy": "larger convert", "random": "stack argsort"}
+IMPORTED |= {"lax": "maximum multiply", "numpy.linalg": "Any TracedArray where", "optim": "zeros"}
+IMPORTED |= {"scipy.linalg": "math arange", "scipy.stats.norm": "exp log"}
+
+
+def _attribute(path: str) -> ModuleType:
+    value: ModuleType = structir
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+@pytest.mark.parametrize("path", [*PACKAGES, *MODULES])
+def test_a_package_exports_its_own_names_only(path: str) -> None:
+    names = [name for name in dir(_attribute(path)) if not name.startswith("__")]
+    assert names == sorted(set(names)) and not [n for n in names if n.startswith("_")]
+    package = _attribute(path)
+    for name in IMPORTED.get(path, "").split():
+        assert name not in names
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
+            getattr(package, name)
+
+
+def test_distributions_and_solvers_are_namespaces() -> None:
+    assert dir(structir.scipy.stats.norm) == sorted(
+        ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+    )
+    assert dir(structir.scipy.sparse.linalg) == ["bicgstab", "cg"]
+    for name in IMPORTED["scipy.stats.norm"].split():
+        assert not hasattr(structir.scipy.stats.norm, name)
+    namespace: dict[str, object] = {}
+    exec("from structir.scipy.stats.norm import pdf as own", namespace)
+    assert namespace["own"] is structir.scipy.stats.norm.pdf
+
+
 def test_a_lazy_module_loads_when_it_is_used() -> None:
     module = lazy_module("json")
     assert module.loads("[1]") == [1]

@@ -6,6 +6,7 @@ __getattr__, __dir__ = lazy_members(
     __name__,
     (
         *("flow", "primitives", "arithmetic", "bits", "reductions"),
-        *("windows", "window_reductions"),
+        *("windows", "window_reductions", "gathers", "patches", "ragged", "linalg:"),
+        *("structir.transforms.linear_solve", "structir.scipy.special.primitives"),
     ),
 )

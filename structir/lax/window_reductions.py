@@ -1,4 +1,4 @@
-"""Reductions over windows, and rows added at indices."""
+"""Reductions over windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from structir.lax.windows import spread, window_padding
 from structir.lazy import lazy_module
 from structir.numpy import creation, elementwise, indexing, reductions, shaping
 from structir.numpy import padding as pads
-from structir.numpy import updates as updating
 from structir.projections.monoid import MONOIDS
 from structir.script import R
 from structir.tracing.array import TracedArray, cast, emit, expression
@@ -136,12 +135,3 @@ def _by_axis(
         else:
             x = folded(computation, structure, [windows], [axis + 1])[0]
     return x
-
-
-@traced
-def scatter_add(operand: Any, indices: Any, updates: Any) -> TracedArray:
-    """Returns the array with rows added at indices of the first axis.
-
-    There are no dimension numbers of JAX; `x.at[index].add(values)` has all indices.
-    """
-    return updating.updated(operand, indices, updates, "add")

@@ -8,7 +8,6 @@ from typing import Any
 
 from structir.ir.expr import Expr
 from structir.lax.checks import invalid, sequence
-from structir.lazy import exported
 from structir.numpy import contraction, indexing, shaping
 from structir.numpy import padding as pads
 from structir.script import R
@@ -74,13 +73,7 @@ def _axis_pairs(dimension_numbers: Any, *ranks: int) -> list[list[tuple[int, int
 CONVOLUTIONS: dict[int, Callable[..., Expr]] = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
 
 
-@exported
-def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any) -> Any:
-    """Returns the layouts of a convolution: they are strings already."""
-    return dimension_numbers
-
-
-def _layouts(dimension_numbers: Any, count: int) -> list[list[int]]:
+def layouts_of(dimension_numbers: Any, count: int) -> list[list[int]]:
     """Returns the positions of batch and channels (of the kernel: outputs and inputs), then of the
     spatial axes, for strings such as "NHWC" or tuples of such positions."""
     spatial = "DHW"[-count:] if count > 1 else "H"
@@ -123,7 +116,7 @@ def conv_general_dilated(
     if count not in CONVOLUTIONS or kernel.ndim != x.ndim:
         ranks = f"found ranks {x.ndim} and {kernel.ndim}"
         raise invalid(f"convolution: expected arrays of one rank from 3 to 5, {ranks}")
-    layouts = _layouts(dimension_numbers, count)
+    layouts = layouts_of(dimension_numbers, count)
     x, kernel = shaping.transpose(x, layouts[0]), shaping.transpose(kernel, layouts[1])
     for axis, factor in enumerate(_numbers(lhs_dilation, count, "lhs_dilation")):
         x = spread(x, 2 + axis, factor)
@@ -222,7 +215,7 @@ def conv_transpose(
     count, kernel = shaping.ndim(lhs) - 2, operand(rhs)
     spatial = "HWD"[:count]
     names = dimension_numbers or (f"N{spatial}C", f"{spatial}IO", f"N{spatial}C")
-    outputs, inputs, *axes = _layouts(names, count)[1]
+    outputs, inputs, *axes = layouts_of(names, count)[1]
     dilation = _numbers(rhs_dilation, count, "rhs_dilation")
     steps, pairs = _numbers(strides, count, "strides"), padding
     if isinstance(padding, str):

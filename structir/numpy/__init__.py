@@ -25,7 +25,8 @@ __getattr__, __dir__ = lazy_members(
         "polynomials",
         "nan_reductions",
         "constants",
-        "structir.transforms.vectorise",
-        "linalg:",
+        *("integers", "selections", "matrices"),
+        *("structir.transforms.vectorise", "structir.transforms.along_axis"),
+        *("linalg:", "fft:"),
     ),
 )

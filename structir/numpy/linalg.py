@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.struct_info import MAX_RANK
 from structir.numpy import contraction, creation
 from structir.numpy.contraction import (
-    cross,
     matmul,
-    matrix_power,
-    outer,
-    tensordot,
-    vecdot,
 )
 from structir.numpy.creation import eye
 from structir.numpy.elementwise import abs as absolute
@@ -27,12 +23,16 @@ from structir.numpy.shaping import (
     expand_dims,
     matrix_transpose,
     moveaxis,
+    reshape,
 )
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
 
-__all__ = ["cross", "matmul", "matrix_power", "matrix_transpose", "outer", "tensordot", "vecdot"]
+__all__ = [
+    *("Eigenvalues", "LogDeterminant", "QRFactors", "SingularValues"),
+    *("cross", "matmul", "matrix_power", "matrix_transpose", "outer", "tensordot", "vecdot"),
+]
 
 
 class QRFactors(NamedTuple):
@@ -331,3 +331,28 @@ def matrix_rank(M: Any, rtol: Any = None) -> TracedArray:
     values = svdvals(matrix)
     factor = _rank_tolerance(matrix) if rtol is None else rtol
     return sum(values > values[..., :1] * factor, axis=-1)
+
+
+@traced
+def tensorinv(a: Any, ind: int = 2) -> TracedArray:
+    """Returns the inverse of the product over axes from `ind` on, whose sizes have the product of
+    those before."""
+    array = operand(a)
+    if not 0 < ind < array.ndim:
+        text = f"tensorinv: ind: expected a number from 1 to {array.ndim - 1}, found {ind}"
+        raise DiagnosticError(Diagnostic(text, code="E1107"))
+    first, second = array.shape[:ind], array.shape[ind:]
+    matrix = reshape(array, (math.prod(first), -1))
+    return reshape(inv(matrix), (*second, *first))
+
+
+@traced
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> TracedArray:
+    """Returns x of which the product with the last axes of `a` is b."""
+    array, right = operand(a), operand(b)
+    if axes is not None:
+        moved = axes_of(tuple(axes), array.ndim)
+        array = moveaxis(array, moved, [array.ndim - len(moved) + k for k in range(len(moved))])
+    sizes = array.shape[right.ndim :]
+    matrix = reshape(array, (-1, math.prod(sizes)))
+    return reshape(solve(matrix, reshape(right, (-1,))), sizes)

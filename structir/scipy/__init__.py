@@ -2,4 +2,6 @@
 
 from structir.lazy import lazy_members
 
-__getattr__, __dir__ = lazy_members(__name__, ("special:", "stats:", "linalg:", "sparse:"))
+__getattr__, __dir__ = lazy_members(
+    __name__, ("special:", "stats:", "linalg:", "sparse:", "signal:")
+)

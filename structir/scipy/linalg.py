@@ -13,6 +13,7 @@ import numpy as np
 import structir.numpy.linalg as linalg
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.struct_info import MAX_RANK
+from structir.lax.linalg import lu_pivots_to_permutation
 from structir.numpy.contraction import matmul
 from structir.numpy.creation import arange, eye, tril, triu, zeros
 from structir.numpy.elementwise import abs as absolute
@@ -32,7 +33,6 @@ from structir.scipy.hints import without_hints
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, of_rank, operand
 from structir.tracing.context import fields, traced
-from structir.transforms.control import fori_loop
 
 cho_factor, cho_solve = without_hints(linalg.cho_factor), without_hints(linalg.cho_solve)
 det, inv = without_hints(linalg.det), without_hints(linalg.inv)
@@ -158,7 +158,7 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> TracedArray:
         raise _unsupported(f"lu_solve: trans: expected 0, 1 or 2, found {trans!r}")
     if isinstance(size, int) and size != count:
         raise _unsupported(f"lu_solve: b: expected {count} rows, found {size}")
-    order = _order(pivots, count)
+    order = lu_pivots_to_permutation(pivots, count)
     if trans == 0:
         right = _with_rows(right, order)
         first = solve_triangular(factors, right, lower=True, unit_diagonal=True)
@@ -177,21 +177,6 @@ def _with_rows(x: TracedArray, order: TracedArray) -> TracedArray:
     outer = x.shape[:-2] if order.ndim == x.ndim - 1 else order.shape[:-1]
     rows = broadcast_to(x, (*outer, *x.shape[-2:]))
     return take_along_axis(rows, order[..., None], -2)
-
-
-def _order(pivots: TracedArray, count: int) -> TracedArray:
-    """Returns the order of the rows after the exchanges of a factorization."""
-    positions = arange(count)
-
-    def exchanged(step: Any, order: Any) -> Any:
-        other = pivots[..., step][..., None]
-        own, moved = order[..., step][..., None], take_along_axis(order, other, -1)
-        order = where(positions == other, own, order)
-        return where(positions == step, moved, order)
-
-    start = broadcast_to(positions, (*pivots.shape[:-1], count))
-    result: TracedArray = fori_loop(0, int(pivots.shape[-1]), exchanged, start)
-    return result
 
 
 @traced

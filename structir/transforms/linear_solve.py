@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
+from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, ShapeExpr
 from structir.ir.struct_info import StructInfo
 from structir.lazy import exported
 from structir.numpy.creation import zeros_like
-from structir.tracing import dtypes
 from structir.tracing.array import TracedArray, expression, joint_operands
 from structir.tracing.context import session, user_code
 from structir.tracing.trees import TreeStructure, flatten
@@ -64,8 +64,9 @@ def custom_linear_solve(
     """Returns `solve(matvec, b)`, the x with `matvec(x)` = b, with derivatives that are solutions.
 
     `matvec` is linear; b and x are trees of one structure. Gradients are solutions of the
-    transposed system, by `transpose_solve(vecmat, cotangent)`, or by `solve` if `symmetric`. Without
-    both, the derivatives are those of the steps of `solve`. Source: `jax.lax.custom_linear_solve`.
+    transposed system, by `transpose_solve(vecmat, cotangent)`, or by `solve` if `symmetric`.
+    Without both, the derivatives are those of the steps of `solve`. Source:
+    `jax.lax.custom_linear_solve`.
     """
 
     @transformed(solve)
@@ -116,12 +117,11 @@ class LinearSystem:
 
     def solution(self) -> list[TracedArray]:
         """Returns the leaves of the solution."""
-        forward, backward = self._solvers()
-        result: list[TracedArray] = forward(self.right, *self.groups)
+        result: list[TracedArray] = self._solver()(self.right, *self.groups)
         return result
 
-    def _solvers(self) -> tuple[Any, Any]:
-        """Returns the solutions of both systems, each the derivative of the other."""
+    def _solver(self) -> Any:
+        """Returns the solution; its derivative is that of the transposed system, and conversely."""
 
         @custom_vjp
         def solve(right: Any, product: Any, forward: Any, backward: Any) -> Any:
@@ -151,13 +151,11 @@ class LinearSystem:
         other = solve if self.backward is self.forward else transposed
         solve.defvjp(with_residuals(solve), of_solve)
         transposed.defvjp(with_residuals(transposed), of_transposed)
-        return solve, transposed
+        return solve
 
     def _of_captured(self, x: Leaves, scale: Leaves, captured: Leaves) -> list[Any]:
         """Returns the cotangents of the arrays of the matrix: those of -scale . matvec(x)."""
-        floats = [
-            k for k, c in enumerate(captured) if dtypes.category(c.dtype_name) == dtypes.FLOAT
-        ]
+        floats = [k for k, c in enumerate(captured) if is_float(c.dtype_name)]
         if not floats:
             return [None] * len(captured)
 

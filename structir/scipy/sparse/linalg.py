@@ -6,7 +6,7 @@ from typing import Any
 from structir.lazy import exported
 from structir.numpy.contraction import matmul, vdot
 from structir.numpy.creation import zeros_like
-from structir.numpy.elementwise import maximum, real
+from structir.numpy.elementwise import maximum, real, where
 from structir.numpy.reals import square
 from structir.tracing.array import TracedArray, joint_operands
 from structir.tracing.trees import flatten
@@ -65,6 +65,62 @@ def cg(
         return structure.unflatten(while_loop(going, step, start)[0])
 
     return custom_linear_solve(product, b, solution, symmetric=True), None
+
+
+@exported
+def bicgstab(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: Any = None,
+    M: Any = None,
+) -> tuple[Any, None]:
+    """Solves A @ x = b by stabilized biconjugate gradients, with the arguments of `cg`; A need not
+    be symmetric. Gradients are solutions of the transposed system.
+
+    Source: van der Vorst, 1992.
+    """
+    product, precondition = _linear(A), (lambda x: x) if M is None else _linear(M)
+
+    def solution(product: Linear, right: Any) -> Any:
+        leaves, structure = flatten(right)
+        target = [real(leaf) for leaf in joint_operands(leaves)]
+
+        def image(function: Linear, arrays: list[TracedArray]) -> list[TracedArray]:
+            return joint_operands(flatten(function(structure.unflatten(arrays)))[0])
+
+        limit = maximum(square(tol) * _inner(target, target), square(atol))
+        steps: Any = 10 * sum([array.size for array in target]) if maxiter is None else maxiter
+        x = [zeros_like(a) for a in target] if x0 is None else joint_operands(flatten(x0)[0])
+        shadow = _added(target, -1, image(product, x))
+        one = _inner(shadow, shadow) * 0 + 1
+        zeros = [zeros_like(a) for a in target]
+
+        def going(state: Any) -> TracedArray:
+            return (_inner(state[1], state[1]) > limit) & (state[7] < steps)
+
+        def step(state: Any) -> Any:
+            x, r, p, q, rho, alpha, omega, k = state
+            after = _inner(shadow, r)
+            p = _added(r, after / rho * alpha / omega, _added(p, -omega, q))
+            direction = image(precondition, p)
+            q = image(product, direction)
+            alpha = after / _inner(shadow, q)
+            s = _added(r, -alpha, q)
+            correction = image(precondition, s)
+            t = image(product, correction)
+            length = _inner(t, t)
+            omega = where(length == 0, 0, _inner(t, s) / where(length == 0, 1, length))
+            x = _added(_added(x, alpha, direction), omega, correction)
+            return x, _added(s, -omega, t), p, q, after, alpha, omega, k + 1
+
+        start = (x, shadow, zeros, zeros, one, one, one, 0)
+        return structure.unflatten(while_loop(going, step, start)[0])
+
+    return custom_linear_solve(product, b, solution, solution), None
 
 
 def _linear(function: Any) -> Linear:
