@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba import cfunc
 
 from structir.backend.cache import digest
 from structir.backend.cpu.features import processor
 from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, load_code
-from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.pipeline import KernelCompiler
-from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.translated import translate_c_function
 from structir.errors import StructIRError
 
@@ -23,24 +19,10 @@ def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
     """Compiles a function with the C calling convention."""
     start = time.perf_counter()
     symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
-    try:
-        library = translate_c_function(function, symbol, signature)
-    except UntranslatedError:
-        return _c_function_of_numba(signature, function)
+    library = translate_c_function(function, symbol, signature)
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
-
-
-def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded:
-    start = time.perf_counter()
-    make: Any = cfunc
-    options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}
-    read_all()
-    compiled = make(signature, **options)(function)
-    seconds = time.perf_counter() - start
-    code = code_of_library(compiled._library, [compiled._wrapper_name], seconds)
-    return Loaded(code, (compiled.address,), compiled, from_disk=False)
 
 
 def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
