@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cpu.masked_loops import LANES
+from structir.backend.emit.short_loops import LANES
 from structir.backend.loops.as_kernel import KernelNodeWriter
 from structir.backend.loops.as_scalar import NO_PARAMETERS, NotShown
 from structir.backend.loops.buffer import Buffer

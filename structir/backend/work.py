@@ -7,7 +7,7 @@ share a kernel, where an error by a factor of two is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -240,58 +240,42 @@ def _product(numbers: Mapping[str, Dim | None], names: Iterable[str]) -> Dim:
 def operations(statement: KernelStatement) -> int:
     """Returns the number of different loads, stores and operations on elements in a statement,
     without those of indices."""
-    count = _Operations()
-    if isinstance(statement, Assign):
-        count.visit(statement.value)
-        if isinstance(statement.target, Element):
-            count.visit(statement.target)
-        return len(count.counted) + statement.non_temporal
-    for scalar in statement.args if isinstance(statement, LibraryCall) else ():
-        count.visit(scalar)
-    return len(count.counted) + isinstance(statement, LibraryCall)
+    match statement:
+        case Assign(target, value, non_temporal=is_stream):
+            scalars: tuple[Scalar, ...] = (target, value)
+            others = int(is_stream)
+        case LibraryCall(_, scalars):
+            others = 1
+        case _:
+            return 0
+    return len({_key(node) for scalar in scalars for node in _operations(scalar)}) + others
 
 
-class _Operations:
-    """The distinct expressions of a statement, by number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Any, int] = {}
-        self.counted: set[int] = set()
-
-    def visit(self, scalar: Scalar, counts: bool = True) -> int:
-        """Returns the number of an expression; with `counts`, counts the operations in it."""
-        is_operation = True
-        match scalar:
-            case Element(array, indices):
-                key: Any = (array, *[self.visit(index, False) for index in indices])
-            case Extent(array, axis):
-                key = array, "shape", axis
-            case Apply(fn, args, dtype):
-                counts = counts and not _is_number(scalar)
-                is_operation = fn not in UNCOUNTED
-                key = fn, dtype, *[self.visit(a, counts) for a in args]
-            case _:
-                is_operation, key = False, _leaf(scalar)
-        number = self.numbers.setdefault(key, len(self.numbers))
-        if counts and is_operation:
-            self.counted.add(number)
-        return number
-
-
-def _leaf(scalar: Scalar) -> Any:
+def _operations(scalar: Scalar) -> Iterator[Scalar]:
     match scalar:
+        case Element() | Extent():
+            yield scalar
+        case Apply("cast", (Literal(),)):  # a number of a dtype
+            return
+        case Apply(fn, args):
+            if fn not in UNCOUNTED:
+                yield scalar
+            for arg in args:
+                yield from _operations(arg)
+
+
+def _key(scalar: Scalar) -> Any:
+    """Returns a key that equal expressions have."""
+    match scalar:
+        case Element(array, args) | Apply(array, args):
+            return array, scalar.dtype, *map(_key, args)
+        case Extent(array, axis):
+            return array, axis
         case Literal(value):
             return repr(value)
-        case Size(dim):
-            return dim
-        case Argument(var):
-            return var
+        case Size(key) | Argument(key):
+            return key
     return scalar
-
-
-def _is_number(scalar: Apply) -> bool:
-    """Whether an expression is a number of a dtype."""
-    return scalar.fn == "cast" and isinstance(scalar.args[0], Literal)
 
 
 def _is_strided(node: Node, variable: Local) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 import attrs
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
-from numba import cfunc
 from numba.core import config
 from numba.core.llvm_bindings import create_pass_builder
 from numba.core.registry import cpu_target
@@ -36,9 +35,6 @@ from structir.backend.cpu.objects import (
     load_new_code,
     load_or_build,
 )
-from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.pipeline import KernelCompiler
-from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.translated import translate_c_function
 
 ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
@@ -149,24 +145,10 @@ def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
     """Compiles a function with the C calling convention."""
     start = time.perf_counter()
     symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
-    try:
-        library = translate_c_function(function, symbol, signature)
-    except UntranslatedError:
-        return _c_function_of_numba(signature, function)
+    library = translate_c_function(function, symbol, signature)
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
-
-
-def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded:
-    start = time.perf_counter()
-    make: Any = cfunc
-    options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}
-    read_all()
-    compiled = make(signature, **options)(function)
-    seconds = time.perf_counter() - start
-    code = code_of_library(compiled._library, [compiled._wrapper_name], seconds)
-    return Loaded(code, (compiled.address,), compiled, from_disk=False)
 
 
 def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -16,6 +16,7 @@ from structir.backend.cache import digest
 from structir.backend.cpu.functions import compiled_function, routine_source
 from structir.backend.cpu.objects import SOURCE_HEAD
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.point_text import PointText
 from structir.backend.loops.routine import BufferPoint, Routine
 from structir.backend.loops.scalar_functions import STORED_AS
 from structir.ir import dims
@@ -50,40 +51,13 @@ class PointKernel:
 
     @property
     def source(self) -> str:
-        """A description of the kernel, which starts with its hash, with the function's source."""
-        lines = [*self._description(), *routine_source(self.function).split("\n")]
-        text = "".join([f"# {line}".rstrip() + "\n" for line in lines])
-        return f"{SOURCE_HEAD}{digest(text)[:32]}\n{text}"
-
-    def _description(self) -> list[str]:
-        routine = self.routine
-        axes = {axis: f"i{k}" for k, axis in enumerate(routine.extents)}
-        sizes = {size: f"n{k}" for k, size in enumerate(routine.sizes)}
-        arrays = {buffer: f"p{k}" for k, buffer in enumerate(routine.buffers)}
-
-        def name_of(symbol: Sym) -> str:
-            return axes.get(symbol) or sizes[dims.as_dim(symbol)]
-
-        def shown(value: Any) -> str:
-            if isinstance(value, Poly):
-                return sizes.get(value) or dims.text(value, name_of)
-            if isinstance(value, tuple):
-                return f"({''.join([f'{shown(part)}, ' for part in value])})"
-            if not isinstance(value, BufferPoint):
-                return repr(value)
-            entries = [":" if index is None else shown(index) for index in value.at]
-            entries += [":"] * routine.is_element(value)
-            return f"{arrays[value.buffer.root]}[{', '.join(entries)}]"
-
-        def sized(shape: Sequence[Dim]) -> str:
-            return ", ".join([sizes.get(size, str(size)) for size in shape])
-
-        points = {p.buffer: None for p in routine.arguments if isinstance(p, BufferPoint)}
-        return [
-            f"{self.function.__qualname__}({', '.join(map(shown, routine.arguments))})",
-            f"at {', '.join(axes.values())} in ({sized(tuple(routine.extents.values()))})",
-            *[f"{arrays[b.root]}: {b.dtype}[{sized(b.shape)}]" for b in points],
-        ]
+        """The calls and the function, for readers. It starts with a hash of all of it."""
+        text = PointText(self.routine)
+        calls = ["for point in range(lo, hi):", *[f"    {line}" for line in text.lines()]]
+        lines = [*text.arrays_at(), *calls, *routine_source(self.function).split("\n")]
+        shown = "".join([f"# {line}".rstrip() + "\n" for line in lines])
+        dtypes = [buffer.dtype for buffer in self.routine.buffers]
+        return f"{SOURCE_HEAD}{digest(shown, *dtypes)[:32]}\n{shown}"
 
     def entry(self) -> Callable[[Any, int, int], None]:
         """Returns the kernel as a function that numba compiles."""

@@ -4,7 +4,6 @@ one thread per point."""
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 from structir.backend.cpu.functions import routine_source
 from structir.backend.cuda.device_text import (
@@ -17,13 +16,11 @@ from structir.backend.cuda.kernel_lines import lines_of
 from structir.backend.cuda.scalar_text import number_text
 from structir.backend.cuda.writer import Writer, indented
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import axis_dim
 from structir.backend.loops.group import Group
-from structir.backend.loops.routine import BufferPoint, Routine
+from structir.backend.loops.point_text import PointText
 from structir.backend.loops.scalar_functions import STORED_AS
 from structir.backend.loops.stage import KernelCall
-from structir.ir import dims
-from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dims import Dim
 
 
 def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
@@ -95,73 +92,3 @@ def zeroing(buffer: Buffer, origins: tuple[str, ...]) -> DeviceText:
     line = f"{writer.pointer(buffer)}[i] = {number_text(0, held)}"
     lines = over_threads("i", writer.size(buffer.elements), [line])
     return device_text(writer, lines, buffer.elements, origins)
-
-
-class PointText:
-    """Writes the source of the calls of a routine."""
-
-    def __init__(self, calls: Routine) -> None:
-        self.calls = calls
-        self.fills_elements = any(map(calls.is_element, calls.arguments))
-        self.axes = {axis: f"i{k}" for k, axis in enumerate(calls.extents)}
-        self.pointers: dict[Buffer, str] = {}
-        self.sizes: dict[Dim, str] = {}
-        self.arrays: dict[tuple[Buffer, bool], str] = {}
-
-    def lines(self) -> list[str]:
-        """Returns the lines for one point, with the function under the name `routine`."""
-        call = f"routine({', '.join([self._argument(a) for a in self.calls.arguments])})"
-        return [*self._position(), call]
-
-    def _argument(self, argument: Any) -> str:
-        if isinstance(argument, BufferPoint):
-            return self._seen(argument)
-        if isinstance(argument, tuple):
-            return f"({''.join([f'{self._argument(part)}, ' for part in argument])})"
-        if isinstance(argument, Poly):
-            is_own = self.calls.has_axes(argument)
-            return self._index(argument) if is_own else self._size(argument)
-        return repr(argument) if not isinstance(argument, float) else f"float64({argument!r})"
-
-    def _seen(self, place: BufferPoint) -> str:
-        scalar = self.calls.is_element(place)
-        at = [":" if i is None else self._index(i) for i in place.at] + [":"] * scalar
-        key = place.buffer, scalar
-        name = self.arrays.setdefault(key, f"x{len(self.arrays)}")
-        return f"{name}[{', '.join(at) or '0'}]"
-
-    def arrays_at(self) -> list[str]:
-        """Gives operands and results without axes an axis of size 1."""
-        lines = []
-        for (buffer, scalar), name in self.arrays.items():
-            sizes = [*[self._size(d) for d in buffer.shape], *["1"] * (scalar or not buffer.shape)]
-            pointer = self.pointers.setdefault(buffer.root, f"p{len(self.pointers)}")
-            lines.append(f"{name} = array_at({pointer}, ({', '.join(sizes)},))")
-        return lines
-
-    def _position(self) -> list[str]:
-        """Splits the linear index of the point into positions along the axes."""
-        lines, rest = [], "point"
-        for axis, name in list(self.axes.items())[::-1]:
-            if name == "i0" and not self.fills_elements:
-                lines.append(f"i0 = {rest}")  # the outermost axis needs no division
-                break
-            size = self._size(self.calls.extents[axis])
-            lines.append(f"{name} = {rest} % {size}")
-            lines.append(f"{name}_rest = {rest} // {size}")
-            rest = f"{name}_rest"
-        return lines
-
-    def _size(self, size: Dim) -> str:
-        """Returns the name of a size. Static ones are arguments too, so that all shapes of a rank
-        share the machine code. They are constants where a call fills one element: it takes no
-        longer than the divisions that find its position, which are faster by constants."""
-        if isinstance(size, int) and self.fills_elements:
-            return str(size)
-        return self.sizes.setdefault(size, f"n{len(self.sizes)}")
-
-    def _index(self, index: Dim) -> str:
-        def name_of(symbol: Sym) -> str:
-            return self.axes.get(symbol) or self._size(axis_dim(symbol))
-
-        return f"({dims.python_text(index, name_of)})"

@@ -11,7 +11,6 @@ from numba import cfunc, types
 from numba.extending import intrinsic
 
 from structir.backend.cpu import runner
-from structir.backend.cpu.code_generation import c_function
 from structir.backend.cpu.inlined import inlinable
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.translated import translate_c_function
@@ -131,7 +130,7 @@ def test_same_as_numba(body):
         "    y[0] = unheard_of(x[0])\n",
     ],
 )
-def test_what_is_not_understood_is_left_to_numba(body):
+def test_what_is_not_understood_is_an_error(body):
     with pytest.raises(UntranslatedError):
         translate_c_function(function_of(HEAD + body, kernel_names()), "kernel_left", SIGNATURE)
 
@@ -190,9 +189,3 @@ def test_functions_of_the_library_are_all_translated():
         assert inlinable(function) is not None
     assert inlinable(lambda x: x) is None
     assert inlinable(max) is None
-
-
-def test_numba_takes_what_is_left_to_it():
-    body = "    for i in range(lo, hi):\n        t = x[i]\n    y[3] = t\n"
-    found = run(c_function(SIGNATURE, function_of(HEAD + body, kernel_names())).addresses[0])
-    assert np.flatnonzero(found).tolist() == [3]
