@@ -23,7 +23,7 @@ from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
 from structir.ir.dtype import Element, numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, numbered_name
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from structir.opdef.adjoint_op import Emit, ones, zeros
 
@@ -184,9 +184,7 @@ class Adjoints:
         return Tuple(tuple([absent.pop(0) if r is None else r for r in results]))
 
     def _unique_name(self, name: str) -> str:
-        unique, count = name, 1
-        while unique in self.used_names:
-            unique, count = f"{name}_{count}", count + 1
+        unique = numbered_name(name, self.used_names)
         self.used_names.add(unique)
         return unique
 

@@ -36,7 +36,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, numbered_name
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -154,9 +154,7 @@ class Tangents:
 
     def unique_name(self, name: str) -> str:
         """Returns an unused name of a function, and reserves it."""
-        unique, count = name, 1
-        while unique in self.used_names:
-            unique, count = f"{name}_{count}", count + 1
+        unique = numbered_name(name, self.used_names)
         self.used_names.add(unique)
         return unique
 

@@ -65,11 +65,6 @@ REDUCTIONS = {
 }
 
 
-def has_combinators(module: IRModule) -> bool:
-    """Whether a function of the module calls a combinator."""
-    return _calls_any(module, is_combinator)
-
-
 def _calls_any(module: IRModule, expands: Callable[[Expr], bool]) -> bool:
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     return any([expands(binding.value) for f in functions for binding in bindings_of(f)])

@@ -15,7 +15,7 @@ from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Call, Function, GlobalVar, Tuple, Var
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, numbered_name
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import apply, with_axis
@@ -118,9 +118,7 @@ class Batching:
 
     def unique_name(self, name: str) -> str:
         """Returns an unused name of a function, and reserves it."""
-        unique, count = name, 1
-        while unique in self.used_names:
-            unique, count = f"{name}_{count}", count + 1
+        unique = numbered_name(name, self.used_names)
         self.used_names.add(unique)
         return unique
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from itertools import chain, count
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -87,3 +88,9 @@ def as_module(program: Any, caller: str) -> IRModule:
     kind = type(program).__name__
     hint = "; help: `structir.parse(text)`" if isinstance(program, str) else ""
     raise StructIRError(f"{caller}: expected a module or a function, found {kind}{hint}")
+
+
+def numbered_name(name: str, used: Container[str]) -> str:
+    """Returns a name that is not in use: this one, or with the first number that makes it so."""
+    names = chain((name,), (f"{name}_{number}" for number in count(1)))
+    return next(unused for unused in names if unused not in used)

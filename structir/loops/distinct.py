@@ -22,6 +22,7 @@ from structir.ir.kernel import (
     Scratch,
     nodes_of,
 )
+from structir.ir.module import numbered_name
 from structir.ir.node import rebuild, replace
 from structir.ir.struct_info import PrimStructInfo
 from structir.loops.sizes import size
@@ -109,10 +110,7 @@ class _LoopRenaming:
 
     def unique(self, name: str) -> str:
         """Returns an unused name that begins with this one."""
-        stem, number = name, 0
-        while name in self.used:
-            number += 1
-            name = f"{stem}_{number}"
+        name = numbered_name(name, self.used)
         self.used.add(name)
         return name
 

@@ -22,6 +22,7 @@ from structir.ir.kernel import (
     Scalar,
     Scratch,
 )
+from structir.ir.module import numbered_name
 from structir.ir.node import rebuild, replace
 from structir.loops.loop_tree import LoopTree, blocks_of, loop_tree
 
@@ -98,10 +99,7 @@ class Names:
 
     def fresh(self, stem: str) -> str:
         """Returns an unused name that begins with `stem`."""
-        name, number = stem, 0
-        while name in self.used:
-            number += 1
-            name = f"{stem}_{number}"
+        name = numbered_name(stem, self.used)
         self.used.add(name)
         return name
 

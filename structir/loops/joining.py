@@ -21,6 +21,7 @@ from structir.ir.kernel import (
     Size,
     nodes_of,
 )
+from structir.ir.module import numbered_name
 from structir.ir.node import rebuild, replace
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.loops.distinct import names_of_signature
@@ -196,10 +197,7 @@ def _with_names(kernel: Kernel) -> Kernel:
     used = names_of_signature(sizes) - {param.name for param in kernel.params}
     copies: dict[Any, Any] = {}
     for param in kernel.params:
-        name, number = param.name, 0
-        while name in used:
-            number += 1
-            name = f"{param.name}_{number}"
+        name = numbered_name(param.name, used)
         used.add(name)
         copies[param] = replace(param, name=name)
     use = KernelUse(kernel, (), (), {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import itertools
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -100,20 +101,13 @@ def _fix_unequal_counts(array: TracedArray, sizes: tuple[Dim, ...]) -> None:
     """
     if not session().fixes_sizes:
         return
-    total, product = as_dim(array.size), _product(sizes)
+    total, product = as_dim(array.size), prod(sizes)
     if dims.equal(product, total) is None:
         symbols = dims.syms(total) ^ dims.syms(product)
         quotients = [s for s in sizes if type(s) is dims.Poly and _has_quotient(s)]
         for s in (*array.dims, *quotients):
             if type(s) is dims.Poly and (dims.syms(s) & symbols or (quotients and s in quotients)):
                 TracedSize(s).__index__()
-
-
-def _product(sizes: Sequence[Dim]) -> Dim:
-    total: Dim = 1
-    for s in sizes:
-        total = total * s
-    return total
 
 
 def _has_quotient(dim: dims.Poly) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from structir.analysis.lattice import FAIL_L1, base_check
 from structir.analysis.variables import variables_in, walk_values
 from structir.errors import StructIRError
 from structir.ir.bodies import bindings_of, with_bindings
-from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
     Call,
@@ -172,9 +172,7 @@ def _is_small(info: Any, max_bytes: int) -> bool:
         return all([_is_small(field, max_bytes) for field in info.fields])
     if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
         return False
-    size: Dim = 8
-    for dim in info.dims:
-        size = size * dim
+    size = prod(info.dims, start=8)
     return type(size) is int and size <= max_bytes
 
 

@@ -35,7 +35,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, numbered_name
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
@@ -136,7 +136,7 @@ class _Lifting:
             parent, changed = (name, set()) if around is None else moved.get(around, ("", set()))
             if not parent or not changed.isdisjoint(captured):
                 continue  # moves with the closures of the function around it
-            global_name = _fresh(f"{parent}_{var.name}", self.functions)
+            global_name = numbered_name(f"{parent}_{var.name}", self.functions)
             lifted = with_captured(closure, captured, sizes)
             function = GlobalVar(global_name, lifted.struct_info)
             more = lifted.params[len(closure.params) :]
@@ -444,10 +444,3 @@ def _checks_dims(call: Call, closure: Function, dims: Set[Any]) -> bool:
             for param, arg in pairs
         ]
     )
-
-
-def _fresh(name: str, functions: dict[str, Node]) -> str:
-    global_name, count = name, 1
-    while global_name in functions:
-        global_name, count = f"{name}_{count}", count + 1
-    return global_name

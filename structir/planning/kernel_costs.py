@@ -23,7 +23,6 @@ from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.memo import memoize, spec_of
 from structir.planning.storage import is_view_call
-from structir.projections.aliasing import dims_product
 from structir.projections.fusion import FusionRelation, fusion
 from structir.projections.scalar_expr import ScalarOp, walk
 from structir.projections.spec import IndexSpec, Statement, product_of_reads
@@ -114,7 +113,7 @@ def call_shape(call: Call) -> CallShape:
     spec = spec_of(call)
     if spec is None:
         infos = [i for i in _tensor_infos(call) if isinstance(i, TensorStructInfo)]
-        dims = [dims_product(i.dims) for i in infos if isinstance(i.dims, tuple)]
+        dims = [prod(i.dims) for i in infos if isinstance(i.dims, tuple)]
         return CallShape(
             None, HOST, False, False, False, False, tuple([(size, 1) for size in dims])
         )
@@ -133,7 +132,7 @@ def call_shape(call: Call) -> CallShape:
 def _points(spec: IndexSpec) -> list[Dim]:
     """Returns the number of points of each statement."""
     return [
-        dims_product([spec.extents[index] for index in (*s.parallel, *s.reduce, *s.whole)])
+        prod([spec.extents[index] for index in (*s.parallel, *s.reduce, *s.whole)])
         for s in spec.statements
     ]
 
@@ -175,7 +174,7 @@ def bytes_of(info: StructInfo | None, sizes: Sizes) -> int:
         return 0
     width = numpy_dtype(info.dtype).itemsize if info.dtype else 4
     if isinstance(info.dims, tuple):
-        return _number(dims_product(info.dims), sizes) * width
+        return _number(prod(info.dims), sizes) * width
     known = [axis for axis in info.axes or () if isinstance(axis, int)]
     unknown = (info.ndim or 2) if info.axes is None else len(info.axes) - len(known)
     elements: int = prod(known) * UNKNOWN**unknown

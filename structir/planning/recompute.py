@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import attrs
@@ -104,11 +105,11 @@ def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
     if spec is None:
         infos = [arg.struct_info for arg in getattr(value, "args", ())]
         tensor_infos = [i for i in infos if type(i) is TensorStructInfo and type(i.dims) is tuple]
-        return sum(_number(_elements(info.dims), sizes) for info in tensor_infos)
+        return sum(_number(prod(info.dims), sizes) for info in tensor_infos)
     total = 0
     for statement in spec.statements:
         index_vars = (*statement.parallel, *statement.reduce, *statement.whole)
-        total += _number(_elements([spec.extents[index_var] for index_var in index_vars]), sizes)
+        total += _number(prod([spec.extents[index_var] for index_var in index_vars]), sizes)
     return total
 
 
@@ -118,13 +119,6 @@ def _number(dim: Dim, sizes: Mapping[Sym, int]) -> int:
         return max(evaluate(dim, sizes), 0)
     except DiagnosticError:
         return 0
-
-
-def _elements(dims: Any) -> Any:
-    count: Any = 1
-    for dim in dims:
-        count = count * dim
-    return count
 
 
 def marked_plan(items: Sequence[Item]) -> RecomputePlan | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 from structir.opdef.memo import spec_of
 from structir.ops.ragged import has_ragged_axis
 from structir.planning.layout import assign_offsets
-from structir.projections.aliasing import can_update_in_place, dims_product, is_view
+from structir.projections.aliasing import can_update_in_place, is_view
 
 ALIGNMENT = 64  # bytes, for constant sizes; symbolic sizes keep elements aligned
 
@@ -146,7 +146,8 @@ def _new_block(info: Any, first: int, last: int) -> StorageBlock:
 
 def bytes_of(info: Any) -> Dim:
     """Returns the size of a tensor in bytes."""
-    return dims_product(info.dims) * numpy_dtype(info.dtype).itemsize
+    size: Dim = prod(info.dims) * numpy_dtype(info.dtype).itemsize
+    return size
 
 
 def syms_of(info: Any) -> frozenset[Sym]:

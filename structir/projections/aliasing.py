@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -21,8 +22,8 @@ def can_update_in_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
     (statement,) = spec.statements
     if statement.whole or statement.reduce or statement.conditions or len(statement.writes) != 1:
         return False
-    size = dims_product(spec.results[0].dims)
-    if any(dims.equal(dims_product(spec.operands[k].dims), size) is not True for k in operands):
+    size = prod(spec.results[0].dims)
+    if any(dims.equal(prod(spec.operands[k].dims), size) is not True for k in operands):
         return False
     write = statement.writes[0]
     injective = write.unique and all(entry.inside for entry in write.entries)
@@ -41,14 +42,6 @@ def is_view(spec: IndexSpec, operand: int) -> bool:
     reads = [read.name for read in statement.reads if read.operand == operand]
     same_dtype = spec.results[0].dtype == spec.operands[operand].dtype
     return same_dtype and [statement.writes[0].value] == [OperandElement(name) for name in reads]
-
-
-def dims_product(sizes: Sequence[Dim]) -> Dim:
-    """Returns the number of elements of a tensor of these sizes."""
-    count: Dim = 1
-    for size in sizes:
-        count = count * size
-    return count
 
 
 def _address(entries: Sequence[AccessIndex]) -> Dim | None:

@@ -10,7 +10,7 @@ from structir.analysis.variables import walk
 from structir.errors import Diagnostic
 from structir.ir.expr import Binding, Function
 from structir.ir.kernel import Kernel
-from structir.ir.module import IRModule, as_module
+from structir.ir.module import IRModule, as_module, numbered_name
 from structir.lazy import lazy_module
 from structir.loops.handle import KernelHandle
 from structir.loops.recipe import Recipe, TargetInfo
@@ -143,12 +143,7 @@ class Schedule:
         return calls[0], handle.node, ops
 
     def _unused(self, name: str) -> str:
-        names, number = {*self._module.functions, *self._handles}, 0
-        unused = name
-        while unused in names:
-            number += 1
-            unused = f"{name}_{number}"
-        return unused
+        return numbered_name(name, {*self._module.functions, *self._handles})
 
     def explain(self) -> FusionExplanation:
         """Returns why the ops of each kernel were fused, and why kernels that read one another were

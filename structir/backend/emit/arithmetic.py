@@ -163,10 +163,6 @@ class FunctionCode(Assembly):
         self.params.append(f"{kind} {name}")
         return name
 
-    def number(self, value: int) -> Word:
-        """Returns a constant."""
-        return Word(self, str(value))
-
     def cell(self, value: Word | int) -> Cell:
         """Returns a number that changes, with its first value."""
         cell = Cell(self, self.at_entry("alloca i64"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -181,14 +181,6 @@ class LoopGrid:
         if a is None or b is None:
             return b if a is None else a
         return self.binary("and", a, b, "bool")
-
-
-def product(sizes: Iterable[Dim]) -> Dim:
-    """Returns a product of sizes."""
-    total: Dim = 1
-    for size in sizes:
-        total = total * size
-    return total
 
 
 def as_number(value: Any, dtype: str) -> Any:

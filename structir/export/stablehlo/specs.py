@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from math import prod
 
 from structir.export.stablehlo.accesses import (
     OPS,
@@ -20,7 +21,7 @@ from structir.export.stablehlo.accesses import (
     unpacked_entries,
 )
 from structir.export.stablehlo.block import INDEX, HloBlock, HloRegion
-from structir.export.stablehlo.elements import HloElement, LoopGrid, dtype_of_kind, product
+from structir.export.stablehlo.elements import HloElement, LoopGrid, dtype_of_kind
 from structir.export.stablehlo.scalars import ScalarLowering
 from structir.export.stablehlo.tensors import HloTensor, integers
 from structir.export.stablehlo.windows import WindowedRead, convolved, pooled, windowed
@@ -370,7 +371,7 @@ def _mean(
 ) -> HloElement:
     """Returns a sum divided by the number of existing points, in a dtype."""
     if exists is None:
-        count = grid.index(product(grid.shape(statement.reduce)))
+        count = grid.index(prod(grid.shape(statement.reduce)))
     else:
         ones = grid.apply(lambda x: x, [exists], INDEX)
         count = _reduced(grid, statement, ones, None, "sum")

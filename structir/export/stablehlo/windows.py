@@ -12,7 +12,7 @@ from math import prod
 import attrs
 
 from structir.export.stablehlo.accesses import OPS, equal, unpacked
-from structir.export.stablehlo.elements import HloElement, LoopGrid, product
+from structir.export.stablehlo.elements import HloElement, LoopGrid
 from structir.export.stablehlo.tensors import HloTensor, integers
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -216,7 +216,7 @@ def convolved(
 
 def packed(grid: LoopGrid, axes: Sequence[Sym]) -> Dim:
     """Returns the size of an axis for all of these index variables."""
-    return product(grid.shape(axes))
+    return prod(grid.shape(axes))
 
 
 def _convolution_attributes(windows: Sequence[WindowAxis], groups: int) -> Mapping[str, str]:

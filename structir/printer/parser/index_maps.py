@@ -8,7 +8,8 @@ fusion is in row-major order: `i * 4 + j`, where 4 is the size of `j`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import attrs
@@ -179,7 +180,7 @@ class _Transformation:
         for terms in self.axes:
             fused = self.fused(terms)
             order += fused
-            shape.append(_product([self.sizes[digit] for digit in fused]))
+            shape.append(prod([self.sizes[digit] for digit in fused]))
         value = self.x
         if tuple(self.padded) != self.dims:
             pads = [[0, after - size] for size, after in zip(self.dims, self.padded, strict=True)]
@@ -253,10 +254,3 @@ class _Transformation:
         """Binds a call of an op to a new variable."""
         atom: Expr = self.context.atom(self.call(name, value, argument, **options), self.node)
         return atom
-
-
-def _product(sizes: Sequence[Dim]) -> Dim:
-    product: Dim = 1
-    for size in sizes:
-        product = product * size
-    return product

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from structir.export.stablehlo.call import HloCall
-from structir.export.stablehlo.elements import product
 from structir.export.stablehlo.registry import exports
 from structir.export.stablehlo.tensors import HloTensor
 from structir.ir import dims
@@ -15,7 +16,7 @@ def view(call: HloCall) -> HloTensor | None:
     """Writes a `bitcast_convert` between dtypes of one width, and a reshape."""
     x, info = call["x"], call.result
     widths = [numpy_dtype(dtype).itemsize for dtype in (x.dtype, info.dtype)]
-    same_count = dims.equal(product(x.dims), product(info.dims)) is True
+    same_count = dims.equal(prod(x.dims), prod(info.dims)) is True
     whole = call.attr("relative_byte_offset") in (None, 0) and same_count
     if x.dtype == info.dtype or "bool" in (x.dtype, info.dtype):
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from structir.export.stablehlo.call import HloCall
-from structir.export.stablehlo.elements import product
 from structir.export.stablehlo.registry import exports
 from structir.export.stablehlo.tensors import HloTensor
 from structir.export.stablehlo.values import HloShape
@@ -18,7 +19,7 @@ def shape_of(call: HloCall) -> HloShape:
 @exports("size")
 def size(call: HloCall) -> HloTensor:
     """Writes the product of the sizes."""
-    count = call.grid.size(product(call["x"].dims))
+    count = call.grid.size(prod(call["x"].dims))
     return call.block.convert(count, call.result.dtype)
 
 

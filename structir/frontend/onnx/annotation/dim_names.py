@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from onnx import TypeProto
 
@@ -11,6 +11,7 @@ from structir.frontend.onnx.names import ValueKey
 from structir.frontend.onnx.types import OnnxSymbols, identifier, is_size_name
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.module import numbered_name
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 IN_EXPRESSIONS = re.compile(r"[A-Za-z_][\w.:]*")  # names that an expression may contain unchanged
@@ -64,15 +65,9 @@ class DimNames:
         """Returns the name of a symbol, which no other symbol has."""
         if symbol not in self.by_symbol:
             stem = identifier(symbol.name).replace("_part_", "_")  # of an intermediate value
-            self._name(symbol, unused(stem, self.used))
+            self._name(symbol, numbered_name(stem, self.used))
         return self.by_symbol[symbol]
 
     def _name(self, symbol: Sym, name: str) -> None:
         self.by_symbol[symbol] = name
         self.used.add(name)
-
-
-def unused(stem: str, used: Collection[str]) -> str:
-    """Returns a name that is not in use: the stem, with a number if needed."""
-    numbered = (f"{stem}_{k}" for k in range(1, len(used) + 2))
-    return next(name for name in (stem, *numbered) if name not in used)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import product as combinations
+from math import prod
 from typing import Any
 
 from structir.frontend.nms import suppressed
 from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import product, reshape_to
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.roi_align import roi_maximum_kernel
 from structir.frontend.onnx.scalars import constant, number, size_number
@@ -40,7 +41,7 @@ def affine_grid(node: OnnxNode) -> Expr:
     ]
     ones = R.full(ShapeExpr(tuple(spatial)), number(1, dtype))
     points = R.stack(Tuple((*reversed(axes), ones)), axis=count)
-    flat = reshape_to(points, (product(spatial), count + 1))
+    flat = reshape_to(points, (prod(spatial), count + 1))
     result = R.matmul(flat, R.permute_dims(node[0], [0, 2, 1]))
     return reshape_to(result, (batch, *spatial, count))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from structir.frontend.normalization import scale_and_shift
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import product, reshape_to
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import like, number
 from structir.ir.expr import Constant, Expr
@@ -25,7 +26,7 @@ def _over_axis(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode
         axis, sizes = node.axis("axis", 1), node.dims()
         if axis == rank - 1:
             return act(node, node[0], axis)
-        flat = reshape_to(node[0], (product(sizes[:axis]), product(sizes[axis:])))
+        flat = reshape_to(node[0], (prod(sizes[:axis]), prod(sizes[axis:])))
         return reshape_to(act(node, flat, 1), sizes)
 
     return build
@@ -158,7 +159,7 @@ def local_response_normalization(node: OnnxNode) -> Expr:
     size = node.attr("size")
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     x, sizes = node[0], node.dims()
-    squares = reshape_to(R.multiply(x, x), (sizes[0], 1, sizes[1], product(sizes[2:])))
+    squares = reshape_to(R.multiply(x, x), (sizes[0], 1, sizes[1], prod(sizes[2:])))
     mean = R.nn.avg_pool2d(
         squares,
         pool_size=[size, 1],

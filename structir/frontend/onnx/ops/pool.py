@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
-from structir.frontend.onnx.ops.shapes import product, reshape_to
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, like, number
@@ -115,7 +116,7 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
 def _flat_indices(node: OnnxNode) -> Expr:
     """Returns the flat index of each element, in column-major order if `storage_order` is 1."""
     sizes = node.dims()
-    indices = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
+    indices = R.arange(PrimValue(0), PrimValue(prod(sizes)), PrimValue(1), dtype="int64")
     if not node.flag("storage_order"):
         return node.emit(reshape_to(indices, sizes))
     reversed_sizes = (*sizes[:2], *reversed(sizes[2:]))
@@ -188,8 +189,8 @@ def lp_pool(node: OnnxNode) -> Expr:
 @onnx_op("MaxUnpool")
 def max_unpool(node: OnnxNode) -> Expr:
     sizes = node.sizes(2) if node.has(2) else _unpooled_dims(node)
-    flat = reshape_to(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (product(sizes),))
-    count = product(node.dims())
+    flat = reshape_to(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (prod(sizes),))
+    count = prod(node.dims())
     pooled_sizes = _unpooled_dims(node)
     indices = reshape_to(node[1], (count,))
     if node.has(2) and tuple(sizes) != tuple(pooled_sizes):

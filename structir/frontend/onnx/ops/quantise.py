@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import prod
 
 import numpy as np
 
@@ -195,9 +196,7 @@ def _to_int8(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
 def _convolution(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
     """Returns a convolution of integers in int32, computed in floats."""
     bounds = [max_magnitude(node, p, z) for p, z in zip(operands, zeros, strict=True)]
-    terms: Dim = 1
-    for size in node.dims(operands[1])[1:]:
-        terms = terms * size
+    terms = prod(node.dims(operands[1])[1:])
     dtype, part = exact_parts(terms, *bounds)
     if part != terms:
         dtype = "float64"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,6 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
-
-
-def product(sizes: Any) -> Dim:
-    """Returns the product of sizes."""
-    result: Dim = 1
-    for size in sizes:
-        result = result * size
-    return result
 
 
 def reshape_to(x: Expr, shape: Any) -> Expr:
@@ -43,7 +36,7 @@ def shape(node: OnnxNode) -> OnnxValue:
 
 @onnx_op("Size")
 def size(node: OnnxNode) -> OnnxValue:
-    elements = as_elements([product(node.dims())], ())
+    elements = as_elements([prod(node.dims())], ())
     return OnnxValue(as_expression(elements, "int64"), elements)
 
 
@@ -71,12 +64,10 @@ def _resolve_sizes(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
         node.fail(f"shape: expected at most one -1, found {sizes.count(-1)}")
     input_dims = node.info().dims
     if -1 in sizes and isinstance(input_dims, tuple):
-        known_product = product(s for s in sizes if not (isinstance(s, int) and s == -1))
-        quotient = (
-            dims.exact_quotient(product(input_dims), known_product) if known_product != 0 else 0
-        )
+        known_product = prod(s for s in sizes if not (isinstance(s, int) and s == -1))
+        quotient = dims.exact_quotient(prod(input_dims), known_product) if known_product != 0 else 0
         if quotient is None and dims.at_least(known_product, 1) is True:
-            quotient = dims.floordiv(product(input_dims), known_product)
+            quotient = dims.floordiv(prod(input_dims), known_product)
         if quotient is not None:
             sizes[sizes.index(-1)] = quotient
     return sizes
@@ -96,7 +87,7 @@ def _run_time_shape(node: OnnxNode) -> tuple[Dim, ...]:
     requested = node.emit(requested)
     is_inferred = node.emit(R.equal(requested, minus))
     known_product = R.prod(R.where(is_inferred, constant(1), requested))
-    total = size_number(product(input_dims))
+    total = size_number(prod(input_dims))
     quotient = R.floor_divide(total, R.maximum(known_product, constant(1)))
     sources = frozenset() if node.values[1] is None else node.values[1].sources
     return run_time_sizes(node, R.where(is_inferred, quotient, requested), sources)
@@ -108,7 +99,7 @@ def flatten(node: OnnxNode) -> Expr:
     axis = axis + len(sizes) if axis < 0 else axis
     if not 0 <= axis <= len(sizes):
         node.fail(f"axis {axis} is out of range for rank {len(sizes)}")
-    return reshape_to(node[0], (product(sizes[:axis]), product(sizes[axis:])))
+    return reshape_to(node[0], (prod(sizes[:axis]), prod(sizes[axis:])))
 
 
 def axes_of(node: OnnxNode, position: int = 1, name: str = "axes") -> tuple[int, ...] | None:
