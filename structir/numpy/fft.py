@@ -44,7 +44,8 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     array = elementwise.real(a)
     position = shaping.axis_of(axis, array.ndim)
     moved = _resized(shaping.moveaxis(array, position, -1), n)
-    parts = one_sided(session().builder.emit, expression(moved))
+    builder = session().builder
+    parts = one_sided(builder.emit, builder.functions, expression(moved))
     result = shaping.stack([emit(part) for part in parts], -1)
     scaled = result * _scale("rfft", norm, moved.shape[-1], False)
     return shaping.moveaxis(scaled, -2, position)
@@ -63,7 +64,8 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     size = 2 * (moved.shape[-2] - 1) if n is None else n
     parts = [_resized(moved[..., k], size // 2 + 1) for k in range(2)]
     values = tuple([expression(part) for part in parts])
-    result = emit(real_inverse(session().builder.emit, values, size))  # type: ignore[arg-type]
+    builder = session().builder
+    result = emit(real_inverse(builder.emit, builder.functions, values, size))  # type: ignore[arg-type]
     return shaping.moveaxis(result * _scale("irfft", norm, size, True), -1, position)
 
 

@@ -12,7 +12,7 @@ from structir.backend.cpu import products
 from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.intrinsics import POINTERS
 from structir.backend.cpu.objects import require_symbol
-from structir.backend.cpu.packed_products import tiles_text
+from structir.backend.cpu.panels import tiles_text
 from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes
 from structir.build import BlockBuilder
 from structir.ir import dims
