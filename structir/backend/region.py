@@ -11,11 +11,12 @@ import numpy as np
 from structir.analysis.constant_values import ConstantValues
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Load, NoKernelError, cast, load, position
+from structir.backend.loops.expression import Load, NoKernelError, cast, position
 from structir.backend.loops.from_spec import stages_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
+from structir.backend.result_copies import with_copies
 from structir.backend.row_programs import ROW_HOOKS, rows_of_group, rows_of_op
 from structir.backend.scan_loops import scan_of_maps
 from structir.errors import DiagnosticError
@@ -145,10 +146,9 @@ class RegionLowering:
         """Returns everything that was added, as a region with these results; of a tuple, the field
         of this number may take the memory of a donated input. With `copies`, results that are
         operands, or occur twice, are copied by kernels."""
-        seen: set[Buffer] = set()
         outputs = tuple([self.values[v] for v in results])
         if copies:
-            outputs = tuple([self._owned(output, seen) for output in outputs])
+            outputs = with_copies(outputs, self.stages)
         program = LoopProgram(
             tuple(self.inputs.values()),
             tuple(self.constants.values()),
@@ -157,21 +157,6 @@ class RegionLowering:
             tuple(self._donated(outputs[0], donated)) if donated else (),
         )
         return LoweredRegion(program, tuple(self.inputs), outputs, tuple(self.checks))
-
-    def _owned(self, value: Lowered, seen: set[Buffer]) -> Lowered:
-        """Returns a value of buffers that are computed here, each once."""
-        if isinstance(value, tuple):
-            return tuple([self._owned(field, seen) for field in value])
-        root = value.root
-        if root.origin == "value" and root not in seen:
-            seen.add(root)
-            return value
-        copy = Buffer(value.shape, value.dtype)
-        entries = tuple([dims.sym("axis") for _ in value.shape])
-        axes: Any = tuple(map(dims.as_sym, entries))
-        extents = dict(zip(axes, value.shape, strict=True))
-        self.stages.append(Stage(copy, axes, (), extents, load(value, entries), entries))
-        return copy
 
     def _donated(
         self, result: Lowered, donated: Mapping[Var, int]

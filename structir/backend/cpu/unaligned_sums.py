@@ -24,6 +24,7 @@ def vector_bytes(nodes: Iterable[Any]) -> int:
 def _only_adds(nodes: Sequence[Any]) -> bool:
     """Whether a kernel adds up, and computes nothing that takes more instructions."""
     functions = {node.fn for node in nodes if isinstance(node, Apply)}
-    arrays = {node.array.struct_info.dtype for node in nodes if isinstance(node, Element)}
+    infos: list[Any] = [node.array.struct_info for node in nodes if isinstance(node, Element)]
+    dtypes = {info.dtype for info in infos}
     others = {"maximum", "minimum", *declared()}
-    return "add_to" in functions and functions.isdisjoint(others) and "bfloat16" not in arrays
+    return "add_to" in functions and functions.isdisjoint(others) and "bfloat16" not in dtypes
