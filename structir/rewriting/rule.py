@@ -77,7 +77,7 @@ class Rule:
 
     def error(self, message: str, hint: str) -> DiagnosticError:
         """Returns an error of the declaration of the rule."""
-        return DiagnosticError(_invalid(self.generator, message, hint))
+        return DiagnosticError(invalid_rule(self.generator, message, hint))
 
     def replacements(self, bound: Mapping[str, Any]) -> Iterator[Any]:
         """Runs the generator for a match, of which each parameter is a matched value."""
@@ -103,7 +103,7 @@ class Rule:
         return next(parallel_vars, None)
 
 
-def _invalid(function: Any, message: str, hint: str) -> Diagnostic:
+def invalid_rule(function: Any, message: str, hint: str) -> Diagnostic:
     """Returns the diagnostic of an invalid declaration of a rule."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
@@ -151,7 +151,7 @@ def rewrite(generator: Any = None, **options: Any) -> Any:
         if not inspect.isgeneratorfunction(function):
             hint = "yield the pattern, then its replacement: `yield R.exp(x)`"
             raise DiagnosticError(
-                _invalid(function, "expected a generator, found no `yield`", hint)
+                invalid_rule(function, "expected a generator, found no `yield`", hint)
             )
         rule = Rule(function.__name__, function, **options)
         RULES[rule.name] = rule

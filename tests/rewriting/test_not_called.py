@@ -40,3 +40,20 @@ def test_attempting_an_unknown_primitive_is_an_error():
         kernel.attempt("vectorize", kernel.loops()[0])
     assert not kernel.attempt("unroll", kernel.loops()[0])  # refused: the size is symbolic
     assert kernel.attempt("vectorise", kernel.loops()[0])
+
+
+@pytest.mark.parametrize(
+    ("value", "edit"),
+    [(3.0, 'yield R.const(3.0, "float32")'), ("x", "yield R.exp(x)"), ((1, 2), "yield R.tuple(1")],
+)
+def test_a_replacement_is_an_expression(value, edit):
+    @structir.rewrite
+    def replace_by_a_value_in_test(x: Expr):
+        """Replaces a logarithm by a value of Python."""
+        yield R.log(x)
+        yield value
+
+    with pytest.raises(structir.errors.DiagnosticError, match="as the replacement, found") as error:
+        passes.pipeline("replace_by_a_value_in_test")(MODULE)
+    assert edit in error.value.diagnostics[0].hint
+    assert error.value.diagnostics[0].code == "E1133"
