@@ -17,6 +17,7 @@ from structir.ir.dims import sym
 from structir.ir.expr import Constant, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
+from structir.loops.refusal import ScheduleError
 from structir.script import R
 
 DIFFUSION = """
@@ -219,3 +220,9 @@ def test_wrong_synchronized_loops(name: str) -> None:
         text = text.replace("total[i] = total[i] + u", "total[i] = k + u")
     with pytest.raises(DiagnosticError, match=message):
         structir.parse(text)
+
+
+def test_kernels_with_synchronized_loops_are_not_scheduled() -> None:
+    kernel: Any = structir.parse(FORWARDS)["diffuse"]
+    with pytest.raises(ScheduleError, match="without a synchronized loop"):
+        structir.schedule(kernel).split("i", 8)
