@@ -108,9 +108,11 @@ ADVICE = {
     },
     "structir.printer.parser.augmented": {"slice_scatter", "where"},
     "structir.printer.parser.foreign_names": {  # a vocabulary
-        *("concat", "divide", "expand_dims", "matmul", "max", "min", "mod", "floor_mod", "reshape"),
+        *("astype", "concat", "divide", "expand_dims", "linalg.solve", "linear", "matmul", "max"),
+        *("min", "mod", "floor_mod", "reshape", "shape_of", "take"),
         *("multiply", "permute_dims", "power", "subtract", "where"),
     },
+    "structir.printer.parser.name_hints": {"arange", "astype", "exp", "sum"},
     "structir.printer.parser.kernel_advice": {"sort", "zeros_like"},
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary

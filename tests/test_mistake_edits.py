@@ -115,3 +115,27 @@ def test_unknown_ops_in_python():
         _ = R.expp
     with pytest.raises(AttributeError, match="list the ops"):
         _ = R.isclose
+
+
+def test_a_condition_shows_one_size():
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(
+            f"{HEAD}    y = R.nn.conv2d(image, R.zeros((2, 3, 9, 9), 'float32'))\n    return y\n"
+        )
+    message = caught.value.diagnostics[0].message
+    assert message.endswith("found 0"), message
+
+
+def test_the_parameters_of_an_op_on_whole_values_have_no_annotations():
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(f"{HEAD}    y = R.scan(x)\n    return y\n")
+    hint = caught.value.diagnostics[0].hint
+    assert hint == "call it as `R.scan(cell, states, x, captured=())`"
+
+
+@pytest.mark.parametrize("shape", ["(5, 5)", "(5, -1)"])
+def test_a_reshape_to_another_number_of_elements(shape):
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(f"{HEAD}    y = R.reshape(w, {shape})\n    return y\n")
+    assert "12 elements in all: `(-1,)`" in caught.value.diagnostics[0].hint
+    structir.parse(f"{HEAD}    y = R.reshape(w, (-1,))\n    return y\n")

@@ -66,7 +66,9 @@ class OpaqueDefinition:
         try:
             bound = inspect.signature(self.function).bind(*args, **keywords)
         except TypeError as error:
-            hint = f"call it as `R.{self.name}{inspect.signature(self.function)}`"
+            signature = inspect.signature(self.function)
+            plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            hint = f"call it as `R.{self.name}{inspect.Signature(plain)}`"
             raise StructInfoError(Diagnostic(str(error), span, self.name, hint=hint)) from None
         values = bound.arguments
         arguments = [values.pop(name) for name in self.argument_names if name in values]

@@ -491,11 +491,9 @@ class _ShapeSolver:
             return
         outcome = dims.compare(condition.op, lhs, rhs)
         if outcome == 0:
-            raise InvalidCall(
-                f"size mismatch: expected `{condition.text}`, "
-                f"found {dims.text(lhs)} and {dims.text(rhs)}",
-                located_extents(condition, self.extents, self.origin, self.dim_text),
-                code="E0306",
-            )
+            other = "" if type(rhs) is int else f" and {dims.text(rhs)}"
+            message = f"size mismatch: expected `{condition.text}`, found {dims.text(lhs)}{other}"
+            facts = located_extents(condition, self.extents, self.origin, self.dim_text)
+            raise InvalidCall(message, facts, code="E0306")
         if outcome != 1:
             self.assumptions.append(Assumption(outcome, 1, condition.text))

@@ -103,14 +103,16 @@ def infer_target(call: CallView, sizes: Dims, target: Dims) -> Dims:
         if divisor == 0 or equal(floormod(total, divisor), 0) is False:
             counts = f"{text(product(sizes))} elements to {shape_text(target)}"
             others = f"{text(total)} is not a multiple of {text(divisor)}"
-            call.reject(f"cannot reshape {counts}: {others}", None, "E0204")
+            hint = f"write sizes with {text(product(sizes))} elements in all: `(-1,)`"
+            call.reject(f"cannot reshape {counts}: {others}", hint, "E0204")
         exact = exact_quotient(total, divisor)
         to[to.index(-1)] = floordiv(total, divisor) if exact is None else exact
     elif equal(total, product(to)) is False:
         call.reject(
             f"cannot reshape {text(total)} elements to {shape_text(to)} "
             f"({text(product(to))} elements)",
-            _inferred_size_hint(total, to),
+            _inferred_size_hint(total, to)
+            or f"write sizes with {text(total)} elements in all: `(-1,)`",
             "E0204",
         )
     return tuple(to)

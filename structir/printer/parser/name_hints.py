@@ -66,21 +66,14 @@ def attribute_hint(node: ast.Attribute) -> str:
 def method_hint(node: ast.Attribute, call: ast.Call) -> str | None:
     """Returns the hint for a method of NumPy or PyTorch that is an op: the call with its arguments.
 
-    Several integers of `x.reshape(4, n)` are one shape. Returns None for other methods.
+    Several arguments are one tuple where the op takes sizes. Returns None for other methods.
     """
     base = ast.unparse(node.value)
-    name = next((op.name for op in registered_ops() if _last(op.name) == node.attr), None)
-    if name is None:
+    op = next((op for op in registered_ops() if op.name.rpartition(".")[2] == node.attr), None)
+    if op is None:
         return None
     values = [ast.unparse(value) for value in call.args]
-    if name in OF_SHAPES and len(values) > 1:
+    if len(values) > 1 and op.definition.of_sizes[1:2] == (True,):
         values = [f"({', '.join(values)})"]
     names = [ast.unparse(keyword) for keyword in call.keywords]
-    return f"call the op: `R.{name}({', '.join([base, *values, *names])})`"
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-OF_SHAPES = ("reshape", "broadcast_to", "permute_dims", "tile")
+    return f"call the op: `R.{op.name}({', '.join([base, *values, *names])})`"
