@@ -144,10 +144,10 @@ class RegionLowering:
         copies: bool = False,
     ) -> LoweredRegion:
         """Returns everything that was added, as a region with these results; of a tuple, the field
-        of this number may take the memory of a donated input. With `copies`, results that are
-        operands, or occur twice, are copied by kernels."""
+        of this number may take the memory of a donated input. With `copies`, kernels copy results
+        that are operands or occur twice, unless all are."""
         outputs = tuple([self.values[v] for v in results])
-        if copies:
+        if copies and self.stages:
             outputs = with_copies(outputs, self.stages)
         program = LoopProgram(
             tuple(self.inputs.values()),
