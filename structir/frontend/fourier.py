@@ -80,8 +80,7 @@ def one_sided(emit: Emit, functions: Functions, x: Expr) -> tuple[Expr, Expr]:
     """Returns the first n // 2 + 1 elements of the transform of a real tensor."""
     size = _sizes(x)[-1]
     bins = dims.floordiv(size, 2) + 1
-    is_static = isinstance(size, int)
-    if size <= MAX_DENSE if is_static else not _is_for_kernel(x):
+    if size <= MAX_DENSE if isinstance(size, int) else not _is_for_kernel(x):
         return _dense(emit, (x, None), size, bins, False)
     real, imaginary = transform(emit, functions, (x, None))
     return slice_last(real, 0, bins), slice_last(imaginary, 0, bins)

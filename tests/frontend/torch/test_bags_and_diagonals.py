@@ -56,6 +56,8 @@ FUNCTIONS = {
     "fill": lambda x: x[0].clone().fill_diagonal_(7.0),
     "fill a tall matrix": lambda x: x[0].T.clone().fill_diagonal_(-1),
     "fill a cube": lambda x: x[:, :3, :3].clone().fill_diagonal_(5),
+    "logit": lambda x: torch.logit(x, 0.1),
+    "logit of crossed bounds": lambda x: torch.logit(x, 0.6),
     "dist": lambda x: torch.dist(x, x * 2 + 1, p=3),
     "distance": lambda x: torch.dist(x, x * 2 + 1),
     "rrelu": lambda x: F.rrelu(x, 0.1, 0.5),

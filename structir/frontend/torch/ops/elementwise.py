@@ -129,7 +129,9 @@ def reciprocal(node: FxNode) -> Expr:
 def logit(node: FxNode) -> Expr:
     x, epsilon = operand_of(node), node.arg("eps", None)
     if epsilon is not None:
-        x = R.clip(x, float(epsilon), 1.0 - float(epsilon))
+        low, high = like(node, float(epsilon)), like(node, 1.0 - float(epsilon))
+        x = node.emit(x)  # for an epsilon above 1/2, the lower bound has precedence
+        x = R.where(R.less(x, low), low, R.where(R.greater(x, high), high, x))
     x = node.emit(x)
     return R.log(R.divide(x, R.subtract(like(node, 1.0), x)))
 
