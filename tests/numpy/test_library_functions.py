@@ -249,6 +249,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 NOT_MAPPED = ("numpy histograms", "numpy mask_indices", "lax factors", "lax lu", "numpy equal")
 NO_GRADIENT = (
     "numpy packbits",
+    "lax scatters",
     *NOT_MAPPED,
     "numpy nextafter",
     "lax nextafter",
