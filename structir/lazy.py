@@ -137,7 +137,7 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
 
-class Namespace(ModuleType):
+class ModuleNames(ModuleType):
     """The public names of a module, without those that it imports."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -164,7 +164,7 @@ def lazy_members(
 
     A module exports the functions that it defines and `exported` marks, and the names in its
     `__all__`. `"name:"` is a package, or a module, that is itself a public name; of a module it is
-    the Namespace. `"a.b"` is a module of another package. The modules are imported on first use.
+    the ModuleNames. `"a.b"` is a module of another package. The modules are imported on first use.
     """
     public = {m.rstrip(":") for m in modules if m.endswith(":")}
     sys.modules[package].__dict__["_public_modules"] = public
@@ -187,7 +187,7 @@ def lazy_members(
         if name in public:  # without the other modules, which may import it
             if name not in namespaces:
                 module = home_of(name)
-                namespaces[name] = module if hasattr(module, "__path__") else Namespace(module)
+                namespaces[name] = module if hasattr(module, "__path__") else ModuleNames(module)
             return namespaces[name]
         if name.startswith("__") or name not in members():
             raise _unknown(package, name)

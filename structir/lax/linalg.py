@@ -80,7 +80,7 @@ def triangular_solve(
     unit_diagonal: bool = False,
 ) -> TracedArray:
     """Returns the solution x of a @ x = b, or of x @ a = b without `left_side`, for a triangular
-    matrix of which the other triangle is not read. `conjugate_a` has no effect on real numbers."""
+    matrix of which the other triangle is not read. `conjugate_a` is ignored."""
     matrix, right = operand(a), operand(b)
     if not left_side:
         right, transpose_a = shaping.matrix_transpose(right), not transpose_a

@@ -9,7 +9,12 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.struct_info import MAX_RANK
 from structir.numpy import contraction, creation
 from structir.numpy.contraction import (
+    cross,
     matmul,
+    matrix_power,
+    outer,
+    tensordot,
+    vecdot,
 )
 from structir.numpy.creation import eye
 from structir.numpy.elementwise import abs as absolute
@@ -30,8 +35,17 @@ from structir.tracing.array import TracedArray, emit, expression, of_rank, opera
 from structir.tracing.context import fields, traced
 
 __all__ = [
-    *("Eigenvalues", "LogDeterminant", "QRFactors", "SingularValues"),
-    *("cross", "matmul", "matrix_power", "matrix_transpose", "outer", "tensordot", "vecdot"),
+    "Eigenvalues",
+    "LogDeterminant",
+    "QRFactors",
+    "SingularValues",
+    "cross",
+    "matmul",
+    "matrix_power",
+    "matrix_transpose",
+    "outer",
+    "tensordot",
+    "vecdot",
 ]
 
 

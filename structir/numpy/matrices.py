@@ -233,7 +233,7 @@ def conjugate(x: Any, /) -> TracedArray:
 
 @traced
 def angle(z: Any, deg: bool = False) -> TracedArray:
-    """Returns the angles of real numbers: pi, or 180 degrees, where they are negative."""
+    """Returns the angles of elements: pi, or 180 degrees, where they are negative."""
     array = elementwise.real(z)
     half = 180.0 if deg else math.pi
     result = elementwise.where(array < 0, half, 0.0)

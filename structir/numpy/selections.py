@@ -89,14 +89,19 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> TracedArr
 
 @traced
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = False) -> TracedArray:
-    """Returns the array with values, in turn, at positions of its elements. Others are ignored, or
-    with the mode "clip" moved to the ends, or with "wrap" reduced."""
+    """Returns the array with values, in turn, at positions of its elements, clamped to it.
+
+    Negative positions count from the end, but with the mode "clip" they are clamped, too; with
+    "wrap" positions are reduced.
+    """
     array, places = operand(a), shaping.ravel(ind)
     values = cast(shaping.ravel(v), array.dtype_name)
     count = array.size
     if mode == "wrap":
         places = places % count
-    elif mode == "clip":
+    else:
+        if mode is None:
+            places = elementwise.where(places < 0, places + count, places)
         places = elementwise.clip(places, 0, count - 1)
     turns = creation.arange(places.shape[0]) % values.shape[0]
     flat = updated(shaping.ravel(array), places, indexing.take(values, turns, 0), "set")

@@ -48,7 +48,7 @@ def closed(
 
     traced = build(of_leaves, infos, stem)
     operands = session().captured_operands(traced.frame)
-    sizes = [operand for operand in operands if isinstance(operand, ShapeExpr)]
+    sizes: list[Expr] = [operand for operand in operands if isinstance(operand, ShapeExpr)]
     arrays = [operand for operand in operands if not isinstance(operand, ShapeExpr)]
     return ClosedFunction(traced, arrays_of(arrays), sizes)
 

@@ -94,7 +94,8 @@ def test_gradients_and_mapped_functions(name: str) -> None:
     def call(library: Any, *x: Any) -> Any:
         return [getattr(getattr(library.scipy.stats, name), f)(*x) for f in names]
 
-    assert_gradients_equal(call, arguments, tuple(positions), 2e-3)
+    if not name.startswith("gumbel"):  # JAX has no gradient of these
+        assert_gradients_equal(call, arguments, tuple(positions), 2e-3)
     assert_mapped_equal(call, arguments, 3e-5)
 
 

@@ -28,7 +28,7 @@ class ModeResult(NamedTuple):
     """The result of `mode`."""
 
     mode: TracedArray
-    count: TracedArray
+    count: TracedArray  # type: ignore[assignment]  # hides that of tuples
 
 
 def _moved(a: Any, axis: int | None) -> tuple[TracedArray, int]:

@@ -10,7 +10,7 @@ from structir.numpy.reals import exp, expm1, log, log1p
 from structir.scipy.special.entropy import log_ndtr
 from structir.scipy.special.functions import ndtr
 from structir.scipy.stats import norm
-from structir.scipy.stats.derived import clipped, exponential, outside
+from structir.scipy.stats.derived import exponential, outside
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
@@ -44,9 +44,8 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedAr
     """Returns the logarithm of the distribution function."""
     (points, first, second, middle, width), _ = real_operands(x, a, b, loc, scale)
     z = (points - middle) / width
-    inner = clipped(z, first, second)
     mass = _log_mass(first, second)
-    value, rest = _log_mass(first, inner) - mass, _log_mass(inner, second) - mass
+    value, rest = _log_mass(first, z) - mass, _log_mass(z, second) - mass
     value = where(value > -0.1, log1p(-exp(rest)), value)
     value = where(z <= first, -math.inf, where(z >= second, 0.0, value))
     return outside(first >= second, value, math.nan)

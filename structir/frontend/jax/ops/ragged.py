@@ -30,7 +30,7 @@ def ragged_product(equation: Equation) -> Expr | list[Expr]:
     is_of_rows = tuple(numbers.rhs_group_dimensions) == (0,)
     if is_of_rows and pairs == ROWS and len(equation.dims(0)) == 2:
         return _product_of_rows(equation)
-    return traced(equation, lambda *x: _product(numbers, *x, equation), *operands_of(equation))
+    return traced(equation, lambda *x: _product(equation, numbers, *x), *operands_of(equation))
 
 
 def _product_of_rows(equation: Equation) -> Expr:
@@ -43,7 +43,7 @@ def _product_of_rows(equation: Equation) -> Expr:
     return result
 
 
-def _product(numbers: Any, lhs: Any, rhs: Any, sizes: Any, equation: Equation) -> Any:
+def _product(equation: Equation, numbers: Any, lhs: Any, rhs: Any, sizes: Any) -> Any:
     """Returns the product by a contraction with the groups of the ragged axis."""
     contraction, batch = numbers.dot_dimension_numbers
     (ragged,) = numbers.lhs_ragged_dimensions
