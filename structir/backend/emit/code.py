@@ -69,20 +69,20 @@ def code_of(
     kernel: Kernel,
     constants: frozenset[Var] = frozenset(),
     is_generated: bool = False,
-    is_apart: bool = True,
+    together: tuple[tuple[Var, Var], ...] = (),
     shares_numbers: bool = False,
     varying: Container[int] | None = None,
 ) -> KernelCode:
     """Returns the code of a kernel, of whose operands some are constants; it is memoized.
 
     A kernel that is generated from ops has all indices in range, and its products and sums may be
-    rounded once; elements of its results that it does not write keep their values. Without
-    `is_apart`, a result may share the memory of an operand, element by element. With
-    `shares_numbers`, kernels that differ in large integers have the same code; or those that differ
-    in integers at `varying` places of the code.
+    rounded once; elements of its results that it does not write keep their values. Pairs of arrays
+    `together` have the same memory; no others share any. With `shares_numbers`, kernels that differ
+    in large integers have the same code; or those that differ in integers at `varying` places of
+    the code.
     """
     memo: dict[Any, KernelCode] = kernel.__dict__.setdefault("_codes", {})
-    key = constants, is_generated, is_apart, shares_numbers, varying
+    key = constants, is_generated, together, shares_numbers, varying
     if key not in memo:
         memo[key] = _emitted(kernel, *key)
     return memo[key]
@@ -92,7 +92,7 @@ def _emitted(
     kernel: Kernel,
     constants: frozenset[Var],
     is_generated: bool,
-    is_apart: bool,
+    together: tuple[tuple[Var, Var], ...],
     *numbers: Any,
 ) -> KernelCode:
     emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, constants, is_generated, *numbers)
@@ -118,7 +118,7 @@ def _emitted(
     prepared = tuple(emitter.asm.prepared)
     return KernelCode(
         kernel,
-        Assembled(_text(emitter, arrays, [name for _, name in words], is_apart), prepared),
+        Assembled(_text(emitter, arrays, [name for _, name in words], dict(together)), prepared),
         arrays,
         emitter.table.shapes,
         sizes,
@@ -145,15 +145,24 @@ def _arrays(emitter: Emitter) -> tuple[Var, ...]:
     )
 
 
-def _text(emitter: Emitter, arrays: Sequence[Var], integers: Sequence[str], is_apart: bool) -> str:
+def _text(
+    emitter: Emitter, arrays: Sequence[Var], integers: Sequence[str], together: Mapping[Var, Var]
+) -> str:
     """A module with the kernel, and with the function that calls it with the words of the table.
 
-    If arrays are apart, no two share memory, unless both are only read. Parameters tell LLVM so.
+    No two pointers of the kernel share memory, unless both are only read: arrays with the same
+    memory have one pointer. LLVM then vectorizes loops without runtime checks, which fail for
+    results in place of operands.
     """
     asm = emitter.asm
-    pointers = [emitter.array(a) for a in arrays]
-    mark = "noalias " if is_apart else ""
-    params = [f"ptr {mark}{p}" for p in pointers] + [f"i64 {n}" for n in integers]
+    first, same, pointers = dict[Var, str](), list[str](), list[str]()
+    for array in arrays:
+        pointer, memory = emitter.array(array), together.get(array, array)
+        pointers.append(pointer)
+        if first.setdefault(memory, pointer) != pointer:
+            same.append(f"{pointer} = getelementptr i8, ptr {first[memory]}, i64 0")
+            pointers[-1] = f"%unused{len(same)}"
+    params = [f"ptr noalias {p}" for p in pointers] + [f"i64 {n}" for n in integers]
     params += [f"ptr noalias {REPORT}", "i64 %lo", "i64 %hi"]
     loads, values = [], []
     for k in range(len(params) - 2):
@@ -169,6 +178,7 @@ def _text(emitter: Emitter, arrays: Sequence[Var], integers: Sequence[str], is_a
             *asm.declared.values(),
             f"define internal i32 @body({', '.join(params)}) noinline nounwind {ATTRIBUTES} {{",
             "entry:",
+            *same,
             *asm.entry,
             "br label %begin",
             "begin:",

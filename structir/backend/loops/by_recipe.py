@@ -21,6 +21,7 @@ from structir.backend.loops.expression import Operation, walk
 from structir.backend.loops.group import Group
 from structir.backend.loops.kernel_key import KernelKey
 from structir.backend.loops.kernel_text import KernelText
+from structir.backend.loops.library_nodes import arrays_together
 from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.simplify import with_inlined_values
 from structir.backend.work import work_of
@@ -171,9 +172,7 @@ def _compiled(scheduled: ShownKernel) -> tuple[KernelCode, dict[Var, Buffer]]:
     kernel, reads, fills = scheduled.kernel, scheduled.reads, scheduled.fills
     params: dict[Var, Buffer] = dict(zip(kernel.operands, reads, strict=False))
     params |= dict(zip(kernel.results, fills, strict=True))
-    written = [buffer.root for buffer in fills]
-    is_apart = len({*written}) == len(written) and not {b.root for b in reads} & {*written}
-    return code_of(kernel, is_generated=True, is_apart=is_apart), params
+    return code_of(kernel, is_generated=True, together=arrays_together(scheduled)), params
 
 
 def _scratch(array: Var) -> Buffer:

@@ -93,8 +93,10 @@ def _contraction(stage: Stage) -> Contraction | None:
 
 def _by_pixels(stage: Stage, plain: Contraction) -> Contraction | None:
     """Returns a product of constant weights and an image that is faster pixel by pixel."""
-    sizes = [prod(stage.extents[axis] for axis in axes) for axes in (plain.m, plain.n, plain.k)]
-    if not plain.m or not is_faster_by_pixels(*sizes, stage.out.dtype):
+    rows, columns, terms = [
+        prod(stage.extents[axis] for axis in axes) for axes in (plain.m, plain.n, plain.k)
+    ]
+    if not plain.m or not is_faster_by_pixels(rows, columns, terms, stage.out.dtype):
         return None
     addresses = plain.left_address, plain.right_address, plain.out_address
     product = _split_windows(stage, plain.left, plain.right, *addresses)

@@ -159,16 +159,23 @@ class FlatNodeWriter(LibraryNodeWriter):
         return Element(array, (index,), computed_in(buffer.dtype), flat=True)
 
 
+def arrays_together(shown: ShownKernel) -> tuple[tuple[Var, Var], ...]:
+    """Returns the arrays of a kernel whose memory is that of a result, each with that result."""
+    results = dict(zip([b.root for b in shown.fills], shown.kernel.results, strict=True))
+    arrays = [*zip(shown.kernel.operands, shown.reads, strict=False)]
+    arrays += zip(shown.kernel.results, shown.fills, strict=True)
+    pairs = [(array, results.get(buffer.root, array)) for array, buffer in arrays]
+    return tuple([(array, result) for array, result in pairs if result is not array])
+
+
 def code_of_group(
     shown: ShownKernel, shares_numbers: bool, varying: Container[int] | None = None
 ) -> KernelCode:
     """Returns the code of the kernel of a group."""
-    kernel, reads, fills = shown.kernel, shown.reads, shown.fills
-    operands = zip(kernel.operands, reads, strict=False)
+    kernel = shown.kernel
+    operands = zip(kernel.operands, shown.reads, strict=False)
     constants = frozenset([param for param, b in operands if b.root.data is not None])
-    roots = {buffer.root for buffer in fills}
-    is_apart = len(roots) == len(fills) and not {b.root for b in reads} & roots
-    return code_of(kernel, constants, True, is_apart, shares_numbers, varying)
+    return code_of(kernel, constants, True, arrays_together(shown), shares_numbers, varying)
 
 
 def text_of(

@@ -22,10 +22,13 @@ from structir.ir.dims import Sym
 
 def product_blocks(group: Group) -> Group | None:
     """Returns the group of blocks of a product alone; None for one block, and for products of
-    windows, of integers, of a dtype without tiles, and of a vector that is no row of a matrix."""
+    windows without constant weights, of integers, of a dtype without tiles, and of a vector that is
+    no row of a matrix."""
     stage = group.stages[0]
     product = contraction_of(stage)
-    if product is None or product.windows or not has_products_of_floats(stage.out.dtype):
+    if product is None or not has_products_of_floats(stage.out.dtype):
+        return None
+    if product.windows and product.weights is None:
         return None
     if not product.m:
         lone = _with_row(stage, product)
@@ -36,7 +39,8 @@ def product_blocks(group: Group) -> Group | None:
     rows = tuple([axis for axis in stage.parallel if axis not in product.n])
     blocks = attrs.evolve(group, kind="blocks", stages=(stage,), rows=rows)
     schedule = BlockSchedule(blocks)
-    return blocks if schedule.batch or schedule.split is not None else None
+    is_split = schedule.batch or schedule.split is not None
+    return blocks if is_split or product.weights is not None else None
 
 
 def _with_row(stage: Stage, product: Contraction) -> Stage | None:
