@@ -8,7 +8,7 @@ share a kernel, where an error by a factor of two is harmless.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -82,6 +82,12 @@ class KernelWork:
 NO_WORK = KernelWork(0, 0)
 LENGTH = Sym("length")  # the iterations of the kernel
 UNKNOWN = Sym("unknown")  # the iterations of an outermost loop with unknown trip count
+
+
+def estimate_of(*args: Any) -> Callable[[], KernelWork]:
+    """Returns a function that computes the work of a kernel once, at its first call; takes the
+    arguments of `work_of`."""
+    return cache(partial(work_of, *args))
 
 
 def work_of(

@@ -1,12 +1,12 @@
-"""numba's compiler pipeline for kernels, without the passes for constructs they never have."""
+"""numba's compiler pipeline for functions over arrays, without the passes for constructs that they
+never have."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from numba.core.compiler import CompilerBase
-from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.lowering import Lower
+from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import (
     AnnotateTypes,
     InlineOverloads,
@@ -29,52 +29,8 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
-from structir.backend.cpu.library import KernelLibrary, RoutineLibrary
+from structir.backend.cpu.library import RoutineLibrary
 from structir.backend.cpu.typing_once import MemoizedTypingContext
-
-
-class _Lower(Lower):  # type: ignore[misc,unused-ignore]
-    """Lowering of binary operators by the types of their operands alone.
-
-    For constant operands, numba first searches implementations for the literal. These exist for
-    powers and strings only, which kernels do not have.
-    """
-
-    def lower_binop(self, result_type: Any, expression: Any, operator: Any) -> Any:
-        """Emits a binary operator."""
-        lower: Any = self
-        context, signature = lower.context, lower.fndesc.calltypes[expression]
-        operands = [
-            context.cast(lower.builder, lower.loadvar(side.name), lower.typeof(side.name), wanted)
-            for side, wanted in zip((expression.lhs, expression.rhs), signature.args, strict=True)
-        ]
-        function = context.typing_context.resolve_value_type(operator)
-        value = context.get_function(function, signature)(lower.builder, operands)
-        return context.cast(lower.builder, value, signature.return_type, result_type)
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call,unused-ignore]
-class KernelLowering(NativeLowering):  # type: ignore[misc,unused-ignore]
-    """The pass that emits LLVM IR."""
-
-    _name = "kernel_lowering"
-    lowering_class = _Lower
-
-
-# Kernels have no closures, comprehensions, context managers, lists, inlined overloads or constant
-# branches. The passes for these take two thirds of numba's own time.
-PASSES: tuple[tuple[Any, str], ...] = (
-    (TranslateByteCode, "read the bytecode"),
-    (FixupArgs, "fix up arguments"),
-    (IRProcessing, "build the control flow graph"),
-    (ReconstructSSA, "reconstruct SSA"),
-    (NopythonTypeInference, "infer types"),
-    (PreLowerStripPhis, "strip phi nodes"),
-    (AnnotateTypes, "annotate types"),
-    (KernelLowering, "emit LLVM IR"),
-    (NoPythonBackend, "generate machine code"),
-)
-
 
 # Routines allocate arrays, whose references are counted where variables end, and their branches
 # on the dtypes of their operands are decided before types are inferred.
@@ -99,11 +55,8 @@ ROUTINE_PASSES: tuple[tuple[Any, str], ...] = (
 )
 
 
-class KernelCompiler(CompilerBase):  # type: ignore[misc,unused-ignore]
-    """numba's compiler with the pipeline for kernels."""
-
-    passes = PASSES
-    library: type[KernelLibrary] = KernelLibrary
+class RoutineCompiler(CompilerBase):  # type: ignore[misc,unused-ignore]
+    """numba's compiler with the pipeline for functions over arrays."""
 
     def __init__(self, typing_context: Any, *others: Any) -> None:
         super().__init__(MemoizedTypingContext(typing_context), *others)  # type: ignore[no-untyped-call,unused-ignore]
@@ -111,22 +64,15 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc,unused-ignore]
     def compile_extra(self, func: Any) -> Any:
         """Compiles a function into a library of its own, unless it has a library."""
         if self.state.library is None:
-            library: Any = self.library
+            library: Any = RoutineLibrary
             self.state.library = library(self.state.targetctx.codegen(), func.__qualname__)
             self.state.library.enable_object_caching()
         return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
 
     def define_pipelines(self) -> list[Any]:
         """Returns the only pipeline."""
-        manager: Any = PassManager("kernel")  # type: ignore[no-untyped-call,unused-ignore]
-        for kind, purpose in self.passes:
+        manager: Any = PassManager("routine")  # type: ignore[no-untyped-call,unused-ignore]
+        for kind, purpose in ROUTINE_PASSES:
             manager.add_pass(kind, purpose)
         manager.finalize()
         return [manager]
-
-
-class RoutineCompiler(KernelCompiler):
-    """numba's compiler with the pipeline for functions over arrays."""
-
-    passes = ROUTINE_PASSES
-    library = RoutineLibrary

@@ -185,7 +185,7 @@ class _Point:
 
     def index(self, index: Dim) -> Any:
         """Emits a size at this point."""
-        if not isinstance(index, Poly) or not self.routine.has_axes(index):
+        if index in self.words or not isinstance(index, Poly):
             return self.size(index)
         total = self._constant(index.constant)
         for atoms, factor in index.terms.items():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from structir.backend.emit.code import code_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.packing import packed_buffer
 from structir.backend.loops.stage import KernelCall
-from structir.backend.work import work_of
+from structir.backend.work import estimate_of
 
 
 def called_kernel(call: KernelCall, origin: str) -> KernelText:
@@ -40,5 +38,5 @@ def called_kernel(call: KernelCall, origin: str) -> KernelText:
         names=code.names,
         has_phases=code.has_phases,
         assembled=code.assembled,
-        estimate=partial(work_of, call.kernel, call.dims, sizes, length),
+        estimate=estimate_of(call.kernel, call.dims, sizes, length),
     )

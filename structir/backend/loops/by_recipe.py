@@ -7,7 +7,6 @@ Groups that differ only in buffers, axes and sizes of the program have one kerne
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import partial
 
 import attrs
 import numpy as np
@@ -24,7 +23,7 @@ from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.library_nodes import arrays_together
 from structir.backend.loops.rounding import are_skipped
 from structir.backend.loops.simplify import with_inlined_values
-from structir.backend.work import work_of
+from structir.backend.work import estimate_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
@@ -110,7 +109,7 @@ class _KernelTemplate:
             sizes=(*sizes, *[_bits(float(numbers[k][0])) for k in self.singles]),  # type: ignore[index]
             range=length,
             scratch=tuple([b for b in pointers if b.origin == "scratch"]),
-            estimate=partial(work_of, self.node, values, sizes, length),
+            estimate=estimate_of(self.node, values, sizes, length),
         )
 
 

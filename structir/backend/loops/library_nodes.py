@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from functools import partial
 from math import prod
 
 from structir.backend.emit.code import KernelCode, code_of
@@ -16,7 +15,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.kernel_text import KernelText
 from structir.backend.loops.packing import packed_buffer
 from structir.backend.loops.stage import extents_of
-from structir.backend.work import work_of
+from structir.backend.work import estimate_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
@@ -209,5 +208,5 @@ def text_of(
         group.origins,
         names=code.names,
         assembled=code.assembled,
-        estimate=partial(work_of, kernel, {}, code.sizes, length),
+        estimate=estimate_of(kernel, {}, code.sizes, length),
     )

@@ -51,13 +51,12 @@ def routine_kernel(group: Group) -> KernelText | None:
     )
 
 
-def any_row_kernel(group: Group, numbers: SharedNumbers | None = None) -> KernelText:
+def any_row_kernel(numbers: SharedNumbers, group: Group) -> KernelText:
     """Returns the kernel of a row group: vectors across short rows, in-register transposes, and
     others by their recipe."""
     transpose = transpose_of(group)
     if transpose is not None:
         return text_of(transpose_kernel(group, transpose, "kernel"), group)
-    numbers = numbers or SharedNumbers()
     if has_short_rows(group):
         return text_of(short_row_nodes(group, "kernel"), group, numbers.are_shared(group))
     return numbers.kernel(group)
@@ -69,11 +68,6 @@ def matrix_kernel(group: Group) -> KernelText:
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
-SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
-    "rows": any_row_kernel,
-    "matrix": matrix_kernel,
-    "routine": routine_kernel,
-}
 SUPPORT = ProductSupport(windows=is_faster_than_product)
 
 
@@ -98,8 +92,12 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
     with roundings(skipped=fast):
         program = _rewritten(program)
         numbers = SharedNumbers()
-        schedules = SCHEDULES | {"rows": partial(any_row_kernel, numbers=numbers)}
-        schedules |= {kind: partial(numbers.kernel_of, nodes=f) for kind, f in WITH_NUMBERS.items()}
+        schedules: dict[str, Callable[[Group], KernelText | None]] = {
+            "rows": partial(any_row_kernel, numbers),
+            "matrix": matrix_kernel,
+            "routine": routine_kernel,
+            **{kind: partial(numbers.kernel_of, nodes=f) for kind, f in WITH_NUMBERS.items()},
+        }
         settled = partial(_settled, numbers)
         return written(program, ScheduleMemo().schedules(schedules), settled=settled)
 

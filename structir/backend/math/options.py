@@ -7,8 +7,6 @@ from typing import Any
 
 from numba import njit
 
-from structir.backend.cpu.pipeline import KernelCompiler
-
 Number = Any  # a float32, float64 or integer in compiled code
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
 # They are never called from Python, and wrappers increase the compile time by half.
@@ -18,4 +16,4 @@ WITHOUT_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrappe
 def vectorisable(function: Callable[..., Number]) -> Any:
     """Compiles a function for use in kernels; LLVM must be able to convert its branches to
     selects."""
-    return njit(**OPTIONS, **WITHOUT_WRAPPERS, pipeline_class=KernelCompiler)(function)
+    return njit(**OPTIONS, **WITHOUT_WRAPPERS)(function)
