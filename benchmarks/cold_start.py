@@ -34,7 +34,7 @@ args = list(np.load(path + ".npz").values())
 if side == "torch.compile":
     import torch, torch._inductor.compile_fx
 else:
-    import structir, structir.backend.executable, structir.frontend.torch as frontend
+    import structir, structir.runtime.executable, structir.frontend.torch as frontend
     frontend.from_pt2
 start, before = time.perf_counter(), sum(os.times()[:4])
 if side == "torch.compile":

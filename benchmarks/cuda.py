@@ -30,11 +30,11 @@ sys.path += [str(HERE.parent), str(HERE.parent / "examples")]
 import structir
 from benchmarks import cuda_peers
 from minilm_program import WEIGHTS, minilm_text
-from structir.backend.cuda.arrays import DeviceArray
-from structir.backend.cuda.target import device_of
 from structir.errors import StructIRError
 from structir.ir import IRModule
 from structir.ir.dtype import numpy_dtype
+from structir.targets.cuda.arrays import DeviceArray
+from structir.targets.cuda.target import device_of
 
 PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- cuda: begin -->", "<!-- cuda: end -->"

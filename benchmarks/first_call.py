@@ -18,8 +18,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 import structir
-from structir.backend.eager import EagerExecutable
 from structir.ir import IRModule
+from structir.runtime.eager import EagerExecutable
 
 Array = Any
 

@@ -29,7 +29,7 @@ def peak():
 STRUCTIR = """
 import sys
 import numpy as np
-import structir, structir.backend.executable
+import structir, structir.runtime.executable
 from structir.frontend.onnx import from_onnx
 before = peak()
 executable = structir.compile(from_onnx(sys.argv[1]))
@@ -41,7 +41,7 @@ print(before, compiled, peak())
 LOADED = """
 import sys
 import numpy as np
-import structir, structir.backend.executable
+import structir, structir.runtime.executable
 before = peak()
 structir.load(sys.argv[1] + ".sir")["main"](np.ones((2, int(sys.argv[2])), "float32"))
 print(before, peak())

@@ -156,7 +156,7 @@ def new_size_rows(rounds: int) -> Iterator[Row]:
 
 COLD = """
 import sys, time
-import structir.backend.executable
+import structir.runtime.executable
 from runtime_costs import chain_peer, chain_text, floats, structir
 side, layers = sys.argv[1], int(sys.argv[2])
 args = floats(8, 8), floats(8, 8, seed=1)
@@ -205,7 +205,7 @@ def thread_rows(rounds: int) -> Iterator[Row]:
 
 STARTING = """
 import sys, time
-import numpy, structir, structir.backend.executable
+import numpy, structir, structir.runtime.executable
 from minilm_program import minilm_text
 text = minilm_text()
 start, worked = time.perf_counter(), time.process_time()

@@ -22,9 +22,6 @@ from structir import script as script
 from structir import solver as solver
 from structir import tree as tree
 from structir import tree_util as tree_util
-from structir.backend.archive import load as load
-from structir.backend.compile import compile as compile
-from structir.backend.executable import Executable as Executable
 from structir.interpret import _Callable
 from structir.interpret.state import State as State
 from structir.ir.ragged_array import RaggedArray as RaggedArray
@@ -43,9 +40,12 @@ from structir.printer.parser.parser import parse as parse
 from structir.printer.parser.parser import parse_struct_info as parse_struct_info
 from structir.projections.scalar_expr import ScalarExpr as ScalarExpr
 from structir.rewriting.rule import rewrite as rewrite
+from structir.runtime.executable import Executable as Executable
+from structir.runtime.files.archive import load as load
 from structir.scheduling.schedule import recipe as recipe
 from structir.scheduling.schedule import schedule as schedule
 from structir.solver.program.inference import infer as infer
+from structir.targets.compile import compile as compile
 from structir.tracing.array import Array as Array
 from structir.tracing.array import TracedArray as TracedArray
 from structir.transforms.custom import custom_jvp as custom_jvp

@@ -26,7 +26,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from structir.backend.private_files import check_folder
+from structir.system.private_files import check_folder
 
 # A time limit per example fails on a busy machine. Equal code gives equal examples: a failure comes
 # from the change that is tested. `--hypothesis-profile=default` tries others, and more.

@@ -282,8 +282,8 @@ MUTANTS = [
         ),
     ),
     *_mutants_of(
-        "structir/backend/planned.py",
-        "tests/backend/test_step_plans.py tests/backend/test_loops_at_once.py",
+        "structir/runtime/plans/plan_cache.py",
+        "tests/runtime/test_step_plans.py tests/runtime/test_loops_at_once.py",
         (
             "a plan of steps serves other sizes of its rank",
             "return self._sizes(value.shape), value.dtype",
@@ -291,8 +291,8 @@ MUTANTS = [
         ),
     ),
     *_mutants_of(
-        "structir/backend/trace.py",
-        "tests/backend/test_step_plans.py tests/backend/test_loops_at_once.py",
+        "structir/runtime/plans/trace.py",
+        "tests/runtime/test_step_plans.py tests/runtime/test_loops_at_once.py",
         (
             "branches that give values of other sizes are joined",
             "if then_slot.shape != else_slot.shape or then_slot.dtype != else_slot.dtype:",
@@ -300,8 +300,8 @@ MUTANTS = [
         ),
     ),
     *_mutants_of(
-        "structir/backend/region.py",
-        "tests/backend/test_executable.py tests/backend/test_step_plans.py",
+        "structir/loops/regions/region.py",
+        "tests/runtime/test_executable.py tests/runtime/test_step_plans.py",
         (
             "sizes that must be equal when it runs are not compared",
             "return left == right or (self.loose and left == 1)",

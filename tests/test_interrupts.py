@@ -16,10 +16,10 @@ import pytest
 from numba.core.registry import cpu_target
 
 import structir
-from structir.backend.cpu.library import store_code_uninterrupted
-from structir.backend.cpu.registries import read_all
 from structir.interrupts import defer_interrupts, repeat_dropped_interrupts
 from structir.lazy import lazy_module
+from structir.targets.cpu.library import store_code_uninterrupted
+from structir.targets.cpu.registries import read_all
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_an_interrupt_within_an_import_is_raised_after_it(
 
 def test_numba_is_imported_completely() -> None:
     """Whichever package of the backend is imported first."""
-    for package in ("cpu", "cuda", "math"):
+    for package in ("cpu", "cuda", "cpu.math"):
         program = (
             "import signal, sys\n"
             "class Finder:\n"
@@ -100,10 +100,10 @@ def test_numba_is_imported_completely() -> None:
             "sys.meta_path.insert(0, Finder)\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "try:\n"
-            f"    import structir.backend.{package}\n"
+            f"    import structir.targets.{package}\n"
             "except KeyboardInterrupt:\n"
             "    print('interrupted')\n"
-            "import numba.np.ufunc, structir.backend.cpu.kernels\n"
+            "import numba.np.ufunc, structir.targets.cpu.kernels\n"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
@@ -128,7 +128,7 @@ def test_an_interrupt_within_a_callback_is_raised_after_it() -> None:
 
 
 compiling = importlib.import_module(
-    "structir.backend.compile"
+    "structir.targets.compile"
 )  # the package has a function of this name
 
 

@@ -126,7 +126,7 @@ HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500
 FUNCTION_LINES = 60
 # Where a library that is slow to load may be imported at the top of a file; others go by `lazy.py`.
-SLOW_LIBRARIES = {"sympy": "structir.ir.symbolic", "numba": "structir.backend"}
+SLOW_LIBRARIES = {"sympy": "structir.ir.symbolic", "numba": "structir.runtime"}
 LATE_IMPORTS_ALLOWED = {"structir.lazy"}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef

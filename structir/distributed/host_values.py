@@ -13,7 +13,6 @@ import attrs
 
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
-from structir.backend.function_forms import OfForm
 from structir.batching.expansion_values import without_dataflow
 from structir.distributed.distinct_names import unused_name, with_distinct_names
 from structir.distributed.known_values import without_sizes
@@ -50,6 +49,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.lazy import lazy_module
+from structir.runtime.function_forms import OfForm
 
 np = lazy_module("numpy")
 Value = Any

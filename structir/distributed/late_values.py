@@ -10,7 +10,6 @@ import attrs
 
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
-from structir.backend.function_forms import OfForm
 from structir.batching.expansion_values import without_dataflow
 from structir.distributed.distinct_names import with_distinct_names
 from structir.distributed.host_values import HostFunction
@@ -23,6 +22,7 @@ from structir.ir.expr import Binding, BindingBlock, Function, MatchCast, SeqExpr
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.runtime.function_forms import OfForm
 
 
 @attrs.frozen(eq=False)

@@ -10,10 +10,6 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cache import CacheEntry, digest, store
-from structir.backend.cached_plans import has_built_in_ops
-from structir.backend.compile import compile as compile_module
-from structir.backend.cpu.identity import machine_identity
 from structir.distributed.cluster_model import ClusterModel
 from structir.errors import StructIRError
 from structir.ir import dims
@@ -26,6 +22,10 @@ from structir.lazy import lazy_module
 from structir.projections.boxes import whole
 from structir.projections.execution_cost import SECONDS, ExecutionCost, LoopCost, program_cost
 from structir.projections.program import leaves, program_of
+from structir.runtime.files.cached_plans import has_built_in_ops
+from structir.system.cache import CacheEntry, digest, store
+from structir.targets.compile import compile as compile_module
+from structir.targets.cpu.identity import machine_identity
 
 np = lazy_module("numpy")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 
-from structir.backend.compile import compile as compile_module
 from structir.distributed.assembly import reduce_pairwise, slices
 from structir.distributed.distinct_names import unused_name
 from structir.distributed.mesh_schedule import (
@@ -41,6 +40,7 @@ from structir.projections.boxes import Bounds, region
 from structir.projections.program import info_of
 from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.restriction import Range, widths
+from structir.targets.compile import compile as compile_module
 
 np = lazy_module("numpy")
 Value = Any

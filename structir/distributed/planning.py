@@ -10,7 +10,6 @@ import attrs
 
 from structir.analysis.kernel_dtypes import with_kernels_at_dtypes
 from structir.analysis.variables import symbols_in
-from structir.backend.function_forms import OfForm
 from structir.batching.combinators import expanded
 from structir.distributed.cluster_model import ClusterModel
 from structir.distributed.distinct_names import with_distinct_names
@@ -33,6 +32,7 @@ from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
 from structir.passes.lambda_lift import lambda_lift
 from structir.rewriting.call_inlining import inline_calls
+from structir.runtime.function_forms import OfForm
 
 
 def plan(

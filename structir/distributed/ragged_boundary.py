@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 
-from structir.backend.ragged_executable import joiner, parts_of, tuple_module
 from structir.distributed.known_values import without_sizes
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import match
@@ -26,6 +25,7 @@ from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis
 from structir.passes.lower_ragged import lower_ragged
 from structir.ragged.boundary import RowsCheck, Sources
 from structir.ragged.module import is_ragged
+from structir.runtime.ragged_executable import joiner, parts_of, tuple_module
 
 np = lazy_module("numpy")
 Value = Any

@@ -11,7 +11,6 @@ import attrs
 
 from structir.analysis.arguments import arguments_of, check_call, default_values
 from structir.analysis.variables import walk
-from structir.backend.function_forms import form_variables, known, with_form_variables
 from structir.distributed.assembly import (
     allocate_results,
     combine_partials,
@@ -61,6 +60,7 @@ from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 from structir.projections.program import Program
+from structir.runtime.function_forms import form_variables, known, with_form_variables
 
 np = lazy_module("numpy")
 dask_executor = lazy_module("structir.distributed.dask_executor")

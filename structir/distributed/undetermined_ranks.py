@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from structir.backend.function_forms import OfForm, form_variables
 from structir.errors import StructIRError
 from structir.ir.axes import RowVar
 from structir.ir.expr import Function, Var
+from structir.runtime.function_forms import OfForm, form_variables
 
 Form = Mapping[Any, int | str]
 

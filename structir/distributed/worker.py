@@ -12,8 +12,6 @@ from typing import Any
 import attrs
 
 from structir.analysis.variables import symbols_in, walk
-from structir.backend.compile import compile as compile_module
-from structir.backend.threads import VARIABLE, physical_cores
 from structir.distributed.distinct_names import unused_name, with_dim_names, with_param_names
 from structir.distributed.plan import Piece, Shard
 from structir.distributed.planner import Blocks, Planner, make_planner
@@ -25,6 +23,8 @@ from structir.ir.op import clear_on_redeclaration
 from structir.ir.structural import correspondence
 from structir.lazy import lazy_module
 from structir.printer.parser.parser import parse
+from structir.targets.compile import compile as compile_module
+from structir.targets.cpu.threads import VARIABLE, physical_cores
 
 np = lazy_module("numpy")
 

@@ -10,7 +10,6 @@ from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
 
-from structir.backend.compile import compile as compiled
 from structir.frontend.onnx.model import from_onnx
 from structir.frontend.onnx.node import RunTimeValueError
 from structir.frontend.onnx.tensors import wrong
@@ -22,6 +21,7 @@ from structir.passes import (
     Sequential,
     Simplify,
 )
+from structir.targets.compile import compile as compiled
 
 MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program is specialized to
 MAX_PROGRAMS = 32  # cached specialized programs

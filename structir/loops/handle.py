@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree, prepared
+from structir.loops.schedule.refusal import ScheduleError
 
 
 @attrs.frozen(eq=False)

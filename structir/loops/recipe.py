@@ -11,7 +11,7 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.loops.handle import KernelHandle
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.refusal import ScheduleError
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.passes.base import module_pass
 
-lowering = lazy_module("structir.backend.lower")
+lowering = lazy_module("structir.runtime.module_lowering")
 
 
 @module_pass(tolerance=1e-3, idempotent="ops that remain after one run may form another group")

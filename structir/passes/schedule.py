@@ -6,7 +6,7 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.passes.base import module_pass
 
-lowering = lazy_module("structir.backend.lower")
+lowering = lazy_module("structir.runtime.module_lowering")
 scheduling = lazy_module("structir.scheduling.steps")
 
 

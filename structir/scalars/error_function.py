@@ -13,8 +13,8 @@ from structir.scalars.polynomial import polynomial
 
 np = lazy_module("numpy")
 special = lazy_module("scipy.special")
-vector = lazy_module("structir.backend.math.error_function")
-wide = lazy_module("structir.backend.math.wide_error_function")
+vector = lazy_module("structir.targets.cpu.math.error_function")
+wide = lazy_module("structir.targets.cpu.math.wide_error_function")
 
 # ndtri(p) / (2 p - 1) for w = -log(4 p (1 - p)): up to sqrt(w) = 2.5 in w less a center; divided by
 # sqrt(w) + 1, in 1 / (sqrt(w) + 1) less a center. Interpolated at Chebyshev points.

@@ -10,10 +10,10 @@ from structir.projections import scalar_expr as e
 from structir.projections.scalar_expr import ScalarExpr
 
 np = lazy_module("numpy")
-vector = lazy_module("structir.backend.math.exponential")
-wide = lazy_module("structir.backend.math.wide")
-wide_logarithm = lazy_module("structir.backend.math.wide_logarithm")
-logarithm = lazy_module("structir.backend.math.logarithm")
+vector = lazy_module("structir.targets.cpu.math.exponential")
+wide = lazy_module("structir.targets.cpu.math.wide")
+wide_logarithm = lazy_module("structir.targets.cpu.math.wide_logarithm")
+logarithm = lazy_module("structir.targets.cpu.math.logarithm")
 
 LEAST_LOGIT = {4: -80.0, 8: -700.0}  # by bytes: -log of a large number
 

@@ -12,7 +12,7 @@ from structir.scalars.polynomial import polynomial
 
 np = lazy_module("numpy")
 special = lazy_module("scipy.special")
-vector = lazy_module("structir.backend.math.gamma")
+vector = lazy_module("structir.targets.cpu.math.gamma")
 
 SHIFT = 8  # the asymptotic series is accurate from here on
 # (log(y) - 1/(2 * y) - digamma(y)) * y**2 in 1 / y**2, y >= 8

@@ -6,10 +6,10 @@ from structir.ir.scalar_functions import declare
 from structir.lazy import lazy_module
 from structir.projections import scalar_expr as e
 
-vector = lazy_module("structir.backend.math.exponential")
-wide = lazy_module("structir.backend.math.wide")
-logarithm = lazy_module("structir.backend.math.logarithm")
-wide_logarithm = lazy_module("structir.backend.math.wide_logarithm")
+vector = lazy_module("structir.targets.cpu.math.exponential")
+wide = lazy_module("structir.targets.cpu.math.wide")
+logarithm = lazy_module("structir.targets.cpu.math.logarithm")
+wide_logarithm = lazy_module("structir.targets.cpu.math.wide_logarithm")
 
 declare(
     "sinh",

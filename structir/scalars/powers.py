@@ -12,8 +12,8 @@ from structir.projections import scalar_expr as e
 from structir.projections.scalar_expr import ScalarExpr
 
 np = lazy_module("numpy")
-vector = lazy_module("structir.backend.math.logarithm")
-wide = lazy_module("structir.backend.math.wide_logarithm")
+vector = lazy_module("structir.targets.cpu.math.logarithm")
+wide = lazy_module("structir.targets.cpu.math.wide_logarithm")
 
 
 def _power(x: Any, y: Any) -> Any:

@@ -4,8 +4,8 @@ from structir.ir.scalar_functions import declare
 from structir.lazy import lazy_module
 from structir.projections import scalar_expr as e
 
-vector = lazy_module("structir.backend.math.trigonometric")
-wide = lazy_module("structir.backend.math.wide_trigonometric")
+vector = lazy_module("structir.targets.cpu.math.trigonometric")
+wide = lazy_module("structir.targets.cpu.math.wide_trigonometric")
 
 declare(
     "sin",

@@ -19,10 +19,10 @@ from structir.lazy import lazy_module
 from structir.scheduling.explanation import FusionExplanation, KernelReason
 
 if TYPE_CHECKING:
-    from structir.backend.fusion_log import FusionBoundary
+    from structir.loops.fusion.log import FusionBoundary
 
-fusion_log = lazy_module("structir.backend.fusion_log")
-source = lazy_module("structir.backend.source")
+fusion_log = lazy_module("structir.loops.fusion.log")
+source = lazy_module("structir.runtime.source")
 
 
 def called_kernel(value: Any, kernels: Collection[str]) -> str | None:
@@ -102,30 +102,30 @@ class _Unfused:
         self.kernels, self.log = kernels, log
         self.why = {binding.var: reason for binding, reason in log.remaining}
         # the block and the index of the binding that computes a value, or the tuple that it is from
-        self.makers: dict[Expr, tuple[Sequence[Binding], int]] = {}
+        self.producers: dict[Expr, tuple[Sequence[Binding], int]] = {}
 
     def of_block(self, block: Sequence[Binding]) -> Iterator[FusionBoundary]:
         """Yields the pairs whose reader is in a block."""
         for index, binding in enumerate(block):
             field = binding.value
-            if isinstance(field, TupleGetItem) and field.tuple_value in self.makers:
-                self.makers[binding.var] = self.makers[field.tuple_value]
+            if isinstance(field, TupleGetItem) and field.tuple_value in self.producers:
+                self.producers[binding.var] = self.producers[field.tuple_value]
                 continue
             for var in dict.fromkeys(variables_in(binding.value)):
-                if var in self.makers:
-                    home, place = self.makers[var]
+                if var in self.producers:
+                    home, place = self.producers[var]
                     if self._kernel(home[place]) or self._kernel(binding):
                         between = block[place : index + 1] if home is block else ()
                         yield self._boundary(home[place], binding, between)
-            self.makers[binding.var] = block, index
+            self.producers[binding.var] = block, index
 
     def _kernel(self, binding: Binding) -> str | None:
         return called_kernel(binding.value, self.kernels)
 
     def _boundary(
-        self, maker: Binding, reader: Binding, between: Sequence[Binding]
+        self, producer: Binding, reader: Binding, between: Sequence[Binding]
     ) -> FusionBoundary:
-        ends = maker, reader
+        ends = producer, reader
         names = [self._kernel(each) or origin(each) for each in ends]
         ops = [
             "\n".join(ops_of(self.log, self._kernel(each) or "")) or origin(each) for each in ends

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from structir.backend.tables import html_of, table, text_of
 from structir.ir.node import ShownAsText
+from structir.runtime.tables import html_of, table, text_of
 
 if TYPE_CHECKING:
-    from structir.backend.fusion_log import FusionBoundary
+    from structir.loops.fusion.log import FusionBoundary
 
 
 @attrs.frozen

@@ -28,8 +28,8 @@ from structir.ir.kernel import For, Kernel, KernelStatement
 from structir.ir.node import rebuild, replace
 from structir.ir.struct_info import TupleStructInfo
 from structir.loops.handle import KernelHandle
-from structir.loops.joining import JoinedUse, KernelUse, joined
-from structir.loops.refusal import ScheduleError, refusal
+from structir.loops.schedule.joining import JoinedUse, KernelUse, joined
+from structir.loops.schedule.refusal import ScheduleError, refusal
 from structir.scheduling.dataflow import origin
 
 

@@ -16,17 +16,17 @@ from structir.loops.handle import KernelHandle
 from structir.loops.recipe import Recipe, TargetInfo
 from structir.loops.recipe import recipe as as_recipe
 from structir.loops.recipes import RECIPES, find_recipe
-from structir.loops.refusal import ScheduleError, UnknownPrimitiveError
+from structir.loops.schedule.refusal import ScheduleError, UnknownPrimitiveError
 from structir.scheduling.dataflow import call_values, called_kernel, explain, kernel_values, ops_of
 from structir.scheduling.explanation import FusionExplanation
 from structir.scheduling.fusing import fuse_calls, fuse_loops, located
 from structir.scheduling.timing import measure
 
 if TYPE_CHECKING:
-    from structir.backend.profile import Profile
+    from structir.runtime.profile import Profile
 
-lowering = lazy_module("structir.backend.lower")
-fusion_log = lazy_module("structir.backend.fusion_log")
+lowering = lazy_module("structir.runtime.module_lowering")
+fusion_log = lazy_module("structir.loops.fusion.log")
 
 
 def schedule(

@@ -10,7 +10,7 @@ from structir.errors import Diagnostic, Source, Span
 from structir.ir.module import IRModule
 from structir.loops.handle import KernelHandle
 from structir.loops.primitives import find_primitive
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.refusal import ScheduleError
 from structir.scheduling.schedule import Schedule
 
 EXAMPLE = "`y.split(i, 8).parallel(i_0)`"

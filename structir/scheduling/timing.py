@@ -14,10 +14,10 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
-    from structir.backend.profile import Profile
+    from structir.runtime.profile import Profile
 
-compilation = lazy_module("structir.backend.compile")
-profiling = lazy_module("structir.backend.profile")
+compilation = lazy_module("structir.targets.compile")
+profiling = lazy_module("structir.runtime.profile")
 SIZE = 64  # of symbolic dims without a size
 
 

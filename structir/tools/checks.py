@@ -14,9 +14,6 @@ import numpy as np
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.variables import walk
 from structir.analysis.well_formed import check_well_formed
-from structir.backend.compile import compile as compiled
-from structir.backend.cuda.arrays import DeviceArray
-from structir.backend.cuda.target import use_simulator
 from structir.distributed.random_cuts import random_mesh_program
 from structir.distributed.sharded import shard
 from structir.errors import (
@@ -45,6 +42,9 @@ from structir.passes.manager.samples import answers, samples_of
 from structir.passes.manager.verifying import VerifyIR
 from structir.printer.parser.parser import parse
 from structir.solver.program.inference import infer
+from structir.targets.compile import compile as compiled
+from structir.targets.cuda.arrays import DeviceArray
+from structir.targets.cuda.target import use_simulator
 from structir.tools.coarsening import coarsened_module, with_open_parameters
 from structir.tools.comparison import Disagreement, require_agreement, result
 from structir.tools.declared_values import sampled_subclass, with_declared_values

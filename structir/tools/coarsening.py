@@ -10,7 +10,6 @@ from structir.analysis.axes import tensor as tensor_of
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import variables_in, walk
 from structir.analysis.well_formed import well_formed
-from structir.backend.function_forms import OfForm
 from structir.errors import StructIRError
 from structir.ir.axes import RowVar
 from structir.ir.expr import Function, Var, VarBinding
@@ -25,6 +24,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.runtime.function_forms import OfForm
 
 SHARE = 0.6  # of the variables and results; halved until the program is well formed
 

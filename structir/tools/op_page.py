@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from structir.backend.counted import counted
-from structir.backend.cuda.portable import device_routine
-from structir.backend.loops.expression import NoKernelError
-from structir.backend.region import RegionLowering
 from structir.ir.expr import Call, Var, VarBinding
 from structir.ir.op import registered_ops
 from structir.ir.struct_info import OBJECT, TensorStructInfo
+from structir.loops.program.expression import NoKernelError
+from structir.loops.regions.data_dependent import counted
+from structir.loops.regions.region import RegionLowering
 from structir.opdef.define import SignatureOpDefinition
 from structir.opdef.diagnostics import signature_text
 from structir.opdef.dtypes import FAMILIES
@@ -23,6 +22,7 @@ from structir.opdef.examples import ExactValues, Sample
 from structir.opdef.gradient import describe_gradient
 from structir.opdef.notation import OperandAccess
 from structir.opdef.parameters import Parameter, shown
+from structir.targets.cuda.portable import device_routine
 
 HEADER = """# Ops
 

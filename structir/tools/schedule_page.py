@@ -8,8 +8,8 @@ from pathlib import Path
 
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.loops.primitive import Example, Primitive
 from structir.loops.primitives import find_primitive, primitive_names
+from structir.loops.schedule.primitive import Example, Primitive
 from structir.printer.parser.parser import parse
 
 MARK = "## Primitives\n"

@@ -24,7 +24,7 @@ from structir.transforms import functions
 from structir.transforms.trace import flat_module, traced_module
 
 np = lazy_module("numpy")
-compiler = lazy_module("structir.backend.compile")
+compiler = lazy_module("structir.targets.compile")
 ALWAYS_FIXED = (0, 1)  # sizes that broadcast or are empty
 Shape = tuple[tuple[int, ...], str]
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "examples"))
 
 from benchmarks import cuda as benchmark  # noqa: E402
-from structir.backend.cuda import target  # noqa: E402
-from tests.backend.cuda.host_threads import HostThreads  # noqa: E402
+from structir.targets.cuda import target  # noqa: E402
+from tests.targets.cuda.host_threads import HostThreads  # noqa: E402
 
 NEEDED = ("relu(x)", "layer_norm", "matmul 1024 float16", "linear + gelu by tanh")
 

@@ -18,7 +18,7 @@ EVERY_OP = (
     "tests/ops/test_every_op.py",
     "tests/ops/test_examples.py",
     "tests/ops/test_every_gradient.py",
-    "tests/backend/test_every_op.py",
+    "tests/loops/test_every_op.py",
     "tests/projections/test_regions_every_op.py",
 )
 

@@ -12,12 +12,12 @@ from onnx import TensorProto
 import structir
 from structir import passes
 from structir.analysis.internal_functions import without_derivatives
-from structir.backend import plan
 from structir.build import BlockBuilder
 from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
 from structir.frontend.recurrent_layers import recurrent_layer
 from structir.ir.expr import Call, Function, Var
+from structir.runtime.plans import plan
 from structir.script import R
 from tests.frontend.models import FLOAT, made, node, value
 

@@ -13,9 +13,9 @@ from structir.ir import dims
 from structir.ir.kernel import For, Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree, prepared
+from structir.loops.schedule.refusal import ScheduleError
 from structir.passes import Lower, Schedule
 from structir.tools.kernels import KernelGenerator
 from tests.loops.running import arguments, parsed, run

@@ -13,7 +13,7 @@ from structir.ir.kernel import Kernel
 from structir.loops.handle import KernelHandle
 from structir.loops.primitives import find_primitive
 from structir.loops.recipes import find_recipe, recipe_names
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.refusal import ScheduleError
 from structir.passes import Lower
 from structir.tools.fuzzing import random_program
 from tests.loops.running import arguments, run

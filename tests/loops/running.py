@@ -15,8 +15,8 @@ from structir.interpret.scope import Activation
 from structir.ir import dims
 from structir.ir.dtype import numpy_dtype
 from structir.ir.kernel import VECTOR, Assign, For, Kernel, Local, Part, Scratch
-from structir.loops.accesses import accumulation
-from structir.loops.loop_tree import LoopTree, NodeFacts
+from structir.loops.schedule.accesses import accumulation
+from structir.loops.schedule.loop_tree import LoopTree, NodeFacts
 
 LANES = 3
 Arrays = list[np.ndarray]

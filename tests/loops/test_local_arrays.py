@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from structir.ir import dims, structural_equal
-from structir.loops.loop_tree import loop_tree, prepared
 from structir.loops.primitives import find_primitive
+from structir.loops.schedule.loop_tree import loop_tree, prepared
 from tests.loops.running import arguments, parsed, run
 
 SOURCE = """

@@ -3,8 +3,8 @@
 import pytest
 
 from structir.errors import DiagnosticError
-from structir.loops.loop_tree import loop_tree, prepared
 from structir.loops.primitives import find_primitive, primitive_names
+from structir.loops.schedule.loop_tree import loop_tree, prepared
 from tests.loops.fuzzing import Run
 from tests.loops.running import parsed
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.emit.code import code_of
 from structir.ir.module import IRModule
+from structir.loops.emit.code import code_of
 from tests.loops.running import parsed
 
 SOURCE = """

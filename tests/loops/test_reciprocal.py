@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import structir
-from structir.loops.loop_tree import prepared
 from structir.loops.primitives import find_primitive
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.loop_tree import prepared
+from structir.loops.schedule.refusal import ScheduleError
 from tests.loops.running import arguments, parsed, run
 from tests.loops.test_refusals import HEAD, always, computes, dims_of
 

@@ -11,9 +11,9 @@ import pytest
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.kernel import Kernel
-from structir.loops.loop_tree import prepared
 from structir.loops.primitives import find_primitive
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.loop_tree import prepared
+from structir.loops.schedule.refusal import ScheduleError
 from tests.loops.running import arguments, parsed, run
 
 HEAD = (
@@ -67,7 +67,7 @@ for i in range(1, n):
         out[i, j] = out[i - 1, j + 1] + x[i, j]
 """,
         ("reorder", "j", "i"),
-        {"legality._exceeds": always},
+        {"schedule.legality._exceeds": always},
     ),
     Case(
         "interchange of iterations that share a scalar",
@@ -79,7 +79,7 @@ for i in range(n):
         out[i, j] = t
 """,
         ("reorder", "j", "i"),
-        {"legality.first_uninitialised_read": nothing},
+        {"schedule.legality.first_uninitialised_read": nothing},
     ),
     Case(
         "a scalar of the last iteration that is read after the loops",
@@ -94,7 +94,7 @@ for k in range(n):
 out[0, 0] = t
 """,
         ("vectorise", "l"),
-        {"legality.read_after": nothing},
+        {"schedule.legality.read_after": nothing},
         sizes=(3, 7),
     ),
     Case(
@@ -166,7 +166,7 @@ for j in range(n):
     out[j, 1] = out[n - 1 - j, 0] * 2.0
 """,
         ("fuse", "i", "j"),
-        {"legality.meets_later": never},
+        {"schedule.legality.meets_later": never},
     ),
     Case(
         "a sum that is complete only after the loop",
@@ -178,7 +178,7 @@ for j in range(n):
     out[j, 0] = x[j, 0] / t
 """,
         ("fuse", "i", "j"),
-        {"legality.meets_later": never},
+        {"schedule.legality.meets_later": never},
     ),
     Case(
         "different ranges",
@@ -228,7 +228,7 @@ for i in range(n):
     out[i, 0] = t
 """,
         ("fission", "i"),
-        {"legality.meets_later": never},
+        {"schedule.legality.meets_later": never},
     ),
     Case(
         "elements of later iterations",
@@ -238,7 +238,7 @@ for i in range(1, n):
     out[i, 1] = out[i, 0] * 2.0 + 1.0
 """,
         ("fission", "i"),
-        {"legality.meets_later": never},
+        {"schedule.legality.meets_later": never},
     ),
     Case(
         "iterations of different threads",
@@ -265,7 +265,7 @@ for i in range(n):
         out[i, j] = row[j]
 """,
         ("parallel", "i"),
-        {"legality.first_uninitialised_read": nothing},
+        {"schedule.legality.first_uninitialised_read": nothing},
     ),
     Case(
         "results that are not set to zero",
@@ -534,7 +534,7 @@ for k in range(m):
     out[0, k] = row[k]
 """,
         ("inline", "row"),
-        {"producers.computed_in": str},
+        {"schedule.producers.computed_in": str},
         code="E1116",
         locations=1,
     ),

@@ -8,7 +8,7 @@ import structir
 from structir.ir import dims
 from structir.ir.module import IRModule
 from structir.loops.primitives import find_primitive
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.refusal import ScheduleError
 from tests.loops.running import arguments, parsed, run
 
 LEFT = ["a[i, k]", "a[k, i]", "a[i + 1, k]", "a[k]", "a[i]", "a[j, k]", "a[0, k]", "a[2*i, k]"]

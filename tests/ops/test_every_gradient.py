@@ -19,8 +19,8 @@ from structir.ir import (
 )
 from structir.ir.dtype import is_float
 from structir.opdef.gradient import describe_gradient, gradients
-from tests.backend.agreement import assert_agree, copied
 from tests.ops.calls import called, symbolic_call
+from tests.runtime.agreement import assert_agree, copied
 
 ops.load()
 OPS = {

@@ -5,8 +5,8 @@ import pytest
 import structir
 from structir import ops
 from structir.ir import registered_ops, structural_equal
-from tests.backend.agreement import assert_agree, copied
 from tests.ops.calls import called, program
+from tests.runtime.agreement import assert_agree, copied
 
 ops.load()
 EXAMPLES = {

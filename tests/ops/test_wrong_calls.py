@@ -17,10 +17,10 @@ from structir.ir.expr import Var
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.parameters import REQUIRED
 from structir.script import R
-from tests.backend.agreement import assert_agree
 from tests.cases import every_case
 from tests.ops.calls import called, evaluated
 from tests.ops.test_every_op import assert_fits
+from tests.runtime.agreement import assert_agree
 
 ops.load()
 OPS = {

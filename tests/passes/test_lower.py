@@ -12,7 +12,7 @@ from structir.passes import Lower, find_pass
 from structir.passes.manager.comparison import same
 from structir.script import I, R, T
 from structir.tools.generate import random_arguments, random_module
-from tests.backend.agreement import copied
+from tests.runtime.agreement import copied
 
 
 @I.ir_module

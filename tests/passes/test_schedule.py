@@ -8,15 +8,15 @@ import pytest
 import structir
 from structir.analysis import check_well_formed
 from structir.analysis.variables import walk
-from structir.backend.cpu.features import gains_from_prefetching
-from structir.backend.emit import library
-from structir.backend.emit.code import code_of
-from structir.backend.outline import outline
 from structir.errors import StructIRError
 from structir.ir import Call, IRModule, Kernel, Op, structural_equal
+from structir.loops.emit import library
+from structir.loops.emit.code import code_of
 from structir.passes import BindParams, Schedule, pipeline
 from structir.passes.manager.comparison import same
+from structir.runtime.outline import outline
 from structir.script import I, R, T
+from structir.targets.cpu.features import gains_from_prefetching
 from structir.tools.generate import random_arguments, random_module
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import structir
 from structir import RaggedArray
-from structir.backend.cpu import unaligned_sums
 from structir.ir.dtype import numpy_dtype
+from structir.targets.cpu import unaligned_sums
 
 LAYOUTS = {
     "short": [3, 0, 1, 7, 2, 0, 9, 5] * 3,

@@ -9,7 +9,7 @@ import pytest
 
 import structir
 from structir import RaggedArray
-from structir.backend.row_copies import CHUNK, SHORT, VECTORS
+from structir.loops.regions.row_copies import CHUNK, SHORT, VECTORS
 
 LENGTHS = [
     0,

@@ -4,9 +4,9 @@ import pytest
 
 import structir
 from structir.analysis.variables import walk
-from structir.backend.loops.group import FUSED
 from structir.ir.expr import Call, GlobalVar, VarBinding
 from structir.ir.op import Op
+from structir.loops.fusion.group import FUSED
 from structir.tools.generate import random_module
 
 LAYERS = """

@@ -7,7 +7,7 @@ import pytest
 
 import structir
 from structir.ir import structural_equal
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.refusal import ScheduleError
 from tests.scheduling.programs import arguments, interpreted, random_program
 
 

@@ -7,9 +7,9 @@ import structir
 from structir.ir import structural_equal
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.loops.primitive import primitive
 from structir.loops.primitives import PRIMITIVES, add_primitive, find_primitive
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import ScheduleError
 from structir.script import I, R, T
 from tests.loops.running import parsed
 

@@ -6,8 +6,8 @@ import pytest
 
 import structir
 from structir.ir import structural_equal
-from structir.loops.loop_tree import loop_tree
-from structir.loops.refusal import ScheduleError
+from structir.loops.schedule.loop_tree import loop_tree
+from structir.loops.schedule.refusal import ScheduleError
 from structir.passes import pipeline
 from structir.scheduling.steps import scheduled
 from tests.loops.fuzzing import random_step

@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from structir.backend.cache import CacheEntry, digest, store
+from structir.system.cache import CacheEntry, digest, store
 from structir.tools.cli import build
 
 RUNNER = CliRunner()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.backend.sizes import Evaluator, symbols_of
 from structir.frontend.torch.graph import FxGraph, names_of
 from structir.frontend.torch.sizes import TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.runtime.plans.sizes import Evaluator, symbols_of
 
 
 class CallSizes:

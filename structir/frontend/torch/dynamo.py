@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structir.frontend.torch.registry as registry
-from structir.backend.compile import compile as compile_module
-from structir.backend.compile import factory
 from structir.errors import Diagnostic, DiagnosticError, StructIRError, warn
 from structir.frontend.torch import ops
 from structir.frontend.torch.call_sizes import CallSizes
@@ -24,6 +22,8 @@ from structir.frontend.torch.traced_graph import (
     traced_program,
 )
 from structir.lazy import lazy_module
+from structir.targets.compile import compile as compile_module
+from structir.targets.compile import factory
 
 torch = lazy_module("torch")
 common = lazy_module("torch._dynamo.backends.common")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from structir.loops.primitive import Primitive
-from structir.loops.registry import Registry
+from structir.loops.schedule.primitive import Primitive
+from structir.loops.schedule.registry import Registry
 
 PRIMITIVES: Registry[Primitive] = Registry("primitive", __name__, Path(__file__).parent)
 find_primitive, primitive_names = PRIMITIVES.find, PRIMITIVES.names

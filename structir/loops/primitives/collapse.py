@@ -8,18 +8,18 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.kernel import Element, For, Kernel, LoopVariable, Scalar
 from structir.ir.node import replace
-from structir.loops.edits import Names, calculate, exchange, integer, substitute
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import (
+from structir.loops.schedule.edits import Names, calculate, exchange, integer, substitute
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import (
     only_loop_in,
     refuse_dependent_bounds,
     refuse_jumps,
     refuse_varying_bounds,
 )
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
-from structir.loops.regions import expression
-from structir.loops.sizes import size
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
+from structir.loops.schedule.regions import expression
+from structir.loops.schedule.sizes import size
 
 
 @primitive

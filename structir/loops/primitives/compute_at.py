@@ -7,14 +7,14 @@ from typing import Any
 from structir.ir import dims
 from structir.ir.kernel import VECTOR, For, Kernel, KernelStatement, Scalar
 from structir.ir.node import replace
-from structir.loops.accesses import Access
-from structir.loops.edits import exchange_all
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import following
-from structir.loops.primitive import primitive
-from structir.loops.producers import producer, refuse_changes, require_reads_after
-from structir.loops.refusal import refusal
-from structir.loops.regions import AxisBounds, expression, extremum, region
+from structir.loops.schedule.accesses import Access
+from structir.loops.schedule.edits import exchange_all
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import following
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.producers import producer, refuse_changes, require_reads_after
+from structir.loops.schedule.refusal import refusal
+from structir.loops.schedule.regions import AxisBounds, expression, extremum, region
 
 
 @primitive

@@ -19,13 +19,13 @@ from structir.ir.kernel import (
     Scratch,
 )
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.edits import Names, calculate, exchange_all, substitute
-from structir.loops.initialisation import Memory, first_uninitialised_read
-from structir.loops.legality import read_after
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import iterations_at_most, refuse_varying_bounds
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import Names, calculate, exchange_all, substitute
+from structir.loops.schedule.initialisation import Memory, first_uninitialised_read
+from structir.loops.schedule.legality import read_after
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import iterations_at_most, refuse_varying_bounds
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from structir.ir.kernel import Kernel, LoopVariable
 from structir.ir.node import replace
-from structir.loops.edits import Names, exchange, with_values
-from structir.loops.legality import reversed_pairs
-from structir.loops.loop_tree import loop_tree
-from structir.loops.nests import dependence, refuse_jumps, refuse_varying_bounds
-from structir.loops.primitive import positive, primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import Names, exchange, with_values
+from structir.loops.schedule.legality import reversed_pairs
+from structir.loops.schedule.loop_tree import loop_tree
+from structir.loops.schedule.nests import dependence, refuse_jumps, refuse_varying_bounds
+from structir.loops.schedule.primitive import positive, primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from structir.ir import dims
 from structir.ir.kernel import For, Kernel, KernelStatement, Scalar
 from structir.ir.node import replace
-from structir.loops.accesses import is_same
-from structir.loops.edits import exchange_all, with_values
-from structir.loops.legality import Pair, conflicts, reversed_pairs
-from structir.loops.loop_tree import LoopTree, derive, jumps, loop_tree
-from structir.loops.nests import dependence, following, refuse_jumps, refuse_varying_bounds
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.accesses import is_same
+from structir.loops.schedule.edits import exchange_all, with_values
+from structir.loops.schedule.legality import Pair, conflicts, reversed_pairs
+from structir.loops.schedule.loop_tree import LoopTree, derive, jumps, loop_tree
+from structir.loops.schedule.nests import dependence, following, refuse_jumps, refuse_varying_bounds
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

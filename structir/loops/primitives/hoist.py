@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from structir.ir.kernel import Assign, Element, For, Kernel, Local
 from structir.ir.node import replace
-from structir.loops.accesses import expressions
-from structir.loops.bounds import is_in_range
-from structir.loops.edits import exchange
-from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.legality import read_after
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import depends_on, refuse_jumps, refuse_varying_bounds
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.accesses import expressions
+from structir.loops.schedule.bounds import is_in_range
+from structir.loops.schedule.edits import exchange
+from structir.loops.schedule.initialisation import first_uninitialised_read
+from structir.loops.schedule.legality import read_after
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import depends_on, refuse_jumps, refuse_varying_bounds
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from structir.ir.kernel import Element, Kernel, KernelStatement
-from structir.loops.edits import exchange_all, fresh_copy, substitute
-from structir.loops.loop_tree import loop_tree
-from structir.loops.nests import following
-from structir.loops.primitive import primitive
-from structir.loops.producers import producer, refuse_changes, require_reads_after
+from structir.loops.schedule.edits import exchange_all, fresh_copy, substitute
+from structir.loops.schedule.loop_tree import loop_tree
+from structir.loops.schedule.nests import following
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.producers import producer, refuse_changes, require_reads_after
 
 
 @primitive

@@ -8,11 +8,11 @@ from structir.ir.expr import Var
 from structir.ir.kernel import Element, Kernel, Scratch
 from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.edits import substitute
-from structir.loops.loop_tree import derive, loop_tree
-from structir.loops.primitive import primitive
 from structir.loops.primitives import find_primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import substitute
+from structir.loops.schedule.loop_tree import derive, loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -6,13 +6,13 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.kernel import Apply, For, Kernel, Local, Part, Scratch
 from structir.ir.node import replace
-from structir.loops.edits import Names, calculate, exchange, integer
-from structir.loops.initialisation import first_uninitialised_read, is_filled
-from structir.loops.legality import conflicts, is_private, meets_later
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import dependence, refuse_jumps
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import Names, calculate, exchange, integer
+from structir.loops.schedule.initialisation import first_uninitialised_read, is_filled
+from structir.loops.schedule.legality import conflicts, is_private, meets_later
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import dependence, refuse_jumps
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive(changes_rounding=True)  # parallel kernels are compiled with fused multiply-add

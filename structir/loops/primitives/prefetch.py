@@ -18,12 +18,12 @@ from structir.ir.kernel import (
     Scalar,
 )
 from structir.ir.node import replace
-from structir.loops.accesses import Access, expressions, is_same
-from structir.loops.edits import calculate, exchange, integer, with_values
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import refuse_jumps
-from structir.loops.primitive import positive, primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.accesses import Access, expressions, is_same
+from structir.loops.schedule.edits import calculate, exchange, integer, with_values
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import refuse_jumps
+from structir.loops.schedule.primitive import positive, primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from structir.ir.kernel import Assign, Kernel, KernelStatement
 from structir.ir.node import replace
-from structir.loops.accesses import reassociable
-from structir.loops.edits import exchange_all
-from structir.loops.loop_tree import loop_tree
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.accesses import reassociable
+from structir.loops.schedule.edits import exchange_all
+from structir.loops.schedule.loop_tree import loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive(changes_rounding=True)

@@ -9,12 +9,12 @@ from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Literal, Local, Scalar
 from structir.ir.kernel_functions import rounds_to_integers
 from structir.ir.node import replace
-from structir.loops.accesses import expressions, is_same
-from structir.loops.bounds import is_in_range
-from structir.loops.edits import Names, exchange, substitute
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.accesses import expressions, is_same
+from structir.loops.schedule.bounds import is_in_range
+from structir.loops.schedule.edits import Names, exchange, substitute
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 ORDERED = frozenset({"abs", "cast", "max", "maximum", "min", "minimum", "neg", "select"})
 

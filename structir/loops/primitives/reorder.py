@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from structir.ir.kernel import For, Kernel
 from structir.ir.node import replace
-from structir.loops.accesses import Access
-from structir.loops.edits import exchange
-from structir.loops.legality import accumulated, conflicts, is_private, meets_later
-from structir.loops.loop_tree import LoopTree, derive, loop_tree
-from structir.loops.nests import (
+from structir.loops.schedule.accesses import Access
+from structir.loops.schedule.edits import exchange
+from structir.loops.schedule.legality import accumulated, conflicts, is_private, meets_later
+from structir.loops.schedule.loop_tree import LoopTree, derive, loop_tree
+from structir.loops.schedule.nests import (
     dependence,
     only_loop_in,
     refuse_dependent_bounds,
     refuse_jumps,
     refuse_varying_bounds,
 )
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -22,13 +22,20 @@ from structir.ir.kernel import (
     Scratch,
 )
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.accesses import Access
-from structir.loops.edits import Names, calculate, exchange, fold_apply, integer, substitute
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import iterations_at_most, refuse_varying_bounds
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
-from structir.loops.sizes import size
+from structir.loops.schedule.accesses import Access
+from structir.loops.schedule.edits import (
+    Names,
+    calculate,
+    exchange,
+    fold_apply,
+    integer,
+    substitute,
+)
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import iterations_at_most, refuse_varying_bounds
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
+from structir.loops.schedule.sizes import size
 from structir.projections.monoid import MONOIDS
 
 MONOID_OF = {

@@ -19,15 +19,15 @@ from structir.ir.kernel import (
 )
 from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.accesses import Access, expressions, is_same_element
-from structir.loops.blocks import require_elements, with_block
-from structir.loops.edits import Names, exchange_all, substitute
-from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.legality import read_after
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
-from structir.loops.regions import extent_from, region, written
+from structir.loops.schedule.accesses import Access, expressions, is_same_element
+from structir.loops.schedule.blocks import require_elements, with_block
+from structir.loops.schedule.edits import Names, exchange_all, substitute
+from structir.loops.schedule.initialisation import first_uninitialised_read
+from structir.loops.schedule.legality import read_after
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
+from structir.loops.schedule.regions import extent_from, region, written
 
 
 @primitive

@@ -9,10 +9,10 @@ import attrs
 from structir.ir import dims
 from structir.ir.kernel import Apply, Branch, Extent, Kernel, Part, Scratch, Size
 from structir.ir.node import rebuild
-from structir.loops.edits import Names, fold_apply, fresh_copy, integer, substitute
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.primitive import positive, primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import Names, fold_apply, fresh_copy, integer, substitute
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.primitive import positive, primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

@@ -5,11 +5,11 @@ from __future__ import annotations
 from structir.ir import dims
 from structir.ir.kernel import Apply, For, Kernel, LoopVariable, Scalar
 from structir.ir.node import replace
-from structir.loops.edits import Names, calculate, exchange, fresh_copy, integer
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import refuse_jumps, refuse_varying_bounds
-from structir.loops.primitive import positive, primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import Names, calculate, exchange, fresh_copy, integer
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import refuse_jumps, refuse_varying_bounds
+from structir.loops.schedule.primitive import positive, primitive
+from structir.loops.schedule.refusal import refusal
 
 TAILS = ("guard", "exact", "peel")
 

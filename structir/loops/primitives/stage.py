@@ -22,14 +22,14 @@ from structir.ir.kernel import (
     computed_in,
 )
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.blocks import require_elements, with_block
-from structir.loops.bounds import extremes
-from structir.loops.edits import Names, calculate, exchange
-from structir.loops.initialisation import first_uninitialised_read
-from structir.loops.loop_tree import LoopTree, derive, loop_tree
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
-from structir.loops.regions import AxisBounds, extent_from, extremum, region, written
+from structir.loops.schedule.blocks import require_elements, with_block
+from structir.loops.schedule.bounds import extremes
+from structir.loops.schedule.edits import Names, calculate, exchange
+from structir.loops.schedule.initialisation import first_uninitialised_read
+from structir.loops.schedule.loop_tree import LoopTree, derive, loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
+from structir.loops.schedule.regions import AxisBounds, extent_from, extremum, region, written
 
 SPACES = ("", REGISTERS)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from structir.ir.kernel import Assign, Element, For, Kernel, KernelStatement
 from structir.ir.node import replace
-from structir.loops.edits import exchange_all
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import exchange_all
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

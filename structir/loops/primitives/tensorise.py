@@ -24,13 +24,13 @@ from structir.ir.kernel import (
     assigned_value,
 )
 from structir.ir.node import Node
-from structir.loops.accesses import is_same
-from structir.loops.edits import calculate, exchange, integer
-from structir.loops.legality import read_after
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
-from structir.loops.regions import expression
+from structir.loops.schedule.accesses import is_same
+from structir.loops.schedule.edits import calculate, exchange, integer
+from structir.loops.schedule.legality import read_after
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
+from structir.loops.schedule.regions import expression
 
 DTYPES = ("float32", "float64")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from structir.ir.kernel import For, Kernel, KernelStatement
-from structir.loops.edits import Names, calculate, exchange, fresh_copy, integer
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import refuse_jumps
-from structir.loops.primitive import positive, primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import Names, calculate, exchange, fresh_copy, integer
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import refuse_jumps
+from structir.loops.schedule.primitive import positive, primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

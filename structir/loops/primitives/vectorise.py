@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from structir.ir.kernel import VECTOR, For, Kernel, Local
 from structir.ir.node import replace
-from structir.loops.edits import exchange
-from structir.loops.initialisation import Memory
-from structir.loops.legality import accumulated, conflicts, is_private, meets_later
-from structir.loops.loop_tree import LoopTree, loop_tree
-from structir.loops.nests import dependence, refuse_jumps
-from structir.loops.primitive import primitive
-from structir.loops.refusal import refusal
+from structir.loops.schedule.edits import exchange
+from structir.loops.schedule.initialisation import Memory
+from structir.loops.schedule.legality import accumulated, conflicts, is_private, meets_later
+from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import dependence, refuse_jumps
+from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.refusal import refusal
 
 
 @primitive

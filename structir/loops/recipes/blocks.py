@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from structir.loops.fusion import (
+from structir.loops.handle import KernelHandle
+from structir.loops.recipe import TargetInfo, recipe
+from structir.loops.recipe_steps import (
     collapse_loops,
     fuse_loops,
     inline_arrays,
@@ -12,8 +14,6 @@ from structir.loops.fusion import (
     shrink_arrays,
     value_cost,
 )
-from structir.loops.handle import KernelHandle
-from structir.loops.recipe import TargetInfo, recipe
 
 
 @recipe

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from structir.ir.kernel import Assign, For, Local
-from structir.loops.fusion import (
+from structir.loops.handle import KernelHandle
+from structir.loops.recipe import TargetInfo, recipe
+from structir.loops.recipe_steps import (
     collapse_loops,
     fuse_loops,
     inline_arrays,
@@ -13,8 +15,6 @@ from structir.loops.fusion import (
     run_in_parts,
     shrink_arrays,
 )
-from structir.loops.handle import KernelHandle
-from structir.loops.recipe import TargetInfo, recipe
 
 
 @recipe

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from structir.loops.fusion import (
+from structir.loops.handle import KernelHandle
+from structir.loops.recipe import TargetInfo, recipe
+from structir.loops.recipe_steps import (
     collapse_loops,
     collapse_rows,
     fuse_loops,
@@ -12,8 +14,6 @@ from structir.loops.fusion import (
     run_in_parts,
     shrink_arrays,
 )
-from structir.loops.handle import KernelHandle
-from structir.loops.recipe import TargetInfo, recipe
 
 
 @recipe

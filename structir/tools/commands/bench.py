@@ -15,7 +15,7 @@ from structir.tools.terminal import console, diagnostics
 if TYPE_CHECKING:
     from structir.ir.expr import Function
 
-backend = lazy_module("structir.backend.compile")
+backend = lazy_module("structir.targets.compile")
 inputs = lazy_module("structir.interpret.arguments")
 PANEL = "Run"
 

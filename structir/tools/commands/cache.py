@@ -13,7 +13,7 @@ from structir.tools.as_json import Json, write
 from structir.tools.terminal import console
 
 rich_table = lazy_module("rich.table")
-disk = lazy_module("structir.backend.cache")
+disk = lazy_module("structir.system.cache")
 PANEL = "Run"
 
 

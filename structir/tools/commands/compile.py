@@ -14,7 +14,7 @@ from structir.tools.terminal import console, diagnostics
 
 rich_syntax = lazy_module("rich.syntax")
 expr = lazy_module("structir.ir.expr")
-backend = lazy_module("structir.backend.compile")
+backend = lazy_module("structir.targets.compile")
 PANEL = "Run"
 
 

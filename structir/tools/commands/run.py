@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 np = lazy_module("numpy")
 rich_table = lazy_module("rich.table")
 arrays = lazy_module("structir.interpret.arguments")
-compilation = lazy_module("structir.backend.compile")
+compilation = lazy_module("structir.targets.compile")
 interpreter = lazy_module("structir.interpret")
 ragged_array = lazy_module("structir.ir.ragged_array")
 PANEL = "Run"

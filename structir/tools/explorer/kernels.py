@@ -8,14 +8,14 @@ from typing import Any
 
 import attrs
 
-from structir.backend.compile import compile as compiled
-from structir.backend.outline import KernelOutline, Outline, outline, outline_of
-from structir.backend.profile import KernelTime
-from structir.backend.source import origins
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.runtime.outline import KernelOutline, Outline, outline, outline_of
+from structir.runtime.profile import KernelTime
+from structir.runtime.source import origins
+from structir.targets.compile import compile as compiled
 from structir.tools.explorer.graph import FILE
 
 LOCATION = re.compile(rf" at {FILE}:(\d+):\d+")

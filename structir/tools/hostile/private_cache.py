@@ -9,7 +9,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from structir.backend.cache import LOCATION
+from structir.system.cache import LOCATION
 from structir.tools.comparison import Disagreement
 
 

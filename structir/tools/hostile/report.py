@@ -14,7 +14,7 @@ from structir.tools.hostile.runs import Outcome, outcomes
 from structir.tools.terminal import console, show
 
 rich_progress = lazy_module("rich.progress")
-cache = lazy_module("structir.backend.cache")
+cache = lazy_module("structir.system.cache")
 MAX_SHOWN = 20  # failures; further ones are only counted
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend import cache as disk
-from structir.backend.cached_plans import CachedPlans
-from structir.backend.executable import options_text
-from structir.backend.loops.kernel_text import MissingCodeError
 from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
 from structir.lazy import lazy_module
+from structir.loops.program.kernel_text import MissingCodeError
+from structir.runtime.executable import options_text
+from structir.runtime.files.cached_plans import CachedPlans
+from structir.system import cache as disk
 from structir.tools.hostile.private_cache import private_folder
 
 structir = lazy_module("structir")

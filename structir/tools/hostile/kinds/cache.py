@@ -8,8 +8,8 @@ from random import Random
 
 import attrs
 
-from structir.backend import cache as disk
-from structir.backend.cpu import kernels, objects
+from structir.system import cache as disk
+from structir.targets.cpu import kernels, objects
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.mutation import changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, private_folder, require_no_marker

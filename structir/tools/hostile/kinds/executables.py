@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend import cache as disk
-from structir.backend.cpu import kernels, objects
 from structir.errors import StructIRError
 from structir.lazy import lazy_module
 from structir.printer.files.safetensors_file import mapped_file, write_file
+from structir.system import cache as disk
+from structir.targets.cpu import kernels, objects
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.mutation import VALUES, changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, private_folder, require_no_marker

@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend import plan
 from structir.lazy import lazy_module
+from structir.runtime.plans import plan
 from structir.tools.comparison import Disagreement
 
 structir = lazy_module("structir")

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend import plan
-from structir.backend.kernel_calls import KernelRunner
 from structir.errors import StructIRError
 from structir.interpret.kernels import KernelValue, run_kernel
 from structir.lazy import lazy_module
+from structir.runtime.kernel_calls import KernelRunner
+from structir.runtime.plans import plan
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.guarded_memory import guarded
 

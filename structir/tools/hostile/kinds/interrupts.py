@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.cache import LOCATION
 from structir.lazy import lazy_module
+from structir.system.cache import LOCATION
 from structir.tools.comparison import Disagreement
 
 structir = lazy_module("structir")

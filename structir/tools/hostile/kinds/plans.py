@@ -7,9 +7,9 @@ import json
 from random import Random
 from typing import Any
 
-from structir.backend import cache as disk
-from structir.backend.cached_plans import CachedPlans
-from structir.backend.executable import options_text
+from structir.runtime.executable import options_text
+from structir.runtime.files.cached_plans import CachedPlans
+from structir.system import cache as disk
 from structir.tools.hostile.mutation import changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, require_no_marker
 from structir.tools.hostile.stored_model import model, stored_plans, use

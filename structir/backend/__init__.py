@@ -1,1 +1,0 @@
-"""Compiles modules: loop nests, fusion, schedules, kernels, plans and executables."""

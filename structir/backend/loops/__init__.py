@@ -1,1 +1,0 @@
-"""The loop IR: stages, and how they are composed, grouped, scheduled and written as text."""

@@ -1,0 +1,1 @@
+"""Fuses stages to kernels."""

@@ -1,0 +1,1 @@
+"""Generates and schedules the kernels of groups of stages."""

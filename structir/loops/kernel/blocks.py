@@ -1,0 +1,256 @@
+"""The schedule of products with fused maps and reductions: blocks of rows pass through all of them.
+
+A product writes a block of scratch memory, or the result; loops then process the rows of the block
+while it is in cache, before the next product. Right operands that depend on a row are packed into
+panels once for each point of the batch axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym, ceildiv, exact_quotient
+from structir.loops.fusion.group import Group
+from structir.loops.kernel.column_split import ColumnSplit, column_split
+from structir.loops.products.contraction import Contraction, constant_matrix, contraction_of
+from structir.loops.program.access import Address, address_of, joined_axes
+from structir.loops.program.buffer import Buffer
+from structir.loops.program.expression import Entry, axis_dim
+from structir.loops.program.stage import Stage
+from structir.targets.cpu.packed_layout import lanes_of
+from structir.targets.cpu.products import has_own_products, panels_at_once
+from structir.targets.cpu.tiles import tile_shapes
+
+ROWS = 128  # rows of a block with packed right operands
+MORE_ROWS = 256  # if they are packed for each block
+FEWER_ROWS = 24  # if a row is a whole image
+FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
+
+
+@attrs.frozen
+class BlockPlace:
+    """The memory of a value in the rows of a block: `place` has a line for each row of the block;
+    of the value's axes it has those at `inner`, or these indices of `columns`."""
+
+    place: Buffer
+    row: Dim
+    inner: tuple[int, ...]
+    columns: tuple[Dim, ...] | None = None
+
+
+class BlockSchedule:
+    """The blocks of a group with products: its axes, its parts, and the memory between parts.
+
+    The range is over points of the batch, then blocks of columns or of rows, then rows or lines of
+    an image.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.extents = {a: e for s in group.stages for a, e in s.extents.items()}
+        self.products: dict[Stage, Contraction] = {}
+        for stage in group.stages:
+            found = contraction_of(stage)
+            if found is not None:
+                self.products[stage] = found
+        self.axes = tuple(dict.fromkeys(a for s in group.stages for a in s.axes))
+        start = dims.as_sym(dims.sym("i0"))
+        assert start is not None
+        self.start = start
+        self.moved: dict[Buffer, BlockPlace] = {}
+        self._split_rows()
+        self.segments = Segments(group, self.products)
+        self.line = self._outer_column()
+        self.split = self._column_split()
+        self.rows = group.rows if self.line is None else (*group.rows, self.line)
+        self.height = self._height()
+        self._place_blocks()
+
+    def _split_rows(self) -> None:
+        """Splits the axes into batch axes and those of the rows of a block."""
+        dependent = {a for c in self.products.values() for a in c.right_address.coefficients}
+        inner = [a for a in self.group.rows if a not in dependent]
+        accesses = self._accesses()
+        pinned = frozenset().union(*(s.pinned for s in self.group.stages))
+        self.block = joined_axes(inner, self.extents, accesses, pinned)[-1]
+        outer = [a for a in self.group.rows if a not in self.block]
+        self.batch = joined_axes(outer, self.extents, accesses, pinned)
+        self.dependent = dependent & set(outer)
+
+    def _outer_column(self) -> Sym | None:
+        """Returns an axis of columns that is computed one position at a time, and used while it is
+        in cache: the lines of an image."""
+        pairs = [(s, c) for s, c in self.products.items() if c.weights is not None]
+        if len(self.products) != 1 or not pairs or len(pairs[0][1].n) < 2:
+            return None
+        line, *columns = pairs[0][1].n
+        width, rows = self.extent(tuple(columns)), (*self.group.rows, line)
+        if isinstance(width, int) and width < FEWEST_POINTS:
+            return None
+        led = all(s.parallel[: len(rows)] == rows for s in self.group.stages)
+        return line if led else None
+
+    def _column_split(self) -> ColumnSplit | None:
+        """Returns the blocks of columns, if columns are split."""
+        if self.line is not None:
+            return None
+        is_packed = any(map(self.is_constant, self.products))
+        rows = self.extent(self.block)
+        return column_split(self.group, self.products, self._accesses(), rows, is_packed)
+
+    def _accesses(self) -> list[Address]:
+        reads = {r for s in self.group.stages for r in s.loads}
+        found = [address_of(r.buffer, r.entries, self.axes) for r in reads]
+        return found + [address_of(s.out, s.write, self.axes) for s in self.group.stages]
+
+    def _height(self) -> int:
+        together = [panels_at_once(s.out.dtype) * u for s in self.products if (u := self.unit(s))]
+        if together or (self.split is None and any(c.windows for c in self.products.values())):
+            return min(together, default=FEWER_ROWS)
+        most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
+        rows = self.extent(self.block)
+        return max(min(rows, most), 1) if isinstance(rows, int) else most
+
+    def unit(self, stage: Stage) -> int:
+        """Returns the number of rows per panel of weights; 0 without weights."""
+        return 0 if self.products[stage].weights is None else lanes_of(stage.out.dtype)
+
+    def _is_plain(self, stage: Stage) -> bool:
+        """Whether the right operand is a run-time value that is not packed before the rows."""
+        return not (self.is_constant(stage) or self.is_packed_before(stage))
+
+    def is_constant(self, stage: Stage) -> bool:
+        """Whether the right operand is one constant matrix."""
+        product = self.products[stage]
+        if product.windows or not has_own_products(stage.out.dtype):
+            return False
+        buffer, axes = product.right.buffer.root, (product.k, product.n)
+        return constant_matrix(stage, buffer, product.right_address, *axes) is not None
+
+    def is_packed_before(self, stage: Stage) -> bool:
+        """Whether the right operand is packed at each point of the batch axes: it depends on
+        them, and all rows read all of it."""
+        depends = set(self.products[stage].right_address.coefficients) & self.dependent
+        return bool(depends) and self.split is None
+
+    def counts(self) -> tuple[Dim, Dim, int]:
+        """Returns the number of blocks at each point of the batch, that of the items of each block
+        which threads can share, and the number of rows of an item."""
+        rows = self.extent(self.block)
+        if self.line is not None:
+            return ceildiv(rows, self.height), self.extents[self.line], 1
+        unit = max(map(self.unit, self.products))
+        if not unit:
+            unit = self._rows_at_once() if self.batch or self.split is not None else 1
+        blocks = 1 if self.split is None else self.split.count
+        return blocks, ceildiv(rows, unit), unit
+
+    def _rows_at_once(self) -> int:
+        """Returns the number of rows of a tile, which no part splits."""
+        return max([s.rows[0] for p in self.products for s in tile_shapes(p.out.dtype)], default=1)
+
+    def _place_blocks(self) -> None:
+        """Allocates scratch memory for values that pass between parts of the kernel and are not
+        stored."""
+        row = axis_dim(self.block[-1]) - axis_dim(self.start)
+        for stage in self.segments.passed:
+            if stage.out in self.group.kept:
+                continue
+            inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
+            sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
+            if self.split is not None:
+                axes = [self._axis_of(stage.write[k]) for k in inner]
+                sizes, columns = self.split.memory(dict(zip(axes, sizes, strict=True)))
+            place = Buffer((self.height, *sizes), stage.out.dtype, "scratch")
+            self.moved[stage.out] = BlockPlace(place, row, tuple(inner), columns)
+
+    def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:
+        """Returns the shape of a row of a block, gaps between columns included."""
+        found = self.products.get(stage)
+        if found is None or not found.windows or found.weights is not None:
+            return sizes
+        steps = found.column_steps
+        return [sizes[0], *[exact_quotient(a, b) or 0 for a, b in pairwise(steps)]]
+
+    def _is_inner(self, entry: Entry) -> bool:
+        symbol = self._axis_of(entry)
+        return symbol is not None and symbol not in self.rows
+
+    @staticmethod
+    def _axis_of(entry: Entry) -> Any:
+        """Returns the axis that an index is by itself, if any."""
+        return dims.as_sym(entry)  # type: ignore[arg-type]
+
+    def extent(self, axes: tuple[Sym, ...]) -> Dim:
+        """Returns the number of points along some axes."""
+        return prod(self.extents[a] for a in axes)
+
+    def located(
+        self, buffer: Buffer, entries: tuple[Entry, ...]
+    ) -> tuple[Buffer, tuple[Entry, ...]]:
+        """Returns the memory of an element: its buffer, or the block in place of it."""
+        moved = self.moved.get(buffer)
+        if moved is None:
+            return buffer, entries
+        columns = moved.columns
+        if columns is None:
+            return moved.place, (moved.row, *[entries[k] for k in moved.inner])
+        return moved.place, (moved.row, *columns)
+
+
+class Segments:
+    """The execution order of the stages of a group with products.
+
+    `parts` alternates between loops and products. `passed` are the stages whose results pass
+    between parts.
+    """
+
+    def __init__(self, group: Group, products: Mapping[Stage, Contraction]) -> None:
+        self.products = list(products)
+        self.producers = {s.out: s for s in group.stages}
+        self.readers: dict[Stage, list[Stage]] = {s: [] for s in group.stages}
+        for stage in group.stages:
+            for read in stage.loads:
+                producer = self.producers.get(read.buffer)
+                if producer is not None and producer is not stage:
+                    self.readers[producer].append(stage)
+        self.at: dict[Stage, int] = {}
+        for stage in group.stages:
+            self._place_first(stage)
+        for stage in reversed(group.stages):
+            self._place_late(stage, group)
+        self.parts: list[Stage | tuple[Stage, ...]] = []
+        for number in range(len(self.products) + 1):
+            loops = [s for s in group.stages if s not in products and self.at[s] == number]
+            self.parts.append(tuple(loops))
+            self.parts += self.products[number : number + 1]
+        self.passed = [s for s in group.stages if self._passes(s)]
+        self.passed_buffers: frozenset[Buffer] = frozenset(s.out for s in self.passed)
+
+    def _place_first(self, stage: Stage) -> None:
+        """Places a stage as early as its operands allow: part n precedes product n."""
+        found = 0
+        for read in stage.loads:
+            producer = self.producers.get(read.buffer)
+            if producer is not None and producer is not stage:
+                after = 1 if producer in self.products else 0
+                found = max(found, self.at[producer] + after)
+        self.at[stage] = self.products.index(stage) if stage in self.products else found
+
+    def _place_late(self, stage: Stage, group: Group) -> None:
+        """Moves maps that have no earlier user to a later part, so that less passes between
+        parts."""
+        readers = self.readers[stage]
+        if stage not in self.products and not stage.reduce and readers:
+            self.at[stage] = max(self.at[stage], min(self.at[r] for r in readers))
+
+    def _passes(self, stage: Stage) -> bool:
+        if stage in self.products:
+            return True
+        return any(r in self.products or self.at[r] != self.at[stage] for r in self.readers[stage])

@@ -1,0 +1,1 @@
+"""Lowers ops to stages."""

@@ -1,0 +1,1 @@
+"""Matrix products: stages that are products, and constant operands in packed layout."""

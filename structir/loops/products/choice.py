@@ -1,0 +1,49 @@
+"""The choice between the two ways to multiply an image by constant weights.
+
+A tiled product holds pixels in vectors and packs the image. A pixel product holds channels in
+vectors and packs the weights, once: no lane is wasted at the end of a small image, but each result
+is transposed as it is stored.
+"""
+
+from __future__ import annotations
+
+from structir.ir.dims import Dim
+from structir.targets.cpu.packed_layout import panel_registers
+from structir.targets.cpu.pixel_tiles import terms_at_once
+from structir.targets.cpu.products import packs_panels
+from structir.targets.cpu.tiles import tile_shapes
+
+# Costs per element, in multiply-adds of whole registers; measured on an AMD Zen 4 CPU.
+PACKED = 0.4  # of the image, as its panels are written
+STORED = 0.3  # of the result of a tiled product,
+TRANSPOSED = 1.2  # and of that of a pixel product
+NARROW = 1.12  # relative time of a pixel product with AVX2
+
+
+def is_faster_by_pixels(rows: Dim, columns: Dim, terms: Dim, dtype: str) -> bool:
+    """Whether a pixel product is the faster one, for so many channels, pixels and terms.
+
+    It is not for sizes that only a call knows.
+    """
+    shapes = tile_shapes(dtype)
+    if not (isinstance(rows, int) and isinstance(columns, int) and isinstance(terms, int)):
+        return False
+    if not shapes or not rows * columns * terms:
+        return False
+    lanes, results = shapes[0].lanes, rows * columns
+    by_pixels = terms * columns * -(-rows // lanes) + TRANSPOSED * results
+    tiled = terms * rows * _registers(columns, lanes, len(shapes)) + STORED * results
+    packed = PACKED * terms * columns if packs_panels(rows, terms, len(shapes)) else 0
+    if len(shapes) <= 2:  # with AVX2, totals are stored and loaded again after each block of terms
+        return terms <= terms_at_once(shapes) and NARROW * by_pixels < tiled + packed
+    return by_pixels < tiled + packed
+
+
+def _registers(columns: int, lanes: int, most: int) -> int:
+    """Returns the registers of a row of a tiled product. A panel of one register counts twice: its
+    tiles have too few totals to hide the latency of multiply-adds."""
+    last = columns % (lanes * most) or lanes * most
+    while last > lanes and panel_registers(last, lanes, most) * lanes < last:
+        last -= panel_registers(last, lanes, most) * lanes
+    is_narrow = bool(panel_registers(last, lanes, most) == 1)
+    return -(-columns // lanes) + is_narrow

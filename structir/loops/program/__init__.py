@@ -1,0 +1,1 @@
+"""Programs of stages: loop nests with one write, over buffers."""

@@ -1,0 +1,373 @@
+"""Scalar expressions of the loop IR, with dtypes and hash-consing: equality is identity; and those
+of the scalar expressions of index signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import attrs
+import numpy as np
+
+from structir.errors import StructIRError
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym, substitute
+from structir.ir.dtype import EXTENDED, is_float
+from structir.ir.kernel import computed_in
+from structir.ir.kernel_functions import NARROW, ROUND
+from structir.loops.program.buffer import Buffer
+from structir.loops.program.scalar_functions import is_written
+from structir.projections.conversion import convert_dtype
+from structir.projections.scalar_expr import (
+    FUNCTIONS,
+    LoopIndex,
+    OperandElement,
+    ScalarExpr,
+    ScalarExtent,
+    ScalarLiteral,
+    ScalarOp,
+)
+from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promote_dtypes
+
+
+class Expression:
+    """A value at one iteration point. `dtype` is that of the computation."""
+
+    __slots__ = ()
+    dtype: str
+
+
+Entry = Dim | Expression  # an index: over axes and sizes, or loaded from data
+E = TypeVar("E", bound=Expression)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Number(Expression):
+    """A constant."""
+
+    value: float | int | bool
+    dtype: str
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Position(Expression):
+    """An integer over axes and sizes, as a value."""
+
+    dim: Dim
+    dtype: str
+
+    def __repr__(self) -> str:
+        return dims.text(self.dim)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Load(Expression):
+    """The element of a buffer at an index."""
+
+    buffer: Buffer
+    entries: tuple[Entry, ...]
+    dtype: str
+
+    def __repr__(self) -> str:
+        texts = [repr(e) if isinstance(e, Expression) else dims.text(e) for e in self.entries]
+        return f"{self.buffer}[{', '.join(texts)}]"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Operation(Expression):
+    """A scalar function of the table; an `exact` one is never replaced by another."""
+
+    fn: str
+    args: tuple[Expression, ...]
+    dtype: str
+    exact: bool = False
+
+    def __repr__(self) -> str:
+        return f"{self.fn}({', '.join(map(repr, self.args))})"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Total(Expression):
+    """The total of the reduction into a buffer, in the current row."""
+
+    buffer: Buffer
+    dtype: str
+
+    def __repr__(self) -> str:
+        return f"total({self.buffer})"
+
+
+_made: WeakValueDictionary[tuple[Any, ...], Expression] = WeakValueDictionary()
+
+
+def _once(key: tuple[Any, ...], make: Callable[[], E]) -> E:
+    found = _made.get(key)
+    if found is None:
+        found = _made[key] = make()
+    return found  # type: ignore[return-value]
+
+
+def number(value: float | int | bool, dtype: str) -> Number:
+    """Returns a constant of a dtype."""
+    return _once((Number, repr(value), dtype), lambda: Number(value, dtype))
+
+
+def position(dim: Dim, dtype: str) -> Expression:
+    """Returns an integer over axes and sizes as a value; a plain number if it is constant."""
+    if isinstance(dim, int):
+        return number(dim, dtype)
+    return _once((Position, dim, dtype), lambda: Position(dim, dtype))
+
+
+def load(buffer: Buffer, entries: tuple[Entry, ...]) -> Load:
+    """Returns the element of a buffer at an index."""
+    dtype = computed_in(buffer.dtype)
+    return _once((Load, buffer, entries), lambda: Load(buffer, entries, dtype))
+
+
+def apply(fn: str, args: tuple[Expression, ...], dtype: str, exact: bool = False) -> Operation:
+    """Applies a scalar function."""
+    return _once((Operation, fn, args, dtype, exact), lambda: Operation(fn, args, dtype, exact))
+
+
+def total(buffer: Buffer) -> Total:
+    """Returns the total of the reduction into a buffer."""
+    return _once((Total, buffer), lambda: Total(buffer, computed_in(buffer.dtype)))
+
+
+def axis_dim(axis: Sym) -> Dim:
+    """Returns an axis as an index."""
+    return dims.as_dim(axis)
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """Returns the children of an expression: arguments, and indices that are loaded from data."""
+    kind = type(expression)
+    if kind is Operation:
+        return expression.args  # type: ignore[attr-defined, no-any-return]
+    if kind is Load:
+        entries = expression.entries  # type: ignore[attr-defined]
+        return tuple([e for e in entries if isinstance(e, Expression)])
+    return ()
+
+
+def walk(expression: Expression) -> list[Expression]:
+    """Returns every node below and including one, each once, parents first."""
+    nodes: dict[Expression, None] = {}
+    todo = [expression]
+    while todo:
+        node = todo.pop()
+        if node not in nodes:
+            nodes[node] = None
+            todo += parts_of(node)
+    return list(nodes)
+
+
+def loads_of(expression: Expression) -> list[Load]:
+    """Returns the loads in an expression, each once."""
+    return [node for node in walk(expression) if type(node) is Load]
+
+
+def symbols_of(expression: Expression) -> frozenset[Sym]:
+    """Returns the axes and sizes in the indices of a value."""
+    found: list[Dim] = []
+    for node in walk(expression):
+        if isinstance(node, Load):
+            found += [entry for entry in node.entries if not isinstance(entry, Expression)]
+        elif isinstance(node, Position):
+            found.append(node.dim)
+    return frozenset().union(*map(dims.syms, found))
+
+
+def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
+    """Returns the expression with `leaf` applied to everything that is no function application,
+    once each."""
+    made: dict[Expression, Expression] = {}
+
+    def visit(node: Expression) -> Expression:
+        replacement = made.get(node)
+        if replacement is None:
+            if isinstance(node, Operation):
+                args = tuple([visit(a) for a in node.args])
+                changed = any([a is not b for a, b in zip(args, node.args, strict=True)])
+                replacement = apply(node.fn, args, node.dtype, node.exact) if changed else node
+            else:
+                replacement = leaf(node)
+            made[node] = replacement
+        return replacement
+
+    return visit(expression)
+
+
+def exactly(expression: Expression) -> Expression:
+    """Returns the expression with all its functions marked as exact."""
+    made: dict[Expression, Expression] = {}
+
+    def visit(node: Expression) -> Expression:
+        if not isinstance(node, Operation):
+            return node
+        if node not in made:
+            made[node] = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype, True)
+        return made[node]
+
+    return visit(expression)
+
+
+def substituted(
+    expression: Expression, replacements: Mapping[Sym, Dim], data: Mapping[Sym, Expression] = {}
+) -> Expression | None:
+    """Returns the expression at other axes; None if an index loaded from data would enter
+    arithmetic.
+
+    `data` maps axes to indices loaded from data, which are allowed only where the axis is alone.
+    """
+    failed = False
+
+    def entry(e: Entry) -> Entry:
+        nonlocal failed
+        if isinstance(e, Expression):
+            return rebuilt(e, leaf)
+        if data and type(e) is not int:
+            symbol = dims.as_sym(e)
+            if symbol is not None and symbol in data:
+                return data[symbol]
+            failed = failed or bool(dims.syms(e) & data.keys())
+        return dims.substitute(e, replacements)
+
+    def leaf(node: Expression) -> Expression:
+        nonlocal failed
+        if isinstance(node, Load):
+            entries = tuple([entry(e) for e in node.entries])
+            changed = any([a is not b for a, b in zip(entries, node.entries, strict=True)])
+            return load(node.buffer, entries) if changed else node
+        if isinstance(node, Position):
+            symbol = dims.as_sym(node.dim)
+            if symbol is not None and symbol in data:
+                return apply("cast", (data[symbol],), node.dtype)
+            failed = failed or bool(dims.syms(node.dim) & data.keys())
+            return position(dims.substitute(node.dim, replacements), node.dtype)
+        return node
+
+    result = rebuilt(expression, leaf)
+    return None if failed else result
+
+
+OF_FLOATS = {"quotient": "div"}  # functions with another name for floats
+
+
+class NoKernelError(StructIRError):
+    """A computation that kernels cannot express; the op's reference runs instead."""
+
+
+@attrs.frozen
+class TypedExpression:
+    """An expression and its kind: a dtype, or a weak one that adapts to the other operand."""
+
+    value: Expression
+    kind: str
+
+
+def cast(value: Expression, dtype: str) -> Expression:
+    """Returns the value in the computation dtype of elements of this one."""
+    target = computed_in(dtype)
+    if value.dtype == target:
+        return value
+    if isinstance(value, Number):
+        return number(_number_as(value.value, target), target)
+    if dtype == "float16" and value.dtype == "float64":  # it is rounded on the way to memory
+        value = apply("to_odd", (value,), "float64")
+    return apply("cast", (value,), target)
+
+
+def _number_as(value: float | int | bool, dtype: str) -> float | int | bool:
+    if dtype == "bool":
+        return bool(value)
+    if is_float(dtype):
+        return float(value)
+    found: int = convert_dtype(np.asarray(value), dtype).item()
+    return found
+
+
+def expression_of(
+    point: ScalarExpr,
+    reads: Mapping[str, Expression],
+    dtypes: Mapping[str, str],
+    letters: Mapping[Sym, Dim],
+) -> Expression:
+    """Returns the expression of a scalar expression, given its reads and its index variables."""
+    made: dict[ScalarExpr, TypedExpression] = {}
+
+    def visit(node: ScalarExpr) -> TypedExpression:
+        found = made.get(node)
+        if found is None:
+            found = made[node] = convert(node)
+        return found
+
+    def convert(node: ScalarExpr) -> TypedExpression:
+        match node:
+            case OperandElement(name):
+                return TypedExpression(reads[name], dtypes[name])
+            case ScalarLiteral(value):
+                kind = LITERAL_KINDS[type(value)]
+                dtype = SETTLED.get(kind, kind)
+                return TypedExpression(number(value, dtype), kind)
+            case LoopIndex(letter):
+                return TypedExpression(
+                    position(letters.get(letter, axis_dim(letter)), "int64"), WEAK_INT
+                )
+            case ScalarExtent(dim):
+                return TypedExpression(position(substitute(dim, dict(letters)), "int64"), WEAK_INT)
+            case ScalarOp(fn, args, dtype) if FUNCTIONS[fn].is_inlined:
+                return visit(FUNCTIONS[fn].inlined(*args))
+            case ScalarOp(fn, args, dtype):
+                return _applied(fn, [visit(a) for a in args], dtype)
+        raise NoKernelError(f"no kernel form for {node!r}")
+
+    return visit(point).value
+
+
+def _applied(fn: str, args: list[TypedExpression], dtype: str | None) -> TypedExpression:
+    rule = FUNCTIONS[fn].rule
+    kind = RULES[rule]([a.kind for a in args], dtype)
+    if fn == "cast":
+        return TypedExpression(_explicit_cast(args[0].value, kind), kind)
+    settled = SETTLED.get(kind, kind)
+    if rule == "logic":
+        operands = [_truth(a.value) for a in args]
+    elif rule == "select":
+        operands = [_truth(args[0].value), *[cast(a.value, settled) for a in args[1:]]]
+    else:
+        own = promote_dtypes([a.kind for a in args]) if rule in ("compare", "test") else kind
+        operands = [cast(a.value, SETTLED.get(own, own)) for a in args]
+    result = computed_in(settled)
+    if is_float(operands[-1].dtype):
+        fn = OF_FLOATS.get(fn, fn)
+    _require(fn, operands[-1].dtype)
+    _require_dtype(settled)
+    return TypedExpression(apply(fn, tuple(operands), result), kind)
+
+
+def _explicit_cast(value: Expression, dtype: str) -> Expression:
+    _require_dtype(dtype)
+    cast_value = cast(value, dtype)
+    if dtype in NARROW:
+        return apply(f"{ROUND}{dtype}", (cast_value,), cast_value.dtype)
+    return cast_value
+
+
+def _truth(value: Expression) -> Expression:
+    return cast(value, "bool")
+
+
+def _require(fn: str, dtype: str) -> None:
+    if not is_written(fn, dtype):
+        raise NoKernelError(f"{fn} on {dtype} has no kernel form")
+
+
+def _require_dtype(dtype: str) -> None:
+    if dtype in EXTENDED and dtype not in NARROW:
+        raise NoKernelError(f"no kernels compute with {dtype}")

@@ -1,0 +1,1 @@
+"""Regions: runs of bindings that become one plan, and their lowering to stages."""

@@ -1,0 +1,215 @@
+"""Loops over the values of one row of a ragged tensor, in blocks of whole vectors.
+
+LLVM computes what remains behind the last vector of a loop one value at a time, which takes longer
+than a short row. Here the first block of a row has the remainder, and whole blocks follow. All of
+the first block is computed, without a branch: what is beyond the remainder does not enter totals,
+and in results later values overwrite it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    REGISTERS,
+    VECTOR,
+    Apply,
+    Assign,
+    Element,
+    For,
+    KernelStatement,
+    Literal,
+    Local,
+    LoopVariable,
+    Scalar,
+    Scratch,
+    nodes_of,
+)
+from structir.ir.node import replace
+from structir.ir.scalar_functions import declared
+from structir.ir.struct_info import TensorStructInfo
+from structir.loops.lower.as_scalar import applied, literal, stated
+from structir.loops.program.buffer import element_bytes
+from structir.loops.regions.row_totals import RowMemory, identity_of, totals_of
+from structir.loops.schedule.edits import calculate, integer, with_values
+from structir.targets.cpu.unaligned_sums import WHOLE_BYTES, vector_bytes
+
+BLOCK = 32  # values
+BEHIND = 2 * BLOCK  # values behind a row in memory that only the loop has
+MOST_LANES = 16  # LLVM unrolls longer loops before it vectorizes them
+Body = Sequence[KernelStatement]
+
+
+@attrs.frozen(eq=False)
+class BlockSize:
+    """A number of values, and how many of them the first block of a row has."""
+
+    values: int
+    rest: Local
+    lanes: Local  # the same number, as an int32
+
+
+class VectorBlocks:
+    """Rewrites the loops over a row to blocks."""
+
+    def __init__(self, memory: RowMemory) -> None:
+        self.memory = memory
+        self.totals: list[Scratch] = []  # of the lanes of a block
+        self.sizes: dict[int, BlockSize] = {}
+        self.bytes = WHOLE_BYTES  # of a vector
+        self.count = 0
+
+    def statements(self, body: Body) -> Body | None:
+        """Returns the statements of a row in blocks; None if a loop over it has no such form."""
+        statements = list(_without_single_rows(body))
+        loops = [s for s in statements if isinstance(s, For)]
+        others = [node for s in statements if s not in loops for node in nodes_of(s)]
+        totals = {loop: totals_of(loop, self.memory) for loop in loops}
+        if not loops or None in totals.values() or any(isinstance(node, For) for node in others):
+            return None
+        values = _function_block(loops) if any(map(_calls_functions, loops)) else BLOCK
+        self.bytes = vector_bytes([node for s in statements for node in nodes_of(s)])
+        rewritten = list[KernelStatement]()
+        for statement in statements:
+            own = totals.get(statement)  # type: ignore[call-overload]
+            if own is None:
+                rewritten.append(statement)
+                continue
+            size = self._size(values if self._has_functions_or_rooms(statement) else BLOCK)
+            rewritten += _Blocks(self, size, statement, own).statements()
+        return [*self._heads(), *rewritten]
+
+    def _has_functions_or_rooms(self, loop: Any) -> bool:
+        """Whether a loop calls math functions, or shares memory with one that may."""
+        arrays = [node.array for node in nodes_of(loop) if isinstance(node, Element)]
+        return _calls_functions(loop) or not self.memory.rooms.isdisjoint(arrays)
+
+    def _size(self, values: int) -> BlockSize:
+        if values not in self.sizes:
+            rest, lanes = Local(f"rest{values}", "int64"), Local(f"lanes{values}", "int32")
+            self.sizes[values] = BlockSize(values, rest, lanes)
+        return self.sizes[values]
+
+    def _heads(self) -> Iterator[KernelStatement]:
+        """Yields the statements that compute the numbers of values in first blocks."""
+        for size in self.sizes.values():
+            rest = Apply("bitand", (self.memory.length, integer(size.values - 1)), "int64")
+            yield Assign(size.rest, rest)
+            yield Assign(size.lanes, Apply("cast", (size.rest,), "int32"))
+
+
+class _Blocks:
+    """Writes one loop over a row in blocks."""
+
+    def __init__(
+        self, rows: VectorBlocks, size: BlockSize, loop: Any, totals: Mapping[Local, Apply]
+    ) -> None:
+        self.rows, self.size, self.loop, self.totals = rows, size, loop, totals
+        rows.count += 1
+        names = [f"{stem}{rows.count}" for stem in ("first", "start", "next", "lane")]
+        self.first, self.start, self.next, self.lane = [LoopVariable(n, "int64") for n in names]
+        self.lanes = {total: self._lanes(total) for total in totals}
+
+    def statements(self) -> Iterator[KernelStatement]:
+        """Yields the loops over the first block, over the others, and over the totals of lanes."""
+        values = self.size.values
+        yield _vector(self.first, values, self._first_block())
+        whole = calculate("sub", self.loop.stop, self.size.rest)
+        inner = _vector(self.next, values, self._further_block())
+        yield For(self.start, integer(0), whole, values, (inner,))
+        for total, value in self.totals.items():
+            count = min(self.rows.bytes // element_bytes(total.dtype), values, MOST_LANES)
+            term = self._across(total, value, count)
+            yield _vector(self.lane, count, [Assign(total, _with(value, total, term))])
+
+    def _lanes(self, total: Local) -> Var:
+        """Returns an array for the totals of the lanes of a block."""
+        name, totals = f"totals{len(self.rows.totals)}", self.rows.totals
+        array = Var(name, TensorStructInfo((self.size.values,), total.dtype))
+        totals.append(Scratch(array, zeros=False, space=REGISTERS))
+        return array
+
+    def _first_block(self) -> Iterator[KernelStatement]:
+        # LLVM would compare the numbers themselves as int64, of which a vector has half as many
+        index = Apply("cast", (self.first,), "int32")
+        distance = Apply("sub", (index, self.size.lanes), "int32")
+        is_inside = Apply("lt", (distance, Literal(0, "int32")), "bool")
+        for statement in self._at(self.first, self.first):
+            total = statement.target
+            if total not in self.lanes:
+                yield statement
+                continue
+            term = Local(f"{total.name}_term", total.dtype)
+            none = literal(identity_of(statement.value), total.dtype)
+            yield Assign(term, stated(statement.value.args[1]))
+            value = applied("select", [is_inside, term, none], total.dtype)
+            yield Assign(_element(self.lanes[total], self.first), value)
+
+    def _further_block(self) -> Iterator[KernelStatement]:
+        index = calculate("add", self.start, self.next)
+        room = calculate("add", index, integer(self.size.values))
+        for statement in self._at(room, calculate("add", self.size.rest, index)):
+            total = statement.target
+            if total not in self.lanes:
+                yield statement
+                continue
+            place = _element(self.lanes[total], self.next)
+            yield Assign(place, _with(statement.value, place, statement.value.args[1]))
+
+    def _at(self, room: Scalar, value: Scalar) -> Iterator[Any]:
+        """Yields the statements of the loop at an index in rooms, and one in the row."""
+        for statement in self.loop.body:
+            yield self.rows.memory.at(statement, self.loop.variable, room, value)
+
+    def _across(self, total: Local, value: Apply, count: int) -> Scalar:
+        """Returns the combination of a lane of all vectors of a block."""
+        lanes = self.lanes[total]
+        term: Scalar = _element(lanes, self.lane)
+        for first in range(count, self.size.values, count):
+            other = _element(lanes, calculate("add", self.lane, integer(first)))
+            term = _with(value, term, other)
+        return term
+
+
+def _without_single_rows(body: Body) -> Iterator[KernelStatement]:
+    """Yields statements, and those of loops that run once."""
+    for statement in body:
+        if isinstance(statement, For) and _is(statement.start, 0) and _is(statement.stop, 1):
+            yield from with_values(statement, {statement.variable: integer(0)}).body
+        else:
+            yield statement
+
+
+def _function_block(loops: Sequence[For]) -> int:
+    """Returns the values of a block of math functions: one vector. They cost more than a
+    mispredicted branch, and several vectors at once need more registers than there are."""
+    nodes = [node for loop in loops for node in nodes_of(loop)]
+    dtypes = {node.dtype for node in nodes if isinstance(node, Element | Apply)}
+    sizes = [element_bytes(dtype) for dtype in dtypes - {"bool", "int64"}]
+    return vector_bytes(nodes) // max([4, *sizes])
+
+
+def _calls_functions(loop: Any) -> bool:
+    """Whether a loop calls math functions."""
+    return any(isinstance(node, Apply) and node.fn in declared() for node in nodes_of(loop))
+
+
+def _vector(variable: LoopVariable, count: int, body: Any) -> For:
+    return For(variable, integer(0), integer(count), 1, tuple(body), kind=VECTOR)
+
+
+def _element(array: Var, index: Scalar) -> Element:
+    return Element(array, (index,), array.struct_info.dtype)  # type: ignore[attr-defined]
+
+
+def _with(value: Apply, total: Scalar, term: Scalar) -> Apply:
+    """Returns the combination of another total and another term."""
+    return replace(value, args=(total, term))
+
+
+def _is(scalar: Scalar, value: int) -> bool:
+    return isinstance(scalar, Literal) and scalar.value == value

@@ -1,0 +1,1 @@
+"""Analyses and edits of kernels that schedule primitives share."""

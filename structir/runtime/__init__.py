@@ -1,0 +1,1 @@
+"""The runtime: executables, and the compiled regions and functions in them."""

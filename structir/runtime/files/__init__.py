@@ -1,0 +1,1 @@
+"""Files of executables and of cached plans."""

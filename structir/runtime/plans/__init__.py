@@ -1,0 +1,1 @@
+"""Plans: the instructions of compiled functions, and how their sizes and memory are found."""

@@ -1,0 +1,1 @@
+"""The operating system: cached and private files, locks across forks, cores, and terminals."""

@@ -1,0 +1,1 @@
+"""The targets of compilation: each package with a module `target` is one."""

@@ -1,0 +1,116 @@
+"""The CPU for which code is generated, and its features; math functions and matrix product tiles
+depend on them.
+
+The default is the host CPU. NUMBA_CPU_NAME selects another one, and NUMBA_CPU_FEATURES changes its
+features.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core import config
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.targets.cpu.named_cpu import UnknownCPUError, features_in_child
+
+options: Any = config
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """Returns the name of the CPU, and the features that differ from the defaults of this name.
+
+    For a named CPU, numba would add the features of the host; its option is set to "".
+    """
+    name, features = options.CPU_NAME, options.CPU_FEATURES
+    if name in (None, "", "host"):
+        options.CPU_NAME = None
+        host = llvm.get_host_cpu_features().flatten() if features is None else features
+        return llvm.get_host_cpu_name(), str(host)
+    options.CPU_FEATURES = features or ""
+    return str(name), options.CPU_FEATURES
+
+
+@cache
+def cpu_features() -> frozenset[str]:
+    """Returns the names of the CPU's features.
+
+    Raises DiagnosticError if LLVM does not know the CPU that the environment names.
+    """
+    name, features = processor()
+    if options.CPU_FEATURES is None:
+        return frozenset(f[1:] for f in features.split(",") if f.startswith("+"))
+    try:
+        return features_in_child(name, features)
+    except UnknownCPUError as error:
+        message, hint = f"{error.variable}: {error.message}", error.hint
+        raise DiagnosticError(Diagnostic(message, hint=hint)) from None
+
+
+# Features whose instructions LLVM emits only for explicit intrinsics, which no kernel calls.
+NAMES_OF_UNUSED = """
+adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile
+amx-transpose avx512vp2intersect cldemote clflushopt clwb clzero cmpccxadd enqcmd fsgsbase hreset
+invpcid kl lwp movdir64b movdiri movrs mwaitx pclmul pconfig pku prefetchi prfchw ptwrite raoint
+rdpid rdpru rdrnd rdseed rtm serialize sgx sha sha512 shstk sm3 sm4 tsxldtrk uintr usermsr vaes
+vpclmulqdq waitpkg wbnoinvd widekl xsave xsavec xsaveopt xsaves
+"""
+UNUSED = frozenset(NAMES_OF_UNUSED.split())
+
+
+@cache
+def check_host() -> None:
+    """Raises DiagnosticError if code for the CPU that the environment names cannot run on the
+    host."""
+    name, _ = processor()
+    if options.CPU_FEATURES is None:
+        return  # the host
+    here = {f for f, has in llvm.get_host_cpu_features().items() if has}
+    missing = sorted(cpu_features() - here - UNUSED)
+    if missing:
+        host = llvm.get_host_cpu_name()
+        message = f"NUMBA_CPU_NAME: expected a CPU whose code runs on this one, {host}, found "
+        message += f"{name}, which has {', '.join(missing)}"
+        hint = f"`NUMBA_CPU_NAME={host}`, or unset it, to run programs; other CPUs compile only"
+        written = [f for f in missing if f"+{f}" in options.CPU_FEATURES.split(",")]
+        if written:
+            message = f"NUMBA_CPU_FEATURES: expected features of this CPU, found {written[0]}"
+            hint = f"remove `+{written[0]}`"
+        raise DiagnosticError(Diagnostic(message, hint=hint))
+
+
+@cache
+def has_wide_vectors() -> bool:
+    """Whether the CPU has 512-bit vectors (AVX-512); `ldexp` is then one instruction."""
+    return "avx512f" in cpu_features()
+
+
+@cache
+def has_fma() -> bool:
+    """Whether the CPU has fused multiply-add; elsewhere it is a slow library call."""
+    return "fma" in cpu_features() or not llvm.get_default_triple().startswith("x86")
+
+
+@cache
+def converts_float16() -> bool:
+    """Whether the CPU has instructions that convert float16."""
+    return "f16c" in cpu_features() or not llvm.get_default_triple().startswith("x86")
+
+
+@cache
+def is_amd() -> bool:
+    """Whether the CPU is AMD's."""
+    return processor()[0].startswith(("znver", "bdver", "btver"))
+
+
+@cache
+def gains_from_prefetching() -> bool:
+    """Whether software prefetching speeds up memory-bound loops with much arithmetic per element.
+
+    On Intel CPUs they gain up to 20 %. AMD's hardware prefetchers suffice, and the instructions
+    cost 10 %.
+    """
+    return not is_amd()

@@ -1,0 +1,215 @@
+"""Compiles kernels to machine code; equal ones are compiled once per process.
+
+The kernels of a plan are compiled in parallel: LLVM compiles them in threads, without the GIL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import llvmlite.binding as llvm
+from numba import njit, types
+
+from structir.loops.program.kernel_text import KernelText, MissingCodeError
+from structir.system.cache import digest
+from structir.system.locks import new_lock
+from structir.targets.cpu.code_generation import Assembled, PendingCode, pending_kernel
+from structir.targets.cpu.functions import ready_for_arrays, reported
+from structir.targets.cpu.objects import (
+    Loaded,
+    code_key,
+    code_of_library,
+    load_cached,
+    load_new_code,
+    load_or_build,
+    register_code,
+)
+from structir.targets.cpu.pipeline import RoutineCompiler
+from structir.targets.cpu.point_kernels import PointKernel
+from structir.targets.cpu.prepared import prepared
+from structir.targets.cpu.registries import read_all
+from structir.targets.cpu.threads import physical_cores
+
+TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+SIGNATURE = types.void(TABLE, types.int64, types.int64)
+OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": RoutineCompiler,
+}
+CONTRACTED = {"contract"}  # fused multiply-add is allowed
+
+
+@attrs.frozen(eq=False)
+class CompiledKernel:
+    """A compiled kernel: source, address, and compile time in seconds. `loaded` keeps the code
+    alive."""
+
+    text: str
+    address: int
+    seconds: float
+    loaded: Loaded
+
+
+# An unrolled row has dozens of accesses. By default LLVM does not vectorize loops that need more
+# than 16 runtime checks.
+llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
+# LLVM would unroll outer loops up to 24 times and vectorize each copy: code grows by a quarter and
+# compile time doubles, without a speed-up.
+llvm.set_option("structir", "-unroll-threshold=100")
+# Kernels have one pointer per row, so that all accesses of a loop share an index. LLVM's loop
+# strength reduction takes most of the code generation time and finds nothing better.
+llvm.set_option("structir", "-disable-lsr")
+
+_kernels: dict[str, CompiledKernel] = {}  # by `code_key`
+lock = new_lock()  # held while a kernel is built
+
+
+def symbol_of(text: str) -> str:
+    """Returns the symbol of a kernel, unique for its source."""
+    return f"kernel_{digest(code_key(text))}"
+
+
+def _built(text: str, code: Assembled | PointKernel | None) -> Loaded:
+    """Compiles a kernel."""
+    start = time.perf_counter()
+    if code is None:
+        raise MissingCodeError
+    if isinstance(code, Assembled):
+        pending = pending_kernel(code, symbol_of(text), prepared)
+        return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
+    library, symbol = _numba_library(code, symbol_of(text))
+    address = library.get_pointer_to_function(symbol)
+    machine_code = code_of_library(library, [symbol], time.perf_counter() - start)
+    return Loaded(machine_code, (address,), library, from_disk=False)
+
+
+def _numba_library(routine: PointKernel, symbol: str) -> Any:
+    """Compiles a kernel with numba's compiler; returns the library and the symbol."""
+    with reported(routine.function):
+        function = routine.entry()
+        function.__qualname__ = symbol
+        read_all()  # numba reads registries in parts, and an interrupt would lose one
+        dispatcher = njit(SIGNATURE, fastmath=CONTRACTED, **OPTIONS)(function)
+        compiled: list[Any] = list(dispatcher.overloads.values())
+        return compiled[0].library, compiled[0].fndesc.llvm_func_name
+
+
+def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKernel:
+    """Returns the compiled kernel with this source: a function of a table of addresses and sizes,
+    and of a half-open range. `text` is only the key of its `code`.
+
+    A kernel that was read from a file has no code: raises MissingCodeError if its machine code is
+    not cached.
+    """
+    with lock:
+        compiled = _kernels.get(code_key(text))
+        if compiled is None:
+            start = time.perf_counter()
+            if isinstance(code, PointKernel):
+                ready_for_arrays()
+            loaded = load_or_build(text, lambda: _built(text, code))
+            compiled = add_kernel(text, loaded, start)
+        return compiled
+
+
+def is_built(text: str) -> bool:
+    """Whether a kernel has been compiled or loaded in this process."""
+    return code_key(text) in _kernels
+
+
+def add_kernel(text: str, loaded: Loaded, start: float) -> CompiledKernel:
+    """Adds a kernel whose compilation began at `start`."""
+    seconds = time.perf_counter() - start
+    compiled = CompiledKernel(text, loaded.addresses[0], seconds, loaded)
+    _kernels[code_key(text)] = compiled
+    return compiled
+
+
+def kernel_count() -> int:
+    """Returns the number of distinct kernels that this process has compiled or loaded."""
+    return len(_kernels)
+
+
+@attrs.frozen(eq=False)
+class _Task:
+    """A kernel that is being compiled, with the start time of its translation."""
+
+    text: str
+    code: PendingCode
+    start: float
+    buffer: Future[Any]
+
+
+class KernelsTogether:
+    """Kernels that are being compiled, by an executor or, without one, by the caller."""
+
+    def __init__(self, executor: ThreadPoolExecutor | None) -> None:
+        self.executor = executor
+        self.tasks: dict[str, _Task] = {}  # by `code_key`
+
+    def start(self, text: KernelText) -> None:
+        """Starts the compilation of a kernel. Without an executor, or if only numba can compile it,
+        compiles it synchronously."""
+        with lock:
+            if is_built(text.text) or code_key(text.text) in self.tasks:
+                return
+            if self.executor is not None and text.assembled is not None:
+                self._start(text.text, text.assembled, self.executor)
+                return
+        kernel(text.text, text.assembled or text.function)
+
+    def _start(self, text: str, assembled: Assembled, executor: ThreadPoolExecutor) -> None:
+        start, code = time.perf_counter(), load_cached(text)
+        if code is not None:
+            add_kernel(text, code, start)
+            return
+        pending = pending_kernel(assembled, symbol_of(text), prepared)
+        self.tasks[code_key(text)] = _Task(
+            text, pending, start, _submitted(executor, pending.generate)
+        )
+
+    def finish(self) -> None:
+        """Waits for all kernels and registers them in the process."""
+        for task in self.tasks.values():
+            buffer = task.buffer.result()
+            with lock:
+                if not is_built(task.text):
+                    self._add(task, buffer)
+
+    def _add(self, task: _Task, buffer: Any) -> None:
+        code = task.code.machine_code(buffer, time.perf_counter() - task.start)
+        add_kernel(task.text, register_code(task.text, load_new_code(code)), task.start)
+
+
+def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:
+    """Submits a function to an executor; runs it synchronously during interpreter shutdown."""
+    try:
+        return executor.submit(run)
+    except RuntimeError:  # executors reject work after the end of the main thread
+        result = Future[Any]()
+        result.set_result(run())
+        return result
+
+
+@contextmanager
+def kernels_together() -> Iterator[KernelsTogether]:
+    """Yields a compiler of kernels; all kernels started in this context are compiled at its end."""
+    cores = physical_cores()
+    if cores == 1:
+        yield KernelsTogether(None)
+        return
+    executor = ThreadPoolExecutor(cores, "structir-compile")
+    try:
+        kernels = KernelsTogether(executor)
+        yield kernels
+        kernels.finish()
+    finally:
+        executor.shutdown(cancel_futures=True)

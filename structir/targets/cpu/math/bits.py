@@ -1,0 +1,171 @@
+"""Intrinsics of the math functions: bit casts, fused multiply-add, polynomials, scaling,
+and functions that are called for rare operands only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from structir.targets.cpu.features import has_fma
+
+
+def declared(module: Any, shape: Any, name: str) -> Any:
+    """Returns a function of the module by name, and declares it if necessary."""
+    return module.globals.get(name) or ir.Function(module, shape, name)
+
+
+def _bit_cast(source: Any, target: Any) -> Any:
+    @intrinsic
+    def cast(typing_context: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_value_type(target))
+
+        return target(source), generate
+
+    return cast
+
+
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """Appends a * b + c, with one rounding where the CPU has an instruction for it. Elsewhere
+    float32 is computed in float64, and float64 has two roundings."""
+    if has_fma():
+        return builder.fma(a, b, c)
+    wide = [builder.fpext(value, ir.DoubleType()) for value in (a, b, c)]
+    return builder.fptrunc(builder.fadd(builder.fmul(*wide[:2]), wide[2]), a.type)
+
+
+def _fused(kind: Any) -> Any:
+    @intrinsic
+    def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return _multiply_add(builder, *args)
+
+        return kind(kind, kind, kind), generate
+
+    return fma
+
+
+def _contracted(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """Appends a * b + c, with one rounding or two, whichever takes fewer instructions."""
+    contract = ("contract",)
+    return builder.fadd(builder.fmul(a, b, flags=contract), c, flags=contract)
+
+
+def polynomial(*coefficients: float, one_rounding: bool = True) -> Any:
+    """Returns an intrinsic that evaluates a polynomial of a float32 or float64 by Horner's rule;
+    the constant coefficient is the first. Each step has one rounding, or `one_rounding` is False
+    and it has two on CPUs without fused multiply-add."""
+    step = _multiply_add if one_rounding else _contracted
+
+    @intrinsic
+    def value(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            terms = [ir.Constant(args[0].type, float(c)) for c in coefficients]
+            total = terms.pop()
+            while terms:
+                total = step(builder, total, args[0], terms.pop())
+            return total
+
+        return x(x), generate
+
+    return value
+
+
+bits_of_single = _bit_cast(types.float32, types.int32)
+single_of_bits = _bit_cast(types.int32, types.float32)
+bits_of_double = _bit_cast(types.float64, types.int64)
+double_of_bits = _bit_cast(types.int64, types.float64)
+fma_single = _fused(types.float32)
+fma_double = _fused(types.float64)
+
+
+@intrinsic
+def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
+    """Computes value * 2**exponent with one rounding, including subnormal results."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        single, integer = ir.FloatType(), ir.IntType(32)
+        shape = ir.FunctionType(single, [single, integer])
+        scale = declared(builder.module, shape, "llvm.ldexp.f32.i32")
+        return builder.call(scale, args)
+
+    return types.float32(types.float32, types.int32), generate
+
+
+@intrinsic
+def scale_twice(typing_context: Any, value: Any, exponent: Any) -> Any:
+    """Computes value * 2**exponent as two products with powers of two, of which only the second one
+    may round; correct for subnormal results. The second power is 0 for the exponent -151.
+
+    In Python it would be arithmetic of int64, which LLVM does not narrow."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+
+        def field(bias: int, bits: int) -> Any:
+            biased = builder.add(args[1], ir.Constant(word, bias))
+            return builder.shl(biased, ir.Constant(word, bits))
+
+        second = builder.and_(field(152, 22), ir.Constant(word, 0x7F800000))
+        first = builder.sub(field(254, 23), second)
+        powers = [builder.bitcast(bits, args[0].type) for bits in (first, second)]
+        return builder.fmul(builder.fmul(args[0], powers[0]), powers[1])
+
+    return types.float32(types.float32, types.int32), generate
+
+
+def rare(name: str) -> Any:
+    """Returns an intrinsic that calls a function of the C library on a float64.
+
+    `rare_value(x) if test else value` is vector code for the usual case: the call is not inlined
+    and has no side effects, so that LLVM's vectorizer makes it for single elements, where the test
+    holds. The functions around it therefore need no accuracy for operands that are rare."""
+
+    @intrinsic
+    def call(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.call(_outlined(builder.module, name), args)
+
+        return types.float64(types.float64), generate
+
+    return call
+
+
+PURE = ("noinline", "nounwind", "readnone")
+UNUSED_LANES = 128  # more than any vector has
+
+
+def _outlined(module: Any, name: str) -> Any:
+    """Returns a function that calls one of the C library, and that LLVM does not inline.
+
+    The vectorizer refuses a loop with a call unless the function has some vector form. This one has
+    a form for more lanes than there are, so that it is called lane by lane."""
+    double, outlined = ir.DoubleType(), f"structir.rare.{name}"
+    function = declared(module, ir.FunctionType(double, [double]), outlined)
+    if function.is_declaration:
+        mapping = f"_ZGV_LLVM_M{UNUSED_LANES}v_{outlined}({_vector_form(module).name})"
+        function.linkage = "internal"
+        for attribute in (*PURE, f'"vector-function-abi-variant"="{mapping}"'):
+            set.add(function.attributes, attribute)  # llvmlite knows no attributes with values
+        builder = ir.IRBuilder(function.append_basic_block())
+        inner = declared(module, function.function_type, name)
+        builder.ret(builder.call(inner, function.args))
+    return function
+
+
+def _vector_form(module: Any) -> Any:
+    """Returns a function of vectors that is never called and that LLVM keeps."""
+    lanes = ir.VectorType(ir.DoubleType(), UNUSED_LANES)
+    mask = ir.VectorType(ir.IntType(1), UNUSED_LANES)
+    function = declared(module, ir.FunctionType(lanes, [lanes, mask]), "structir.rare.lanes")
+    if function.is_declaration:
+        function.linkage = "internal"
+        ir.IRBuilder(function.append_basic_block()).unreachable()
+        kind = ir.ArrayType(ir.IntType(8).as_pointer(), 1)
+        used = ir.GlobalVariable(module, kind, "llvm.compiler.used")
+        used.linkage, used.section = "appending", "llvm.metadata"
+        used.initializer = ir.Constant(kind, [function.bitcast(kind.element)])
+    return function

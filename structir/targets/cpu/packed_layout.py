@@ -1,0 +1,335 @@
+"""The packed layout of right operands, panels of all terms by as many columns as a tile is wide;
+the code that packs them, and that of products with them, of floats and of small integers.
+
+The panel that begins at column `j` is at offset `j * terms`. Panels have the widths of the tiles:
+the widest, then narrower ones at the end if they leave fewer lanes unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Predicate, Word
+from structir.targets.cpu.code_generation import compile_ir
+from structir.targets.cpu.objects import load_or_build
+from structir.targets.cpu.tiles import (
+    PANELS_PER_ROW_TILE,
+    PanelFunction,
+    TileFunction,
+    TileShape,
+    paired_shapes,
+    row_tile_shape,
+    tile_shapes,
+)
+
+ALIGNMENT = 64
+MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
+AHEAD = 8  # prefetch distance in lines,
+LINE = 16  # and step in elements, at least a cache line
+
+
+def lanes_of(dtype: str) -> int:
+    """Returns the width of the narrowest panel: the lanes of a register."""
+    return tile_shapes(dtype)[0].lanes
+
+
+def _selected(test: Any, yes: Any, no: Any) -> Any:
+    return yes if test else no
+
+
+def panel_registers(
+    left: Any, lanes: int, most: int, select: Callable[[Any, Any, Any], Any] = _selected
+) -> Any:
+    """Returns the width of the next panel in registers, for a number of remaining columns: an
+    integer, or a number of code, of which `select` selects."""
+    two = (left <= 2 * lanes) | ((left > 3 * lanes) & (left <= 4 * lanes))
+    return select(left <= lanes, 1, select(two, 2, most))
+
+
+def packed(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Packs a matrix (terms, columns) into panels, padded with zeros and aligned to a cache
+    line."""
+    return _in_panels(matrix, panel_widths(matrix.shape[1], tile_shapes(matrix.dtype.name)))
+
+
+def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Packs a matrix into panels one register wide."""
+    return _in_panels(matrix, narrow_widths(matrix.shape[1], matrix.dtype.name))
+
+
+def packed_paired(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Packs a matrix into panels of at most two registers."""
+    return _in_panels(matrix, panel_widths(matrix.shape[1], paired_shapes(matrix.dtype.name)))
+
+
+def narrow_widths(columns: int, dtype: str) -> list[int]:
+    """Returns the widths of panels one register wide."""
+    lanes = lanes_of(dtype)
+    return [lanes] * -(-columns // lanes)
+
+
+def _in_panels(matrix: NDArray[Any], widths: list[int]) -> NDArray[Any]:
+    terms, at = matrix.shape[0], 0
+    panels = _aligned(terms * sum(widths), matrix.dtype)
+    for width in widths:
+        panel = panels[at * terms : (at + width) * terms].reshape(terms, width)
+        part = matrix[:, at : at + width]
+        panel[:, : part.shape[1]] = part
+        panel[:, part.shape[1] :] = 0
+        at += width
+    return panels
+
+
+def padded_columns(columns: Any, lanes: int) -> Any:
+    """Rounds a number of columns up to whole registers."""
+    return (columns + lanes - 1) // lanes * lanes
+
+
+def panel_widths(columns: int, shapes: tuple[TileShape, ...]) -> list[int]:
+    """Returns the widths of the panels of some columns."""
+    lanes, most, widths, left = shapes[0].lanes, len(shapes), list[int](), columns
+    while left > 0:
+        widths.append(lanes * panel_registers(left, lanes, most))
+        left -= widths[-1]
+    return widths
+
+
+def _aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    memory = np.empty(count * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + count * dtype.itemsize].view(dtype)
+
+
+def each_panel(
+    code: FunctionCode, columns: Word, shapes: tuple[TileShape, ...], start: Word | int = 0
+) -> Iterator[tuple[Word, Word, Word]]:
+    """Emits a loop over the panels of some columns: the first column of each, its width in
+    registers, and in columns."""
+    lanes, next_column = shapes[0].lanes, code.cell(start)
+    with code.repeat(lambda: next_column.value < columns):
+        first = next_column.value
+        registers = panel_registers(columns - first, lanes, len(shapes), code.choice)
+        width = registers * lanes
+        yield first, registers, width
+        next_column.set(first + width)
+
+
+def copy_lines(
+    code: FunctionCode,
+    panel: ElementPointer,
+    source: ElementPointer,
+    sizes: tuple[Word, Word, Word, Word],
+    lanes: int,
+) -> None:
+    """Packs lines narrower than the panel with a masked vector at the end.
+
+    `sizes` are the terms, the columns, the width of the panel, and the distance of lines. The
+    padding stays uninitialized: results of its columns are never stored.
+    """
+    terms, columns, width, row = sizes
+    whole = columns.rounded_down(lanes)
+    for t in code.each(0, terms):
+        to, line = panel.at(t * width), source.at(t * row)
+        for j in code.each(0, whole, lanes):
+            to.at(j).copy_vector(line.at(j), lanes)
+        to.at(whole).copy_part_of_vector(line.at(whole), columns - whole, lanes)
+
+
+def fill_panel(
+    code: FunctionCode,
+    panel: ElementPointer,
+    source: ElementPointer,
+    sizes: tuple[Word, Word, Word, Word, Word],
+    shape: TileShape,
+) -> None:
+    """Packs a panel, padded with zeros to the width of a tile; contiguous columns are transposed in
+    registers.
+
+    `sizes` are the terms, the columns, the width of the panel, and the distances of lines and of
+    columns.
+    """
+    terms, columns, width, row, column = sizes
+    lanes = shape.lanes
+    turned = code.cell(0)
+    with code.when((row.equals(1) & column.differs(1) & columns.equals(width)).name):
+        turned.set(terms.rounded_down(lanes))
+        for t in code.each(0, turned.value, lanes):
+            for j in code.each(0, width, lanes):
+                to, square = panel.at(t * width + j), source.at(t + j * column)
+                code.call_symbol(f"structir_transpose_{shape.dtype}", to, width, square, column)
+    done = turned.value
+    rest = (terms - done, columns, width, row, column)
+    _copy_panel(code, panel.at(done * width), source.at(done * row), rest)
+
+
+def _copy_panel(
+    code: FunctionCode,
+    panel: ElementPointer,
+    source: ElementPointer,
+    sizes: tuple[Word, Word, Word, Word, Word],
+) -> None:
+    """Packs a panel element by element."""
+    terms, columns, width, row, column = sizes
+
+    def plain() -> None:
+        for t in code.each(0, terms):
+            for j in code.each(0, width):
+                panel.at(t * width + j).store(source.at(t * row + j).load())
+
+    def padded() -> None:
+        for t in code.each(0, terms):
+            for j in code.each(0, width):
+                inside = j < columns
+                value = source.at(t * row + code.choice(inside, j, 0) * column).load()
+                stored = code.select(inside.name, panel.kind, value, "0.0")
+                panel.at(t * width + j).store(stored)
+
+    code.choose((column.equals(1) & columns.equals(width)).name, plain, padded)
+
+
+def copy_panels(
+    code: FunctionCode,
+    panels: ElementPointer,
+    source: ElementPointer,
+    sizes: tuple[Word, Word, Word, Word],
+    room: Word,
+) -> Word:
+    """Packs the next full panels line by line; returns their number of columns.
+
+    `sizes` are the terms, the columns, the width of a panel, and the distance of lines. Consecutive
+    lines are on different pages, which hardware prefetchers do not cross.
+    """
+    terms, columns, width, row = sizes
+    most = code.smaller(code.larger(room // (width * terms), 1), MOST_PANELS)
+    count = code.smaller(columns // width, most)
+    for t in code.each(0, terms):
+        for p in code.each(0, count):
+            to, line = panels.at((p * terms + t) * width), source.at(t * row + p * width)
+            for part in code.each(0, width, LINE):
+                line.at(row * AHEAD + part).prefetch()
+            for j in code.each(0, width):
+                to.at(j).store(line.at(j).load())
+    return count * width
+
+
+ROW_BLOCK = 256  # rows of the left operand per panel, which stay in L2
+TERM_BLOCK = 1024  # terms per block of a reduction
+
+
+def load_tiles(
+    name: str, shapes: tuple[TileShape, ...], key: str, tile: Callable[..., TileFunction]
+) -> None:
+    """Builds the tile functions and registers two symbols.
+
+    `name` processes all rows of one panel; `name` with `_row` one row over several panels.
+    """
+    names = [name, row_name(name)]
+    text = partial(tiles_text, name, shapes, tile, in_panels=True)
+    code = load_or_build(key, lambda: compile_ir(text(), names))
+    for symbol, address in zip(names, code.addresses, strict=True):
+        llvm.add_symbol(symbol, address)
+
+
+def row_name(name: str) -> str:
+    """Returns the symbol of the tile function of one row over several panels."""
+    return f"{name}_row"
+
+
+def tiles_text(
+    name: str,
+    shapes: tuple[TileShape, ...],
+    tile: Callable[..., TileFunction],
+    in_panels: bool = False,
+) -> str:
+    """Returns the tile functions of all sizes as LLVM IR."""
+    module = ir.Module(name)
+    module.triple = llvm.get_process_triple()
+    tiles = {(s.columns, r): tile(module, s, r) for s in shapes for r in s.rows}
+    prefetching, rows = dict[tuple[int, int], TileFunction](), list[TileFunction]()
+    if in_panels:
+        prefetching = {
+            (s.columns, v): tile(module, s, s.rows[0], prefetching=v)
+            for s in shapes
+            for v in {1, s.vectors}
+        }
+        rows = [
+            tile(module, row_tile_shape(shapes), 1, panels=PANELS_PER_ROW_TILE, name=row_name(name))
+        ]
+    for function in [*tiles.values(), *prefetching.values(), *rows]:
+        function.write()
+    functions = {key: function.function for key, function in tiles.items()}
+    PanelFunction(module, functions, name, prefetching).write()
+    return str(module)
+
+
+def pass_packed_panels(
+    code: FunctionCode,
+    name: str,
+    shapes: tuple[TileShape, ...],
+    left: tuple[ElementPointer, Word | int, Word | int],
+    right: tuple[ElementPointer, Word, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+) -> None:
+    """Emits the product of a block of rows and terms with all panels.
+
+    The tile functions are those of `load_tiles`. A panel has `size` elements per column; `start` is
+    the number of those before the first term of the block. `sizes` are rows, columns and terms.
+    """
+    lanes, most = shapes[0].lanes, len(shapes)
+    widest, wide = lanes * most, lanes * most * PANELS_PER_ROW_TILE
+    panels, size, start = right
+    c, c_row, adds = out
+    rows, n, terms = sizes
+    column = code.cell(0)
+
+    def are_wide() -> Predicate:
+        rest = n - column.value
+        last = panel_registers(rest - wide + widest, lanes, most, code.choice)
+        is_full: Predicate = last >= most  # the last one is not narrower
+        return rows.equals(1) & (rest >= wide) & is_full
+
+    with code.repeat(are_wide):
+        j0 = column.value
+        lines = panels.at(j0 * size + start * widest)
+        row = (lines, widest, c.at(j0), c_row, terms, wide, adds)
+        code.call_symbol(row_name(name), *left, *row, size * widest)
+        column.set(j0 + wide)
+    for j0, registers, width in each_panel(code, n, shapes, column.value):
+        lines, columns = panels.at(j0 * size + start * width), code.smaller(width, n - j0)
+        tile = (lines, width, c.at(j0), c_row, terms, columns, adds)
+        code.call_symbol(name, *left, *tile, registers, rows, width * size)
+
+
+def fill_with_zeros(code: FunctionCode, c: ElementPointer, m: Word, n: Word, c_row: Word) -> None:
+    """Emits the result of a product without terms."""
+    zero = "0.0" if c.kind in ("float", "double") else "0"
+    for i in code.each(0, m):
+        for j in code.each(0, n):
+            c.at(i * c_row + j).store(zero)
+
+
+def packed_product_text(symbol: str, name: str, shapes: tuple[TileShape, ...]) -> str:
+    """Returns LLVM IR of the product of floats that calls the tile functions under a symbol."""
+    code, dtype = FunctionCode(symbol), shapes[0].dtype
+    a, panels, c = code.pointers(dtype, dtype, dtype)
+    m, n, k, a_row, a_column, c_row = code.integers(6)
+    with code.when(k.equals(0).name):
+        fill_with_zeros(code, c, m, n, c_row)
+    blocks = code.choice(m > 1, (k + (TERM_BLOCK - 1)) // TERM_BLOCK, 1)
+    block = code.larger((k + blocks - 1) // code.larger(blocks, 1), 1)
+    for i0 in code.each(0, m, ROW_BLOCK):
+        rows = code.smaller(m - i0, ROW_BLOCK)
+        for k0 in code.each(0, k, block):
+            terms, adds = code.smaller(block, k - k0), code.choice(k0 > 0, 1, 0)
+            left = (a.at(i0 * a_row + k0 * a_column), a_row, a_column)
+            out = (c.at(i0 * c_row), c_row, adds)
+            pass_packed_panels(code, name, shapes, left, (panels, k, k0), out, (rows, n, terms))
+    return code.text()

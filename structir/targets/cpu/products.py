@@ -1,0 +1,315 @@
+"""Matrix products of any size and stride: register tiles, and panels of the right operand in cache.
+
+Each library function is built on first use and registered under a symbol. On CPUs without AVX2 and
+FMA, kernels call BLAS instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
+from structir.targets.cpu.code_generation import compile_ir, load_function
+from structir.targets.cpu.objects import load_or_build, symbol_builders
+from structir.targets.cpu.packed_layout import (
+    ROW_BLOCK,
+    TERM_BLOCK,
+    copy_lines,
+    copy_panels,
+    each_panel,
+    fill_panel,
+    fill_with_zeros,
+    load_tiles,
+    packed_product_text,
+    row_name,
+    tiles_text,
+)
+from structir.targets.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
+from structir.targets.cpu.tiles import (
+    TileFunction,
+    TileShape,
+    cut_shapes,
+    paired_shapes,
+    tile_shapes,
+    write_transpose,
+)
+
+DTYPES = ("float32", "float64")
+FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
+FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once
+FEW_ROWS = 8  # up to this, a left operand is not transposed
+UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
+UNPACKED_TERMS = 128  # which does not pack so few terms either
+WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
+LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
+
+
+def packs_panels(rows: Any, terms: Any, most: int) -> Any:
+    """Whether panels of contiguous columns are packed, for tiles of up to so many registers: few
+    lines stay in the first-level cache, and few rows read them once or twice. `rows` and `terms`
+    are integers, or numbers of code."""
+    if most > 2:
+        return (rows > UNPACKED_ROWS[-1]) & (terms > UNPACKED_TERMS)
+    return rows > UNPACKED_ROWS[0]
+
+
+def pass_panels(
+    code: FunctionCode,
+    shapes: tuple[TileShape, ...],
+    left: tuple[ElementPointer, Word, Word],
+    right: tuple[ElementPointer, Word, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+    memory: tuple[ElementPointer, Word],
+) -> None:
+    """Emits the sums of a block of terms in some rows of the result, panel by panel of the right
+    operand, which is packed in `memory`: a pointer and a number of elements."""
+    b, b_row, b_column = right
+    c, c_row, adds = out
+    rows, n, terms = sizes
+    panel, room = memory
+    first, copied = code.cell(0), code.cell(0)  # the columns of the panels that are packed together
+    is_line = b_column.equals(1)
+    packs = b_column.differs(1) | packs_panels(rows, terms, len(shapes))
+    for j0, registers, width in each_panel(code, n, shapes):
+        columns, lines = code.smaller(width, n - j0), b.at(j0 * b_column)
+        offset, is_packed = code.cell(0), code.cell(1)
+        lengths = (terms, columns, width, b_row)
+        with code.cases() as when:
+            with when((columns < width) & is_line):
+                copy_lines(code, panel, lines, lengths, shapes[0].lanes)
+            with when(packs & is_line & registers.equals(len(shapes))):
+                with code.when((j0 >= copied.value).name):
+                    first.set(j0)
+                    packed = copy_panels(code, panel, lines, (terms, n - j0, width, b_row), room)
+                    copied.set(j0 + packed)
+                offset.set((j0 - first.value) * terms)
+            with when(packs):
+                fill_panel(code, panel, lines, (*lengths, b_column), shapes[0])
+            with when(None):
+                is_packed.set(0)
+        test = is_packed.value.differs(0)
+        start = code.choice_of_pointers(test, panel.at(offset.value), lines)
+        step = code.choice(test, width, b_row)
+        tile = (start, step, c.at(j0), c_row, terms, columns, adds)
+        code.call_symbol(f"structir_panel_{shapes[0].dtype}", *left, *tile, registers, rows, 0)
+
+
+def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the product of unpacked operands, which packs panels of the right one as needed.
+
+    Blocks of a transposed left operand are transposed: its columns would evict each other."""
+    code, dtype = FunctionCode(symbol), shapes[0].dtype
+    a, b, c = code.pointers(dtype, dtype, dtype)
+    m, n, k, a_row, a_column, b_row, b_column, c_row = code.integers(8)
+    (panel,) = code.pointers(dtype)
+    with code.when((k <= 0).name):
+        fill_with_zeros(code, c, m, n, c_row)
+    turned = a_row.equals(1) & a_column.differs(1) & (m > FEW_ROWS)
+    room = code.choice(turned, WIDEST_PANEL - LEFT_ROWS * LEFT_TERMS, WIDEST_PANEL)
+    row, column = code.choice(turned, LEFT_TERMS, a_row), code.choice(turned, 1, a_column)
+    together = code.choice(turned, LEFT_ROWS, ROW_BLOCK)
+    for i0 in code.each(0, m, together):
+        rows = code.smaller(m - i0, together)
+        is_short = (rows <= FEWER_ROWS) & b_column.equals(1)
+        block = code.choice(is_short, FEW_TERMS, TERM_BLOCK)
+        block = code.choice(turned, code.smaller(block, LEFT_TERMS), block)
+        for k0 in code.each(0, k, block):
+            terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
+            source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
+            with code.when(turned.name):
+                name = f"structir_turning_{dtype}"
+                code.call_symbol(name, lines, source, rows, terms, LEFT_TERMS, a_column)
+            left = (code.choice_of_pointers(turned, lines, source), row, column)
+            right = (b.at(k0 * b_row), b_row, b_column)
+            out = (c.at(i0 * c_row), c_row, adds)
+            pass_panels(code, shapes, left, right, out, (rows, n, terms), (panel, room))
+    return code.text()
+
+
+def _packed_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the product with a packed right operand."""
+    return packed_product_text(symbol, f"structir_panel_{shapes[0].dtype}", shapes)
+
+
+def _paired_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the product with panels of at most two registers."""
+    dtype = shapes[0].dtype
+    return packed_product_text(symbol, f"structir_paired_panel_{dtype}", paired_shapes(dtype))
+
+
+def _windows_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the product whose right operand has a table with the offset of each term's line."""
+    code, dtype = FunctionCode(symbol), shapes[0].dtype
+    a, b, c = code.pointers(dtype, dtype, dtype)
+    m, n, k, a_row, c_row = code.integers(5)
+    (table,) = code.pointers("int64")
+    with code.when((k <= 0).name):
+        fill_with_zeros(code, c, m, n, c_row)
+    blocks = (k + (TERM_BLOCK - 1)) // TERM_BLOCK
+    block = (k + blocks - 1) // code.larger(blocks, 1)
+    for k0 in code.each(0, k, block):
+        terms, adds = code.smaller(block, k - k0), code.choice(k0 > 0, 1, 0)
+        left, starts = (a.at(k0), a_row, 1), table.at(k0)
+        for j0, registers, width in each_panel(code, n, shapes):
+            columns = code.smaller(width, n - j0)
+            right = (b.at(j0), starts, c.at(j0), c_row, terms, columns, adds)
+            with code.cases() as when:
+                with when(columns.equals(width)):
+                    whole = f"structir_windows_panel_{dtype}"
+                    code.call_symbol(whole, *left, *right, registers, m, 0)
+                with when(None):
+                    cut = f"structir_cut_windows_panel_{dtype}"
+                    code.call_symbol(cut, *left, *right, registers, m, 0)
+    return code.text()
+
+
+def _packing(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the function that packs a right operand."""
+    code, dtype = FunctionCode(symbol), shapes[0].dtype
+    panels, b = code.pointers(dtype, dtype)
+    k, n, b_row, b_column = code.integers(4)
+    for j0, _, width in each_panel(code, n, shapes):
+        sizes = (k, code.smaller(width, n - j0), width, b_row, b_column)
+        fill_panel(code, panels.at(j0 * k), b.at(j0 * b_column), sizes, shapes[0])
+    return code.text()
+
+
+def _transpose(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the matrix transpose: squares in registers, edges element by element."""
+    code, dtype, lanes = FunctionCode(symbol), shapes[0].dtype, shapes[0].lanes
+    to, source = code.pointers(dtype, dtype)
+    rows, columns, to_line, source_line = code.integers(4)
+    whole_rows, whole_columns = rows.rounded_down(lanes), columns.rounded_down(lanes)
+    block = 2 * lanes  # squares that share cache lines are processed together
+
+    def copy_element(line: Word, column: Word) -> None:
+        value = source.at(column * source_line + line).load()
+        to.at(line * to_line + column).store(value)
+
+    for first in code.each(0, whole_rows, block):
+        last = code.smaller(first + block, whole_rows)
+        for j in code.each(0, whole_columns, lanes):
+            for i in code.each(first, last, lanes):
+                square = (to.at(i * to_line + j), to_line, source.at(j * source_line + i))
+                code.call_symbol(f"structir_transpose_{dtype}", *square, source_line)
+        for j in code.each(whole_columns, columns):
+            for line in code.each(first, last):
+                copy_element(line, j)
+    for line in code.each(whole_rows, rows):
+        for j in code.each(0, columns):
+            copy_element(line, j)
+    return code.text()
+
+
+def _transpose_text(shape: TileShape, name: str) -> str:
+    """Returns LLVM IR of the in-register transpose of a square."""
+    module = ir.Module(name)
+    module.triple = llvm.get_process_triple()
+    element = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
+    write_transpose(module, name, element, shape.lanes)
+    return str(module)
+
+
+def has_own_products(dtype: str) -> bool:
+    """Whether the library has matrix products of this dtype on this CPU; int32 accumulates int8."""
+    return dtype == "int32" or has_products_of_floats(dtype)
+
+
+def has_products_of_floats(dtype: str) -> bool:
+    """Whether the library has float products of this dtype on this CPU: of matrices, of a right
+    operand read through offsets, and of images."""
+    return dtype in DTYPES and bool(tile_shapes(dtype))
+
+
+@cache
+def _load_part(name: str, dtype: str) -> None:
+    """Builds a library function and registers its symbol."""
+    shapes, symbol = tile_shapes(dtype), f"structir_{name}_{dtype}"
+    load_function(f"{name} {shapes}", symbol, partial(PARTS[name], shapes, symbol))
+
+
+@cache
+def _load_panels(dtype: str) -> None:
+    shapes = tile_shapes(dtype)
+    load_tiles(f"structir_panel_{dtype}", shapes, f"tiles {shapes}", TileFunction)
+
+
+@cache
+def _load_paired_panels(dtype: str) -> None:
+    shapes = paired_shapes(dtype)
+    load_tiles(f"structir_paired_panel_{dtype}", shapes, f"paired tiles {shapes}", TileFunction)
+
+
+@cache
+def _load_transpose(dtype: str) -> None:
+    shape, name = tile_shapes(dtype)[0], f"structir_transpose_{dtype}"
+    _load_text(f"transpose {shape}", name, partial(_transpose_text, shape, name))
+
+
+@cache
+def _load_windows_panel(dtype: str) -> None:
+    shapes, name = tile_shapes(dtype), f"structir_windows_panel_{dtype}"
+    text = partial(tiles_text, name, shapes, partial(TileFunction, windows=True))
+    _load_text(f"windows tiles {shapes}", name, text)
+
+
+@cache
+def _load_cut_windows_panel(dtype: str) -> None:
+    shapes, name = cut_shapes(dtype), f"structir_cut_windows_panel_{dtype}"
+    text = partial(tiles_text, name, shapes, partial(TileFunction, windows=True, cut=True))
+    _load_text(f"cut windows tiles {shapes}", name, text)
+
+
+@cache
+def _load_pixel_product(dtype: str) -> None:
+    shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
+    block = terms_at_once(shapes)
+    _load_text(f"pixels {shapes} {block}", name, partial(pixel_tiles_text, shapes, name, block))
+
+
+def _load_text(key: str, symbol: str, text: Callable[[], str]) -> None:
+    """Builds a library function from LLVM IR and registers its symbol."""
+    code = load_or_build(key, lambda: compile_ir(text(), [symbol]))
+    llvm.add_symbol(symbol, code.addresses[0])
+
+
+def panels_at_once(dtype: str) -> int:
+    """Returns the number of weight panels that one pass over an image uses."""
+    return pixel_registers(tile_shapes(dtype))
+
+
+PARTS: dict[str, Callable[[tuple[TileShape, ...], str], str]] = {
+    "product": _product,
+    "packed_product": _packed_product,
+    "paired_product": _paired_product,
+    "windows_product": _windows_product,
+    "packing": _packing,
+    "turning": _transpose,
+}
+
+
+LOADERS: dict[str, Callable[[str], None]] = {
+    **{name: partial(_load_part, name) for name in PARTS},
+    "panel": _load_panels,
+    "paired_panel": _load_paired_panels,
+    "transpose": _load_transpose,
+    "windows_panel": _load_windows_panel,
+    "cut_windows_panel": _load_cut_windows_panel,
+    "pixel_product": _load_pixel_product,
+}
+symbol_builders |= {
+    f"structir_{name}_{dtype}": partial(load, dtype)
+    for name, load in LOADERS.items()
+    for dtype in DTYPES
+}
+symbol_builders |= {
+    row_name(f"structir_{name}_{dtype}"): partial(LOADERS[name], dtype)
+    for name in ("panel", "paired_panel")
+    for dtype in DTYPES
+}

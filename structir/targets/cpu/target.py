@@ -1,0 +1,5 @@
+"""The CPU as a target of `structir.compile`."""
+
+from structir.runtime.executable import Executable
+
+executable = Executable

@@ -1,0 +1,450 @@
+"""Micro-kernels of matrix products: a tile of the result in vector registers; and in-register
+transposes of squares, with as many lines as a register has lanes.
+
+They are emitted as LLVM IR with explicit vectors. A tile has `rows` times `vectors` accumulators.
+Each term adds the products of a broadcast left element and the registers of a right line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import attrs
+from llvmlite import ir
+
+from structir.targets.cpu.features import cpu_features
+from structir.targets.cpu.math.bits import declared
+
+WORD = ir.IntType(64)
+INDEX = ir.IntType(32)
+ELEMENTS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int32": INDEX}
+SUFFIXES = {"float32": "f32", "float64": "f64", "int32": "i32"}
+
+
+@attrs.frozen
+class TileShape:
+    """The sizes of tiles: lanes per register, registers per row, and the supported numbers of
+    rows."""
+
+    dtype: str
+    lanes: int
+    vectors: int
+    rows: tuple[int, ...]  # decreasing; the last is 1
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return self.lanes * self.vectors
+
+
+def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the tile shapes of this CPU, narrowest first; none without AVX-512 or AVX2 with
+    FMA."""
+    features = cpu_features()
+    half = 2 if dtype == "float64" else 1
+    if "avx512f" in features:
+        return tuple([TileShape(dtype, 16 // half, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
+    if {"avx2", "fma"} <= features:
+        return tuple([TileShape(dtype, 8 // half, v, (6, 4, 2, 1)) for v in (1, 2)])
+    return ()
+
+
+def paired_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the shapes of tiles of at most two registers, whose panels split into more parts."""
+    return tile_shapes(dtype)[:2]
+
+
+def cut_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the tile shapes of products that read lines up to the last column.
+
+    Without AVX-512, column masks take vector registers too, so the tiles have one row less.
+    """
+    shapes = tile_shapes(dtype)
+    if "avx512f" in cpu_features():
+        return shapes
+    return tuple([attrs.evolve(s, rows=(5, 4, 2, 1)) if s.vectors > 1 else s for s in shapes])
+
+
+def tile_name(shape: TileShape, rows: int) -> str:
+    """Returns the symbol of a tile function."""
+    return f"structir_tile_{shape.dtype}_{shape.columns}_{rows}"
+
+
+NEAR, NEXT = 2, 3  # prefetch localities: L2 and L1
+AHEAD = 16  # prefetch distance of one row over panels, in registers
+PANELS_PER_ROW_TILE = 4  # enough accumulators and streams to hide latency
+
+
+def columns_together(dtype: str) -> int:
+    """Returns the number of columns of packed panels at whose multiples a block of columns may
+    begin: no tile reads panels on both sides."""
+    return row_tile_shape(tile_shapes(dtype)).columns
+
+
+def row_tile_shape(shapes: tuple[TileShape, ...]) -> TileShape:
+    """Returns the shape of the tile of one row over several of the widest panels."""
+    widest = shapes[-1]
+    return attrs.evolve(widest, vectors=widest.vectors * PANELS_PER_ROW_TILE, rows=(1,))
+
+
+class TileFunction:
+    """Emits a tile function.
+
+    tile(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate) computes `rows` lines
+    of c, `columns` wide, as the sum over `terms`, added to c if `accumulate` is nonzero. Strides
+    are in elements. Lines of b are read in full, or with `cut` up to `columns`. With `windows`,
+    b_row is a table of line offsets. With `prefetching`, the last arguments are the address to
+    prefetch from, so many registers per term, and the distance between terms. With several
+    `panels`, the last argument is their distance.
+    """
+
+    unit = 1  # elements of b per lane of a register
+    steps = 1  # terms per iteration, of which the number of terms is a multiple
+
+    def __init__(
+        self,
+        module: ir.Module,
+        shape: TileShape,
+        rows: int,
+        windows: bool = False,
+        cut: bool = False,
+        operands: tuple[ir.Type, ir.Type] | None = None,
+        prefetching: int = 0,
+        panels: int = 1,
+        name: str | None = None,
+    ) -> None:
+        self.module, self.shape, self.rows = module, shape, rows
+        self.windows, self.cut, self.panels = windows, cut, panels
+        self.real = ELEMENTS[shape.dtype]
+        self.vector = ir.VectorType(self.real, shape.lanes)
+        self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
+        left, right = [kind.as_pointer() for kind in operands or (self.real, self.real)]
+        steps = WORD.as_pointer() if windows else WORD
+        kinds = [left, WORD, WORD, right, steps, self.real.as_pointer(), WORD, WORD, WORD, WORD]
+        kinds += [right, WORD] if prefetching else [WORD] if panels > 1 else []
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        name = name or tile_name(shape, rows) + (f"_fetching_{prefetching}" if prefetching else "")
+        self.function = ir.Function(module, kind, name)
+        a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, *last = (
+            self.function.args
+        )
+        self.soon, self.apart = last if prefetching else [], last if panels > 1 else []
+        self.prefetching = prefetching
+        self.a, self.a_row, self.a_column, self.b, self.b_row = a, a_row, a_column, b, b_row
+        self.c, self.c_row, self.terms, self.columns = c, c_row, terms, columns
+        self.accumulate = accumulate
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def write(self) -> None:
+        """Emits the body: initial totals, the loop over terms, and the stores."""
+        builder, function = self.builder, self.function
+        self.masks = [self._mask(v) for v in range(self.shape.vectors)]
+        start = self._start()
+        before = builder.block
+        head, body, after = (function.append_basic_block(n) for n in ("head", "body", "after"))
+        lines = [builder.gep(self.a, [builder.mul(_word(r), self.a_row)]) for r in range(self.rows)]
+        builder.branch(head)
+        builder.position_at_end(head)
+        term = builder.phi(WORD)
+        term.add_incoming(_word(0), before)
+        totals = []
+        for row in start:
+            totals.append([builder.phi(self.vector) for _ in row])
+            for phi, value in zip(totals[-1], row, strict=True):
+                phi.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", term, self.terms), body, after)
+        builder.position_at_end(body)
+        sums: list[list[Any]] = totals
+        for step in range(self.steps):
+            sums = self._added(builder.add(term, _word(step)), lines, sums)
+        for phi, value in zip(chain(*totals), chain(*sums), strict=True):
+            phi.add_incoming(value, body)
+        term.add_incoming(builder.add(term, _word(self.steps)), body)
+        builder.branch(head)
+        builder.position_at_end(after)
+        self._store(totals)
+        builder.ret_void()
+
+    def _added(self, term: Any, lines: list[Any], totals: list[list[Any]]) -> list[list[Any]]:
+        """Emits the accumulation of a term's products; returns the new totals."""
+        builder = self.builder
+        line = builder.gep(self.b, [self._start_of(term)])
+        load = self._load_inside if self.cut else self._load
+        right = [load(line, v) for v in range(self.shape.vectors)]
+        self._prefetch_next(term, line)
+        step = builder.mul(term, self.a_column)
+        sums = []
+        for row, own in zip(totals, lines, strict=True):
+            left = self._splat(builder.load(builder.gep(own, [step])))
+            sums.append([self._sum(left, *both) for both in zip(right, row, strict=True)])
+        return sums
+
+    def _sum(self, left: Any, right: Any, total: Any) -> Any:
+        """Returns a register of totals plus products."""
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        fma = declared(self.module, kind, f"llvm.fma.{self._suffix()}")
+        return self.builder.call(fma, [left, right, total])
+
+    def _prefetch_next(self, term: Any, line: Any) -> None:
+        """Prefetches the next panel, or later lines of several panels, whose single row is bound by
+        memory bandwidth."""
+        builder, across = self.builder, self.shape.lanes * self.unit
+        for v in range(self.prefetching):
+            start, step = self.soon
+            place = builder.add(builder.mul(term, step), _word(v * across))
+            self._prefetch(builder.gep(start, [place]), NEAR)
+        for v in range(self.shape.vectors if self.panels > 1 else 0):
+            ahead = _word(AHEAD * across)
+            self._prefetch(builder.gep(self._register(line, v), [ahead]), NEXT)
+
+    def _prefetch(self, place: Any, near: int) -> None:
+        """Prefetches the cache line of an address for reading."""
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
+        fetch = declared(self.module, kind, "llvm.prefetch.p0")
+        read, data = ir.Constant(INDEX, 0), ir.Constant(INDEX, 1)
+        place = self.builder.bitcast(place, byte)
+        self.builder.call(fetch, [place, read, ir.Constant(INDEX, near), data])
+
+    def _suffix(self) -> str:
+        return f"v{self.shape.lanes}{SUFFIXES[self.shape.dtype]}"
+
+    def _register(self, line: Any, vector: int, unit: int | None = None) -> Any:
+        """Returns the address of a register of a line, with `unit` elements per lane."""
+        unit = unit or self.unit
+        panel, vector = divmod(vector, self.shape.vectors // self.panels)
+        for apart in self.apart:
+            line = self.builder.gep(line, [self.builder.mul(_word(panel), apart)])
+        return self.builder.gep(line, [_word(vector * self.shape.lanes * unit)])
+
+    def _load(self, line: Any, vector: int) -> Any:
+        place = self.builder.bitcast(self._register(line, vector), self.vector.as_pointer())
+        return self.builder.load(place, align=4)
+
+    def _start_of(self, term: Any) -> Any:
+        """Returns the offset of a term's line in b."""
+        if self.windows:
+            return self.builder.load(self.builder.gep(self.b_row, [term]))
+        return self.builder.mul(term, self.b_row)
+
+    def _load_inside(self, line: Any, vector: int) -> Any:
+        """Loads a register of a line up to the last column."""
+        place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
+        place = self.builder.bitcast(place, self.vector.as_pointer())
+        zero, alignment = ir.Constant(self.vector, None), ir.Constant(INDEX, 4)
+        return self.builder.call(self._masked_load(), [place, alignment, self.masks[vector], zero])
+
+    def _masked_load(self) -> Any:
+        pointer = self.vector.as_pointer()
+        kind = ir.FunctionType(self.vector, [pointer, INDEX, self.mask, self.vector])
+        return declared(self.module, kind, f"llvm.masked.load.{self._suffix()}.p0")
+
+    def _splat(self, value: Any) -> Any:
+        kind = ir.VectorType(value.type, self.shape.lanes)
+        nothing = ir.Constant(kind, ir.Undefined)
+        first = self.builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
+        zeros = ir.Constant(ir.VectorType(INDEX, self.shape.lanes), [0] * self.shape.lanes)
+        return self.builder.shuffle_vector(first, nothing, zeros)
+
+    def _mask(self, vector: int) -> Any:
+        """Returns the mask of the lanes of a register that are columns of c."""
+        kind = ir.VectorType(INDEX, self.shape.lanes)
+        numbers = ir.Constant(kind, list(range(self.shape.lanes)))
+        left = self.builder.sub(self.columns, _word(vector * self.shape.lanes))
+        limit = self._splat(self.builder.trunc(left, INDEX))
+        return self.builder.icmp_signed("<", numbers, limit)
+
+    def _address(self, row: int, vector: int) -> Any:
+        builder = self.builder
+        index = builder.add(builder.mul(_word(row), self.c_row), _word(vector * self.shape.lanes))
+        return builder.bitcast(builder.gep(self.c, [index]), self.vector.as_pointer())
+
+    def _start(self) -> list[list[Any]]:
+        """Emits the start of the totals: initial ones, or c."""
+        builder, first = self.builder, [self._initial(v) for v in range(self.shape.vectors)]
+        empty = builder.block
+        with builder.if_then(builder.icmp_signed("!=", self.accumulate, _word(0))):
+            held = self._load_tile()
+            full = builder.block
+        start = []
+        for row in held:
+            start.append([builder.phi(self.vector) for _ in row])
+            for phi, initial, value in zip(start[-1], first, row, strict=True):
+                phi.add_incoming(initial, empty)
+                phi.add_incoming(value, full)
+        return start
+
+    def _initial(self, vector: int) -> Any:
+        """Returns a register of initial totals."""
+        return ir.Constant(self.vector, None)
+
+    def _load_tile(self) -> list[list[Any]]:
+        """Loads the tile of c."""
+        alignment, load = ir.Constant(INDEX, 4), self._masked_load()
+        zero = ir.Constant(self.vector, None)
+        return [
+            [
+                self.builder.call(load, [self._address(r, v), alignment, self.masks[v], zero])
+                for v in range(self.shape.vectors)
+            ]
+            for r in range(self.rows)
+        ]
+
+    def _store(self, totals: list[list[Any]]) -> None:
+        """Stores the tile up to the last column.
+
+        Without AVX-512, masked stores take tens of cycles on some CPUs: whole vectors have none.
+        """
+        builder = self.builder
+        for v, column in enumerate(zip(*totals, strict=True)):
+            end = _word((v + 1) * self.shape.lanes)
+            partial = builder.icmp_signed("<", self.columns, end)
+            with builder.if_else(partial, likely=False) as (some, whole):
+                with some:
+                    self._store_part(column, v)
+                with whole:
+                    for row, total in enumerate(column):
+                        builder.store(total, self._address(row, v), align=4)
+
+    def _store_part(self, column: Sequence[Any], vector: int) -> None:
+        """Stores the first lanes of a register of each row."""
+        pointer = self.vector.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, INDEX, self.mask])
+        store = declared(self.module, kind, f"llvm.masked.store.{self._suffix()}.p0")
+        for row, total in enumerate(column):
+            place, alignment = self._address(row, vector), ir.Constant(INDEX, 4)
+            self.builder.call(store, [total, place, alignment, self.masks[vector]])
+
+
+class PanelFunction:
+    """Emits the function that applies tiles to all rows of one panel.
+
+    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, far)
+    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel and
+    the registers per term, that prefetch the next panel, at distance `far`, or the next columns of
+    lines that are in no panel.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        tiles: dict[tuple[int, int], ir.Function],
+        name: str,
+        prefetching: dict[tuple[int, int], TileFunction] | None = None,
+    ) -> None:
+        self.tiles, self.name, self.prefetching = tiles, name, prefetching or {}
+        kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD, WORD]
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        self.function = ir.Function(module, kind, self.name)
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def write(self) -> None:
+        """Emits a chain of loops for each width."""
+        builder, registers = self.builder, self.function.args[10]
+        widths: dict[int, list[int]] = {}
+        for width, height in self.tiles:
+            widths.setdefault(width, []).append(height)
+        for number, (width, heights) in enumerate(widths.items(), 1):
+            with builder.if_then(builder.icmp_signed("==", registers, _word(number))):
+                self._passes(width, heights)
+        builder.ret_void()
+
+    def _passes(self, width: int, heights: list[int]) -> None:
+        """Emits loops over tiles of decreasing height, each while enough rows remain."""
+        builder, args = self.builder, self.function.args
+        place = builder.alloca(WORD)
+        builder.store(_word(0), place)
+        for height in heights:
+            head, body, after = (self.function.append_basic_block() for _ in range(3))
+            builder.branch(head)
+            builder.position_at_end(head)
+            row = builder.load(place)
+            fits = builder.icmp_signed(">=", builder.sub(args[11], row), _word(height))
+            builder.cbranch(fits, body, after)
+            builder.position_at_end(body)
+            passed = list(args[:10])
+            passed[0] = builder.gep(args[0], [builder.mul(row, args[1])])
+            passed[5] = builder.gep(args[5], [builder.mul(row, args[6])])
+            self._pass(width, height, row, passed)
+            builder.store(builder.add(row, _word(height)), place)
+            builder.branch(head)
+            builder.position_at_end(after)
+
+    def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
+        """Emits a tile. The first ones prefetch the next panel, one register of each line each, or
+        the first one all of the next columns of lines that are in no panel."""
+        builder, args = self.builder, self.function.args
+        tile = self.prefetching.get((width, 1))
+        if tile is None or tile.rows != height:
+            builder.call(self.tiles[width, height], passed)
+            return
+        number, lanes = builder.sdiv(row, _word(height)), _word(tile.shape.lanes)
+        in_panels = builder.icmp_signed("==", args[4], _word(width))
+        last = builder.select(in_panels, _word(tile.shape.vectors), _word(1))
+        with builder.if_else(builder.icmp_signed("<", number, last)) as (early, late):
+            with early, builder.if_else(in_panels) as (packed, lines):
+                with packed:
+                    before = builder.mul(builder.mul(number, args[7]), lanes)
+                    soon = builder.gep(args[3], [builder.add(args[12], before)])
+                    builder.call(
+                        tile.function, [*passed, soon, _word(tile.shape.lanes * tile.unit)]
+                    )
+                with lines:
+                    soon = builder.gep(args[3], [_word(width)])
+                    wide = self.prefetching[width, tile.shape.vectors]
+                    builder.call(wide.function, [*passed, soon, args[4]])
+            with late:
+                builder.call(self.tiles[width, height], passed)
+
+
+def _word(value: int) -> ir.Constant:
+    return ir.Constant(WORD, value)
+
+
+WORD, INDEX = ir.IntType(64), ir.IntType(32)
+
+
+def write_transpose(module: ir.Module, name: str, element: Any, lanes: int) -> None:
+    """Emits name(to, to_line, source, source_line): to[t, j] = source[j, t], for `lanes` lines.
+
+    `to_line` and `source_line` are strides in elements.
+    """
+    pointer, vector = element.as_pointer(), ir.VectorType(element, lanes)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, WORD, pointer, WORD])
+    function = ir.Function(module, kind, name)
+    to, to_line, source, source_line = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+
+    def place(start: Any, step: Any, number: int) -> Any:
+        address = builder.gep(start, [builder.mul(step, ir.Constant(WORD, number))])
+        return builder.bitcast(address, vector.as_pointer())
+
+    lines = [builder.load(place(source, source_line, k), align=4) for k in range(lanes)]
+    for k, line in enumerate(transpose_lines(builder, lines)):
+        builder.store(line, place(to, to_line, k), align=4)
+    builder.ret_void()
+
+
+def transpose_lines(builder: Any, lines: list[Any]) -> list[Any]:
+    """Emits the transpose of lines in registers; returns their columns, consecutively.
+
+    The number of lines is the number of lanes divided by a power of two.
+    """
+    count = left = len(lines)
+    while left > 1:  # log2(number of lines) rounds
+        lines = [line for k in range(count // 2) for line in _interleaved(builder, lines, k)]
+        left //= 2
+    return lines
+
+
+def _interleaved(builder: Any, lines: list[Any], k: int) -> list[Any]:
+    """Interleaves line `k` with the line half of all lines later; returns two lines."""
+    first, second = lines[k], lines[k + len(lines) // 2]
+    lanes = first.type.count
+    orders = [
+        [(start + i // 2) + (i % 2) * lanes for i in range(lanes)] for start in (0, lanes // 2)
+    ]
+    kind = ir.VectorType(INDEX, lanes)
+    return [builder.shuffle_vector(first, second, ir.Constant(kind, order)) for order in orders]

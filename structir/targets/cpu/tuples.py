@@ -1,0 +1,116 @@
+"""Nested tuples in native calls: those of arguments are read, those of results are built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from structir.targets.cpu.intrinsics import POINTERS
+from structir.targets.cpu.layouts import OBJECT_TYPE, TABLE, TUPLE_ITEMS, TUPLE_SIZE
+from structir.targets.cpu.math.options import vectorisable
+from structir.targets.cpu.native import call_c
+
+Word = Any  # a 64-bit integer, or an address
+Tree = Any  # nested tuples, whose leaves are numbered in order
+MAX_DEPTH: Final = 6
+PATH_WORDS: Final = 2 + MAX_DEPTH
+words_at: Any = POINTERS["int64"]
+
+
+class PathWords(NamedTuple):
+    """The place of a tuple, with its size, or of a leaf: the positions in the tuples around it."""
+
+    size: int = 0
+    depth: int = 1
+    positions: int = 2
+
+
+PATH = PathWords()
+
+
+def paths(tree: Tree) -> tuple[list[list[int]], list[list[int]]] | None:
+    """Returns the words of all tuples, outer ones first, and of all leaves; None if a tuple is
+    nested too deeply."""
+    places = list(_places(tree, ()))
+    if any([len(place) > MAX_DEPTH for _, place in places]):
+        return None
+    words = [[size, len(place), *place, *[0] * (MAX_DEPTH - len(place))] for size, place in places]
+    return [w for w in words if w[0] >= 0], [w for w in words if w[0] < 0]
+
+
+def _places(tree: Tree, place: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Returns the size of each tuple, or -1 for a leaf, and the positions that lead to it."""
+    if not isinstance(tree, tuple):
+        yield -1, place
+        return
+    yield len(tree), place
+    for k, field in enumerate(tree):
+        yield from _places(field, (*place, k))
+
+
+@vectorisable
+def path_at(table: Word, index: Word) -> Word:
+    """Returns the words of a path."""
+    return words_at(table + 8 * PATH_WORDS * index)
+
+
+@vectorisable
+def follow(root: Word, path: Word, steps: Word) -> Word:
+    """Returns the object at some positions in a tuple."""
+    node = root
+    for k in range(steps):
+        node = words_at(node)[TUPLE_ITEMS + path[PATH.positions + k]]
+    return node
+
+
+@vectorisable
+def flat_arguments(args: Word, table: Word) -> Word:
+    """Returns the address of the leaves of the arguments; 0 if a tuple has another form.
+
+    The arguments are in consecutive words, like the items of a tuple.
+    """
+    if table[TABLE.flat] == 0:
+        return args
+    root, paths_of_tuples = args - 8 * TUPLE_ITEMS, table[TABLE.argument_tuples]
+    for k in range(table[TABLE.argument_tuple_count]):
+        path = path_at(paths_of_tuples, k)
+        node = words_at(follow(root, path, path[PATH.depth]))
+        if node[OBJECT_TYPE] != table[TABLE.tuple_type] or node[TUPLE_SIZE] != path[PATH.size]:
+            return 0
+    flat = words_at(table[TABLE.flat])
+    for k in range(table[TABLE.inputs]):
+        path = path_at(table[TABLE.argument_leaves], k)
+        flat[k] = follow(root, path, path[PATH.depth])
+    return table[TABLE.flat]
+
+
+@vectorisable
+def put_in_tuple(table: Word, root: Word, path: Word, value: Word) -> None:
+    """Stores an object at its place in new tuples."""
+    depth = path[PATH.depth] - 1
+    parent = follow(root, path, depth)
+    call_c(table[TABLE.set_item], (parent, path[PATH.positions + depth], value))
+
+
+@vectorisable
+def new_tuples(table: Word) -> Word:
+    """Returns the outermost of the tuples of results, which have no leaves; 0 on an error."""
+    root = 0
+    for k in range(table[TABLE.result_tuple_count]):
+        path = path_at(table[TABLE.result_tuples], k)
+        value = call_c(table[TABLE.new_tuple], (path[PATH.size],))
+        if value == 0:
+            if root != 0:
+                call_c(table[TABLE.drop], (root,))
+            return 0
+        if root == 0:
+            root = value
+        else:
+            put_in_tuple(table, root, path, value)
+    return root
+
+
+@vectorisable
+def put_result(table: Word, root: Word, k: Word, array: Word) -> None:
+    """Stores a result in new tuples."""
+    put_in_tuple(table, root, path_at(table[TABLE.result_leaves], k), array)

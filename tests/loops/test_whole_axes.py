@@ -1,0 +1,94 @@
+"""Ops over whole axes have kernels, for any dtype and for all sizes."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import ShapeMismatchError
+from tests.runtime.agreement import assert_agree
+
+pytestmark = pytest.mark.sampled(2)
+
+ORDERED = """
+@R.function
+def main(x: R.Tensor(("n", "m", 3), "{dtype}"), edges: R.Tensor(("k",), "{dtype}")):
+    with R.dataflow():
+        s = R.sort(R.add(x, x), axis=1, descending=True)
+        p = R.argsort(s, axis=0)
+        t = R.topk(x, k=2, axis=2)
+        m = R.median(x, axis=[0, 2])
+        w = R.median(x, axis=-1, keepdims=True)
+        b = R.bucketize(s, edges, right=True)
+        result = (s, p, t, m, w, b)
+        R.output(result)
+    return result
+"""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("dtype", ["float16"])
+def test_whole_axes_are_seen_in_the_midst_of_a_region(dtype):
+    module = structir.parse(ORDERED.format(dtype=dtype))
+    executable = structir.compile(module)
+    assert "main" in executable.direct  # one region: nothing is left to the host
+    count = executable.kernel_count
+    rng = np.random.default_rng(3)
+    for shape in [(4, 5, 3), (1, 1, 3), (2, 33, 3)]:
+        x = rng.integers(0, 7, shape).astype(dtype)
+        edges = np.array([1, 4, 4, 6], dtype)
+        wanted = structir.interpret(module, "main", x, edges)
+        assert_agree(wanted, executable["main"](x[..., ::-1][..., ::-1], edges))
+    assert executable.kernel_count == count
+
+
+def test_nan_is_the_greatest():
+    module = structir.parse(ORDERED.format(dtype="float32"))
+    x = np.array([[[1, np.nan, 0], [np.nan, 2, 2], [0, 1, np.nan]]], "float32")
+    edges = np.array([0.5, 2.0, np.nan], "float32")
+    wanted = structir.interpret(module, "main", x, edges)
+    assert_agree(wanted, structir.compile(module)["main"](x, edges))
+
+
+@pytest.mark.parametrize("edges", [[1, 0], [0, np.nan, 1], [np.nan, 0]])
+def test_a_rejected_routine_call_is_a_diagnostic(edges):
+    module = structir.parse(ORDERED.format(dtype="float32"))
+    x, edges = np.zeros((2, 2, 3), "float32"), np.array(edges, "float32")
+    with pytest.raises(ShapeMismatchError, match=r"R\.bucketize at .*: runtime check failed"):
+        structir.compile(module)["main"](x, edges)
+    with pytest.raises(ShapeMismatchError, match="expected ascending numbers"):
+        structir.interpret(module, "main", x, edges)
+
+
+@pytest.mark.parametrize(("k", "largest"), [(1, True), (8, False), (70, True)])
+def test_the_first_of_many_keep_their_order(k, largest):
+    module = structir.parse(
+        f"""
+@R.function
+def main(x: R.Tensor(("n", 290), "float32")):
+    return R.topk(x, k={k}, largest={largest})
+"""
+    )
+    executable = structir.compile(module)
+    rng = np.random.default_rng(k)
+    for rows in (1, 5):
+        x = rng.integers(0, 40, (rows, 290)).astype("float32")
+        x[rng.random(x.shape) < 0.02] = np.nan
+        assert_agree(structir.interpret(module, "main", x), executable["main"](x))
+
+
+def test_the_greatest_of_a_few_small_axes_at_once():
+    """Around these loops, which LLVM writes out, another one kept it busy for good."""
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor((2, 3, 3), "float32"), y: R.Tensor((1, 2, 6, 5), "float32")):
+    with R.dataflow():
+        pooled = R.nn.avg_pool2d(y, pool_size=[3], strides=[2], padding=[1])
+        result = (R.argmax(x), R.argmin(x, keepdims=True), R.argmax(pooled))
+        R.output(result)
+    return result
+""")
+    rng = np.random.default_rng(5)
+    given = [rng.standard_normal(shape).astype("float32") for shape in [(2, 3, 3), (1, 2, 6, 5)]]
+    assert_agree(
+        structir.interpret(module, "main", *given), structir.compile(module)["main"](*given)
+    )

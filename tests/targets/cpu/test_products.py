@@ -1,0 +1,118 @@
+"""Matrix products by tiles and by BLAS, at all strides, against NumPy."""
+
+import ctypes
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from numba import njit, types
+
+import structir
+from structir.build import BlockBuilder
+from structir.ir import dims
+from structir.ir.expr import Constant, Var
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+from structir.targets.cpu import products
+from structir.targets.cpu.blas import multiply_matrices
+from structir.targets.cpu.intrinsics import POINTERS
+from structir.targets.cpu.objects import require_symbol
+from structir.targets.cpu.packed_layout import tiles_text
+from structir.targets.cpu.tiles import TileFunction, TileShape, tile_shapes
+
+SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
+SIZES += [(20, 999, 30), (9, 300, 1100)]  # of many panels, copied together
+
+
+def product_by(dtype, way):
+    pointer = POINTERS[dtype]
+    if way == "tiles":
+        require_symbol(f"structir_product_{dtype}")
+        address = llvm.address_of_symbol(f"structir_product_{dtype}")
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)(address)
+
+    @njit([types.void(*[types.int64] * 12)])
+    def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
+        multiply_matrices(pointer(a), pointer(b), pointer(c), m, n, k, ar, ac, br, bc, cr)
+
+    return product
+
+
+def stored(random, rows, columns, dtype, turned):
+    shape = (columns, rows) if turned else (rows, columns)
+    made = random.standard_normal(shape).astype(dtype)
+    return made.T if turned else made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("way", ["tiles", "blas"])
+def test_products(dtype, way):
+    if way == "tiles" and not products.has_own_products(dtype):
+        pytest.skip("no wide fused multiply-add here")
+    product, random = product_by(dtype, way), np.random.default_rng(0)
+    panel = np.empty(products.WIDEST_PANEL, dtype)
+    size = np.dtype(dtype).itemsize
+    for m, n, k in SIZES:
+        for turned in ((False, False), (True, False), (False, True), (True, True)):
+            a = stored(random, m, k, dtype, turned[0])
+            b = stored(random, k, n, dtype, turned[1])
+            wide = np.full((m, n + 3), 7, dtype)  # what lies beside the result stays
+            strides = [s // size for s in (*a.strides, *b.strides, wide.strides[0])]
+            product(
+                a.ctypes.data, b.ctypes.data, wide.ctypes.data, m, n, k, *strides, panel.ctypes.data
+            )
+            near = 1e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(wide[:, :n], a @ b, rtol=near, atol=near * (k + 1) ** 0.5)
+            assert (wide[:, n:] == 7).all()
+
+
+def test_scratch_holds_the_widest_panel():
+    widest = max(
+        TileShape("float32", 16, 3, (8,)).columns, TileShape("float32", 8, 2, (6,)).columns
+    )
+    assert widest * products.TERM_BLOCK <= products.WIDEST_PANEL
+    left = products.LEFT_ROWS * products.LEFT_TERMS
+    assert widest * products.LEFT_TERMS <= products.WIDEST_PANEL - left
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_row_meets_panels_side_by_side(dtype):
+    """The same sums, in the same order, as in a row among others."""
+    random = np.random.default_rng(0)
+    ends = [(columns, 9) for columns in (97, 100, 104, 193, 200, 208)]  # a narrower panel last
+    for columns, terms in ((421, 33), (192, 1100), (50, 5), (200, 0), *ends):
+        w = random.standard_normal((terms, columns)).astype(dtype)
+        x = Var("x", TensorStructInfo((dims.sym("n"), terms), dtype))
+        builder = BlockBuilder()
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(R.matmul(x, Constant(w))))
+        main = structir.compile(builder.get())["main"]
+        rows = random.standard_normal((9, terms)).astype(dtype)
+        together = main(rows)
+        np.testing.assert_allclose(together, rows @ w, rtol=1e-3, atol=1e-4)
+        assert all((main(rows[i : i + 1]) == together[i]).all() for i in range(2))
+
+
+@pytest.mark.skipif(not products.has_own_products("float32"), reason="no wide multiply-add")
+def test_few_rows_read_contiguous_lines_in_place():
+    """Packing a panel that is read once or twice costs more than it saves."""
+    product, random = product_by("float32", "tiles"), np.random.default_rng(0)
+    most = len(tile_shapes("float32"))
+    few = products.UNPACKED_ROWS[-1 if most > 2 else 0]
+    columns = 2 * tile_shapes("float32")[-1].columns
+    for rows, terms in ((few, 300), (few + 1, 300), (few + 1, 20)):
+        a, b = (random.standard_normal(s, np.float32) for s in ((rows, terms), (terms, columns)))
+        out, panel = np.zeros((rows, columns), np.float32), np.full(1 << 16, 7, np.float32)
+        arrays = [x.ctypes.data for x in (a, b, out)]
+        strides = (terms, 1, columns, 1, columns)
+        product(*arrays, rows, columns, terms, *strides, panel.ctypes.data)
+        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-3)
+        assert (panel == 7).all() == (not products.is_packed(rows, terms, most))
+    assert not products.is_packed(few, 300, most) and products.is_packed(few + 1, 300, most)
+
+
+def test_lines_in_place_prefetch_their_next_columns():
+    shapes = tuple([TileShape("float32", 16, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
+    text = tiles_text("panel_under_test", shapes, TileFunction, in_panels=True)
+    tile = text[text.index('@"structir_tile_float32_48_8_fetching_3"') :].split("\n}")[0]
+    assert tile.count('@"llvm.prefetch.p0"') == 3

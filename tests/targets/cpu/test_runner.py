@@ -1,0 +1,43 @@
+"""The runner: equal kernels once, kernels in order over their ranges."""
+
+import numpy as np
+
+from structir.runtime.plans.plan import run_space
+from structir.targets.cpu.kernels import kernel, kernel_count
+from structir.targets.cpu.layouts import SPACE
+from tests.runtime.scaled_kernels import scaled
+
+DOUBLE = scaled(2.0)
+
+
+def test_equal_texts_are_one_kernel():
+    first, before = kernel(*DOUBLE), kernel_count()
+    assert kernel(*DOUBLE) is first
+    assert kernel_count() == before
+
+
+def words(*values):
+    return np.array(values, np.int64)
+
+
+def test_kernels_run_in_order_over_their_ranges():
+    code = kernel(*DOUBLE).address
+    x, y, z = (np.full(6, v, np.float32) for v in (1, 0, 0))
+    arguments = words(0, y.ctypes.data, y.ctypes.data, 0)
+    block = arguments.ctypes.data
+    program = words(code, block, 0, 6, 0, code, block + 16, 2, 5, 0)
+    patches, outside = words(0, 0, 3, 1), words(x.ctypes.data, z.ctypes.data)
+    space = np.zeros(len(SPACE), np.int64)
+    for place, value in {
+        SPACE.rows: program.ctypes.data,
+        SPACE.row_count: 2,
+        SPACE.patches: patches.ctypes.data,
+        SPACE.patch_count: 2,
+        SPACE.arguments: block,
+        SPACE.outside: outside.ctypes.data,
+        SPACE.threads: 1,
+    }.items():
+        space[place] = value
+    assert run_space()(space.ctypes.data) == 0
+    np.testing.assert_array_equal(y, np.full(6, 2))
+    np.testing.assert_array_equal(z, [0, 0, 4, 4, 4, 0])
