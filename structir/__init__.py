@@ -100,6 +100,7 @@ provide(  # what lower layers use of higher ones, loaded on first use
         "constraint schemes": "structir.opdef.constraint_schemes",
         "dtype rules": "structir.opdef.dtype_rules",
         "extern projections": "structir.opdef.extern_projection",
+        "compiler": "structir.targets.compile",
         "ragged lowering": "structir.ragged.module",
         "ragged pass": "structir.passes.lower_ragged",
         "rule proofs": "structir.proving.rules",

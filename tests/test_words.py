@@ -46,15 +46,12 @@ TERMS = {
     r"in the making": "being built",
 }
 PHRASES = re.compile(rf"\b({'|'.join(f'(?:{phrase})' for phrase in TERMS)})\b")
-BACK_HALF = ("backend/loops",)
 # Places where the word itself is meant: file and text around it.
 ALLOWED: set[tuple[str, str]] = set()
 
 
 def python_files() -> list[Path]:
-    """Returns the files of the package except the stages of kernels."""
-    files = sorted((ROOT / "structir").rglob("*.py"))
-    return [f for f in files if not any(part in f.as_posix() for part in BACK_HALF)]
+    return sorted((ROOT / "structir").rglob("*.py"))
 
 
 def pages() -> list[Path]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from structir.errors import Diagnostic, ParseError, warn
-from structir.lazy import lazy_module
+from structir.lazy import lazy_module, provided_module
 from structir.printer.constants import reference_name
 from structir.printer.files.archive import (
     PANELS,
@@ -43,7 +43,7 @@ runner = lazy_module("structir.targets.cpu.runner")
 stored_functions = lazy_module("structir.runtime.files.serialise")
 ragged_executables = lazy_module("structir.runtime.ragged_executable")
 disk = lazy_module("structir.system.cache")
-compiling = lazy_module("structir.targets.compile")
+compiling = provided_module("compiler")
 
 TARGET = "structir.target"  # the backend that loads the file, if it has its own format
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
