@@ -40,5 +40,5 @@ def test_interpreter_and_compiler_match_the_reference(name):
         assert_agree(wanted, structir.interpret(module, "main", *copied(inputs)))
         if (args, keywords) is not EXAMPLES[name][
             0
-        ]:  # compiled in tests/backend/test_every_example
+        ]:  # compiled in tests/loops/test_every_example
             assert_agree(wanted, structir.compile(module)["main"](*copied(inputs)))
