@@ -38,7 +38,5 @@ def test_interpreter_and_compiler_match_the_reference(name):
         wanted = call.op.definition.reference(call, values)
         module, inputs = program(name, *args, **keywords)
         assert_agree(wanted, structir.interpret(module, "main", *copied(inputs)))
-        if (args, keywords) is not EXAMPLES[name][
-            0
-        ]:  # compiled in tests/loops/test_every_example
+        if (args, keywords) is not EXAMPLES[name][0]:  # compiled in tests/loops/test_every_example
             assert_agree(wanted, structir.compile(module)["main"](*copied(inputs)))

@@ -183,7 +183,7 @@ def text_of(
     shares_numbers: bool = True,
     varying: Container[int] | None = None,
 ) -> KernelText:
-    """Returns the kernel of a group as machine code in the making; constants are packed."""
+    """Returns the kernel of a group as LLVM IR; constants are packed."""
     kernel = shown.kernel
     buffers: dict[Var, Buffer] = dict(zip(kernel.operands, shown.reads, strict=False))
     buffers |= dict(zip(kernel.results, shown.fills, strict=True))

@@ -61,9 +61,8 @@ def host_routine(definition: Any) -> Callable[..., Any] | None:
     return function
 
 
-RoutineOf = Callable[
-    [Any], Callable[..., Any] | None
-]  # maps the definition of an op to its CPU function
+# maps the definition of an op to its CPU function
+RoutineOf = Callable[[Any], Callable[..., Any] | None]
 
 
 @attrs.frozen
