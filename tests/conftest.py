@@ -1,5 +1,5 @@
-"""What all tests share: which of them `make test` runs, a cache of machine code, and passes that do
-not outlive their test.
+"""What all tests share: which of them `make test` runs, a cache of machine code, and declarations
+that do not outlive their test.
 
 `make test-all` runs every test. `make test` leaves out those with the marker `exhaustive`, and most
 cases of a parametrised test with the marker `sampled(count)`: a hash of the names of the cases
@@ -14,6 +14,7 @@ has a temporary cache. `make clean` removes the cache.
 """
 
 import collections
+import contextlib
 import gc
 import hashlib
 import importlib.util
@@ -120,19 +121,31 @@ def cache_folder(folder, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def rewrites_of_a_test_end_with_it():
-    """A wrong rewrite that one test loads must not be among those that another one tries."""
+def declarations_of_a_test_end_with_it():
+    with temporary_declarations():
+        yield
+
+
+@contextlib.contextmanager
+def temporary_declarations():
+    """Removes the rewrites, passes, recipes and primitives that are declared in this context: a
+    wrong rewrite that one test loads must not be among those that another one tries."""
     before = set(_foreign_rewrites())
-    passes_before = set(_added_passes())
+    added_before = [set(added) for added in _added_entries()]
     yield
     for name in set(_foreign_rewrites()) - before:
         del sys.modules["structir.rewriting.rule"].RULES[name]
-    for name in set(_added_passes()) - passes_before:
-        del _added_passes()[name]
+    for added, names in zip(_added_entries(), added_before, strict=True):
+        for name in set(added) - names:
+            del added[name]
 
 
-def _added_passes():
-    return getattr(sys.modules.get("structir.passes"), "_ADDED", {})
+def _added_entries():
+    """The passes, recipes and primitives that were declared, by name."""
+    recipes = getattr(sys.modules.get("structir.loops.recipes"), "RECIPES", None)
+    primitives = getattr(sys.modules.get("structir.loops.primitives"), "PRIMITIVES", None)
+    passes = getattr(sys.modules.get("structir.passes"), "_ADDED", {})
+    return [passes, getattr(recipes, "added", {}), getattr(primitives, "added", {})]
 
 
 def _foreign_rewrites():

@@ -1,16 +1,22 @@
 """Of a sampled family, `make test` runs as many cases as its marker says, the same in each run; its
-cache is private; flags that jaxlib lacks are left out."""
+cache is private; flags that jaxlib lacks are left out; declarations end with their test."""
 
 from pathlib import Path
 
 import attrs
 import pytest
 
+import structir
+from structir.ir.kernel import Kernel
+from structir.loops.primitives import add_primitive, primitive_names
+from structir.loops.recipes import recipe_names
+from structir.loops.schedule.primitive import primitive
 from tests.conftest import (
     XLA_FLAGS,
     accepted_flags,
     cache_folder,
     pytest_collection_modifyitems,
+    temporary_declarations,
 )
 
 
@@ -67,3 +73,21 @@ def test_flags_that_jaxlib_lacks_are_left_out() -> None:
     accepted = accepted_flags(["--xla_no_such_flag=1", *XLA_FLAGS])
     assert accepted
     assert set(accepted) <= set(XLA_FLAGS)
+
+
+def test_recipes_and_primitives_of_a_test_end_with_it() -> None:
+    before = recipe_names(), primitive_names()
+    with temporary_declarations():
+
+        @structir.recipe
+        def unrolled(kernel, target):
+            """Does nothing."""
+
+        @primitive
+        def same(kernel: Kernel) -> Kernel:
+            """Returns the kernel as it is."""
+            return kernel
+
+        add_primitive(same)
+        assert "unrolled" in recipe_names() and "same" in primitive_names()
+    assert (recipe_names(), primitive_names()) == before

@@ -64,9 +64,12 @@ def uniform(scale: float = 0.01) -> Initializer:
 
 
 def truncated_normal(stddev: float = 0.01, lower: float = -2.0, upper: float = 2.0) -> Initializer:
-    """Returns an initializer with normal values between two limits, scaled to `stddev`."""
+    """Returns an initializer with `stddev` times standard normal values between two limits.
+
+    The standard deviation of the values is smaller: 0.88 times `stddev` for the limits -2 and 2.
+    """
     return lambda key, shape, dtype="float32": (
-        random.truncated_normal(key, lower, upper, shape, dtype) * stddev / NARROWING
+        random.truncated_normal(key, lower, upper, shape, dtype) * stddev
     )
 
 
@@ -99,10 +102,10 @@ def delta_orthogonal(scale: float = 1.0, column_axis: int = -1) -> Initializer:
             expected = "expected 3 to 5 axes with at least as many outputs as inputs"
             message = f"delta_orthogonal: {expected}, found {tuple(shape)}"
             raise DiagnosticError(Diagnostic(message, code="E1107"))
-        matrix = orthogonal(scale, column_axis)(key, (shape[-1], shape[-1]), dtype)
+        matrix = orthogonal(scale, column_axis)(key, shape[-2:], dtype)
         centre = tuple([(size - 1) // 2 for size in shape[:-2]])
         blank = zeros_of(shape, dtype)
-        return updates.updated(blank, centre, matrix[: shape[-2]], "set")
+        return updates.updated(blank, centre, matrix, "set")
 
     return initialize
 

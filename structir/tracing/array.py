@@ -165,21 +165,27 @@ class TracedArray(ArrayMethods):
             return operator(REDUCTIONS[ufunc.__name__])(*inputs, **keywords)
         if method != "__call__" or keywords.get("out") is not None:
             return NotImplemented
-        return _of_numpy(ufunc.__name__)(*inputs, **keywords)
+        return _of_numpy(ufunc)(*inputs, **keywords)
 
     def __array_function__(self, function: Any, _types: Any, args: Any, keywords: Any) -> Any:
-        return _of_numpy(function.__name__)(*args, **keywords)
+        return _of_numpy(function)(*args, **keywords)
 
 
 REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 ALIASES = {"concatenate": "concatenate", "amax": "max", "amin": "min", "absolute": "abs"}
 
 
-def _of_numpy(name: str) -> Any:
-    """Returns the function of arrays for a function of NumPy."""
+def _of_numpy(original: Any) -> Any:
+    """Returns the function of arrays for a function of NumPy.
+
+    Raises DiagnosticError where structir.numpy has no function of its name, but perhaps a module:
+    `fft`.
+    """
+    name = original.__name__
     function = getattr(context.namespace, ALIASES.get(name, name), None)
-    if function is None:
-        message = f"`numpy.{name}` has no counterpart in structir.numpy"
+    if not callable(function):
+        module = getattr(original, "__module__", None) or "numpy"  # ufuncs of users have none
+        message = f"`{module}.{name}` has no counterpart in structir.numpy"
         hint = "list the functions with `dir(structir.numpy)`"
         raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1106"))
     return function

@@ -242,7 +242,7 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch):
 
 FORKED = """
 import os, numpy as np, structir
-from structir.runtime import plan
+from structir.runtime.plans import plan
 plan.MIN_SHARED_NANOSECONDS = 0
 main = structir.compile(structir.parse('''
 @R.function

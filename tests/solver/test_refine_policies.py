@@ -95,7 +95,7 @@ def test_a_declared_size_stays_a_check_where_its_equation_stays_open(
 @pytest.mark.parametrize("size", ["n + 1", "2 * n", "n * m", "n // 2"])
 def test_a_size_without_a_dim_that_binds_it_is_solved_or_rejected(size: str) -> None:
     text = f'\ndef main(x: R.Tensor(("{size}", 4), "float32"))RESULT:\n    return R.exp(x)'
-    with pytest.raises(StructIRError, match="n, which is not bound"):
+    with pytest.raises(StructIRError, match=r"n, which (is|are) not bound"):
         structir.infer(parsed(text.replace("RESULT", "")))
     solved = parsed(text.replace("RESULT", ' -> R.Tensor((4, 4), "float32")'))
     if size not in ("n * m", "n // 2"):

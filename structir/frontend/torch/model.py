@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib.util
 import io
 import os
 import tempfile
@@ -74,6 +75,9 @@ def from_exported_program(
 
     Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """
+    if importlib.util.find_spec("torch") is None:
+        message = "importing an ExportedProgram requires torch: pip install structir[torch]"
+        raise MissingExtraError(message)
     names = {**_dim_names(program), **(names or {})}
     fallback, branches = _Fallback(program), branch_guards(program)
     while True:
@@ -92,11 +96,6 @@ def _serialize(program: Any) -> IO[bytes]:
     """Returns a program serialized with `torch.export.save`."""
     try:
         return _save(program)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        message = "importing an ExportedProgram requires torch: pip install structir[torch]"
-        raise MissingExtraError(message) from None
     except Exception as error:  # torch's serializer raises arbitrary exceptions
         raise wrong(f"torch.export.save failed: {error}") from error
 

@@ -43,6 +43,8 @@ def _elements(assign: Assign) -> Iterator[Element]:
 
 def _is_next(target: Element, variable: Local, changing: set[Local]) -> bool:
     """Whether each iteration writes the element after that of the one before."""
+    if not target.indices:  # every iteration writes the one element
+        return False
     *others, last = target.indices
     return _steps(last, variable, changing) and all(_stays(s, changing) for s in others)
 

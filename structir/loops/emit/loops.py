@@ -225,17 +225,21 @@ def _vectors_and_remainder(
 
 
 def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
-    """A loop whose iterations are counted first: the step after the last one may overflow."""
-    asm, step = emitter.asm, abs(loop.step)
+    """A loop whose iterations are counted first: the step after the last one may overflow. The step
+    of a loop over blocks of a product may be in the table."""
+    asm, step = emitter.asm, str(abs(loop.step))
+    if loop in emitter.around_calls:
+        with emitter.sharing_all():
+            step = emitter.integer(abs(loop.step))
     ends = (low, high) if loop.step > 0 else (high, low)
     distance = asm.integer("sub", asm.integer("sub", ends[1], ends[0]), "1")
-    rounds = asm.integer("add", asm.integer("udiv", distance, str(step)), "1")
+    rounds = asm.integer("add", asm.integer("udiv", distance, step), "1")
     count = asm.select(asm.compare("slt", *ends), "i64", rounds, "0")
     # both ends are in range, and so is their distance
     flag = " nsw" if loop.variable in emitter.ranges.values else ""
 
     def body(turn: str) -> None:
-        offset = asm.integer(f"mul{flag}", turn, str(step))
+        offset = asm.integer(f"mul{flag}", turn, step)
         operation = "add" if loop.step > 0 else "sub"
         round_of(emitter, loop, asm.integer(f"{operation}{flag}", low, offset))
 

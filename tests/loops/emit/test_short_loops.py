@@ -89,6 +89,13 @@ def test_loops_whose_iterations_are_independent(lines: str, expected: bool) -> N
     assert is_short_and_independent(emitter, kernel.body[-1], 9) is expected
 
 
+def test_iterations_that_write_one_element_are_dependent() -> None:
+    text = SUM.replace("(14,)", "()").replace("[j]", "[()]")
+    kernel: Any = structir.parse(text)["add"]
+    emitter = Emitter(kernel, ALL_STATEMENTS, SCALARS, frozenset(), is_generated=True)
+    assert not is_short_and_independent(emitter, kernel.body[-1], 14)
+
+
 @pytest.mark.parametrize(
     "name", ["znver4", "icelake-server", "skylake-avx512", "haswell", "znver3"]
 )

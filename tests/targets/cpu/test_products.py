@@ -107,8 +107,8 @@ def test_few_rows_read_contiguous_lines_in_place():
         strides = (terms, 1, columns, 1, columns)
         product(*arrays, rows, columns, terms, *strides, panel.ctypes.data)
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-3)
-        assert (panel == 7).all() == (not products.is_packed(rows, terms, most))
-    assert not products.is_packed(few, 300, most) and products.is_packed(few + 1, 300, most)
+        assert (panel == 7).all() == (not products.packs_panels(rows, terms, most))
+    assert not products.packs_panels(few, 300, most) and products.packs_panels(few + 1, 300, most)
 
 
 def test_lines_in_place_prefetch_their_next_columns():

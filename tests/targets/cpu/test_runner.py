@@ -4,7 +4,7 @@ import numpy as np
 
 from structir.runtime.plans.plan import run_space
 from structir.targets.cpu.kernels import kernel, kernel_count
-from structir.targets.cpu.layouts import SPACE
+from structir.targets.cpu.layouts import ROW, SPACE
 from tests.runtime.scaled_kernels import scaled
 
 DOUBLE = scaled(2.0)
@@ -20,12 +20,21 @@ def words(*values):
     return np.array(values, np.int64)
 
 
+def row(**values):
+    """A row of the runner: the words of these names, and zeros."""
+    row = np.zeros(len(ROW), np.int64)
+    for name, value in values.items():
+        row[getattr(ROW, name)] = value
+    return row
+
+
 def test_kernels_run_in_order_over_their_ranges():
     code = kernel(*DOUBLE).address
     x, y, z = (np.full(6, v, np.float32) for v in (1, 0, 0))
     arguments = words(0, y.ctypes.data, y.ctypes.data, 0)
     block = arguments.ctypes.data
-    program = words(code, block, 0, 6, 0, code, block + 16, 2, 5, 0)
+    rows = [row(code=code, table=block, high=6), row(code=code, table=block + 16, low=2, high=5)]
+    program = np.concatenate(rows)
     patches, outside = words(0, 0, 3, 1), words(x.ctypes.data, z.ctypes.data)
     space = np.zeros(len(SPACE), np.int64)
     for place, value in {

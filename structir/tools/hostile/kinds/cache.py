@@ -8,16 +8,22 @@ from random import Random
 
 import attrs
 
+from structir.lazy import lazy_module
+from structir.loops.emit.code import KernelCode, code_of
 from structir.system import cache as disk
 from structir.targets.cpu import kernels, objects
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.mutation import changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, private_folder, require_no_marker
 
-KERNEL = """def kernel(a, lo, hi):
-    p0 = float32_pointer(a[0])
-    for i in range(lo, hi):
-        p0[i] = p0[i] * float32(3)
+structir = lazy_module("structir")
+
+KERNEL = """
+@I.kernel
+def scaled(x: R.Tensor((6,), "float32"), y: R.Tensor((6,), "float32")):
+    low, high = T.part(6)
+    for i in range(low, high):
+        y[i] = x[i] * 3.0
 """
 
 
@@ -30,12 +36,18 @@ class ChangedEntry:
 
 
 @cache
+def _code() -> KernelCode:
+    """Returns the source and LLVM IR of the kernel."""
+    return code_of(structir.parse(KERNEL)["scaled"], is_generated=True)
+
+
+@cache
 def _entry() -> disk.CacheEntry:
     private_folder()
     kernels._kernels.clear()
-    kernels.kernel(KERNEL)
+    kernels.kernel(_code().source, _code().assembled)
     store = disk.store()
-    entry = None if store is None else store.read(objects.key_of(KERNEL))
+    entry = None if store is None else store.read(objects.key_of(_code().source))
     assert entry is not None
     return entry
 
@@ -43,7 +55,7 @@ def _entry() -> disk.CacheEntry:
 def sample(random: Random) -> ChangedEntry:
     """Generates an entry. Changed code under a valid checksum is truncated: other changes of it
     are forged machine code, which is trusted."""
-    entry, key = _entry(), objects.key_of(KERNEL)
+    entry, key = _entry(), objects.key_of(_code().source)
     how = random.randrange(4)
     if how == 0:
         return ChangedEntry(changed_bytes(disk.pack_entry(key, entry), random), False)
@@ -61,8 +73,8 @@ def check(case: ChangedEntry) -> None:
     _entry()
     store = disk.store()
     assert store is not None
-    store.path(objects.key_of(KERNEL)).write_bytes(case.content)
-    code = objects.from_disk(KERNEL)
+    store.path(objects.key_of(_code().source)).write_bytes(case.content)
+    code = objects.from_disk(_code().source)
     if code is not None and (0 in code.addresses or not case.is_valid):
         raise Disagreement(f"an invalid entry was loaded: {code.addresses}")
     require_no_marker()
