@@ -231,5 +231,5 @@ def is_zero(dim: Poly) -> bool:
         return False
     try:
         return bool(sympy.simplify(expression) == 0)
-    except ZeroDivisionError:  # a condition that makes a divisor 0 is substituted
+    except (ZeroDivisionError, ValueError):  # sympy substitutes numbers that make a divisor 0
         return False

@@ -479,3 +479,6 @@ def test_a_condition_that_makes_a_divisor_zero_is_not_proved() -> None:
     m, n, k = dims.sym("m"), dims.sym("n"), dims.sym("k")
     first = dims.compare("==", dims.floormod(m, k), n)
     assert dims.equal(first, dims.compare("==", n + k, n)) is not True
+    heads = dims.dim_max(dims.floordiv(k, n), 1)  # sympy compares it with NaN at n = 0
+    condition = dims.compare("<=", dims.dim_min(m * k * heads, m * k), n * m * k * heads)
+    assert dims.equal(condition, 1) is not True
