@@ -275,10 +275,10 @@ class IndexRanges:
         """Whether a value has a lower bound for all values of the first variables."""
         for place in range(count - 1, -1, -1):
             variable, lows, highs = self.counted[place]
-            found = dims.linear(value, variable)
-            if found is None:
+            linear = dims.linear(value, variable)
+            if linear is None:
                 return False
-            step, rest = found
+            step, rest = linear
             if step == 0:
                 continue
             up, down = dims.at_least(step, 0) is True, dims.at_least(0, step) is True

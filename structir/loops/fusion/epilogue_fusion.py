@@ -20,11 +20,11 @@ def not_following(
         return "an operand of a matrix product is computed before it"
     following = {first}
     for stage in [s for s in stages if s is not first]:
-        made = [read for read in stage.loads if read.buffer in producers]
-        after = [read for read in made if producers[read.buffer] in following]
+        reads = [read for read in stage.loads if read.buffer in producers]
+        after = [read for read in reads if producers[read.buffer] in following]
         if not stage.direct or stage.reduce or any(r.entries != stage.write for r in after):
             return "not elementwise in the result of a matrix product"
-        if any(read.buffer.root in several or not _is_known(read) for read in made):
+        if any(read.buffer.root in several or not _is_known(read) for read in reads):
             return "an index is read from data, or there are several writers"
         if after:
             following.add(stage)

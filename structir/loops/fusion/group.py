@@ -186,10 +186,10 @@ class FusionState:
 
     def _producers(self, reader: Stage) -> list[Stage]:
         """Returns the producers of a stage; first those whose products take epilogues."""
-        found = [producer for _, producer in self.producers(reader)]
+        candidates = [producer for _, producer in self.producers(reader)]
         if self.followed is None:
-            return found
-        return sorted(found, key=lambda s: not any(m in self.leading for m in self.members[s]))
+            return candidates
+        return sorted(candidates, key=lambda s: not any(m in self.leading for m in self.members[s]))
 
     def join(self, producer: Stage, reader: Stage) -> str | None:
         """Fuses two groups, or returns the reason why not."""
@@ -256,8 +256,8 @@ class FusionState:
 
     def _illegal(self, stages: list[Stage]) -> str | None:
         for stage in stages:
-            found = self.classes.of_all(stage.axes)
-            if len(set(found)) < len(found):
+            classes = self.classes.of_all(stage.axes)
+            if len(set(classes)) < len(classes):
                 return "two axes of one op would become one loop"
         columns = [s for s in stages if s in self.outside]
         products = [s for s in stages if s in self.products]
@@ -272,17 +272,17 @@ class FusionState:
         per row."""
         if not products:
             return None
-        rows, made = self.rows_of(stages), {s.out for s in stages}
+        rows, written = self.rows_of(stages), {s.out for s in stages}
         for stage in products:
-            found = self.products[stage]
+            contraction = self.products[stage]
             if not self.joins_products(stage.out.dtype):
                 return "a library computes products of this dtype"
-            if found.right.buffer in made:
+            if contraction.right.buffer in written:
                 return "the right operand of a matrix product is computed before it"
             if self.own_rows(stage) != rows or not rows:
                 return "the rows of a matrix product are not common to all"
-            depends = set(self.classes.of_all(found.right_address.coefficients)) & set(rows)
-            if not depends and found.left.buffer in made:
+            depends = set(self.classes.of_all(contraction.right_address.coefficients)) & set(rows)
+            if not depends and contraction.left.buffer in written:
                 return "the left operand of a matrix product is computed before it"
             if not depends and len(products) > 1:
                 return "each block of rows would read two right operands"
@@ -300,8 +300,8 @@ class FusionState:
         )
         if reason is None and self.followed is not None and not self.followed(first, stages, kept):
             return "a library computes the product"
-        made = {s.out for s in stages}
-        buffers = {read.buffer for s in stages for read in s.loads} - made
+        written = {s.out for s in stages}
+        buffers = {read.buffer for s in stages for read in s.loads} - written
         return reason or (
             f"more than {MOST_BUFFERS} arrays" if len(buffers) + len(kept) > MOST_BUFFERS else None
         )
@@ -309,18 +309,18 @@ class FusionState:
     def _without_block(self, rows: list[Sym], products: list[Stage]) -> str | None:
         """Checks that all products have rows along the last row axis."""
         for stage in products:
-            found = self.products[stage]
-            in_right = set(self.classes.of_all(found.right_address.coefficients))
-            if rows[-1] in in_right or rows[-1] not in self.classes.of_all(found.m):
+            contraction = self.products[stage]
+            in_right = set(self.classes.of_all(contraction.right_address.coefficients))
+            if rows[-1] in in_right or rows[-1] not in self.classes.of_all(contraction.m):
                 return "the rows of a matrix product are not the last axis"
         return None
 
     def own_rows(self, stage: Stage) -> list[Sym]:
         """Returns the parallel axes of a stage, without the columns of a product."""
-        found = self.products.get(stage)
-        if found is None:
+        contraction = self.products.get(stage)
+        if contraction is None:
             return self.classes.of_all(stage.parallel)
-        return self.classes.of_all([a for a in stage.parallel if a not in found.n])
+        return self.classes.of_all([a for a in stage.parallel if a not in contraction.n])
 
     def rows_of(self, stages: Iterable[Stage]) -> list[Sym]:
         """Returns the axes that are parallel in all stages and no product's columns, in order."""

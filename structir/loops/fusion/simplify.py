@@ -33,17 +33,17 @@ from structir.projections.scalar_expr import OperandElement, fold
 
 def simplified(expression: Expression) -> Expression:
     """Returns the expression with constants folded and costly forms replaced, bottom up."""
-    made: dict[Expression, Expression] = {}
+    results: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
         if not isinstance(node, Operation):
             return node
-        found = made.get(node)
-        if found is None:
+        result = results.get(node)
+        if result is None:
             args = tuple([visit(a) for a in node.args])
             rebuilt = apply(node.fn, args, node.dtype, node.exact)
-            found = made[node] = _rewritten(rebuilt)
-        return found
+            result = results[node] = _rewritten(rebuilt)
+        return result
 
     return visit(expression)
 

@@ -382,12 +382,12 @@ class KernelNodeWriter:
 
     def read(self, load: Load, into: list[KernelStatement]) -> Scalar:
         """Returns the value of a load."""
-        made = self.inside.get(load.buffer)
-        if made is not None:
-            return self._read_inside(load, *made, into)
+        local = self.inside.get(load.buffer)
+        if local is not None:
+            return self._read_inside(load, *local, into)
         array = self.array_of(load.buffer)
         if array is not None and load.buffer not in self.done:
-            raise NotShown("a value is read before it is made")
+            raise NotShown("a value is read before it is local")
         if array is None:
             array = self.parameter(load.buffer)
         return self.element_at(array, load.buffer, load.entries, into)

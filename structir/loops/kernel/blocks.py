@@ -56,9 +56,9 @@ class BlockSchedule:
         self.extents = {a: e for s in group.stages for a, e in s.extents.items()}
         self.products: dict[Stage, Contraction] = {}
         for stage in group.stages:
-            found = contraction_of(stage)
-            if found is not None:
-                self.products[stage] = found
+            contraction = contraction_of(stage)
+            if contraction is not None:
+                self.products[stage] = contraction
         self.axes = tuple(dict.fromkeys(a for s in group.stages for a in s.axes))
         start = dims.as_sym(dims.sym("i0"))
         assert start is not None
@@ -106,8 +106,8 @@ class BlockSchedule:
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads}
-        found = [address_of(r.buffer, r.entries, self.axes) for r in reads]
-        return found + [address_of(s.out, s.write, self.axes) for s in self.group.stages]
+        addresses = [address_of(r.buffer, r.entries, self.axes) for r in reads]
+        return addresses + [address_of(s.out, s.write, self.axes) for s in self.group.stages]
 
     def _height(self) -> int:
         together = [panels_at_once(s.out.dtype) * u for s in self.products if (u := self.unit(s))]
@@ -172,10 +172,10 @@ class BlockSchedule:
 
     def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:
         """Returns the shape of a row of a block, gaps between columns included."""
-        found = self.products.get(stage)
-        if found is None or not found.windows or found.weights is not None:
+        contraction = self.products.get(stage)
+        if contraction is None or not contraction.windows or contraction.weights is not None:
             return sizes
-        steps = found.column_steps
+        steps = contraction.column_steps
         return [sizes[0], *[exact_quotient(a, b) or 0 for a, b in pairwise(steps)]]
 
     def _is_inner(self, entry: Entry) -> bool:
@@ -235,13 +235,13 @@ class Segments:
 
     def _place_first(self, stage: Stage) -> None:
         """Places a stage as early as its operands allow: part n precedes product n."""
-        found = 0
+        level = 0
         for read in stage.loads:
             producer = self.producers.get(read.buffer)
             if producer is not None and producer is not stage:
                 after = 1 if producer in self.products else 0
-                found = max(found, self.at[producer] + after)
-        self.at[stage] = self.products.index(stage) if stage in self.products else found
+                level = max(level, self.at[producer] + after)
+        self.at[stage] = self.products.index(stage) if stage in self.products else level
 
     def _place_late(self, stage: Stage, group: Group) -> None:
         """Moves maps that have no earlier user to a later part, so that less passes between

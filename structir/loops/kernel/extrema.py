@@ -101,8 +101,8 @@ class _ExtremumWriter(ColumnBlockWriter):
             holds: Scalar = Apply("eq", (value, total), "bool")
             if is_float(self.dtype):
                 holds = _either(holds, _is_nan(value))
-            found = Apply("select", (holds, self._index(), count), "int64")
-            body.append(Assign(at, Apply("min", (at, found), "int64")))
+            selected = Apply("select", (holds, self._index(), count), "int64")
+            body.append(Assign(at, Apply("min", (at, selected), "int64")))
 
         into.append(Assign(total, stated(literal(self.monoid.identity(self.dtype), self.dtype))))
         self.over_axes(self.terms, into, extend)

@@ -66,7 +66,7 @@ class _Reuse:
         """Returns the operand that the last stage, which computes all results of the group, can
         overwrite."""
         stage = group.stages[-1]
-        out, made = stage.out, {s.out.root for s in group.stages}
+        out, written = stage.out, {s.out.root for s in group.stages}
         whole = group.kind in KINDS and group.kept == {out} and stage.direct and not stage.reduce
         donor = self._donor(out)
         free = donor is not None or self._is_free(out)
@@ -78,7 +78,12 @@ class _Reuse:
             free = self._is_free(under.root) if donor is None else under.root is donor
             dies = free and self.last[under.root] == number
             alike = under.shape == out.shape and under.dtype == out.dtype
-            if dies and alike and under.root not in made and _only_there(under, reads, stage.write):
+            if (
+                dies
+                and alike
+                and under.root not in written
+                and _only_there(under, reads, stage.write)
+            ):
                 return under
         return None
 

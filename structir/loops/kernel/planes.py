@@ -78,7 +78,7 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
     reads = [r for s in reader.stages for r in s.loads if r.buffer.root is copy.out]
     if any(r.buffer is not copy.out for r in reads) or len({r.buffer for r in reads}) > 1:
         return []
-    windows, found = sum_of_windows(copy), list[tuple[Sym, Sym]]()
+    windows, pairs = sum_of_windows(copy), list[tuple[Sym, Sym]]()
     # The rows of a plane of sums are one loop, possibly without a row axis inside.
     rows = _row_axes(reader)[:-1] if windows is None else reader.rows
     extents = extents_of(reader.stages)
@@ -93,14 +93,14 @@ def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
             break
         if windows is not None and own[0] not in windows.outer:
             break
-        found.append((own[0], row))
-    shared = [row for _, row in found]
-    plane = prod(copy.extents[axis] for axis in copy.parallel if axis not in dict(found))
+        pairs.append((own[0], row))
+    shared = [row for _, row in pairs]
+    plane = prod(copy.extents[axis] for axis in copy.parallel if axis not in dict(pairs))
     count = prod(extents[row] for row in shared)
-    if windows is not None and len(found) < len(windows.outer):
+    if windows is not None and len(pairs) < len(windows.outer):
         return []
     small = isinstance(plane, int) and plane <= LARGEST
-    return found if small and not (isinstance(count, int) and count < FEWEST) else []
+    return pairs if small and not (isinstance(count, int) and count < FEWEST) else []
 
 
 def _is_first(entries: tuple[Entry, ...]) -> bool:

@@ -142,8 +142,8 @@ def written(
     settled: Callable[[LoopProgram, Sequence[Group]], Settled] = lambda _, groups: (groups, {}),
 ) -> Scheduled:
     """Groups a program and schedules each group by its kind, mostly as one kernel."""
-    found, decisions = grouped(program, products)
-    groups, moved = settled(program, found)
+    fused_groups, decisions = grouped(program, products)
+    groups, moved = settled(program, fused_groups)
     texts = [(g, text) for g in groups for text in _texts(schedules[g.kind](g))]
     kernels = tuple([text for _, text in texts])
     made_from = tuple([g for g, _ in texts])

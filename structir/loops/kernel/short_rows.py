@@ -71,9 +71,9 @@ class ShortRowGroup:
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads if r.buffer not in self.producers}
-        found = [address_of(r.buffer, r.entries, self.axes) for r in reads]
+        addresses = [address_of(r.buffer, r.entries, self.axes) for r in reads]
         kept = [s for s in self.group.stages if s.out in self.group.kept]
-        return found + [address_of(s.out, s.write, self.axes) for s in kept]
+        return addresses + [address_of(s.out, s.write, self.axes) for s in kept]
 
     def points(self, stage: Stage) -> Iterator[dict[Sym, Dim]]:
         """Yields the elements of a row, in order."""

@@ -133,12 +133,12 @@ class Scalars:
         """Returns an integer expression over loops and sizes."""
         if not isinstance(dim, Poly):
             return self._integer(int(dim))
-        found: Scalar | None = None
+        total: Scalar | None = None
         for monomial, factor in dim.terms.items():
             term = reduce(self._product, [self._atom(atom) for atom in monomial])
-            found = self._added(found, term, factor)
-        assert found is not None
-        return found if dim.constant == 0 else self._added(found, None, dim.constant)
+            total = self._added(total, term, factor)
+        assert total is not None
+        return total if dim.constant == 0 else self._added(total, None, dim.constant)
 
     def _atom(self, atom: Sym | Opaque) -> Scalar:
         if isinstance(atom, Opaque):
@@ -217,19 +217,19 @@ class Scalars:
         """Returns the value of an expression; names of its parts are bound in `steps`. All parts
         are named if other expressions, whose values are `shared`, may have them, too."""
         uses = Counter(part for node in walk(root) for part in parts_of(node))
-        made: Values = {} if shared is None else shared
+        scalars: Values = {} if shared is None else shared
         todo = [root]
         while todo:
             node = todo[-1]
-            waiting = [p for p in parts_of(node) if p not in made]
+            waiting = [p for p in parts_of(node) if p not in scalars]
             if waiting and not isinstance(node, Load):
                 todo += waiting
                 continue
             todo.pop()
-            if node not in made:
+            if node not in scalars:
                 count = uses[node] if shared is None else 2
-                made[node] = self._named(count, self._made(node, made, steps), steps)
-        return made[root][0]
+                scalars[node] = self._named(count, self._made(node, scalars, steps), steps)
+        return scalars[root][0]
 
     def _made(
         self,

@@ -82,16 +82,16 @@ class SpecLowering:
 
     def starts(self) -> list[Stage]:
         """Returns stages that initialise results that the statements do not cover."""
-        found = []
+        added = []
         for k, buffer in enumerate(self.results):
             if self.spec.base is not None:
                 source = self.operands[self.spec.base]
-                found.append(self._filled(buffer, lambda at, s=source: load(s, at)))
+                added.append(self._filled(buffer, lambda at, s=source: load(s, at)))
             elif 0 in buffer.shape or not self._covered(k):
                 dtype = computed_in(buffer.dtype)
                 value = cast(number(self.spec.fill, _literal_dtype(self.spec.fill)), dtype)
-                found.append(self.filled(buffer, value))
-        return found
+                added.append(self.filled(buffer, value))
+        return added
 
     def filled(self, buffer: Buffer, value: Expression) -> Stage:
         """Returns the stage that gives every element of a buffer one value."""
@@ -214,8 +214,8 @@ class ClauseLowering:
         axes = stage.parallel
         extents = {a: self.extents[a] for a in axes}
         value = cast(load(own, at), result.dtype)
-        made = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
-        return [stage, made]
+        new_stage = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
+        return [stage, new_stage]
 
     def _partial(self) -> bool:
         return bool(self.guards or self.tests)
@@ -267,7 +267,7 @@ class ClauseLowering:
         """Whether a value exists exactly within bounds of each axis where its reads exist, and a
         constant elsewhere."""
         steps = [dims.linear(g.value, a) for g in self.guards for a in self.axis_of.values()]
-        even = all(found is not None and isinstance(found[0], int) for found in steps)
+        even = all(step is not None and isinstance(step[0], int) for step in steps)
         plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
         return bool(self.guards) and not self.tests and even and plain
 
@@ -313,8 +313,8 @@ class ClauseLowering:
         axes = stage.parallel
         extents = {a: self.extents[a] for a in axes}
         value = cast(divided, result.dtype)
-        made = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
-        return [stage, made]
+        new_stage = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
+        return [stage, new_stage]
 
     def _mean_dtype(self, body: Expression) -> str:
         """The dtype in which a mean is summed and divided."""
@@ -345,11 +345,11 @@ class ClauseLowering:
             return self._data_entry(entry)
         index = entry.index
         loose = entry.loose and not self._full(index, entry.size)
-        found = dims.substitute(entry.dim if loose else entry.index, self.letters)  # type: ignore[arg-type]
+        bound_index = dims.substitute(entry.dim if loose else entry.index, self.letters)  # type: ignore[arg-type]
         if not entry.inside:
-            self.guards.append(Guard(found))
-            self.guards.append(Guard(entry.size - 1 - found))
-        return found
+            self.guards.append(Guard(bound_index))
+            self.guards.append(Guard(entry.size - 1 - bound_index))
+        return bound_index
 
     def _full(self, index: Dim | ScalarExpr, size: Dim) -> bool:
         letter = None if isinstance(index, ScalarExpr) else dims.as_sym(index)
@@ -359,14 +359,14 @@ class ClauseLowering:
         point = entry.data
         assert point is not None
         self.may_read_nothing |= dims.at_least(entry.size, 1) is not True
-        found = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
-        if isinstance(found, Number) and _is_inside(int(found.value), entry.size):
-            return int(found.value)
+        bound_index = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
+        if isinstance(bound_index, Number) and _is_inside(int(bound_index.value), entry.size):
+            return int(bound_index.value)
         zero, size = number(0, "int64"), position(entry.size, "int64")
         last = position(entry.size - 1, "int64")
-        self.tests.append(apply("ge", (found, zero), "bool"))
-        self.tests.append(apply("lt", (found, size), "bool"))
-        bounded = apply("min", (found, last), "int64")
+        self.tests.append(apply("ge", (bound_index, zero), "bool"))
+        self.tests.append(apply("lt", (bound_index, size), "bool"))
+        bounded = apply("min", (bound_index, last), "int64")
         return apply("max", (bounded, zero), "int64")
 
     def _condition(self, condition: specs.Condition) -> None:

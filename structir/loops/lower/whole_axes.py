@@ -82,8 +82,8 @@ def whole_axis_stages(
         any([line.lstrip().startswith("raise ") for line in source]),
     )
     outs = [seen[b] for b in results]
-    made = routine_stages([place.buffer for place in reads.values()], outs, routine, origin)
-    return results, [*before, *made, *after]
+    new_stages = routine_stages([place.buffer for place in reads.values()], outs, routine, origin)
+    return results, [*before, *new_stages, *after]
 
 
 def _known(dtype: str | None) -> str:
@@ -107,7 +107,7 @@ def _copy(source: Buffer, target: Buffer) -> Stage:
 
 
 def _place(buffer: Buffer, entries: Iterable[AccessIndex], clause: Statement) -> BufferPoint:
-    found: list[Dim | None] = []
+    sizes: list[Dim | None] = []
     for entry in entries:
         if entry.data is not None or not entry.inside:
             raise NoKernelError("an index is read from data, or may leave its axis")
@@ -115,5 +115,5 @@ def _place(buffer: Buffer, entries: Iterable[AccessIndex], clause: Statement) ->
         whole = letter in clause.whole
         if not whole and dims.syms(entry.dim) & frozenset(clause.whole):
             raise NoKernelError("an axis is seen whole in part")
-        found.append(None if whole else entry.dim)
-    return BufferPoint(buffer, tuple(found))
+        sizes.append(None if whole else entry.dim)
+    return BufferPoint(buffer, tuple(sizes))

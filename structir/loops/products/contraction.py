@@ -82,12 +82,12 @@ def _contraction(stage: Stage) -> Contraction | None:
     if any(a.data for a in addresses) or out.pinned(axes):
         return None
     for way in (split_product, _split_windows):
-        found = way(stage, loads[0], loads[1], addresses[0], addresses[1], out)
-        found = found or way(stage, loads[1], loads[0], addresses[1], addresses[0], out)
-        if found is not None:
-            if _is_dot_products(found):
+        contraction = way(stage, loads[0], loads[1], addresses[0], addresses[1], out)
+        contraction = contraction or way(stage, loads[1], loads[0], addresses[1], addresses[0], out)
+        if contraction is not None:
+            if _is_dot_products(contraction):
                 return None
-            return (None if found.windows else _by_pixels(stage, found)) or found
+            return (None if contraction.windows else _by_pixels(stage, contraction)) or contraction
     return None
 
 
@@ -134,11 +134,15 @@ def _integer_product(stage: Stage) -> Contraction | None:
         out = address_of(stage.out, stage.write, stage.axes)
         if a.data or b.data or out.data or out.pinned(stage.axes):
             return None
-        found = split_product(stage, left, right, a, b, out)
-        if found is not None and a.coefficient(found.k[-1]) == 1 and len(found.k) == 1:
-            form = constant_matrix(stage, right.buffer.root, b, found.k, found.n)
+        contraction = split_product(stage, left, right, a, b, out)
+        if (
+            contraction is not None
+            and a.coefficient(contraction.k[-1]) == 1
+            and len(contraction.k) == 1
+        ):
+            form = constant_matrix(stage, right.buffer.root, b, contraction.k, contraction.n)
             if form is not None:
-                return found
+                return contraction
     return None
 
 
@@ -148,8 +152,8 @@ def _small_factors(stage: Stage) -> tuple[Load, Load] | None:
         return None
     if not (isinstance(body, Operation) and body.fn == "mul" and body.dtype == "int32"):
         return None
-    found = [a.args[0] for a in body.args if isinstance(a, Operation) and a.fn == "cast"]
-    small = [x for x in found if isinstance(x, Load) and x.buffer.dtype == "int8"]
+    casts = [a.args[0] for a in body.args if isinstance(a, Operation) and a.fn == "cast"]
+    small = [x for x in casts if isinstance(x, Load) and x.buffer.dtype == "int8"]
     return (small[0], small[1]) if len(small) == 2 else None
 
 
@@ -253,19 +257,19 @@ def _last_columns(
 ) -> tuple[Sym, ...]:
     """Returns the last columns of the result, as far as the right operand, if given, has them in
     the same order, with strides that are multiples of each other."""
-    found: list[Sym] = []
+    axes: list[Sym] = []
     step: Dim = 1
     for axis in reversed(stage.parallel):
         if axis not in among or out.coefficient(axis) != step:
             break
         if b is not None:
-            inner = b.coefficient(found[0]) if found else 1
-            nearest = found or b.coefficient(axis) == 1
+            inner = b.coefficient(axes[0]) if axes else 1
+            nearest = axes or b.coefficient(axis) == 1
             if not nearest or exact_quotient(b.coefficient(axis), inner) is None:
                 break
-        found.insert(0, axis)
+        axes.insert(0, axis)
         step = step * stage.extents[axis]
-    return tuple(found)
+    return tuple(axes)
 
 
 def _unit(address: Address, first: tuple[Sym, ...], second: tuple[Sym, ...]) -> bool:

@@ -106,8 +106,8 @@ def widths_of(columns: int, dtype: str, packing: str) -> list[int]:
 
 def origin_of(panels: Any) -> PanelsOrigin | None:
     """Returns the origin of an array, if it has panels of a constant that is still alive."""
-    found = _origins.get(id(panels))
-    return found if found is not None and found.data() is not None else None
+    known = _origins.get(id(panels))
+    return known if known is not None and known.data() is not None else None
 
 
 def _forget(key: Any, own: int) -> None:

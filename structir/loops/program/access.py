@@ -49,9 +49,9 @@ def split(index: Dim, axes: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim]:
     occurring = dims.syms(index)
     for axis in axes:
         if axis in occurring:
-            found = dims.linear(rest, axis)
-            if found is not None and not dims.syms(found[0]) & own:
-                coefficients[axis], rest = found
+            linear = dims.linear(rest, axis)
+            if linear is not None and not dims.syms(linear[0]) & own:
+                coefficients[axis], rest = linear
     return {axis: c for axis, c in coefficients.items() if c != 0}, rest
 
 
@@ -111,12 +111,16 @@ def joined_axes(
     Two axes a, b collapse if a step along a equals all steps along b in every access; an access
     that depends on neither does not count. The last axis of a group represents it.
     """
-    ordered, found = tuple(axes), list(addresses)
-    fixed = pinned.union(*(a.pinned(ordered) for a in found)) if found else pinned
+    ordered, collapsed = tuple(axes), list(addresses)
+    fixed = pinned.union(*(a.pinned(ordered) for a in collapsed)) if collapsed else pinned
     groups: list[tuple[Sym, ...]] = []
     for axis in ordered:
         last = groups[-1][-1] if groups else None
-        if last is not None and not {axis, last} & fixed and _continues(last, axis, extents, found):
+        if (
+            last is not None
+            and not {axis, last} & fixed
+            and _continues(last, axis, extents, collapsed)
+        ):
             groups[-1] = (*groups[-1], axis)
         else:
             groups.append((axis,))

@@ -47,12 +47,12 @@ class Buffer:
     @cached_property
     def strides(self) -> tuple[Dim, ...]:
         """The strides of the axes, in elements."""
-        found: list[Dim] = []
+        steps: list[Dim] = []
         step: Dim = 1
         for size in reversed(self.shape):
-            found.append(step)
+            steps.append(step)
             step = step * size
-        return tuple(reversed(found))
+        return tuple(reversed(steps))
 
     @cached_property
     def elements(self) -> Dim:
@@ -62,10 +62,10 @@ class Buffer:
     @property
     def root(self) -> Buffer:
         """The buffer that owns the memory."""
-        found = self
-        while found.base is not None:
-            found = found.base
-        return found
+        owner = self
+        while owner.base is not None:
+            owner = owner.base
+        return owner
 
 
 LINE = 64  # bytes of a line of cache

@@ -105,10 +105,10 @@ _made: WeakValueDictionary[tuple[Any, ...], Expression] = WeakValueDictionary()
 
 
 def _once(key: tuple[Any, ...], make: Callable[[], E]) -> E:
-    found = _made.get(key)
-    if found is None:
-        found = _made[key] = make()
-    return found  # type: ignore[return-value]
+    node = _made.get(key)
+    if node is None:
+        node = _made[key] = make()
+    return node  # type: ignore[return-value]
 
 
 def number(value: float | int | bool, dtype: str) -> Number:
@@ -174,22 +174,22 @@ def loads_of(expression: Expression) -> list[Load]:
 
 def symbols_of(expression: Expression) -> frozenset[Sym]:
     """Returns the axes and sizes in the indices of a value."""
-    found: list[Dim] = []
+    free_sizes: list[Dim] = []
     for node in walk(expression):
         if isinstance(node, Load):
-            found += [entry for entry in node.entries if not isinstance(entry, Expression)]
+            free_sizes += [entry for entry in node.entries if not isinstance(entry, Expression)]
         elif isinstance(node, Position):
-            found.append(node.dim)
-    return frozenset().union(*map(dims.syms, found))
+            free_sizes.append(node.dim)
+    return frozenset().union(*map(dims.syms, free_sizes))
 
 
 def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
     """Returns the expression with `leaf` applied to everything that is no function application,
     once each."""
-    made: dict[Expression, Expression] = {}
+    rebuilt_nodes: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
-        replacement = made.get(node)
+        replacement = rebuilt_nodes.get(node)
         if replacement is None:
             if isinstance(node, Operation):
                 args = tuple([visit(a) for a in node.args])
@@ -197,7 +197,7 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
                 replacement = apply(node.fn, args, node.dtype, node.exact) if changed else node
             else:
                 replacement = leaf(node)
-            made[node] = replacement
+            rebuilt_nodes[node] = replacement
         return replacement
 
     return visit(expression)
@@ -205,14 +205,16 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
 
 def exactly(expression: Expression) -> Expression:
     """Returns the expression with all its functions marked as exact."""
-    made: dict[Expression, Expression] = {}
+    rebuilt_nodes: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
         if not isinstance(node, Operation):
             return node
-        if node not in made:
-            made[node] = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype, True)
-        return made[node]
+        if node not in rebuilt_nodes:
+            rebuilt_nodes[node] = apply(
+                node.fn, tuple([visit(a) for a in node.args]), node.dtype, True
+            )
+        return rebuilt_nodes[node]
 
     return visit(expression)
 
@@ -288,8 +290,8 @@ def _number_as(value: float | int | bool, dtype: str) -> float | int | bool:
         return bool(value)
     if is_float(dtype):
         return float(value)
-    found: int = convert_dtype(np.asarray(value), dtype).item()
-    return found
+    converted: int = convert_dtype(np.asarray(value), dtype).item()
+    return converted
 
 
 def expression_of(
@@ -299,13 +301,13 @@ def expression_of(
     letters: Mapping[Sym, Dim],
 ) -> Expression:
     """Returns the expression of a scalar expression, given its reads and its index variables."""
-    made: dict[ScalarExpr, TypedExpression] = {}
+    results: dict[ScalarExpr, TypedExpression] = {}
 
     def visit(node: ScalarExpr) -> TypedExpression:
-        found = made.get(node)
-        if found is None:
-            found = made[node] = convert(node)
-        return found
+        result = results.get(node)
+        if result is None:
+            result = results[node] = convert(node)
+        return result
 
     def convert(node: ScalarExpr) -> TypedExpression:
         match node:

@@ -130,14 +130,14 @@ class Stage:
     @cached_property
     def written_axes(self) -> tuple[Sym, ...] | None:
         """The axis of each entry of the write, where each is an axis or a constant 0; else None."""
-        found: list[Sym] = []
+        collected: list[Sym] = []
         for entry in self.write:
             symbol = None if isinstance(entry, Expression) else dims.as_sym(entry)
             if symbol is not None:
-                found.append(symbol)
+                collected.append(symbol)
             elif entry != 0:
                 return None
-        axes = tuple(found)
+        axes = tuple(collected)
         return axes if axes == self.parallel or set(axes) == set(self.parallel) else None
 
     @cached_property
@@ -168,11 +168,11 @@ class Stage:
     @cached_property
     def pinned(self) -> frozenset[Sym]:
         """The axes whose position is a value in the body, so that they cannot be collapsed."""
-        found: set[Sym] = set()
+        reduced: set[Sym] = set()
         for node in walk(self.body):
             if isinstance(node, Position):
-                found |= dims.syms(node.dim)
-        return frozenset(found)
+                reduced |= dims.syms(node.dim)
+        return frozenset(reduced)
 
 
 def extents_of(stages: Iterable[Stage]) -> dict[Sym, Dim]:

@@ -40,10 +40,10 @@ def counted(binding: Binding) -> Iterable[Binding]:
     if hook is None:
         return (binding,)
     making = _Making()
-    made = hook(*call.args, emit=making.emit, count=making.count, **call.attrs)
-    if made is None:
+    result = hook(*call.args, emit=making.emit, count=making.count, **call.attrs)
+    if result is None:
         return (binding,)
-    return [*making.bindings, VarBinding(binding.var, made, binding.span)]
+    return [*making.bindings, VarBinding(binding.var, result, binding.span)]
 
 
 class _Making:

@@ -280,9 +280,9 @@ class _StepWriter(KernelNodeWriter):
             if load.entries != scan.entries:
                 raise NotShown("a state that is read at other elements")
             return scan.locals[scan.state_of[buffer]]
-        made = self.inside.get(buffer)
-        if made is not None:
-            return self._read_inside(load, *made, into)
+        local = self.inside.get(buffer)
+        if local is not None:
+            return self._read_inside(load, *local, into)
         is_flat = scan.is_flat and load.entries
         places = [] if is_flat else [self.scalars.place(entry, into) for entry in load.entries]
         indices = scan.loops if is_flat else places

@@ -37,23 +37,23 @@ class _Differences:
         writers = defaultdict[Buffer, list[Stage]](list)
         for stage in stages:
             writers[stage.out.root].append(stage)
-        alone = [found[0] for found in writers.values() if len(found) == 1]
+        alone = [writing[0] for writing in writers.values() if len(writing) == 1]
         self.producers = {stage.out: stage for stage in alone if stage.direct}
 
     def rewritten(self, stage: Stage) -> Stage:
         """Returns a stage with its exponentials replaced."""
-        made: dict[Expression, Expression] = {}
+        results: dict[Expression, Expression] = {}
 
         def visit(node: Expression) -> Expression:
             if not isinstance(node, Operation):
                 return node
-            if node not in made:
+            if node not in results:
                 args = tuple([visit(arg) for arg in node.args])
                 is_replaced = node.fn == "exp" and not node.exact
                 is_replaced = is_replaced and self._is_nonpositive(node.args[0], stage)
                 fn = "exp_nonpositive" if is_replaced else node.fn
-                made[node] = apply(fn, args, node.dtype, node.exact)
-            return made[node]
+                results[node] = apply(fn, args, node.dtype, node.exact)
+            return results[node]
 
         body = visit(stage.body)
         return stage if body is stage.body else attrs.evolve(stage, body=body)

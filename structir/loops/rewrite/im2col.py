@@ -103,12 +103,12 @@ def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> WindowIndex | No
     axis."""
     if isinstance(entry, Expression):
         return None
-    found, rest = split(entry, stage.axes)
-    if dims.syms(rest) & set(stage.axes) or not all(isinstance(c, int) for c in found.values()):
+    parts, rest = split(entry, stage.axes)
+    if dims.syms(rest) & set(stage.axes) or not all(isinstance(c, int) for c in parts.values()):
         return None
-    steps = {a: c for a, c in found.items() if isinstance(c, int) and c > 0}
+    steps = {a: c for a, c in parts.items() if isinstance(c, int) and c > 0}
     outer = [a for a in steps if a in stage.parallel]
-    if len(steps) < len(found) or len(outer) > 1:
+    if len(steps) < len(parts) or len(outer) > 1:
         return None
     axis = outer[0] if outer else None
     taps = tuple([(a, c) for a, c in steps.items() if a is not axis])
@@ -120,17 +120,17 @@ def _guards_of(entry: Entry, stage: Stage) -> dict[Dim, tuple[Dim | None, Dim | 
     above."""
     if isinstance(entry, Expression):
         return {}
-    found: dict[Dim, tuple[Dim | None, Dim | None]] = {}
+    bounds: dict[Dim, tuple[Dim | None, Dim | None]] = {}
     axes = set(stage.axes)
     if not dims.syms(entry) & axes:
         return {}
     for guard in stage.guards:
         below, above = entry - guard.value, entry + guard.value
         if not dims.syms(below) & axes:
-            found[guard.value] = (below, None)
+            bounds[guard.value] = (below, None)
         elif not dims.syms(above) & axes:
-            found[guard.value] = (None, above)
-    return found
+            bounds[guard.value] = (None, above)
+    return bounds
 
 
 class WindowRewrite:
@@ -147,12 +147,12 @@ class WindowRewrite:
             lasts = [last for _, last in own.values() if last is not None]
             single = len(lows) <= 1 and len(lasts) <= 1
             low, stop = (lows or [0])[0], (lasts or [size - 1])[0] + 1
-            found = _window(entry, low, stop, stage) if single else None
-            moves = found is not None and found.axis in columns and found.moves
+            window = _window(entry, low, stop, stage) if single else None
+            moves = window is not None and window.axis in columns and window.moves
             if own or moves:
-                self.fits = self.fits and found is not None
-                if found is not None:
-                    self.windows[k] = found
+                self.fits = self.fits and window is not None
+                if window is not None:
+                    self.windows[k] = window
             guards -= own.keys()
         self.fits = self.fits and not guards and bool(self.windows)
 
@@ -240,20 +240,20 @@ class CopyPlan:
         """Adds an axis, and returns its index; an axis of size 1 has index 0."""
         self.shape.append(size)
         self.entries.append(0 if size == 1 and not isinstance(read_at, Expression) else read_at)
-        found: Dim = 0
+        offset: Dim = 0
         if size != 1:
-            found = dims.sym("x")
-            symbol = dims.as_sym(found)
+            offset = dims.sym("x")
+            symbol = dims.as_sym(offset)
             assert symbol is not None
             self.extents[symbol] = size
-        self.write.append(found)
-        return found
+        self.write.append(offset)
+        return offset
 
     def stage(self, at: list[Dim], filled: float, origin: str) -> tuple[Stage, Load]:
         """Returns the stage, and the read of the copy."""
         out = Buffer(tuple(self.shape), self._dtype(filled))
         guards = tuple([g for g in self.guards if not self._holds(g.value)])
-        made = Stage(
+        new_stage = Stage(
             out,
             tuple(self.extents),
             (),
@@ -264,7 +264,7 @@ class CopyPlan:
             otherwise=number(filled, computed_in(out.dtype)) if guards else None,
             origin=origin,
         )
-        return made, load(out, tuple(self.entries))
+        return new_stage, load(out, tuple(self.entries))
 
     def _dtype(self, filled: float) -> str:
         """Returns the dtype of the copy: that of the source, if it has a code for the border."""
@@ -276,18 +276,18 @@ class CopyPlan:
         """Whether a guard holds at all points."""
         least = value
         for axis, extent in self.extents.items():
-            found = dims.linear(least, axis)
-            if found is None or not isinstance(found[0], int):
+            linear = dims.linear(least, axis)
+            if linear is None or not isinstance(linear[0], int):
                 return False
-            least = found[1] + (found[0] * (extent - 1) if found[0] < 0 else 0)
+            least = linear[1] + (linear[0] * (extent - 1) if linear[0] < 0 else 0)
         return dims.at_least(least, 0) is True
 
 
 def _as_product(stage: Stage) -> list[Stage] | None:
     """Returns a sum of products of weights and moving reads, as one with a plain right operand."""
-    if stage.monoid != "sum" or (found := factors_of(stage)) is None:
+    if stage.monoid != "sum" or (factors := factors_of(stage)) is None:
         return None
-    for left, right in (found, found[::-1]):
+    for left, right in (factors, factors[::-1]):
         weights = {a for e in left.entries for a in axes_in(e, stage)}
         columns = [a for a in stage.parallel if a not in weights]
         rewrite = WindowRewrite(stage, right, _moving(right, columns), 0.0)
@@ -331,10 +331,10 @@ def _product(
 ) -> list[Stage] | None:
     """Returns the product, on a copy with its steps unchanged if it reads columns one by one."""
     if rewrite.has_steps():
-        made = _product_of(stage, left, right, rewrite, row, apart=False)
-        found = None if made is None else contraction_of(made[-2])
-        if found is not None and found.weights is not None:
-            return made
+        new_stages = _product_of(stage, left, right, rewrite, row, apart=False)
+        contraction = None if new_stages is None else contraction_of(new_stages[-2])
+        if contraction is not None and contraction.weights is not None:
+            return new_stages
     return _product_of(stage, left, right, rewrite, row, apart=True)
 
 
@@ -393,8 +393,8 @@ def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
     if values is not None:
         return [], load(Buffer(shape, left.buffer.dtype, "constant", data=values), at)
     out = Buffer(shape, left.buffer.dtype)
-    made = Stage(out, tuple(extents), (), extents, body, tuple(fresh.values()), origin=stage.origin)
-    return [made], load(out, at)
+    copy = Stage(out, tuple(extents), (), extents, body, tuple(fresh.values()), origin=stage.origin)
+    return [copy], load(out, at)
 
 
 def _as_map(stage: Stage) -> list[Stage] | None:
@@ -475,12 +475,12 @@ def _as_mean(stage: Stage) -> list[Stage] | None:
     for axis in stage.reduce:  # the only window of an axis is always inside
         count = count if axis in in_windows else count * stage.extents[axis]
     added = Buffer(stage.out.shape, dtype)
-    made = _plain(attrs.evolve(stage, out=added, monoid="sum"))
+    sums = _plain(attrs.evolve(stage, out=added, monoid="sum"))
     extents = {a: stage.extents[a] for a in stage.parallel}
     terms = cast(position(count, "int64"), dtype)
     body = apply("div", (load(added, stage.write), terms), dtype)
     over = Stage(stage.out, stage.parallel, (), extents, body, stage.write, origin=stage.origin)
-    return [*made, over]
+    return [*sums, over]
 
 
 def _tapped(rewrite: WindowRewrite) -> list[WindowIndex]:

@@ -15,17 +15,17 @@ def with_reciprocals(
     """Returns an expression in which divisions are products with reciprocals, where this is wanted
     for the dividend and the divisor. A quotient that is rounded to an integer remains: its last bit
     may change the integer."""
-    made: dict[tuple[Expression, bool], Expression] = {}
+    results: dict[tuple[Expression, bool], Expression] = {}
 
     def visit(node: Expression, is_rounded: bool = False) -> Expression:
         if not isinstance(node, Operation):
             return node
-        if (node, is_rounded) not in made:
+        if (node, is_rounded) not in results:
             rounds = rounds_to_integers(node.fn, node.dtype)
             args = tuple([visit(a, rounds) for a in node.args])
             new = apply(node.fn, args, node.dtype, node.exact)
-            made[node, is_rounded] = new if is_rounded else product(new)
-        return made[node, is_rounded]
+            results[node, is_rounded] = new if is_rounded else product(new)
+        return results[node, is_rounded]
 
     def product(node: Operation) -> Expression:
         is_division = node.fn == "div" and is_float(node.dtype) and not node.exact

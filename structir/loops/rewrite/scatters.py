@@ -55,9 +55,9 @@ def gathered(stage: Stage) -> list[Stage] | None:
     plain = stage.monoid == "sum" and not stage.unique and stage.exists is None
     if not plain or stage.running is not None or stage.routine is not None:
         return None
-    found = [_spread(stage, k, entry) for k, entry in enumerate(stage.write)]
-    spread = {k: s for k, s in enumerate(found) if isinstance(s, Spread)}
-    if not spread or None in found or not _only_bounded(stage, spread):
+    spreads = [_spread(stage, k, entry) for k, entry in enumerate(stage.write)]
+    spread = {k: s for k, s in enumerate(spreads) if isinstance(s, Spread)}
+    if not spread or None in spreads or not _only_bounded(stage, spread):
         return None
     ways = [list(_gathered(s)) for s in spread.values()]
     if not all(ways) or len(list(product(*ways))) > MOST_PARTS:

@@ -137,8 +137,8 @@ class BufferTable:
         together."""
         if not isinstance(stage.body, Load):
             return False
-        found = [self.product_of(m) for m in self.writers.get(stage.body.buffer, [])]
-        return any(c is not None and c.windows for c in found)
+        contractions = [self.product_of(m) for m in self.writers.get(stage.body.buffer, [])]
+        return any(c is not None and c.windows for c in contractions)
 
     def loses_form(self, stage: Stage, composed_stage: Stage) -> bool:
         """Whether inlining destroys the form of a matrix product, or of a sum over windows."""
@@ -220,10 +220,10 @@ def _written_through(stages: list[Stage], table: BufferTable) -> list[Stage]:
             and producers[0] not in moved
         )
         if alone and body.buffer not in table.kept and body.buffer.base is None:
-            made = _writing_as(producers[0], mover, body, table)
-            if made is not None:
-                moved[producers[0]] = made
-    gone = {made.out for made in moved.values()}
+            moved_stage = _writing_as(producers[0], mover, body, table)
+            if moved_stage is not None:
+                moved[producers[0]] = moved_stage
+    gone = {moved_stage.out for moved_stage in moved.values()}
     kept = [s for s in stages if s.out not in gone]
     return [moved.get(s, s) for s in kept]
 
@@ -248,9 +248,9 @@ def _writing_as(producer: Stage, mover: Stage, read: Load, table: BufferTable) -
     if set(at) != set(mover.parallel):
         return None
     write = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in mover.write])
-    made = attrs.evolve(producer, out=mover.out, write=write)
-    found = table.product_of(made)
-    return made if found is not None and not found.windows else None
+    rewritten = attrs.evolve(producer, out=mover.out, write=write)
+    contraction = table.product_of(rewritten)
+    return rewritten if contraction is not None and not contraction.windows else None
 
 
 def _as_product(stage: Stage, table: BufferTable) -> Stage | None:
@@ -265,9 +265,9 @@ def _as_product(stage: Stage, table: BufferTable) -> Stage | None:
     value = value_at(producer, read.entries)
     if value is None:
         return None
-    made = attrs.evolve(stage, body=value)
-    product = table.product_of(made)
-    return made if product is not None and product.m and not product.windows else None
+    rewritten = attrs.evolve(stage, body=value)
+    product = table.product_of(rewritten)
+    return rewritten if product is not None and product.m and not product.windows else None
 
 
 def _multiplies(body: Expression) -> bool:
@@ -298,20 +298,24 @@ def _composed_stage(stage: Stage, table: BufferTable) -> Stage:
     body = rebuilt(stage.body, leaf)
     if body is stage.body:
         return stage
-    made = attrs.evolve(stage, body=body)
-    if table.loses_form(stage, made) or table.splits_rows(stage, made):
+    rewritten = attrs.evolve(stage, body=body)
+    if table.loses_form(stage, rewritten) or table.splits_rows(stage, rewritten):
         return _composed_factors(stage, leaf, table)
-    return made
+    return rewritten
 
 
 def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
     """Inlines views into the factors of a product one by one, as far as it remains a product."""
     for factor in loads_of(stage.body):
         body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
-        made = attrs.evolve(stage, body=body)
-        if body is stage.body or table.loses_form(stage, made) or table.splits_rows(stage, made):
+        rewritten = attrs.evolve(stage, body=body)
+        if (
+            body is stage.body
+            or table.loses_form(stage, rewritten)
+            or table.splits_rows(stage, rewritten)
+        ):
             continue
-        return made
+        return rewritten
     return stage
 
 
@@ -364,14 +368,14 @@ def _moves_along(stage: Stage, read: Load, producer: Stage, table: BufferTable) 
 def _each_once(stage: Stage, read: Load) -> bool:
     """Whether no two points of a stage read the same element: each axis changes one index, and the
     axes of one index do not overlap, unlike those of a window."""
-    found: list[Sym] = []
+    collected: list[Sym] = []
     for entry in read.entries:
         if isinstance(entry, Expression):
             continue
         steps, rest = split(entry, stage.axes)
         if dims.syms(rest) & set(stage.axes):
             return False
-        found += steps
+        collected += steps
         inner: Sym | None = None
         for axis in sorted(steps, key=lambda a: _size_of(steps[a])):
             if inner is not None:
@@ -379,7 +383,7 @@ def _each_once(stage: Stage, read: Load) -> bool:
                 if dims.at_least(steps[axis], over) is not True:
                     return False
             inner = axis
-    return set(found) >= set(stage.axes)
+    return set(collected) >= set(stage.axes)
 
 
 def _size_of(step: Dim) -> int:

@@ -242,24 +242,24 @@ def {name}(value):
 @cache
 def functions_of_blocks(warps: bool) -> dict[str, str]:
     """Returns the functions by which the threads of a block exchange values."""
-    made = dict(totals_of_blocks(warps))
+    texts = dict(totals_of_blocks(warps))
     for dtype in DTYPES:
         for way, (instruction, other) in OTHERS.items():
             name = f"shuffle_{way}_{dtype}"
             text = HANDED if warps else HANDED_SHARED
-            made[name] = text.format(name=name, held=dtype, instruction=instruction, other=other)
-    return made
+            texts[name] = text.format(name=name, held=dtype, instruction=instruction, other=other)
+    return texts
 
 
 def totals_of_blocks(warps: bool) -> dict[str, str]:
     """Returns the reductions over the threads of a block, by name: through shared memory, or with
     `warps` first among the lanes of each warp."""
-    made = {}
+    texts = {}
     for dtype in (*DTYPES, "bool"):
         truth = dtype == "bool"
         for monoid in PUT_TOGETHER if truth else PUT_TOGETHER[:4]:
             name = f"block_{monoid}_{dtype}"
-            made[name] = (WARP if warps else SHARED).format(
+            texts[name] = (WARP if warps else SHARED).format(
                 name=name,
                 held="uint8" if truth else dtype,
                 stored="uint8(value)" if truth else "value",
@@ -267,4 +267,4 @@ def totals_of_blocks(warps: bool) -> dict[str, str]:
                 combined=accumulation_text(monoid, dtype, "a", "b"),
                 identity=number_text(MONOIDS[monoid].identity(dtype), dtype),
             )
-    return made
+    return texts

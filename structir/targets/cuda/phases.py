@@ -110,7 +110,7 @@ class Phases:
     def _reading_phases(self) -> dict[Stage, set[int]]:
         """Returns for each stage the phases whose loops use its value, directly or through
         others."""
-        found: dict[Stage, set[int]] = {}
+        phases_of: dict[Stage, set[int]] = {}
         for stage in self.stages:
             if not self.inner[stage]:
                 continue
@@ -121,21 +121,21 @@ class Phases:
                     if producer is None or producer in seen:
                         continue
                     seen.add(producer)
-                    found.setdefault(producer, set()).add(self.phase[stage])
+                    phases_of.setdefault(producer, set()).add(self.phase[stage])
                     held = producer.out in self.stored or producer.out in self.kept
                     if not producer.reduce and not (
                         held and self.phase[producer] < self.phase[stage]
                     ):
                         todo.append(producer)
-        return found
+        return phases_of
 
     def cost(self, stage: Stage) -> float:
         """Returns the cost of an element of a stage, with all operands that are not stored."""
-        found = self.costs.get(stage)
-        if found is None:
+        known = self.costs.get(stage)
+        if known is None:
             self.costs[stage] = 0.0
-            found = self.costs[stage] = self._expression_cost(stage.body)
-        return found
+            known = self.costs[stage] = self._expression_cost(stage.body)
+        return known
 
     def _expression_cost(self, root: Expression) -> float:
         seen: set[Expression] = set()

@@ -54,11 +54,11 @@ class RowSchedule:
 
     def _addresses(self, axes: tuple[Sym, ...]) -> list[Address]:
         """Returns all accesses to memory in which collapsed axes must agree."""
-        made = {s.out for s in self.stages} - self.group.kept
-        reads = {r for s in self.stages for r in s.loads if r.buffer not in made}
-        found = [self._address(r.buffer, r.entries, axes) for r in reads]
+        written = {s.out for s in self.stages} - self.group.kept
+        reads = {r for s in self.stages for r in s.loads if r.buffer not in written}
+        addresses = [self._address(r.buffer, r.entries, axes) for r in reads]
         kept = [s for s in self.stages if s.out in self.group.kept]
-        return found + [self._address(s.out, s.write, axes) for s in kept]
+        return addresses + [self._address(s.out, s.write, axes) for s in kept]
 
     def _address(
         self, buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]
@@ -129,14 +129,14 @@ class RowSchedule:
 
     def loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:
         """Returns the stages that loops must compute, by phase and inner space."""
-        found: dict[tuple[int, frozenset[Sym]], list[Stage]] = {}
+        groups: dict[tuple[int, frozenset[Sym]], list[Stage]] = {}
         for stage in self.stages:
             inner = self.phases.inner[stage]
             wanted = stage.reduce or stage.out in self.group.kept or stage.out in self.phases.kept
             if inner and wanted:
                 key = (self.phases.phase[stage], frozenset(inner))
-                found.setdefault(key, []).append(stage)
-        return found
+                groups.setdefault(key, []).append(stage)
+        return groups
 
     def _write_loop(self, phase: int, stages: list[Stage], row: LoopScope) -> None:
         order = max(stages, key=lambda s: len(s.parallel))
@@ -166,13 +166,13 @@ class RowSchedule:
 
     def _kept_reads(self, axes: tuple[Sym, ...]) -> list[Address]:
         """Returns the accesses to stored values, in which collapsed axes must agree, too."""
-        found = []
+        lines = []
         for stage in self.stages:
             for read in stage.loads:
                 if read.buffer in self.phases.kept:
                     at = self.phases.kept_load(self.phases.producers[read.buffer], read)
-                    found.append(self._address(at.buffer, at.entries, axes))
-        return found
+                    lines.append(self._address(at.buffer, at.entries, axes))
+        return lines
 
     def _written_out_reads(
         self, stages: list[Stage], phase: int, axes: tuple[Sym, ...]

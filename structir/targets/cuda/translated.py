@@ -82,17 +82,17 @@ def _write(
     text: DeviceText,
 ) -> None:
     shape = ir.FunctionType(ir.VoidType(), [context.get_value_type(kind) for kind in kinds])
-    made = ir.Function(module, shape, entry)
-    made.calling_convention = "ptx_kernel"
+    new_function = ir.Function(module, shape, entry)
+    new_function.calling_convention = "ptx_kernel"
     # llvmlite has no attributes with values, but prints the set's members.
-    set.add(made.attributes, f'"nvvm.maxntid"="{text.most_threads}"')
+    set.add(new_function.attributes, f'"nvvm.maxntid"="{text.most_threads}"')
     if text.resident > 1:
-        set.add(made.attributes, f'"nvvm.minctasm"="{text.resident}"')
-    builder = ir.IRBuilder(made.append_basic_block("entry"))
+        set.add(new_function.attributes, f'"nvvm.minctasm"="{text.resident}"')
+    builder = ir.IRBuilder(new_function.append_basic_block("entry"))
     params = [a.arg for a in function.args.args]
     operations = DeviceOperations(context, builder)
     translation = DeviceTranslation(operations, names, params, function.body)
-    for name, value, kind in zip(params, made.args, kinds, strict=True):
+    for name, value, kind in zip(params, new_function.args, kinds, strict=True):
         value.name = name
         if isinstance(kind, types.CPointer) and name != REPORT:
             value.attributes.align = ALIGNED

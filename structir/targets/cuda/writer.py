@@ -80,10 +80,10 @@ class Writer:
 
     def needed_axes(self, node: Expression) -> frozenset[Sym]:
         """Returns the axes whose position a value depends on."""
-        found = self.needs.get(node)
-        if found is None:
-            found = self.needs[node] = self._needed_axes(node)
-        return found
+        needed = self.needs.get(node)
+        if needed is None:
+            needed = self.needs[node] = self._needed_axes(node)
+        return needed
 
     def _needed_axes(self, node: Expression) -> frozenset[Sym]:
         match node:
@@ -172,17 +172,17 @@ class Writer:
             along = tuple([atom for atom in monomial if self._has_axes(atom)])
             free = tuple([atom for atom in monomial if atom not in along])
             factors.setdefault(along, {})[free] = coefficient
-        found = self._known(factors.pop(()), dim.constant)
+        total = self._known(factors.pop(()), dim.constant)
         for along, terms in factors.items():
             product = self._known(terms, terms.pop((), 0))
             for atom in along:
                 product = product * self._atom_over_axes(atom)
-            found = found + product
-        return found
+            total = total + product
+        return total
 
     def _has_axes(self, atom: Atom) -> bool:
-        found = dims.syms(of_terms({(atom,): 1}, 0))
-        return any(symbol in self.names or symbol in self.axes for symbol in found)
+        syms = dims.syms(of_terms({(atom,): 1}, 0))
+        return any(symbol in self.names or symbol in self.axes for symbol in syms)
 
     def _atom_over_axes(self, atom: Atom) -> Dim:
         """Returns a symbol as it is, and selections: the side that is not selected may divide by
@@ -221,9 +221,9 @@ class Writer:
                 term = name if step == 1 else f"{name} * {self.size(step)}"
                 (outer if axis in scopes[0].axes else inner).append(term)
         for stride, index in address.data:
-            found = self.value(apply("cast", (index,), "int64"), scopes)
+            converted = self.value(apply("cast", (index,), "int64"), scopes)
             known = self.needed_axes(index) <= scopes[0].axes
-            (outer if known else inner).append(f"{found} * {self.size(stride)}")
+            (outer if known else inner).append(f"{converted} * {self.size(stride)}")
         if address.rest != 0:
             free = not dims.syms(address.rest) & frozenset(self.axes)
             text = self.size(address.rest) if free else self.index_text(address.rest)
