@@ -104,11 +104,11 @@ def test_the_environment_sets_the_directory(monkeypatch, tmp_path):
 def test_a_cached_kernel_is_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
     assert objects.from_disk(TEXT) is None
-    made = kernel(TEXT, CODE).loaded
+    built = kernel(TEXT, CODE).loaded
     again = objects.from_disk(TEXT)
-    assert not made.from_disk and again.from_disk
-    assert again.code == made.code or again.code.data == made.code.data
-    assert again.addresses[0] not in (0, made.addresses[0])
+    assert not built.from_disk and again.from_disk
+    assert again.code == built.code or again.code.data == built.code.data
+    assert again.addresses[0] not in (0, built.addresses[0])
 
 
 def test_a_kernel_whose_needs_are_not_here_is_not_loaded():

@@ -73,9 +73,11 @@ def parsed(text, filename="<text>"):
     return structir.parse(text, filename, constants={"w": WEIGHTS})
 
 
-def results(made, shapes):
+def results(compiled, shapes):
     rng = np.random.default_rng(3)
-    return [made["main"](*[rng.standard_normal(s, np.float32) for s in each]) for each in shapes]
+    return [
+        compiled["main"](*[rng.standard_normal(s, np.float32) for s in each]) for each in shapes
+    ]
 
 
 def assert_same(found, expected):
@@ -113,9 +115,9 @@ def _first(shapes):
 
 @cases
 def test_loaded_without_lowering_or_reading(text, shapes, empty_cache, tmp_path, monkeypatch):
-    made = structir.compile(parsed(text))
-    expected = results(made, shapes)
-    made.save(tmp_path / "model.sir")
+    compiled = structir.compile(parsed(text))
+    expected = results(compiled, shapes)
+    compiled.save(tmp_path / "model.sir")
     forbid_lowering(monkeypatch)
     loaded = structir.load(tmp_path / "model.sir")
     assert_same(results(loaded, shapes), expected)
@@ -141,10 +143,10 @@ def test_another_place_in_the_source_is_another_plan(empty_cache):
 def test_a_change_of_a_constant_is_seen(empty_cache):
     text, shapes = PROGRAMS["products with constants"]
     structir.compile(parsed(text))
-    made = structir.compile(structir.parse(text, "<text>", constants={"w": WEIGHTS + 1}))
-    (found, *_) = results(made, shapes)
+    compiled = structir.compile(structir.parse(text, "<text>", constants={"w": WEIGHTS + 1}))
+    (found, *_) = results(compiled, shapes)
     x = np.random.default_rng(3).standard_normal((1, 20), np.float32)
-    reference = structir.interpret(made.module, "main", x)
+    reference = structir.interpret(compiled.module, "main", x)
     np.testing.assert_allclose(found, reference, rtol=1e-4, atol=1e-4)
 
 
@@ -229,11 +231,11 @@ def test_circles_in_tables_are_no_sizes():
 
 @cases
 def test_estimated_work_is_stored(text, shapes, empty_cache, tmp_path):
-    made = structir.compile(parsed(text))
-    made.save(tmp_path / "model.sir")
+    compiled = structir.compile(parsed(text))
+    compiled.save(tmp_path / "model.sir")
     found, loaded = [
         [kernel.estimate() for plan in executable.plans() for kernel in plan.texts]
-        for executable in (made, structir.load(tmp_path / "model.sir"))
+        for executable in (compiled, structir.load(tmp_path / "model.sir"))
     ]
     works = [[(str(w.picoseconds), str(w.rows)) for w in each] for each in (found, loaded)]
     assert works[0] == works[1] and works[0]

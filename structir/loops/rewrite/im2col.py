@@ -45,13 +45,13 @@ WRITTEN_OUT = {"sum": "add", "max": "max", "min": "min"}
 
 def plain_windows(program: LoopProgram) -> LoopProgram:
     """Rewrites the windows of a program where their stages have a better schedule then."""
-    found = {stage: made for stage in program.stages if (made := _as_products(stage)) is not None}
-    whole = {stage.out for stage in found}
+    products = {s: p for s in program.stages if (p := _as_products(s)) is not None}
+    whole = {stage.out for stage in products}
     stages = list[Stage]()
     for stage in program.stages:
         if stage.out in whole and isinstance(stage.body, Number):
             continue  # the initial value of sums, which are written completely now
-        stages += found[stage] if stage in found else _plain(stage)
+        stages += products[stage] if stage in products else _plain(stage)
     return attrs.evolve(program, stages=tuple(stages))
 
 
@@ -60,8 +60,8 @@ def _as_products(stage: Stage) -> list[Stage] | None:
     if stage.written_axes is not None:  # it is no scattered sum
         return None
     parts = gathered(stage) or []
-    made = [_as_product(part) for part in parts]
-    return [s for stages in made for s in stages or []] if made and all(made) else None
+    products = [_as_product(part) for part in parts]
+    return [s for stages in products for s in stages or []] if products and all(products) else None
 
 
 def _plain(stage: Stage) -> list[Stage]:
@@ -294,9 +294,9 @@ def _as_product(stage: Stage) -> list[Stage] | None:
         if not rewrite.fits or (stage.guards and leaves(left, stage.axes, stage.extents)):
             continue
         row = None if weights & set(stage.parallel) else _lone_row(left)
-        made = _product(stage, left, right, rewrite, row)
-        if made is not None:
-            return made
+        product = _product(stage, left, right, rewrite, row)
+        if product is not None:
+            return product
     return None
 
 
@@ -354,21 +354,21 @@ def _product_of(
     out = Buffer(tuple([stage.extents[a] for a in order]), stage.out.dtype)
     at = tuple([axis_dim(a) for a in order])
     body = apply("mul", (left, right), stage.body.dtype)
-    made = attrs.evolve(
+    product = attrs.evolve(
         stage, out=out, parallel=order, body=body, write=at, guards=(), extents=stage.extents
     )
-    if contraction_of(made) is None:
+    if contraction_of(product) is None:
         stages, left = _gathered(stage, left)
         before += stages
-        made = attrs.evolve(made, body=apply("mul", (left, right), stage.body.dtype))
-    if contraction_of(made) is None:
+        product = attrs.evolve(product, body=apply("mul", (left, right), stage.body.dtype))
+    if contraction_of(product) is None:
         return None
     write = stage.write if row is None else _along(row.axis, stage)
     if write is None:
         return None
     extents = {a: stage.extents[a] for a in order}
     moved = Stage(stage.out, order, (), extents, load(out, at), write, origin=stage.origin)
-    return [*before, made, moved]
+    return [*before, product, moved]
 
 
 def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
