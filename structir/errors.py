@@ -241,7 +241,8 @@ class StructIRError(Exception):
         self.code = code or type(self).code
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.code}]"
+        headline, newline, help_lines = self.message.partition("\n")
+        return f"{headline} [{self.code}]{newline}{help_lines}"
 
     def _render_traceback_(self) -> list[str]:
         """Returns the traceback as IPython shows it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import cache
-from itertools import chain
 from reprlib import repr as brief
 from typing import Any
 
@@ -22,6 +21,7 @@ from structir.interpret.ragged_values import (
 from structir.interpret.row_binding import AxisEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
+from structir.interpret.shape_help import with_shape_help
 from structir.ir import dims
 from structir.ir.axes import Axes
 from structir.ir.dim_text import display_name, one_message
@@ -73,7 +73,7 @@ def match(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) 
     items = iter(declared)
     for info, value, where in items:
         if not _matches_exactly(info, value, scope.sizes):
-            _match_all(chain([(info, value, where)], items), scope)
+            _match_all([(info, value, where), *items], scope)
             return
 
 
@@ -115,10 +115,13 @@ def _plain_sizes(declared: Any, shape: tuple[int, ...], sizes: MutableMapping[An
     return True
 
 
-def _match_all(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+def _match_all(declared: Sequence[tuple[StructInfo, Value, str]], scope: Activation) -> None:
     with one_message():
-        facts = gathered(declared, scope)
-        _solve(facts.equations, scope)
+        try:
+            facts = gathered(declared, scope)
+            _solve(facts.equations, scope)
+        except ShapeMismatchError as error:
+            raise with_shape_help(error, declared) from None
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
         if expected is not None and tuple(expected) != shape:

@@ -7,8 +7,9 @@ from typing import Any
 
 from structir.ir.dims import Dim
 from structir.opdef.axis_packs import Fact
-from structir.opdef.index_expr import IndexExtent, leaves
+from structir.opdef.index_expr import IndexExtent, IndexVar, leaves
 from structir.opdef.notation import SideCondition
+from structir.opdef.shape_plan import ShapePlan
 
 Location = tuple[int | None, int | None]  # operand and axis of a dim; None for an attribute
 
@@ -30,3 +31,26 @@ def located_extents(
             if location[0] is not None
         ]
     )
+
+
+def described(
+    condition: SideCondition, plan: ShapePlan, axis_of_operand: Callable[[Location], str]
+) -> tuple[str, str | None]:
+    """Returns a violated condition as text, and an edit as help.
+
+    A lower bound of a result axis, such as the positions of a window, names that axis and the
+    operand axis that it reads.
+    """
+    results = [
+        (axis, entry) for entries in plan.results for axis, entry in enumerate(entries or ())
+    ]
+    result_axis = next((axis for axis, entry in results if entry.size == condition.left), None)
+    if result_axis is None or condition.op != "ge" or type(condition.left) is not IndexExtent:
+        return f"`{condition.text}`", None
+    text = f"a size of at least {condition.right} for axis {result_axis} of the result"
+    for operand, entries in enumerate(plan.operands):
+        for axis, entry in enumerate(entries or ()):
+            if entry.index is not None and IndexVar(condition.left.name) in leaves(entry.index):
+                where = axis_of_operand((operand, axis))
+                return text, f"enlarge or pad {where}, or use a smaller window"
+    return text, None

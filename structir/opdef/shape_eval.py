@@ -24,7 +24,7 @@ from structir.opdef.index_expr import (
     evaluate,
     leaves,
 )
-from structir.opdef.located_extents import Location, located_extents
+from structir.opdef.located_extents import Location, described, located_extents
 from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition
 from structir.opdef.shape_plan import Dims, ExpandedAxes, ShapePlan, SizeEquation
 
@@ -492,8 +492,9 @@ class _ShapeSolver:
         outcome = dims.compare(condition.op, lhs, rhs)
         if outcome == 0:
             other = "" if type(rhs) is int else f" and {dims.text(rhs)}"
-            message = f"size mismatch: expected `{condition.text}`, found {dims.text(lhs)}{other}"
+            expected, hint = described(condition, self.plan, self.axis_of_operand)
+            message = f"size mismatch: expected {expected}, found {dims.text(lhs)}{other}"
             facts = located_extents(condition, self.extents, self.origin, self.dim_text)
-            raise InvalidCall(message, facts, code="E0306")
+            raise InvalidCall(message, facts, hint, "E0306")
         if outcome != 1:
             self.assumptions.append(Assumption(outcome, 1, condition.text))

@@ -25,6 +25,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op, find_op, similar_op_names
 from structir.ir.struct_info import (
+    PrimStructInfo,
     StructInfo,
     TensorStructInfo,
 )
@@ -47,9 +48,20 @@ from structir.printer.parser.signatures import is_signature_call, read_signature
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.statement_errors import callee_error
 from structir.printer.parser.static_values import static_value
-from structir.printer.parser.tvm_spellings import HINT, MOVE, VALUES, counterpart, spelling_of
+from structir.printer.parser.tvm_spellings import (
+    HINT,
+    MOVE,
+    VALUES,
+    counterpart,
+    dtype_of_numbers,
+    spelling_of,
+)
 from structir.printer.parser.unrolling import display, named, program_item, sequence
-from structir.printer.parser.untyped_constants import adapt_constants, convert_to_typed
+from structir.printer.parser.untyped_constants import (
+    adapt_constants,
+    convert_to_typed,
+    typed_number,
+)
 from structir.printer.parser.values import argument, operand, path_of, reads, value_of
 from structir.printer.parser.vdevices import read_move
 from structir.printer.syntax import (
@@ -142,7 +154,8 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
         if op is not None:
             return _call_of_op(context, node, op)
         if name in LEAF_OF_NAME:
-            return read_form(context, node, LEAF_OF_NAME[name])
+            leaf = read_form(context, node, LEAF_OF_NAME[name])
+            return typed_number(leaf, PrimStructInfo(dtype_of_numbers(node) or "float32"))
         if info_form(name) is not None:
             text = ast.unparse(node)
             hint = f"annotate a binding: `y: {text} = ...`, or check at run time: "
@@ -316,9 +329,9 @@ def _arguments(context: Context, callee: Expr, node: ast.Call) -> Sequence[Expr]
 
 
 def _as_constant(arg: Expr, param: Var) -> Expr:
-    """Returns a number as a constant of the dtype of its parameter, if that is a scalar tensor."""
+    """Returns a number in the dtype of its parameter; as a constant, if that is a scalar tensor."""
     if type(arg) is not PrimValue or not isinstance(param.struct_info, TensorStructInfo):
-        return arg
+        return typed_number(arg, param.struct_info)
     constant = default_of(param, arg.value)
     return arg if constant is None else constant
 

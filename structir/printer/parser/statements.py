@@ -12,7 +12,6 @@ from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.build import BuilderScope
 from structir.errors import DiagnosticError
 from structir.ir.dims import Poly
-from structir.ir.dtype import is_float
 from structir.ir.expr import (
     ATOMS,
     Expr,
@@ -23,7 +22,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TupleStructInfo
+from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.parser.augmented import plain_assignment
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
@@ -48,6 +47,7 @@ from structir.printer.parser.sizes import is_number
 from structir.printer.parser.statement_errors import branch_error, leaves, unpack_error
 from structir.printer.parser.static_values import static_test, static_value
 from structir.printer.parser.unrolling import Exit, alias_of, allowing_exits, assign, leave, unroll
+from structir.printer.parser.untyped_constants import typed_number
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
@@ -210,7 +210,7 @@ def bound(
     """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
     if annotation is None:
         return context.emit(value, name, node, declared=declared)
-    value = _typed(value, annotation)
+    value = typed_number(value, annotation)
     if context.strict and annotation != OBJECT:
         inferred = deduce(value)
         check = base_check(annotation, inferred)
@@ -222,15 +222,6 @@ def bound(
     if type(value) is PrimValue:
         context.known_scalars[var] = value.value
     return var
-
-
-def _typed(value: Expr, annotation: StructInfo) -> Expr:
-    """Returns a number in the dtype of its annotation: `d: R.Prim("float64") = 1.5`."""
-    if not isinstance(value, PrimValue) or not isinstance(annotation, PrimStructInfo):
-        return value
-    if type(value.value) is not float or not is_float(str(annotation.dtype)):
-        return value
-    return PrimValue(value.value, PrimStructInfo(annotation.dtype), value.span)
 
 
 def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> None:

@@ -6,10 +6,10 @@ import ast
 from typing import Any
 
 from structir.analysis.deduction import deduce
-from structir.ir.dtype import is_int
-from structir.ir.expr import Call, Expr
+from structir.ir.dtype import is_float, is_int
+from structir.ir.expr import Call, Expr, PrimValue
 from structir.ir.op import find_op
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 from structir.printer import constants
 from structir.printer.parser.context import Context
 from structir.printer.parser.tvm_spellings import CONVERSION, dtype_of_numbers
@@ -42,6 +42,15 @@ def convert_to_typed(context: Context, call: Call, node: ast.Call) -> Call:
     conversion: Any = find_op(CONVERSION)
     converted: Call = conversion.definition.bind(operands, {}, context.source_map.span(node))
     return converted
+
+
+def typed_number(value: Expr, info: StructInfo | None) -> Expr:
+    """Returns a float in the dtype of an annotation or a parameter: `R.Prim("float64")`."""
+    if not isinstance(value, PrimValue) or not isinstance(info, PrimStructInfo):
+        return value
+    if type(value.value) is not float or not is_float(str(info.dtype)):
+        return value
+    return PrimValue(value.value, PrimStructInfo(info.dtype), value.span)
 
 
 def _is_untyped(node: ast.expr) -> bool:
