@@ -74,17 +74,31 @@ def find_pass(name: str) -> Any:
     """
     match = _find(name)
     if match is None:
-        names = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
-        close = difflib.get_close_matches(name, names, 1)
         message = with_help(f"unknown pass {name!r}", name)
-        if close and name not in COUNTERPARTS:
-            message += f"; did you mean {close[0]}?"
+        if name not in COUNTERPARTS:
+            message += f"; {_similar(_snake(name))}"
         raise StructIRError(message, code="E0610")
     return match
 
 
+def _similar(name: str) -> str:
+    """Returns a question with the passes of a similar name, or where passes are listed."""
+    names = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
+    words = {word for word in name.split("_") if len(word) > 2}
+    close = difflib.get_close_matches(name, names, 1) or [
+        each for each in names if any(part.startswith(w) for part in each.split("_") for w in words)
+    ]
+    if not close:
+        return "help: `structir.passes.pass_names()` lists the passes"
+    return f"did you mean {' or '.join(close[:3])}?"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
 def _find(name: str) -> Any:
-    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    snake = _snake(name)
     return _named(snake) or next((p for p in all_passes() if snake in p.aliases), None)
 
 
