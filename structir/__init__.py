@@ -101,6 +101,7 @@ provide(  # what lower layers use of higher ones, loaded on first use
         "dtype rules": "structir.opdef.dtype_rules",
         "extern projections": "structir.opdef.extern_projection",
         "compiler": "structir.targets.compile",
+        "function forms": "structir.runtime.function_forms",
         "ragged lowering": "structir.ragged.module",
         "ragged pass": "structir.passes.lower_ragged",
         "rule proofs": "structir.proving.rules",

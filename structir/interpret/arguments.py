@@ -38,14 +38,15 @@ def random_arguments(
     sizes: Mapping[str, int] | None = None,
     values: Mapping[str, Any] | None = None,
     among: Sequence[int] = SMALL,
+    dtypes: Sequence[str] = ("float32",),
 ) -> list[Any]:
     """Returns random values for every parameter.
 
     A symbolic dim has the size passed under its name, that of the array passed for a parameter, or
-    a random one of `among`. Floats are normally distributed; integers are 0, 1 or 2, so that they
+    a random one of `among`. A dtype variable is a random one of `dtypes`. Floats are normally distributed; integers are 0, 1 or 2, so that they
     are valid indices.
     """
-    return random_values(function.params, seed, sizes, values, among)
+    return random_values(function.params, seed, sizes, values, among, dtypes=dtypes)
 
 
 def random_values(
@@ -55,10 +56,12 @@ def random_values(
     values: Mapping[str, Any] | None = None,
     among: Sequence[int] = SMALL,
     draw: Draw | None = None,
+    dtypes: Sequence[str] = ("float32",),
 ) -> list[Any]:
     """Returns values for parameters, not necessarily of a function; `draw` samples the arrays."""
     values = values or {}
-    sampler = _Arguments(seed, among, {**_sizes_of(params, values), **(sizes or {})}, draw)
+    requested = {**_sizes_of(params, values), **(sizes or {})}
+    sampler = _Arguments(seed, among, requested, draw, dtypes)
     with within_memory("random arguments"):
         sampler.bind([param.struct_info for param in params])
         return [
@@ -82,9 +85,16 @@ class _Arguments:
     """Sizes of dims by name, and values sampled for these sizes."""
 
     def __init__(
-        self, seed: int, among: Sequence[int], requested: Mapping[str, int], draw: Draw | None
+        self,
+        seed: int,
+        among: Sequence[int],
+        requested: Mapping[str, int],
+        draw: Draw | None,
+        dtypes: Sequence[str],
     ) -> None:
         self.draw = draw
+        self.dtypes = dtypes
+        self.elements: dict[DtypeVar | None, str] = {}
         self.among = among
         self.rng = Random(seed)
         self.numbers = np.random.default_rng(seed)
@@ -100,7 +110,8 @@ class _Arguments:
         shared = self.rng.choice(self.among) if self.rng.random() < 0.3 else None
         for sym in standing_alone(infos):
             if type(sym) is DtypeVar:
-                continue  # an array of unknown dtype is of float32
+                self.elements[sym] = self.rng.choice(self.dtypes)
+                continue
             if type(sym) is RowVar:
                 count = self.rng.randint(0, 2)
                 self.rows[sym] = tuple([self.rng.choice(self.among) for _ in range(count)])
@@ -186,7 +197,7 @@ class _Arguments:
 
     def array(self, shape: tuple[int, ...], info: TensorStructInfo, param: Var) -> Any:
         """Samples an array of a shape."""
-        dtype = info.dtype or "float32"
+        dtype = info.dtype or self.elements.get(info.dtype_var) or "float32"
         if self.draw is not None:
             return self.draw(shape, dtype, param)
         if is_float(dtype):

@@ -55,6 +55,7 @@ from structir.lazy import lazy_module, provided_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
 lowering = provided_module("ragged lowering")
+forms = provided_module("function forms")
 
 RECURSION_LIMIT = 100_000  # nested sequences; infinite recursion reaches it within seconds
 
@@ -354,7 +355,13 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
         interpreter.check_assumptions(call.op, call, scope)
         if _checks_indices(call.op):
             interpreter.check_indices(call, args)
-        return applied(call.op.definition, call, args)
+        try:
+            return applied(call.op.definition, call, args)
+        except ShapeMismatchError:
+            ranked = of_known_ranks(call, scope)
+            if ranked is None:
+                raise
+            return applied(call.op.definition, ranked, args)
     callee = interpreter.value(call.op, scope)
     if isinstance(callee, Closure):
         return interpreter.entered(callee, args)
@@ -386,6 +393,15 @@ def call_kernel(
         forms.append((shape, declared.dtype or scope.sizes[declared.dtype_var].dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def of_known_ranks(call: Call, scope: Activation) -> Call | None:
+    """Returns a call with the ranks of axis packs that the row variables of its StructInfos
+    determine; None if these determine no more than the values."""
+    if "with_result" not in getattr(call.op.definition, "hooks", ()):  # type: ignore[union-attr]
+        return None
+    ranked: Call | None = forms.call_of_ranks(call, scope.sizes)
+    return ranked
 
 
 def _checks_indices(op: Op) -> bool:

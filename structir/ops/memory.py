@@ -12,6 +12,7 @@ its own storage.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 import attrs
@@ -112,6 +113,11 @@ def fill(kernel: Any, destination: Array, operands: tuple[Any, ...] = ()) -> Arr
 fill.definition.hooks["calls_kernel"] = True  # type: ignore[attr-defined]
 
 
+def _is_operand(argument: Expr) -> bool:
+    """Returns whether an argument is not that of an omitted operand."""
+    return not isinstance(argument, Tuple) or bool(argument.fields)
+
+
 @attrs.define(eq=False)
 class IntoDefinition:
     """The definition of `memory.call_into`, which delegates to the callee's definition."""
@@ -178,10 +184,12 @@ class IntoDefinition:
             )
         static = {n: v for n, v in call.attrs.items() if n != "callee"}
         args = call.args[:-1]
-        pairs = zip(op.definition.argument_names, args, strict=False)
-        operands = {n: a for n, a in pairs if not (isinstance(a, Tuple) and not a.fields)}
+        count = min(len([*takewhile(_is_operand, args)]), op.definition.leading)
+        pairs = [*zip(op.definition.argument_names, args, strict=False)][count:]
+        named = {n: a for n, a in pairs if _is_operand(a)}
         try:
-            call_with_attributes = op.definition.bind((), {**operands, **static}, call.span)
+            keywords = {**named, **static}
+            call_with_attributes = op.definition.bind(args[:count], keywords, call.span)
         except DiagnosticError as error:
             raise self._wrong(call, f"invalid call of {name}: {error}") from None
         return Call(

@@ -189,3 +189,24 @@ def _with_variables(info: StructInfo, numbers: count[int]) -> StructInfo:
     if info.element is None:
         info = replace(info, dtype_var=DtypeVar(f"D{next(numbers)}"))
     return info
+
+
+def call_of_ranks(call: Call, sizes: Mapping[Any, Any]) -> Call | None:
+    """Returns a call with the ranks of axis packs that `sizes` of row variables determine; None if
+    the StructInfos of the call have no row variables, or these determine no rank."""
+    infos = [*[arg.struct_info for arg in call.args], call.struct_info]
+    rows = [variable for variable in standing_alone(infos) if type(variable) is RowVar]
+    if not rows or not {*rows} <= sizes.keys():
+        return None
+    of_form = OfForm({row: known(sizes[row]) for row in rows})
+    ranked = replace(call, args=tuple([_ranked(arg, of_form) for arg in call.args]))
+    declared = of_form.info(call.struct_info)
+    ranked = replace(ranked, struct_info=deduce(ranked))
+    completed = with_result(ranked, declared, of_form=True)
+    return None if completed is ranked else completed  # type: ignore[return-value]
+
+
+def _ranked(operand: Expr, of_form: OfForm) -> Expr:
+    if isinstance(operand, Tuple):
+        return replace(operand, fields=tuple([_ranked(field, of_form) for field in operand.fields]))
+    return Var("operand", of_form.info(operand.struct_info))

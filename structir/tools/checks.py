@@ -51,6 +51,8 @@ from structir.tools.declared_values import sampled_subclass, with_declared_value
 from structir.tools.unlabelled import without_labels
 
 RUNS = 2  # sets of arguments for a program
+SIZES = (1, 2, 3)  # `infer` assumes sizes of at least 1
+DTYPES = ("float32", "float64", "int32")  # of dtype variables
 WORKERS = (1, 2, 3, 4)
 EMPTY_ONLY, LABELS = "E0410", "E0406"  # errors of `infer` that runs do not raise
 NO_KERNEL = "has no CUDA kernel"  # message of the backend for unsupported programs
@@ -217,6 +219,43 @@ def solver(module: IRModule, seed: int) -> None:
         raise Disagreement(f"a second run infers more:\n{completed.script()}\n{second.script()}")
     if narrowed:
         solver(plain, seed)
+
+
+@check
+def erasure(module: IRModule, seed: int) -> None:
+    """Where annotations of parameters are erased, `structir.infer` rejects no arguments that the
+    erased program accepts, and changes no result."""
+    erased = with_open_parameters(module, Random(seed))
+    runs = list(_accepted_runs(erased, module, seed))
+    try:
+        inferred = infer(erased)
+    except StructInfoError as error:
+        if error.diagnostics[0].code in (EMPTY_ONLY, LABELS):
+            return
+        if {name for name, *_ in runs} >= _functions(module).keys():
+            raise
+        return  # some function accepts no arguments
+    check_well_formed(inferred)
+    for name, arguments, expected in runs:
+        with np.errstate(all="ignore"):
+            actual = CheckingInterpreter(inferred).global_function(name)(*arguments)
+        if not same(expected, actual, 0):
+            raise Disagreement(
+                f"infer changes the result of {name}: expected {expected!r}, found {actual!r}"
+            )
+
+
+def _accepted_runs(
+    erased: IRModule, module: IRModule, seed: int
+) -> Iterator[tuple[str, list[Any], Any]]:
+    """Yields runs of a program at arguments of the annotations before they were erased."""
+    for name, function in _functions(module).items():
+        for run in range(RUNS):
+            number = seed * RUNS + run
+            arguments = random_arguments(function, number, among=SIZES, dtypes=DTYPES)
+            expected = result(_runner(erased, name), arguments)
+            if not isinstance(expected, StructIRError):
+                yield name, arguments, expected
 
 
 def _has_empty(value: Any) -> bool:

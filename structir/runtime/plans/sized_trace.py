@@ -177,8 +177,8 @@ class SizedTracer(PlanTracer):
         added = rows_added(call)
         if added is None:
             return None
-        parts = [self.value(part, scope) for part in (added[0], *added[1])]
-        return self._joined([self.slot(part) for part in parts])
+        parts = [self.slot(self.value(part, scope)) for part in (added[0], *added[1])]
+        return self._joined(parts) if parts[0].shape else None
 
     def _joined(self, parts: Sequence[Slot]) -> Slot:
         """Returns the rows of values of one shape after another."""

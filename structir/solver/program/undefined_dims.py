@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Any
 
-from structir.analysis.axes import axes_of
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
-from structir.ir.axes import Axes, RowVar, size_in
+from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import bound_dims, row_size_values, sizes_of_rows
 from structir.ir.dims import Dim, substitute
 from structir.ir.expr import Binding, Function, MatchCast, SeqExpr
 from structir.ir.node import replace
 from structir.ir.polynomial import Sym
 from structir.ir.requirements import cast_of, conditions_of
-from structir.ir.struct_info import TensorStructInfo
-from structir.solver.domains.terms import symbol_of
-from structir.solver.program.value_trees import tensors
 
 
 def drop_undefined_dims(
-    rewritten: Function, function: Function, rows: Mapping[RowVar, Axes]
+    rewritten: Function, dims: Mapping[Sym, Dim], rows: Mapping[RowVar, Axes]
 ) -> Function:
     """Replaces dims that the refined signature no longer binds by their values.
 
-    `rows` are the axes of row variables. If dead code has no valid sizes for the values, the result
-    mentions unbound dims, and the caller must keep the signature.
+    `dims` are the inferred values of the dims of the signature before, and `rows` the axes of its
+    row variables. If dead code has no valid sizes for the values, the result mentions unbound dims,
+    and the caller must keep the signature.
     """
     defined = bound_dims([param.struct_info for param in rewritten.params])
-    values: dict[Any, Any] = dict(rows)  # closures and casts may mention them
-    for old, new in zip(function.params, rewritten.params, strict=True):
-        for old_info, new_info in zip(
-            tensors(old.struct_info), tensors(new.struct_info), strict=True
-        ):
-            sizes_ = zip(_sizes(old_info), _sizes(new_info), strict=False)
-            changed = [(symbol_of(a), b) for a, b in sizes_ if a != b and isinstance(b, Dim)]
-            values |= {symbol: size for symbol, size in changed if symbol is not None}
+    values: dict[Any, Any] = {**rows, **dims}  # closures and casts may mention them
     values |= row_size_values(sizes_of_rows(rows), rows)
     undefined = {symbol: size for symbol, size in values.items() if symbol not in defined}
     if not undefined:
@@ -47,12 +36,6 @@ def drop_undefined_dims(
         return Substitution(dims=undefined).function(replace(rewritten, body=body))
     except DiagnosticError:  # code that never runs has a negative size for these values
         return rewritten
-
-
-def _sizes(info: TensorStructInfo) -> tuple[Any, ...]:
-    """Returns the sizes of all axes, up to the first row variable."""
-    axes = tuple(map(size_in, axes_of(info) or ()))
-    return tuple(takewhile(lambda axis: type(axis) is not RowVar, axes))
 
 
 def _without_proved_requirements(body: SeqExpr, values: Mapping[Sym, Dim]) -> SeqExpr:
