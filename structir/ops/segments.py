@@ -20,7 +20,7 @@ from structir.ops.broadcast import add, equal, logical_and, logical_or, maximum,
 from structir.ops.create import arange, ones_like, zeros_like
 from structir.ops.elementwise import astype
 from structir.ops.indexing import take
-from structir.ops.reduce import max_, min_, prod, sum_
+from structir.ops.reduce import argmax, argmin, max_, min_, prod, sum_
 from structir.projections.row_blocks import RESULT, RowBlocks
 from structir.projections.scalar_expr import ScalarExpr
 
@@ -115,6 +115,21 @@ def segment_max(values: Array, starts: Array, limits: Array) -> Array:
 @op(segment_signature)
 def segment_min(values: Array, starts: Array, limits: Array) -> Array:
     """Computes the minimum of each row of values; the greatest number for an empty row."""
+    return values
+
+
+POSITIONS = "values[[t], *k], starts[[n]] @ int64, limits[[n]] @ int64 -> out[[n], *k] @ int64"
+
+
+@op(POSITIONS)
+def segment_argmax(values: Array, starts: Array, limits: Array) -> Array:
+    """Computes the index in its row of the first maximum of each row; 0 for an empty row."""
+    return values
+
+
+@op(POSITIONS)
+def segment_argmin(values: Array, starts: Array, limits: Array) -> Array:
+    """Computes the index in its row of the first minimum of each row; 0 for an empty row."""
     return values
 
 
@@ -214,6 +229,8 @@ SEGMENT_OPS = {
     "prod": segment_prod,
     "max": segment_max,
     "min": segment_min,
+    "argmax": segment_argmax,
+    "argmin": segment_argmin,
 }
 
 
@@ -287,15 +304,61 @@ def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> No
                 out[row] = value
 
 
+def _positions(find: Any, values: Array, starts: Array, limits: Array) -> Array:
+    """Returns the index of the first extreme of each row."""
+    out = np.zeros((len(starts), *values.shape[1:]), "int64")
+    for row, (start, limit) in enumerate(zip(starts, limits, strict=True)):
+        part = values[max(start, 0) : max(limit, 0)]
+        if len(part):
+            out[row] = find(part, axis=0)
+    return out
+
+
+@segment_argmax.reference
+def _(values: Array, starts: Array, limits: Array) -> Array:
+    return _positions(np.argmax, values, starts, limits)
+
+
+@segment_argmin.reference
+def _(values: Array, starts: Array, limits: Array) -> Array:
+    return _positions(np.argmin, values, starts, limits)
+
+
+@segment_argmax.kernel("cpu")
+def _(values: Array, starts: Array, limits: Array, out: Array) -> None:
+    for row in range(starts.shape[0]):
+        first, out[row] = max(starts[row], 0), 0
+        for k in range(first, min(limits[row], values.shape[0])):
+            value, best = values[k], values[first + out[row]]
+            if value > best or (value != value and best == best):
+                out[row] = k - first
+
+
+@segment_argmin.kernel("cpu")
+def _(values: Array, starts: Array, limits: Array, out: Array) -> None:
+    for row in range(starts.shape[0]):
+        first, out[row] = max(starts[row], 0), 0
+        for k in range(first, min(limits[row], values.shape[0])):
+            value, best = values[k], values[first + out[row]]
+            if value < best or (value != value and best == best):
+                out[row] = k - first
+
+
 OF_SEGMENTS = RowBlocks({0: 1}, {1: 0, 2: 0})
 segment_sum.row_blocks(OF_SEGMENTS)
 segment_prod.row_blocks(OF_SEGMENTS)
 segment_max.row_blocks(OF_SEGMENTS)
 segment_min.row_blocks(OF_SEGMENTS)
+segment_argmax.row_blocks(OF_SEGMENTS)
+segment_argmin.row_blocks(OF_SEGMENTS)
 segment_sum.row(sum_)
 segment_prod.row(prod)
 segment_max.row(max_)
 segment_min.row(min_)
+segment_argmax.row(argmax)
+segment_argmin.row(argmin)
+segment_argmax.no_gradient("positions are integers")
+segment_argmin.no_gradient("positions are integers")
 
 
 def _ids_of(call: Call, emit: Emit) -> Expr:
@@ -351,6 +414,8 @@ segment_sum.example(f32[5, 2], STARTS, LIMITS)
 segment_prod.example(f32[5, 2], STARTS, LIMITS)
 segment_max.example(f32[5, 2], STARTS, LIMITS)
 segment_min.example(f32[5], STARTS, LIMITS)
+segment_argmax.example(f32[5, 2], STARTS, LIMITS)
+segment_argmin.example(f32[5], STARTS, LIMITS)
 concat_rows.example(
     f32[5, 2],
     STARTS,

@@ -7,19 +7,12 @@ from typing import Any
 
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
-from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Call, Expr, ShapeExpr
 from structir.ir.node import replace
-from structir.ops.broadcast import divide, equal, logical_or, not_equal, subtract, where
-from structir.ops.create import arange, full_like
+from structir.ops.broadcast import divide
 from structir.ops.elementwise import astype
 from structir.ops.reshape import reshape
-from structir.ops.segments import (
-    SEGMENT_OPS,
-    segment_expand,
-    segment_max,
-    segment_min,
-    segment_sum,
-)
+from structir.ops.segments import SEGMENT_OPS, segment_sum
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import Statement
 from structir.ragged.flattening import DenseForm
@@ -104,31 +97,10 @@ def _mean(values: Expr, rows: Rows, scope: PartsScope) -> Expr:
     return mean if exact == info.dtype else scope.emit(astype(mean, info.dtype))
 
 
-def _position(is_max: bool) -> Rule:
-    """Returns the rule for the index of the first extreme of each row; NaN is an extreme."""
-
-    def rule(values: Expr, rows: Rows, scope: PartsScope) -> Expr:
-        emit, flat = scope.emit, scope.flat_rows(rows)
-        ids, (starts, _) = scope.ids(rows), flat
-        extreme = emit((segment_max if is_max else segment_min)(values, *flat))
-        hits: Expr = equal(values, emit(segment_expand(extreme, ids, *flat)))
-        hits = emit(logical_or(hits, not_equal(values, values)))
-        positions = arange(PrimValue(rows.total), dtype="int64")
-        own = emit(subtract(positions, emit(segment_expand(starts, ids, *flat))))
-        info: Any = values.struct_info
-        own = emit(reshape(own, ShapeExpr((rows.total, *[1] * (info.ndim - 1)))))
-        none = full_like(own, PrimValue(rows.total))
-        return emit(segment_min(emit(where(hits, own, none)), *flat))
-
-    return rule
-
-
 POSITIONS = ("argmax", "argmin")
 RULES: dict[str, Rule] = {
     **{name: _of_segments(name) for name in SEGMENT_OPS},
     "any": _of_segments("max"),
     "all": _of_segments("min"),
     "mean": _mean,
-    "argmax": _position(True),
-    "argmin": _position(False),
 }

@@ -23,8 +23,9 @@ from structir.ir.node import replace
 from structir.loops.schedule.edits import calculate, substitute
 from structir.projections.monoid import MONOIDS
 
-# monoids by the functions that combine totals and terms in any order
-OF_FLOATS = {"add_to": "sum", "multiply_to": "prod", "maximum": "max", "minimum": "min"}
+# Monoids by the functions that combine totals and terms in any order. The factors of a product of
+# floats keep theirs: the product of some of them may overflow where that of all does not.
+OF_FLOATS = {"add_to": "sum", "maximum": "max", "minimum": "min"}
 OF_OTHERS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "or": "any", "and": "all"}
 
 

@@ -35,10 +35,10 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.loops.lower.as_scalar import applied, literal, stated
 from structir.loops.program.buffer import element_bytes
 from structir.loops.regions.row_totals import RowMemory, identity_of, totals_of
-from structir.loops.schedule.edits import calculate, integer, with_values
+from structir.loops.schedule.edits import calculate, fresh_copy, integer
 from structir.targets.cpu.unaligned_sums import WHOLE_BYTES, vector_bytes
 
-BLOCK = 32  # values
+BLOCK = 32  # values; half as many of 8 bytes
 BEHIND = 2 * BLOCK  # values behind a row in memory that only the loop has
 MOST_LANES = 16  # LLVM unrolls longer loops before it vectorizes them
 Body = Sequence[KernelStatement]
@@ -69,9 +69,11 @@ class VectorBlocks:
         loops = [s for s in statements if isinstance(s, For)]
         others = [node for s in statements if s not in loops for node in nodes_of(s)]
         totals = {loop: totals_of(loop, self.memory) for loop in loops}
-        if not loops or None in totals.values() or any(isinstance(node, For) for node in others):
+        loops = [loop for loop in loops if totals[loop] is not None]
+        is_plain = all(self._only_reads(loop) for loop in totals if totals[loop] is None)
+        if not loops or not is_plain or any(isinstance(node, For) for node in others):
             return None
-        values = _function_block(loops) if any(map(_calls_functions, loops)) else BLOCK
+        values = _function_block(loops) if any(map(_calls_functions, loops)) else _block(loops)
         self.bytes = vector_bytes([node for s in statements for node in nodes_of(s)])
         rewritten = list[KernelStatement]()
         for statement in statements:
@@ -79,9 +81,17 @@ class VectorBlocks:
             if own is None:
                 rewritten.append(statement)
                 continue
-            size = self._size(values if self._has_functions_or_rooms(statement) else BLOCK)
+            is_shared = self._has_functions_or_rooms(statement)
+            size = self._size(values if is_shared else _block([statement]))
             rewritten += _Blocks(self, size, statement, own).statements()
         return [*self._heads(), *rewritten]
+
+    def _only_reads(self, loop: Any) -> bool:
+        """Whether a loop writes no memory, and reads none that blocks of other loops write."""
+        elements = [node for node in nodes_of(loop) if isinstance(node, Element)]
+        targets = [node.target for node in nodes_of(loop) if isinstance(node, Assign)]
+        is_read = all(element.array not in self.memory.rooms for element in elements)
+        return is_read and not any(isinstance(target, Element) for target in targets)
 
     def _has_functions_or_rooms(self, loop: Any) -> bool:
         """Whether a loop calls math functions, or shares memory with one that may."""
@@ -179,7 +189,7 @@ def _without_single_rows(body: Body) -> Iterator[KernelStatement]:
     """Yields statements, and those of loops that run once."""
     for statement in body:
         if isinstance(statement, For) and _is(statement.start, 0) and _is(statement.stop, 1):
-            yield from with_values(statement, {statement.variable: integer(0)}).body
+            yield from fresh_copy(None, statement, {statement.variable: integer(0)}).body
         else:
             yield statement
 
@@ -191,6 +201,12 @@ def _function_block(loops: Sequence[For]) -> int:
     dtypes = {node.dtype for node in nodes if isinstance(node, Element | Apply)}
     sizes = [element_bytes(dtype) for dtype in dtypes - {"bool", "int64"}]
     return vector_bytes(nodes) // max([4, *sizes])
+
+
+def _block(loops: Sequence[Any]) -> int:
+    """Returns the values of a block of other functions, whose totals are in registers."""
+    targets = [statement.target for loop in loops for statement in loop.body]
+    return BLOCK // 2 if any(element_bytes(target.dtype) == 8 for target in targets) else BLOCK
 
 
 def _calls_functions(loop: Any) -> bool:

@@ -160,6 +160,8 @@ def _fold(fn: str, first: Scalar, second: Scalar) -> Scalar | None:
             return first
         case ("add", Literal(0), _) | ("mul", Literal(1), _):
             return second
+        case ("mul", _, Literal(0)) | ("mul", Literal(0), _):
+            return integer(0)
         case "floordiv" | "mod", _, Literal(divisor) if divisor <= 0:
             return None
         case _, Literal(left), Literal(right) if fn in OF_LITERALS:
