@@ -1,13 +1,14 @@
 """Measures whole models of torchvision, timm and transformers against ONNX Runtime and torch eager.
 
     python benchmarks/models.py --only bert,lstm
-    python benchmarks/models.py --threads 2 --precision int8
+    python benchmarks/models.py --threads 0 --precision int8
 
 Needs torch, torchvision, timm, transformers and onnxscript. The models have the widths of their
 published configurations, two layers where they repeat, and random weights. Each is exported once by
-`torch.export` for StructIR and by `torch.onnx.export` for ONNX Runtime. The sides are called in
-turn in one process. Ratios are the time of the peer divided by that of StructIR: medians of CPU
-time with one thread, else the shortest elapsed times.
+`torch.export` for StructIR and by `torch.onnx.export` for ONNX Runtime. Each system runs in a
+process of its own, in turns with the others. The columns are the shortest elapsed and CPU times of
+StructIR, and the times of each peer divided by those of StructIR: shortest and median, elapsed and
+CPU time. `--threads 0` leaves the number of threads to each system.
 `--precision int8` quantizes the ONNX model dynamically (ONNX Runtime's quantizer) and imports it.
 `--processor haswell` generates code for AVX2 and limits torch to AVX2; ONNX Runtime is left out,
 since it has no such option.
@@ -18,21 +19,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from processor import processor
+from turns import Program, Sample, System, burst, conditions, least, median, samples_in_turns
 
 HERE = Path(__file__).resolve().parent
 THREADS = ("STRUCTIR", "OPENBLAS", "MKL", "OMP", "NUMBA")
@@ -40,9 +37,9 @@ AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 TEXT_SIZES = ((1, 16), (1, 128), (8, 32))
 SEQUENCE_SIZES = ((1, 32), (8, 32))  # torch.export fixes the length
 IMAGE_SIZES = ((1, 224), (4, 224))
-BURST = 0.02  # seconds of one sample
-ROUNDS = 9
+MEASURES = ("shortest", "CPU", "median", "median CPU")
 TOLERANCE = {"float32": 2e-3, "int8": 0.1}  # of the largest element of ONNX Runtime's result
+Programs = dict[Hashable, Program]
 
 
 class Model(NamedTuple):
@@ -145,133 +142,170 @@ def models() -> dict[str, Model]:
     return result
 
 
-# ---- one model, in a child process
+# ---- the systems, each in a process of its own
 
 
-def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Returns the seconds of each side at each size of a model, and the largest difference."""
+def export(name: str, folder: str, options: argparse.Namespace) -> Programs:
+    """Writes `model.onnx`, and `model.pt2` unless it is quantized, and the inputs of each size."""
     torch = importlib.import_module("torch")
-    torch.manual_seed(0)
-    torch.set_num_threads(options.threads)
-    model = models()[name]
-    network = model.build().eval()
-    rows = []
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "model.onnx")
-        run = _compiled(torch, network, model.inputs(2, model.sizes[-1][1]), path, options)
-        session = _session(path, options)
-        for size in model.sizes:
-            inputs = model.inputs(*size)
-            arrays = [each.numpy() for each in inputs]
-            feed = dict(zip([i.name for i in session.get_inputs()], arrays, strict=True))
-            sides: dict[str, Callable[[], Any]] = {
-                "structir": partial(run, *arrays),
-                "onnxruntime": partial(session.run, None, feed),
-                "torch": partial(network, *inputs),
-            }
-            error = _difference(sides["structir"](), sides["onnxruntime"]())
-            if options.processor:
-                del sides["onnxruntime"]
-            rows.append({"size": size, "error": error, **_seconds(sides, options.threads)})
-    return rows
-
-
-def _compiled(torch: Any, network: Any, inputs: Any, path: str, options: Any) -> Any:
-    """Exports a network, also as an ONNX file; returns the compiled function."""
-    structir = importlib.import_module("structir")
+    model, network = _network(name)
+    inputs = model.inputs(2, model.sizes[-1][1])
     axes = (0, 1) if inputs[0].dtype == torch.int64 else (0,)
     shapes = (dict.fromkeys(axes, torch.export.Dim.AUTO),)
-    exported = torch.onnx.export(network, inputs, dynamic_shapes=shapes, dynamo=True, verbose=False)
-    exported.save(path)
+    path = str(Path(folder) / "model.onnx")
+    with torch.no_grad():
+        exported = torch.onnx.export(
+            network, inputs, dynamic_shapes=shapes, dynamo=True, verbose=False
+        )
+        exported.save(path)
+        if options.precision == "int8":
+            quantization = importlib.import_module("onnxruntime.quantization")
+            quantization.quantize_dynamic(path, path, weight_type=quantization.QuantType.QInt8)
+        else:
+            program = torch.export.export(network, inputs, dynamic_shapes=shapes)
+            torch.export.save(program, str(Path(folder) / "model.pt2"))
+    arrays = {str(k): model.inputs(*size)[0].numpy() for k, size in enumerate(model.sizes)}
+    np.savez(Path(folder) / "inputs.npz", **arrays)
+    return {}
+
+
+def _network(name: str) -> tuple[Model, Any]:
+    """Returns a model and its network, with the same random weights in every process."""
+    importlib.import_module("torch").manual_seed(0)
+    model = models()[name]
+    return model, model.build().eval()
+
+
+def structir_programs(name: str, folder: str, options: argparse.Namespace) -> Programs:
+    """Returns the programs of StructIR."""
+    structir = importlib.import_module("structir")
     if options.precision == "int8":
-        quantization = importlib.import_module("onnxruntime.quantization")
-        quantization.quantize_dynamic(path, path, weight_type=quantization.QuantType.QInt8)
-        module = importlib.import_module("structir.frontend.onnx").from_onnx(path)
+        module = importlib.import_module("structir.frontend.onnx").from_onnx(f"{folder}/model.onnx")
     else:
-        program = torch.export.export(network, inputs, dynamic_shapes=shapes)
-        module = importlib.import_module("structir.frontend.torch").from_exported_program(program)
-    return structir.compile(module, num_threads=options.threads)["main"]
+        module = importlib.import_module("structir.frontend.torch").from_pt2(f"{folder}/model.pt2")
+    main = structir.compile(module, num_threads=options.threads or None)["main"]
+
+    def call(x: Any) -> Any:
+        result = main(x)
+        return result[0] if isinstance(result, tuple | list) else result
+
+    return _programs(call, _inputs(folder))
 
 
-def _session(path: str, options: argparse.Namespace) -> Any:
+def onnxruntime_programs(name: str, folder: str, options: argparse.Namespace) -> Programs:
+    """Returns the programs of ONNX Runtime."""
     onnxruntime = importlib.import_module("onnxruntime")
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = options.threads
+    settings.intra_op_num_threads = options.threads  # 0 is its default
     settings.log_severity_level = 4
-    return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        f"{folder}/model.onnx", settings, providers=["CPUExecutionProvider"]
+    )
+    parameter = session.get_inputs()[0].name
+    return _programs(lambda x: session.run(None, {parameter: x})[0], _inputs(folder))
 
 
-def _difference(results: Any, reference: Any) -> float:
-    """Returns the largest difference relative to the largest element of the reference."""
-    result = np.asarray(results[0] if isinstance(results, tuple | list) else results)
-    scale = float(np.abs(reference[0]).max()) or 1.0
-    return float(np.abs(result - reference[0]).max()) / scale
+def torch_programs(name: str, folder: str, options: argparse.Namespace) -> Programs:
+    """Returns the programs of torch eager."""
+    torch = importlib.import_module("torch")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    _, network = _network(name)
+
+    def call(x: Any) -> Any:
+        result = network(x)
+        return result[0] if isinstance(result, tuple | list) else result
+
+    return _programs(call, [torch.from_numpy(x) for x in _inputs(folder)])
 
 
-def _seconds(sides: Mapping[str, Callable[[], Any]], threads: int) -> dict[str, float]:
-    """Returns the time of a call of each side: medians of CPU time with one thread, else shortest
-    elapsed times."""
-    clock = time.process_time if threads == 1 else time.perf_counter
-    samples: dict[str, list[float]] = {side: [] for side in sides}
-    for call in (*sides.values(), *sides.values()):
-        call()
-    for round_number in range(ROUNDS):
-        for side in list(sides)[:: 1 if round_number % 2 else -1]:
-            if threads > 1:
-                time.sleep(0.01)  # the idle threads of the other side fall asleep
-            calls, start = 0, clock()
-            while clock() - start < BURST:
-                sides[side]()
-                calls += 1
-            samples[side].append((clock() - start) / calls)
-    pick = statistics.median if threads == 1 else min
-    return {side: pick(values) for side, values in samples.items()}
+def _inputs(folder: str) -> list[Any]:
+    with np.load(Path(folder) / "inputs.npz") as arrays:
+        return [arrays[str(k)] for k in range(len(arrays))]
+
+
+def _programs(call: Callable[[Any], Any], inputs: list[Any]) -> Programs:
+    """Returns two programs for each size: the result of a call, and a sample of its time."""
+    results: dict[Hashable, Program] = {}
+    for k, x in enumerate(inputs):
+        run = partial(call, x)
+        results[k, "result"] = lambda run=run: np.asarray(run())
+        results[k, "time"] = partial(burst, run)
+    return results
+
+
+PREPARE = {
+    "StructIR": structir_programs,
+    "ONNX Runtime": onnxruntime_programs,
+    "torch": torch_programs,
+}
 
 
 # ---- all models
 
 
-def run_child(name: str, options: argparse.Namespace) -> tuple[list[dict[str, Any]], str]:
-    """Returns the rows of a model, measured in a child process, or the last line of its error."""
-    environment = os.environ | {f"{each}_NUM_THREADS": str(options.threads) for each in THREADS}
-    paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    if options.processor:
-        environment |= AVX2 | {"NUMBA_CPU_NAME": options.processor}
-    command = [sys.executable, __file__, *sys.argv[1:], "--child", name]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if run.returncode:
-        return [], (run.stderr.strip().splitlines() or ["no message"])[-1]
-    return json.loads(run.stdout.splitlines()[-1]), ""
+def measure(name: str, options: argparse.Namespace) -> Iterator[str]:
+    """Yields a table row for each size of a model."""
+    sizes = models()[name].sizes
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        System(export, name, folder, options).close()
+        systems = dict[str, System]()
+        for side, prepare in PREPARE.items():
+            systems[side] = System(prepare, name, folder, options)
+            stack.callback(systems[side].close)
+        for k, size in enumerate(sizes):
+            error = _difference(*(systems[s].run((k, "result")) for s in list(PREPARE)[:2]))
+            if error > TOLERANCE[options.precision]:
+                print(f"{name}: differs from ONNX Runtime by {error:.2g}", file=sys.stderr)
+            timed = {s: each for s, each in systems.items() if s in _timed(options)}
+            yield _row(name, size, samples_in_turns(timed, (k, "time"), options.rounds))
+
+
+def _timed(options: argparse.Namespace) -> list[str]:
+    """Returns the systems that are timed: ONNX Runtime cannot be limited to a processor."""
+    return [side for side in PREPARE if not (options.processor and side == "ONNX Runtime")]
+
+
+def _difference(result: Any, reference: Any) -> float:
+    """Returns the largest difference relative to the largest element of the reference."""
+    scale = float(np.abs(reference).max()) or 1.0
+    return float(np.abs(result - reference).max()) / scale
+
+
+def _row(name: str, size: tuple[int, int], samples: Mapping[str, list[Sample]]) -> str:
+    """Returns the times of StructIR, and the ratios: shortest and median, elapsed and CPU time."""
+    cells = [name, " x ".join(map(str, size))]
+    ours, *peers = [(*least(each), *median(each)) for each in samples.values()]
+    cells += [f"{ours[0] * 1e3:.3g} ms", f"{ours[1] * 1e3:.3g} ms"]
+    for peer in peers:
+        cells += [f"{theirs / time:.2f}" for theirs, time in zip(peer, ours, strict=True)]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="parts of the names, separated by commas")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="0: the default of each system")
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--precision", default="float32", choices=("float32", "int8"))
     parser.add_argument("--processor", default="", help="the CPU that code is generated for")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        with contextlib.redirect_stdout(sys.stderr):
-            rows = measure(options.child, options)
-        print(json.dumps(rows))
-        return
-    print(f"| {processor()}, {options.threads} threads | size | StructIR | ONNX Runtime | torch |")
-    print("|---|---|---|---|---|")
-    names = [n for n in models() if any(word in n for word in options.only.split(","))]
-    for name in names:
-        rows, message = run_child(name, options)
-        for row in rows:
-            ours = row["structir"]
-            cells = [f"{row[s] / ours:.2f}" if s in row else "" for s in ("onnxruntime", "torch")]
-            size = " x ".join(map(str, row["size"]))
-            print(f"| {name} | {size} | {ours * 1e3:.3g} ms | {' | '.join(cells)} |", flush=True)
-            if row["error"] > TOLERANCE[options.precision]:
-                print(f"{name}: differs from ONNX Runtime by {row['error']:.2g}", file=sys.stderr)
-        if message:
-            print(f"{name}: {message}", file=sys.stderr)
+    if options.threads:
+        os.environ.update({f"{each}_NUM_THREADS": str(options.threads) for each in THREADS})
+    paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    if options.processor:
+        os.environ.update(AVX2 | {"NUMBA_CPU_NAME": options.processor})
+    kinds = [f"{s}: {m}" for s in _timed(options)[1:] for m in MEASURES]
+    print(f"| {conditions(options.threads)} | size | StructIR | CPU time | {' | '.join(kinds)} |")
+    print("|---" * (4 + len(kinds)) + "|")
+    for name in [n for n in models() if any(word in n for word in options.only.split(","))]:
+        try:
+            for row in measure(name, options):
+                print(row, flush=True)
+        except RuntimeError as error:
+            print(f"{name}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

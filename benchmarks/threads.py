@@ -2,19 +2,21 @@
 
     python benchmarks/threads.py --threads 2
 
-Wall-clock time, in short interleaved bursts with a pause before each, so that the idle threads of
-one side are asleep while the other runs; the shortest time of a call counts. `default` is a
+Each system and number of threads is a process of its own, in turns with the others. The shortest
+elapsed time of a call counts; `CPU` is the shortest CPU time of one thread. The last row is a
 decode step with the default number of threads beside one thread.
 
 The second table has one and eight Python threads that call one executable, or two, with one thread
-each: calls per second, and the processor time of a call, which a loaded machine changes less.
+each: calls per second, and the CPU time of a call, which a loaded machine changes less.
 """
 
 import argparse
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -25,11 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 import structir
-from processor import processor
 from structir.ir import IRModule
+from turns import Program, Sample, System, burst, conditions, least, samples_in_turns
 
-PAUSE = 0.003  # seconds: longer than idle threads spin
-CALLS = 5  # calls of a burst
+DECODE_STEP = "decode step: default beside one thread"
+WIDTHS = (8, 64, 256)  # of the layers that Python threads call
+CALLERS = {"1": (1, 1), "8": (8, 1), "8, two executables": (8, 2)}  # threads, executables
 Array = Any
 
 
@@ -167,36 +170,47 @@ def decode_step(layers: int) -> tuple[IRModule, list[Array]]:
     return structir.parse(DECODE.format(layers=text, last=layers)), args
 
 
-def shortest(sides: list[Callable[..., Any]], args: list[Array], bursts: int) -> list[float]:
-    """Returns the shortest time of a call of each side, in interleaved bursts."""
-    for side in sides:
-        for _ in range(3):
-            side(*args)
-    best = [float("inf")] * len(sides)
-    for _ in range(bursts):
-        for k, side in enumerate(sides):
-            time.sleep(PAUSE)
-            for _ in range(CALLS):
-                start = time.perf_counter()
-                side(*args)
-                best[k] = min(best[k], time.perf_counter() - start)
-    return best
-
-
-def measured(threads: int, bursts: int) -> list[tuple[str, list[float]]]:
-    """Returns each case with four times: one and many threads here, and of ONNX Runtime."""
-    rows = []
+def structir_calls(threads: int) -> dict[Hashable, Program]:
+    """Returns the calls of StructIR with a number of threads."""
+    calls: dict[Hashable, Program] = {}
     for name, case in CASES.items():
-        module, args = case.module(), case.arguments()
-        own: list[Any] = [structir.compile(module, num_threads=n)["main"] for n in (1, threads)]
-        sides = [*own, *[case.session(n) for n in (1, threads)]]
-        for side in sides[1:]:
-            np.testing.assert_allclose(side(*args), own[0](*args), rtol=1e-3, atol=1e-3)
-        rows.append((name, shortest(sides, args, bursts)))
+        main = structir.compile(case.module(), num_threads=threads)["main"]
+        calls |= _programs(name, partial(main, *case.arguments()))
     module, args = decode_step(2)
-    default: list[Any] = [structir.compile(module, num_threads=n)["main"] for n in (1, None)]
-    rows.append(("decode step: default beside one thread", shortest(default, args, bursts)))
-    return rows
+    main = structir.compile(module, num_threads=None if threads > 1 else 1)["main"]
+    return calls | _programs(DECODE_STEP, partial(main, *args))
+
+
+def onnxruntime_calls(threads: int) -> dict[Hashable, Program]:
+    """Returns the calls of ONNX Runtime with a number of threads."""
+    calls: dict[Hashable, Program] = {}
+    for name, case in CASES.items():
+        calls |= _programs(name, partial(case.session(threads), *case.arguments()))
+    return calls
+
+
+def _programs(name: str, call: Program) -> dict[Hashable, Program]:
+    return {(name, "result"): call, (name, "time"): partial(burst, call)}
+
+
+def measured(threads: int, rounds: int) -> Iterator[tuple[str, list[Sample]]]:
+    """Yields each case with four times: one and many threads of StructIR, and of ONNX Runtime."""
+    with contextlib.ExitStack() as stack:
+        systems = dict[str, System]()
+        for prepare in (structir_calls, onnxruntime_calls):
+            for number in (1, threads):
+                system = System(prepare, number)
+                stack.callback(system.close)
+                systems[f"{prepare.__name__} {number}"] = system
+        for name in CASES:
+            first, *results = [system.run((name, "result")) for system in systems.values()]
+            for result in results:
+                np.testing.assert_allclose(result, first, rtol=1e-3, atol=1e-3)
+            samples = samples_in_turns(systems, (name, "time"), rounds)
+            yield name, [least(each) for each in samples.values()]
+        own = {name: each for name, each in systems.items() if name.startswith("structir")}
+        samples = samples_in_turns(own, (DECODE_STEP, "time"), rounds)
+        yield DECODE_STEP, [least(each) for each in samples.values()]
 
 
 def layers(width: int) -> Case:
@@ -210,8 +224,8 @@ def layers(width: int) -> Case:
     return Case(expression, ((width, width), (width, width)), tuple(nodes))
 
 
-def concurrent(sides: list[Callable[..., Any]], args: list[Array], callers: int) -> list[float]:
-    """Returns calls per second and seconds of processor time per call of some Python threads."""
+def concurrent(sides: list[Callable[..., Any]], args: list[Array], callers: int) -> Sample:
+    """Returns the times of a call when some Python threads call."""
     counts, ends = [0] * callers, time.perf_counter() + 0.3
 
     def call(k: int) -> None:
@@ -227,51 +241,68 @@ def concurrent(sides: list[Callable[..., Any]], args: list[Array], callers: int)
     for thread in threads:
         thread.join()
     used, elapsed = time.process_time() - used, time.perf_counter() - start
-    return [sum(counts) / elapsed, used / max(1, sum(counts))]
+    calls = max(1, sum(counts))
+    return Sample(elapsed / calls, used / calls)
+
+
+def concurrent_calls(is_peer: bool) -> dict[Hashable, Program]:
+    """Returns the programs of the second table, of StructIR or of ONNX Runtime."""
+    programs: dict[Hashable, Program] = {}
+    for width in WIDTHS:
+        case, sides = layers(width), list[Callable[..., Any]]()
+        for _ in range(2):
+            own = structir.compile(case.module(), num_threads=1)["main"]
+            sides.append(case.session(1) if is_peer else own)
+        for callers, count in CALLERS.values():
+            call = partial(concurrent, sides[:count], case.arguments(), callers)
+            programs[width, callers, count] = call
+    return programs
 
 
 def callers_table(rounds: int) -> Table:
-    """Returns the table of concurrent callers: the most calls, the least processor time."""
-    table = Table(title="Python threads that call: calls per second, us of processor time a call")
-    for column in ("program", "callers", "StructIR", "us", "ORT", "us"):
+    """Returns the table of concurrent callers: the most calls, the least CPU time."""
+    table = Table(title="Python threads that call: calls per second, us of CPU time a call")
+    for column in ("program", "callers", "StructIR", "us", "ONNX Runtime", "us"):
         table.add_column(column, justify="left" if column == "program" else "right")
-    for width in (8, 64, 256):
-        case = layers(width)
-        args = case.arguments()
-        own = [structir.compile(case.module(), num_threads=1)["main"] for _ in range(2)]
-        peers = [case.session(1) for _ in range(2)]
-        for callers, count, text in ((1, 1, "1"), (8, 1, "8"), (8, 2, "8, two executables")):
-            cells = []
-            for sides in (own[:count], peers[:count]):
-                samples = [concurrent(sides, args, callers) for _ in range(rounds)]
-                calls, seconds = max(s[0] for s in samples), min(s[1] for s in samples)
-                cells += [f"{calls:.0f}", f"{seconds * 1e6:.1f}"]
-            table.add_row(f"4 layers of width {width}", text, *cells)
+    with contextlib.ExitStack() as stack:
+        systems = dict[str, System]()
+        for name, is_peer in (("StructIR", False), ("ONNX Runtime", True)):
+            systems[name] = System(concurrent_calls, is_peer)
+            stack.callback(systems[name].close)
+        for width in WIDTHS:
+            for text, (callers, count) in CALLERS.items():
+                samples = samples_in_turns(systems, (width, callers, count), rounds)
+                cells = list[str]()
+                for shortest in map(least, samples.values()):
+                    cells += [f"{1 / shortest.clock:.0f}", f"{shortest.cpu * 1e6:.1f}"]
+                table.add_row(f"4 layers of width {width}", text, *cells)
     return table
 
 
-def table_of(rows: list[tuple[str, list[float]]], threads: int) -> Table:
+def table_of(rows: Iterable[tuple[str, list[Sample]]], threads: int) -> Table:
     """Returns the table: times in microseconds, and ratios of one thread to many."""
-    table = Table(title=f"{processor()}, {threads} threads, us")
-    for column in ("program", "one", "many", "speed-up", "ORT one", "ORT many", "ORT speed-up"):
+    table = Table(title=f"{conditions(threads)}, us")
+    columns = ("one", "CPU", "many", "speed-up")
+    for column in ("program", *columns, *(f"ORT {column}" for column in columns)):
         table.add_column(column, justify="left" if column == "program" else "right")
     for name, times in rows:
         cells = []
         for one, many in zip(times[::2], times[1::2], strict=True):
-            cells += [f"{one * 1e6:.0f}", f"{many * 1e6:.0f}", f"{one / many:.2f}"]
+            cells += [f"{t * 1e6:.0f}" for t in (one.clock, one.cpu, many.clock)]
+            cells.append(f"{one.clock / many.clock:.2f}")
         table.add_row(name, *cells)
     return table
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--bursts", type=int, default=200)
-    asked = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
     print(f"{sys.version.split()[0]}, ONNX Runtime {onnxruntime.__version__}", file=sys.stderr)
-    console = Console(width=120)
-    console.print(table_of(measured(asked.threads, asked.bursts), asked.threads))
+    console = Console(width=150)
+    console.print(table_of(measured(options.threads, options.rounds), options.threads))
     console.print(callers_table(rounds=5))
 
 
