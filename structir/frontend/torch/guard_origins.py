@@ -35,6 +35,9 @@ class GuardOrigins:
     internal: frozenset[str] = frozenset()
 
 
+UNKNOWN_ORIGINS = GuardOrigins()
+
+
 def origins_of(original: Any, program: Any) -> GuardOrigins:
     """Returns the guards of an `ExportedProgram`, and the internal ones of its decomposed form.
 

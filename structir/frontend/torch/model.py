@@ -21,7 +21,7 @@ from structir.frontend.torch.checks import check_sizes
 from structir.frontend.torch.complex import ComplexTensor, join_pairs
 from structir.frontend.torch.effects import remove_tokens
 from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_of
-from structir.frontend.torch.guard_origins import GuardOrigins, origins_of
+from structir.frontend.torch.guard_origins import UNKNOWN_ORIGINS, GuardOrigins, origins_of
 from structir.frontend.torch.importer import CONVERSION_ERRORS, TorchImporter
 from structir.frontend.torch.inlining import AUTOCAST, inline_blocks
 from structir.frontend.torch.node import FxScope
@@ -240,7 +240,7 @@ def _module(
     progress: Progress | None,
     mapped: bool = True,
     accepts_clamped: bool = True,
-    origins: GuardOrigins = GuardOrigins(),
+    origins: GuardOrigins = UNKNOWN_ORIGINS,
 ) -> IRModule:
     archive = Archive(file, name, mapped)
     try:
@@ -260,7 +260,7 @@ def _imported(
     seed: int,
     progress: Progress | None,
     accepts_clamped: bool = False,
-    origins: GuardOrigins = GuardOrigins(),
+    origins: GuardOrigins = UNKNOWN_ORIGINS,
 ) -> IRModule:
     ops.load()
     program = inline_blocks(remove_tokens(program))
