@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.torch.clamped_sizes import UNENFORCED_LOWER_BOUND
 from structir.frontend.torch.graph import ExportedModule, Ref
-from structir.frontend.torch.guards import fixed_size, guard_condition, is_internal, range_key
+from structir.frontend.torch.guard_origins import GuardOrigins
+from structir.frontend.torch.guards import fixed_size, guard_condition, is_redundant, range_key
 from structir.frontend.torch.importer import TorchImporter
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.sizes import UnreadableSizeError
@@ -24,12 +25,9 @@ def check_sizes(
     importer: TorchImporter,
     program: ExportedModule,
     params: Parameters,
-    branches: Collection[str] = (),
+    origins: GuardOrigins,
 ) -> None:
-    """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards.
-
-    `branches` are the guards that are known to be branches of the model.
-    """
+    """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards."""
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
     enforced: set[Dim] = {1}
     for var in params.variables:
@@ -37,8 +35,8 @@ def check_sizes(
         enforced |= {c for limit in limits for c in _conditions(*limit)}
         _check(importer, var, [_within(*limit) for limit in limits])
     inputs = _inputs(program, params)
-    for guard in program.guards:
-        condition = _condition(guard, inputs, guard in branches)
+    for guard in dict.fromkeys((*origins.guards, *program.guards)):
+        condition = _condition(guard, inputs, guard in origins.internal)
         if condition not in enforced:
             enforced.add(condition)
             _check_condition(importer, params, condition)
@@ -52,7 +50,7 @@ def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo
     return {alias: infos[name] for alias, name in positions.items()} | infos
 
 
-def _condition(guard: str, inputs: Mapping[str, StructInfo], is_branch: bool) -> Dim:
+def _condition(guard: str, inputs: Mapping[str, StructInfo], is_internal: bool) -> Dim:
     """Returns a guard as 1 or 0; warns about a guard that fixes a size or cannot be parsed."""
     try:
         condition = guard_condition(guard, inputs)
@@ -69,7 +67,7 @@ def _condition(guard: str, inputs: Mapping[str, StructInfo], is_branch: bool) ->
             "replace `Dim.AUTO` with `Dim.DYNAMIC`: torch then reports the line that specializes it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
-    return 1 if is_internal(guard, is_branch) else condition
+    return 1 if is_internal and is_redundant(guard) else condition
 
 
 def _check_condition(importer: TorchImporter, params: Parameters, condition: Dim) -> None:

@@ -51,7 +51,6 @@ OPERATORS: dict[type, str] = {
     ast.Or: "Or",
     ast.Not: "Not",
 }
-SMALL_SIZES = (0, 1, 2)  # branches for them usually compute the same
 CALLS = {"max": "Max", "min": "Min", "math.floor": "floor", "math.ceil": "ceiling"}
 CALLS |= {"torch.sym_max": "Max", "torch.sym_min": "Min"}
 CALLS |= {"math.trunc": "TruncToInt", "torch.sym_float": "ToFloat", "float": "ToFloat"}
@@ -89,14 +88,12 @@ def fixed_size(expression: str, inputs: Mapping[str, StructInfo]) -> str | None:
     return None
 
 
-def is_internal(expression: str, is_branch: bool = False) -> bool:
-    """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts
-    generates, and is not known to be a branch of the model (`is_branch`).
+def is_redundant(expression: str) -> bool:
+    """Returns whether a guard of torch's analysis of ops can be dropped: each op checks its sizes.
 
-    Such guards contain floor divisions or products of sizes, or compare by `!=` with 0, 1 or
-    another size. They would reject sizes that the ops accept. The order of two sizes is not
-    internal, nor is a size that equals a constant: torch has specialized it. A file does not record
-    the origin of a guard: a branch may have such a form too.
+    Guards with floor divisions or products of sizes, and those that compare by `!=` with 0, 1 or
+    another size, would reject sizes that the ops accept. The order of two sizes is checked, as is a
+    size that equals a constant: torch has specialized it.
     """
     tree = _parse(expression)
     match tree:
@@ -109,14 +106,13 @@ def is_internal(expression: str, is_branch: bool = False) -> bool:
             if value and isinstance(left, ast.BinOp) and not isinstance(left.op, ast.Mod):
                 return False
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]):
-            bounds = [side.value for side in tree.comparators if isinstance(side, ast.Constant)]
-            if not bounds and not isinstance(left, ast.Constant):
+            has_bound = any([isinstance(side, ast.Constant) for side in tree.comparators])
+            if not has_bound and not isinstance(left, ast.Constant):
                 return False
-            is_branch = is_branch and not any([bound in SMALL_SIZES for bound in bounds])
-    return not is_branch and any([_is_internal_part(part) for part in ast.walk(tree)])
+    return any([_has_quotient_or_product(part) for part in ast.walk(tree)])
 
 
-def _is_internal_part(part: ast.AST) -> bool:
+def _has_quotient_or_product(part: ast.AST) -> bool:
     match part:
         case ast.BinOp(op=ast.FloorDiv()):
             return True

@@ -8,7 +8,7 @@ import importlib.util
 import io
 import os
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +21,7 @@ from structir.frontend.torch.checks import check_sizes
 from structir.frontend.torch.complex import ComplexTensor, join_pairs
 from structir.frontend.torch.effects import remove_tokens
 from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_of
-from structir.frontend.torch.guard_origins import branch_guards
+from structir.frontend.torch.guard_origins import UNKNOWN_ORIGINS, GuardOrigins, origins_of
 from structir.frontend.torch.importer import CONVERSION_ERRORS, TorchImporter
 from structir.frontend.torch.inlining import AUTOCAST, inline_blocks
 from structir.frontend.torch.node import FxScope
@@ -79,14 +79,15 @@ def from_exported_program(
         message = "importing an ExportedProgram requires torch: pip install structir[torch]"
         raise MissingExtraError(message)
     names = {**_dim_names(program), **(names or {})}
-    fallback, branches = _Fallback(program), branch_guards(program)
+    fallback = _Fallback(program)
     while True:
         try:
             with _serialize(fallback.program) as file:
                 is_original = not fallback.original  # decompositions contain recorded sizes
                 settings = (names, weights_as_inputs, seed, progress)
+                origins = origins_of(program, fallback.program)
                 return _module(
-                    file, "program", *settings, accepts_clamped=is_original, branches=branches
+                    file, "program", *settings, accepts_clamped=is_original, origins=origins
                 )
         except UnmappedOpsError as error:
             fallback.decompose(error)
@@ -239,12 +240,12 @@ def _module(
     progress: Progress | None,
     mapped: bool = True,
     accepts_clamped: bool = True,
-    branches: Collection[str] = (),
+    origins: GuardOrigins = UNKNOWN_ORIGINS,
 ) -> IRModule:
     archive = Archive(file, name, mapped)
     try:
         program, settings = program_of(archive.program()), (names, as_inputs, seed, progress)
-        return _imported(program, archive, *settings, accepts_clamped, branches)
+        return _imported(program, archive, *settings, accepts_clamped, origins)
     except CONVERSION_ERRORS as error:  # inconsistent fields
         raise wrong(
             f"{name}: not a valid exported program ({type(error).__name__}: {error})"
@@ -259,7 +260,7 @@ def _imported(
     seed: int,
     progress: Progress | None,
     accepts_clamped: bool = False,
-    branches: Collection[str] = (),
+    origins: GuardOrigins = UNKNOWN_ORIGINS,
 ) -> IRModule:
     ops.load()
     program = inline_blocks(remove_tokens(program))
@@ -268,7 +269,7 @@ def _imported(
     count = _counter(progress, len(program.graph.nodes))
     importer = TorchImporter(symbols, program.ranges, count, seed, accepts_clamped)
     params = Parameters(tensors, program, importer, as_inputs)
-    return _build_module(importer, program, params, tensors.name, branches)
+    return _build_module(importer, program, params, tensors.name, origins)
 
 
 @collection_paused()
@@ -298,7 +299,7 @@ def _build_module(
     program: ExportedModule,
     params: Parameters,
     where: str,
-    branches: Collection[str],
+    origins: GuardOrigins,
 ) -> IRModule:
     graph, builder = program.graph, importer.builder
     result_names = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
@@ -317,7 +318,7 @@ def _build_module(
         attributes |= {STATE: state} | ({INITIAL_STATE: "initial_state"} if has_initial else {})
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
-            check_sizes(importer, program, params, branches)
+            check_sizes(importer, program, params, origins)
             params.split_complex(builder)
             outputs_of_graph = importer.run(scope)
             user = [

@@ -104,9 +104,40 @@ def test_a_branch_of_the_model_on_a_quotient_is_checked(name: str) -> None:
             call(torch.randn(other).numpy())
 
 
-def test_the_order_of_two_sizes_is_checked_for_a_file() -> None:
-    stored = io.BytesIO()
-    torch.export.save(exported(upsampled, (torch.randn(2, 8),), dynamic=True), stored)
-    module = from_pt2(stored)
-    with pytest.raises(StructIRError, match=r"R\.require: expected"):
-        structir.interpret(module, "main", torch.randn(2, 9).numpy())
+def stored(program: Any) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_branch_is_checked_without_a_record_of_its_origin(name: str, strict: bool) -> None:
+    """Neither a file nor a program that torch loaded records the lines that cause guards."""
+    act, first, same, other = BRANCHES[name]
+    program = exported(act, (torch.randn(first),), dynamic=True, strict=strict)
+    modules = [
+        from_exported_program(program),
+        from_exported_program(torch.export.load(stored(program))),
+        from_pt2(stored(program)),
+    ]
+    x = torch.randn(same)
+    for module in modules:
+        agree(structir.interpret(module, "main", x.numpy()), flat(act(x)))
+        with pytest.raises(StructIRError, match=r"R\.require: expected .* // 2|expected T\.max"):
+            structir.interpret(module, "main", torch.randn(other).numpy())
+
+
+def windows(x: Any) -> Any:
+    """Has an op that torch decomposes, after a branch."""
+    return F.unfold(x[None, None], 2) if (x.shape[1] // 2) % 2 else x + 1
+
+
+def test_guards_of_a_loaded_program_are_checked_after_its_decomposition() -> None:
+    program = exported(windows, (torch.randn(3, 10),), dynamic=True)
+    module = from_exported_program(torch.export.load(stored(program)))
+    x = torch.randn(4, 14)
+    agree(structir.interpret(module, "main", x.numpy()), flat(windows(x)))
+    with pytest.raises(StructIRError, match=r"R\.require: expected .* // 2"):
+        structir.interpret(module, "main", torch.randn(3, 12).numpy())

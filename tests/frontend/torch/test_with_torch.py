@@ -38,14 +38,14 @@ class Act(torch.nn.Module):
         return self.act(*operands)
 
 
-def exported(act: Any, operands: Any, dynamic: bool = False) -> Any:
+def exported(act: Any, operands: Any, dynamic: bool = False, strict: bool = False) -> Any:
     sizes = None
     if dynamic:
         auto = torch.export.Dim.AUTO
         sizes = {"operands": tuple([dict.fromkeys(range(o.ndim), auto) for o in operands])}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.export.export(Act(act), operands, dynamic_shapes=sizes)
+        return torch.export.export(Act(act), operands, dynamic_shapes=sizes, strict=strict)
 
 
 def agree(found: Any, expected: list[Any], closeness: float = 2e-5) -> None:
