@@ -95,8 +95,7 @@ class DeformableConvolution:
         terms, positions = inner * extents[0] * extents[1], out_sizes[0] * out_sizes[1]
         columns = R.reshape(samples, ShapeExpr((batch, self.groups, terms, positions)))
         weight = R.reshape(weight, ShapeExpr((1, self.groups, outputs // self.groups, terms)))
-        result: Expr = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *out_sizes)))
-        return result
+        return R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *out_sizes)))
 
 
 def _info(x: Expr) -> TensorStructInfo:

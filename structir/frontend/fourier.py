@@ -140,16 +140,14 @@ def fit_last(emit: Emit, x: Expr, target: Dim) -> Expr:
 
 def slice_last(x: Expr, start: Dim, end: Dim) -> Expr:
     """Returns the elements from `start` to `end` (exclusive) of the last axis."""
-    result: Expr = R.strided_slice(x, [-1], (start,), (end,))
-    return result
+    return R.strided_slice(x, [-1], (start,), (end,))
 
 
 def size_value(size: Dim, dtype: str) -> Expr:
     """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return _constant(size, dtype)
-    result: Expr = R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
-    return result
+    return R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
 
 
 def _dense(emit: Emit, x: Parts, size: Dim, bins: Dim, inverse: bool) -> tuple[Expr, Expr]:
@@ -211,8 +209,7 @@ def _swapped(x: Expr, shape: tuple[Dim, ...] | None) -> Expr:
     """Returns a tensor, reshaped unless `shape` is None, with its last two axes exchanged."""
     x = x if shape is None else R.reshape(x, ShapeExpr(shape))
     rank = len(_sizes(x))
-    result: Expr = R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
-    return result
+    return R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _chirp_transform(emit: Emit, x: Parts, size: int, inverse: bool) -> tuple[Expr, Expr]:
@@ -264,8 +261,7 @@ def _angles(
 
 
 def _index_range(size: Dim) -> Expr:
-    result: Expr = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-    return result
+    return R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
 
 
 def _constant(values: Any, dtype: str) -> Constant:
@@ -273,10 +269,8 @@ def _constant(values: Any, dtype: str) -> Constant:
 
 
 def _sizes(x: Expr) -> tuple[Dim, ...]:
-    sizes: tuple[Dim, ...] = x.struct_info.dims
-    return sizes
+    return x.struct_info.dims
 
 
 def _dtype(x: Expr) -> str:
-    dtype: str = x.struct_info.dtype
-    return dtype
+    return x.struct_info.dtype

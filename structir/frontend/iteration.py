@@ -96,8 +96,7 @@ def scanned(
 def _without_symbols(info: Any) -> StructInfo:
     """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if all(isinstance(d, int) for d in info.dims):
-        plain: StructInfo = info
-        return plain
+        return info
     return TensorStructInfo(None, info.dtype, info.ndim)
 
 

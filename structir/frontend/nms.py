@@ -98,8 +98,7 @@ def suppressed(builder: NodeBuilder, *operands: Expr, capacity: Dim) -> Expr:
     outputs = builder.emit(call)
     padded, count = builder.emit(outputs[0]), builder.emit(outputs[1])
     ends = R.concat(Tuple((count, _vector(3))), axis=0)
-    rows: Expr = R.dynamic_strided_slice(padded, _vector(0, 0), ends, _vector(1, 1))
-    return rows
+    return R.dynamic_strided_slice(padded, _vector(0, 0), ends, _vector(1, 1))
 
 
 def _vector(*values: int) -> Constant:

@@ -29,5 +29,4 @@ def scale_and_shift(
     factor = fold(R.multiply(weight, R.rsqrt(deviation)))
     summand = R.subtract(bias, R.multiply(mean, factor))
     per_channel = [fold(R.astype(R.reshape(each, shape), dtype)) for each in (factor, summand)]
-    result: Expr = R.add(R.multiply(x, per_channel[0]), per_channel[1])
-    return result
+    return R.add(R.multiply(x, per_channel[0]), per_channel[1])

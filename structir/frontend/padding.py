@@ -31,8 +31,7 @@ def emit_pad(x: Expr, before: Amounts, after: Amounts, mode: str, value: Value, 
     if are_static and (mode != "constant" or is_number):
         widths = [width for pair in zip(before, after, strict=True) for width in pair]
         fill = value if is_number else 0.0
-        padded: Expr = R.nn.pad(x, widths, pad_mode=mode, pad_value=fill)
-        return padded
+        return R.nn.pad(x, widths, pad_mode=mode, pad_value=fill)
     if mode != "constant":
         return pad_by_index(x, before, after, mode, emit)
     if not isinstance(value, Expr):
@@ -58,18 +57,15 @@ def pad_by_index(x: Expr, before: Amounts, after: Amounts, mode: str, emit: Emit
 
 
 def _edge_index(index: Expr, last: Expr) -> Expr:
-    result: Expr = R.minimum(R.maximum(index, _size_number(0)), last)
-    return result
+    return R.minimum(R.maximum(index, _size_number(0)), last)
 
 
 def _reflected_index(index: Expr, last: Expr) -> Expr:
-    result: Expr = R.subtract(last, R.abs(R.subtract(last, R.abs(index))))
-    return result
+    return R.subtract(last, R.abs(R.subtract(last, R.abs(index))))
 
 
 def _circular_index(index: Expr, last: Expr) -> Expr:
-    result: Expr = R.floor_mod(index, R.add(last, _size_number(1)))
-    return result
+    return R.floor_mod(index, R.add(last, _size_number(1)))
 
 
 INDICES = {"reflect": _reflected_index, "edge": _edge_index, "circular": _circular_index}
@@ -111,8 +107,7 @@ def _is_zero(amount: Dim) -> bool:
 def _size_number(size: Dim) -> Expr:
     if isinstance(size, int):
         return Constant(np.asarray(size, "int64"))
-    result: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-    return result
+    return R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
 
 
 def _info(x: Expr) -> TensorStructInfo:

@@ -18,5 +18,4 @@ def sampled(name: str, sizes: Iterable[Dim], *numbers: float) -> Expr:
     shape = ShapeExpr(tuple(sizes))
     info = TensorStructInfo(shape.values, "float64")
     operands = [PrimValue(float(v)) for v in numbers]
-    result: Expr = R.call_pure_packed(f"draw.{name}", shape, *operands, sinfo_args=info)
-    return result
+    return R.call_pure_packed(f"draw.{name}", shape, *operands, sinfo_args=info)

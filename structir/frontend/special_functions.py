@@ -122,8 +122,7 @@ def trigamma(x: Expr, emit: Emit) -> Expr:
     value = emit(value)
     sine = emit(R.sin(R.multiply(R.subtract(x, R.round(x)), _double(math.pi))))
     other = R.subtract(R.divide(_double(math.pi**2), R.multiply(sine, sine)), value)
-    result: Expr = R.where(is_reflected, other, value)
-    return result
+    return R.where(is_reflected, other, value)
 
 
 def polygamma(order: int, x: Expr, emit: Emit) -> Expr:
@@ -132,8 +131,7 @@ def polygamma(order: int, x: Expr, emit: Emit) -> Expr:
         return trigamma(x, emit) if order else R.digamma(x)
     zeta = hurwitz_zeta(_double(order + 1), x, emit)
     sign = 1.0 if order % 2 else -1.0
-    result: Expr = R.multiply(zeta, _double(sign * math.factorial(order)))
-    return result
+    return R.multiply(zeta, _double(sign * math.factorial(order)))
 
 
 def _polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:

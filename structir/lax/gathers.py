@@ -295,10 +295,7 @@ def scatter_sub(
 ) -> TracedArray:
     """Returns the array less windows of updates at index vectors; see `scatter_add`."""
     changes = elementwise.negative(updates)
-    result: TracedArray = scatter_add(
-        operand, scatter_indices, changes, dimension_numbers, **options
-    )
-    return result
+    return scatter_add(operand, scatter_indices, changes, dimension_numbers, **options)
 
 
 @traced

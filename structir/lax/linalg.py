@@ -40,8 +40,7 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> TracedArray:
         return elementwise.where(places == step, moved, order)
 
     start = shaping.broadcast_to(places, (*exchanges.shape[:-1], permutation_size))
-    result: TracedArray = fori_loop(0, exchanges.shape[-1], exchanged, start)
-    return result
+    return fori_loop(0, exchanges.shape[-1], exchanged, start)
 
 
 @traced

@@ -252,8 +252,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     array = real(x)
     total = logsumexp(array, axis, keepdims=keepdims, where=where)
     counted = sum(ones_like(array), axis, keepdims=keepdims, where=where)
-    result: TracedArray = total - log(counted)
-    return result
+    return total - log(counted)
 
 
 def _logarithm_of_sum(total: TracedArray) -> TracedArray:

@@ -325,8 +325,7 @@ def multi_dot(arrays: Any) -> TracedArray:
 @traced
 def svdvals(x: Any) -> TracedArray:
     """Returns the singular values, largest first."""
-    values: TracedArray = svd(x, compute_uv=False)
-    return values
+    return svd(x, compute_uv=False)
 
 
 @traced

@@ -23,8 +23,7 @@ def _segments(
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E1105"))
     target = full((num_segments, *rows.shape[1:]), start, rows.dtype_name)
     inside = where(ids < 0, num_segments, ids)  # a negative id is no index from the end
-    result: TracedArray = getattr(target.at[inside], method)(rows)
-    return result
+    return getattr(target.at[inside], method)(rows)
 
 
 @traced

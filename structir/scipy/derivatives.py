@@ -53,5 +53,4 @@ def _forward(function: Function, index: int, *primals: TracedArray) -> TracedArr
     def of_one(x: TracedArray) -> TracedArray:
         return function(*primals[:index], x, *primals[index + 1 :])
 
-    derivative: TracedArray = jvp(of_one, (primals[index],), (ones_like(primals[index]),))[1]
-    return derivative
+    return jvp(of_one, (primals[index],), (ones_like(primals[index]),))[1]

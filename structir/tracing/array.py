@@ -44,8 +44,7 @@ class TracedArray(ArrayMethods):
     @property
     def aval(self) -> TensorStructInfo:
         """The StructInfo of the array."""
-        info: TensorStructInfo = self.expr.struct_info
-        return info
+        return self.expr.struct_info
 
     @property
     def dtype_name(self) -> str:

@@ -26,8 +26,7 @@ namespace = provided_module("array functions")
 
 def operator(name: str) -> Callable[..., Any]:
     """Returns the function of arrays that an operator or a method applies."""
-    function: Callable[..., Any] = getattr(namespace, name)
-    return function
+    return getattr(namespace, name)
 
 
 class FunctionFrame:

@@ -30,5 +30,4 @@ def apply_along_axis(
         order = [*range(position), *inner, *range(position, outer)]
         return transpose(reshape(results, shape), order)
 
-    result: TracedArray = applied(arr)
-    return result
+    return applied(arr)

@@ -66,8 +66,7 @@ class CustomDerivative(ABC):
             own = traced.function
             attributes = {**own.attrs, self.attribute: rule.name}
             functions[traced.name] = replace(own, attrs=attributes)
-        result: TracedFunction = known[key]
-        return result
+        return known[key]
 
     @abstractmethod
     def _rule(

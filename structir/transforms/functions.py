@@ -88,8 +88,7 @@ def inline(function: Function, operands: Sequence[Expr]) -> Expr:
     builder = session().builder
     for binding in function.bindings():
         builder.take(copier.binding(binding))
-    result: Expr = copier.part(function.body.body)
-    return result
+    return copier.part(function.body.body)
 
 
 def arrays_of(values: Sequence[Expr]) -> list[TracedArray]:

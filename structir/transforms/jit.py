@@ -46,8 +46,7 @@ class Specialisation:
     @cached_property
     def run(self) -> Callable[..., Any]:
         """The compiled program."""
-        run: Callable[..., Any] = compiler.compile(self.module, **self.options)["main"]
-        return run
+        return compiler.compile(self.module, **self.options)["main"]
 
     def accepts(self, static: Any, shapes: Sequence[Shape]) -> bool:
         """Whether arguments of these shapes fit."""

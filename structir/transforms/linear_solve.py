@@ -117,8 +117,7 @@ class LinearSystem:
 
     def solution(self) -> list[TracedArray]:
         """Returns the leaves of the solution."""
-        result: list[TracedArray] = self._solver()(self.right, *self.groups)
-        return result
+        return self._solver()(self.right, *self.groups)
 
     def _solver(self) -> Any:
         """Returns the solution; its derivative is that of the transposed system, and conversely."""

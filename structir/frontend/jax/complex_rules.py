@@ -197,8 +197,7 @@ def _running_product(x: Pair, axis: int, reverse: bool) -> tuple[Pair, Pair]:
         product = times(product, element)
         return product, product
 
-    result: tuple[Pair, Pair] = lax.scan(step, one, elements, reverse=reverse)
-    return result
+    return lax.scan(step, one, elements, reverse=reverse)
 
 
 # ---- functions

@@ -138,8 +138,7 @@ def broadcast_one_way(node: OnnxNode, index: int, target: Shape | None) -> Expr:
     both shapes prove it."""
     if target is None or _fits_one_way(known_shape(node, index), target):
         return node[index]
-    result: Expr = R.broadcast_to(node[index], ShapeExpr(target))
-    return result
+    return R.broadcast_to(node[index], ShapeExpr(target))
 
 
 def _fits_one_way(shape: Shape | None, target: Shape) -> bool:

@@ -78,8 +78,7 @@ def as_expression(elements: Elements, dtype: str) -> Expr:
         tensor = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
         if elements.ndim != 1:
             tensor = R.reshape(tensor, ShapeExpr(tuple(elements.shape)))
-    result: Expr = tensor if dtype == "int64" else R.astype(tensor, dtype)
-    return result
+    return tensor if dtype == "int64" else R.astype(tensor, dtype)
 
 
 def is_foldable_dtype(dtype: str) -> bool:

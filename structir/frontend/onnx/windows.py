@@ -35,10 +35,7 @@ class OnnxWindow:
 
 def auto_pad_of(node: OnnxNode) -> str:
     """Returns the attribute `auto_pad`; an empty string counts as `NOTSET`."""
-    mode: str = (
-        node.choice("auto_pad", AUTO_PADS, "NOTSET") if node.attr("auto_pad", "") else "NOTSET"
-    )
-    return mode
+    return node.choice("auto_pad", AUTO_PADS, "NOTSET") if node.attr("auto_pad", "") else "NOTSET"
 
 
 def window_of(node: OnnxNode, sizes: tuple[Dim, ...]) -> OnnxWindow:

@@ -116,5 +116,4 @@ def split_pairs(node: Any, x: Expr) -> ComplexTensor:
 
 def join_pairs(x: ComplexTensor) -> Expr:
     """Returns both parts along a new last axis."""
-    result: Expr = R.stack(Tuple((x.real, x.imag)), axis=-1)
-    return result
+    return R.stack(Tuple((x.real, x.imag)), axis=-1)

@@ -219,8 +219,7 @@ def _symbolic(union: Any) -> int | float | str:
     """Returns a number, or a symbolic expression as a string."""
     kind, value = tagged(union)
     if kind == "as_expr":
-        text: str = field(value, "expr_str", str)
-        return text
+        return field(value, "expr_str", str)
     if not isinstance(value, int | float):
         raise malformed("a size")
     return value

@@ -153,8 +153,7 @@ def initial_value(data: Any) -> Expr:
         data = np.stack((data.real, data.imag), axis=-1)
     if data.size < LARGE_BUFFER or np.ascontiguousarray(data).view(np.uint8).any():
         return Constant(data)
-    zeros: Expr = R.zeros(data.shape, data.dtype.name)
-    return zeros
+    return R.zeros(data.shape, data.dtype.name)
 
 
 def _constant(data: Any) -> Constant | ComplexTensor:

@@ -52,8 +52,7 @@ def cast(x: Expr, dtype: str) -> Expr:
         return x
     if isinstance(x, Constant) and x.data.size == 1:
         return Constant(x.data.astype(numpy_dtype(dtype)))
-    result: Expr = R.astype(x, dtype)
-    return result
+    return R.astype(x, dtype)
 
 
 def as_tensor(value: Any, dtype: str) -> Expr:
@@ -81,8 +80,7 @@ def _quotient(value: Ratio, dtype: str) -> Expr:
 
 def reshape_to(x: Expr, sizes: Any) -> Expr:
     """Returns a tensor reshaped to other sizes."""
-    result: Expr = R.reshape(x, ShapeExpr(tuple(sizes)))
-    return result
+    return R.reshape(x, ShapeExpr(tuple(sizes)))
 
 
 def product(sizes: Any) -> Dim:

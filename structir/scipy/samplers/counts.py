@@ -78,8 +78,7 @@ def _until_accepted(key: Any, like: TracedArray, attempt: Any) -> TracedArray:
         return elementwise.where(is_accepted, k, value), accepted | is_accepted, key
 
     start = creation.full_like(like, -1.0), creation.zeros(like.shape, bool), operand(key)
-    result: TracedArray = while_loop(lambda s: ~reductions.all(s[1]), step, start)[0]
-    return result
+    return while_loop(lambda s: ~reductions.all(s[1]), step, start)[0]
 
 
 @traced

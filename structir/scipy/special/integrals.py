@@ -70,8 +70,7 @@ def _series(n: TracedArray, x: TracedArray) -> TracedArray:
         total = total + power * elementwise.where(is_singular, logarithm, 1 / divisor)
         return power * -x / (index + 1), total
 
-    total: TracedArray = fori_loop(0, SERIES_TERMS, step, (ones_like(x), zeros_like(x)))[1]
-    return total
+    return fori_loop(0, SERIES_TERMS, step, (ones_like(x), zeros_like(x)))[1]
 
 
 def _fraction(n: TracedArray, x: TracedArray) -> TracedArray:

@@ -99,8 +99,7 @@ def _substituted(matrix: Pair, right: Pair, lower: bool, has_unit_diagonal: bool
         return Pair(*[x.at[k].set(part) for x, part in zip(solution, value, strict=True)])
 
     start = Pair(jnp.zeros_like(right.real), jnp.zeros_like(right.real))
-    solution: Pair = lax.fori_loop(0, count, step, start)
-    return solution
+    return lax.fori_loop(0, count, step, start)
 
 
 @complex_rule("cholesky")

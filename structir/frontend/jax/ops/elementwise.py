@@ -102,8 +102,7 @@ def power(equation: Equation) -> Expr:
     """Builds a power; an integer exponent of a float is converted."""
     x, y = equation.args
     dtype = equation.dtype(0)
-    result: Expr = R.power(x, y if equation.dtype(1) == dtype else R.astype(y, dtype))
-    return result
+    return R.power(x, y if equation.dtype(1) == dtype else R.astype(y, dtype))
 
 
 @jax_primitive("le_to", "lt_to")
@@ -117,30 +116,26 @@ def total_order(equation: Equation) -> Expr:
     last = R.isnan(y)
     if is_strict:
         last = R.logical_and(last, R.logical_not(R.isnan(x)))
-    result: Expr = R.logical_or(compared, last)
-    return result
+    return R.logical_or(compared, last)
 
 
 @jax_primitive("max", "min")
 def extremum(equation: Equation) -> Expr:
     """Builds max or min; NaN in one operand is the result."""
     op = R.maximum if equation.name == "max" else R.minimum
-    result: Expr = op(*equation.args)
-    return result
+    return op(*equation.args)
 
 
 @jax_primitive("and", "or", "xor")
 def bitwise(equation: Equation) -> Expr:
     table = LOGICAL if equation.dtype() == "bool" else BITWISE
-    result: Expr = table[equation.name](*equation.args)
-    return result
+    return table[equation.name](*equation.args)
 
 
 @jax_primitive("not")
 def inverted(equation: Equation) -> Expr:
     op = R.logical_not if equation.dtype() == "bool" else R.bitwise_not
-    result: Expr = op(*equation.args)
-    return result
+    return op(*equation.args)
 
 
 @jax_primitive("shift_right_logical")
@@ -149,8 +144,7 @@ def shift_right(equation: Equation) -> Expr:
     dtype = equation.dtype()
     unsigned = dtype if dtype.startswith("u") else f"u{dtype}"
     x, count = (R.astype(arg, unsigned) for arg in equation.args)
-    result: Expr = R.astype(R.right_shift(x, count), dtype)
-    return result
+    return R.astype(R.right_shift(x, count), dtype)
 
 
 @jax_primitive("div")
@@ -202,8 +196,7 @@ def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
 
     def build(equation: Equation) -> Expr:
         x = equation.emit(R.astype(equation.args[0], "float64"))
-        result: Expr = R.astype(function(x, equation.emit), equation.dtype())
-        return result
+        return R.astype(function(x, equation.emit), equation.dtype())
 
     return build
 
@@ -256,8 +249,7 @@ def rounded(equation: Equation) -> Expr:
 @jax_primitive("clamp")
 def clamped(equation: Equation) -> Expr:
     low, x, high = equation.args
-    result: Expr = R.minimum(R.maximum(x, low), high)
-    return result
+    return R.minimum(R.maximum(x, low), high)
 
 
 @jax_primitive("select_n")

@@ -10,14 +10,12 @@ from structir.script import R
 
 def _transposed(x: Expr) -> Expr:
     rank = len(dims_of(x))
-    result: Expr = R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
-    return result
+    return R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
 @jax_primitive("cholesky")
 def cholesky(equation: Equation) -> Expr:
-    result: Expr = R.linalg.cholesky(equation.args[0])
-    return result
+    return R.linalg.cholesky(equation.args[0])
 
 
 @jax_primitive("triangular_solve")
@@ -35,8 +33,7 @@ def triangular_solve(equation: Equation) -> Expr:
     if bool(params["transpose_a"]) == bool(params["left_side"]):
         matrix, lower = equation.emit(_transposed(matrix)), not lower
     if params["left_side"]:
-        result: Expr = R.linalg.solve_triangular(matrix, right, lower=lower)
-        return result
+        return R.linalg.solve_triangular(matrix, right, lower=lower)
     columns = equation.emit(_transposed(right))
     return _transposed(equation.emit(R.linalg.solve_triangular(matrix, columns, lower=lower)))
 

@@ -39,8 +39,7 @@ def _product_of_rows(equation: Equation) -> Expr:
     ends = equation.emit(R.cumsum(R.astype(sizes, "int64"), axis=0))
     groups = R.bucketize(index_range(dims_of(lhs)[0]), ends, right=True)
     widened = [x if x.struct_info.dtype == dtype else R.astype(x, dtype) for x in (lhs, rhs)]
-    result: Expr = R.grouped_matmul(*widened, equation.emit(groups))
-    return result
+    return R.grouped_matmul(*widened, equation.emit(groups))
 
 
 def _product(equation: Equation, numbers: Any, lhs: Any, rhs: Any, sizes: Any) -> Any:

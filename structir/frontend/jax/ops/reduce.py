@@ -43,8 +43,7 @@ def truth(equation: Equation) -> Expr:
     if equation.dtype() != "bool":
         equation.fail(f"expected bool, found {equation.dtype()}")
     op = R.min if equation.name == "reduce_and" else R.max
-    result: Expr = R.astype(op(R.astype(equation.args[0], "uint8"), axis=axes), "bool")
-    return result
+    return R.astype(op(R.astype(equation.args[0], "uint8"), axis=axes), "bool")
 
 
 @jax_primitive("argmax", "argmin")

@@ -17,8 +17,7 @@ def size_number(size: Dim, dtype: str) -> Expr:
     """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return number(size, dtype)
-    result: Expr = R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
-    return result
+    return R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
 
 
 def index_range(size: Dim, dtype: str = "int64") -> Expr:
@@ -29,8 +28,7 @@ def index_range(size: Dim, dtype: str = "int64") -> Expr:
 
 def reshape_to(value: Expr, sizes: Sequence[Dim]) -> Expr:
     """Returns a tensor with other sizes."""
-    result: Expr = R.reshape(value, ShapeExpr(tuple(sizes)))
-    return result
+    return R.reshape(value, ShapeExpr(tuple(sizes)))
 
 
 @jax_primitive("dim_as_value")
@@ -51,8 +49,7 @@ def broadcast_in_dim(equation: Equation) -> Expr:
         x = reshape_to(x, aligned)
     if tuple(aligned) == sizes:
         return x
-    result: Expr = R.broadcast_to(x, ShapeExpr(sizes))
-    return result
+    return R.broadcast_to(x, ShapeExpr(sizes))
 
 
 @jax_primitive("reshape")
@@ -73,8 +70,7 @@ def squeeze(equation: Equation) -> Expr:
 def transpose(equation: Equation) -> Expr:
     order = [int(k) for k in equation.params["permutation"]]
     order += range(len(order), len(equation.dims()))
-    result: Expr = R.permute_dims(equation.args[0], order)
-    return result
+    return R.permute_dims(equation.args[0], order)
 
 
 @jax_primitive("rev")
@@ -87,14 +83,12 @@ def reverse(equation: Equation) -> Expr:
 
 @jax_primitive("concatenate")
 def concatenate(equation: Equation) -> Expr:
-    result: Expr = R.concat(list(equation.args), axis=int(equation.params["dimension"]))
-    return result
+    return R.concat(list(equation.args), axis=int(equation.params["dimension"]))
 
 
 @jax_primitive("stack")
 def stack(equation: Equation) -> Expr:
-    result: Expr = R.stack(list(equation.args), axis=int(equation.params["axis"]))
-    return result
+    return R.stack(list(equation.args), axis=int(equation.params["axis"]))
 
 
 @jax_primitive("unstack")
@@ -106,15 +100,13 @@ def unstack(equation: Equation) -> list[Expr]:
 
 @jax_primitive("tile")
 def tile(equation: Equation) -> Expr:
-    result: Expr = R.tile(equation.args[0], [equation.dim(n) for n in equation.params["reps"]])
-    return result
+    return R.tile(equation.args[0], [equation.dim(n) for n in equation.params["reps"]])
 
 
 @jax_primitive("empty", "zeros_like")
 def zeros(equation: Equation) -> Expr:
     """Builds zeros; the elements of an empty array are undefined."""
-    result: Expr = R.full(ShapeExpr(equation.out_dims()), number(0, equation.out_dtype()))
-    return result
+    return R.full(ShapeExpr(equation.out_dims()), number(0, equation.out_dtype()))
 
 
 @jax_primitive("split")
@@ -135,10 +127,7 @@ def sliced(
     """Returns a slice of some axes."""
     bounds = [ShapeExpr(tuple(numbers)) for numbers in (begin, end)]
     steps = [1] * len(axes) if strides is None else list(strides)
-    result: Expr = R.strided_slice(
-        x, begin=bounds[0], end=bounds[1], strides=steps, axes=list(axes)
-    )
-    return result
+    return R.strided_slice(x, begin=bounds[0], end=bounds[1], strides=steps, axes=list(axes))
 
 
 @jax_primitive("slice")
@@ -170,8 +159,7 @@ def iota(equation: Equation) -> Expr:
     numbers = index_range(sizes[axis], equation.out_dtype())
     if len(sizes) == 1:
         return numbers
-    result: Expr = R.broadcast_to(reshape_to(numbers, aligned), ShapeExpr(sizes))
-    return result
+    return R.broadcast_to(reshape_to(numbers, aligned), ShapeExpr(sizes))
 
 
 @jax_primitive("pad")
@@ -222,5 +210,4 @@ def bitcast(equation: Equation) -> Expr:
     sizes, dtype = equation.out_dims(), equation.out_dtype()
     if len(sizes) != len(equation.dims()):
         equation.fail("expected dtypes of equal size")
-    result: Expr = R.memory.view(equation.args[0], shape=ShapeExpr(sizes), dtype=dtype)
-    return result
+    return R.memory.view(equation.args[0], shape=ShapeExpr(sizes), dtype=dtype)

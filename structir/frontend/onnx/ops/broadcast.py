@@ -69,8 +69,7 @@ def align_rhs(node: OnnxNode) -> Expr:
     if axis is None:
         return right
     trailing_count = node.rank(0) - axis % node.rank(0) - node.rank(1)
-    result: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * trailing_count)))
-    return result
+    return R.reshape(right, ShapeExpr((*node.dims(1), *[1] * trailing_count)))
 
 
 @onnx_op("Pow")

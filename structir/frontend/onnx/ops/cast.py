@@ -73,8 +73,7 @@ def convert_dtype(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) ->
         x = R.astype(x, "int32")
     elif source_dtype in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
         x = R.astype(x, "float32")
-    result: Expr = R.astype(x, dtype)
-    return result
+    return R.astype(x, dtype)
 
 
 @onnx_op("BitCast")
@@ -94,5 +93,4 @@ def bit_cast(node: OnnxNode) -> Any:
 def _of_bool(node: OnnxNode, dtype: str) -> Expr:
     if dtype == "bool":
         return R.not_equal(node[0], number(np.int8(0), node.dtype()))
-    result: Expr = R.astype(node[0], dtype)
-    return result
+    return R.astype(node[0], dtype)

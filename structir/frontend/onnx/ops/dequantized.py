@@ -117,8 +117,7 @@ def _product(lhs: OnnxNode | None, rhs: OnnxNode | None) -> Expr | None:
     if not isinstance(terms, int) or terms * max_magnitude(lhs, 0, 2) * 255 >= MAX_SUM:
         return None
     parts = [side.get(k) for k in range(3) for side in (lhs, rhs)]
-    product: Expr = product_to_floats(as_node(lhs, "MatMulIntegerToFloat", parts))
-    return product
+    return product_to_floats(as_node(lhs, "MatMulIntegerToFloat", parts))
 
 
 def _has_weights(node: OnnxNode) -> bool:

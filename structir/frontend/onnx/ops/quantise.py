@@ -151,8 +151,7 @@ def _product(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) 
         row = R.strided_slice(lhs, [node.rank(operands[0]) - 1], *index)
         column = R.strided_slice(rhs, [max(node.rank(operands[1]) - 2, 0)], *index)
         sums.append(R.astype(R.matmul(row, column), "int32"))
-    total: Expr = reduce(R.add, sums)
-    return total
+    return reduce(R.add, sums)
 
 
 def _product_with_constant(

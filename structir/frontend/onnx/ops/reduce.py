@@ -48,8 +48,7 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
     """Returns a reduction over some axes; without axes, the operand unchanged."""
-    result: Expr = op(x, axis=axes, keepdims=keep) if axes else x
-    return result
+    return op(x, axis=axes, keepdims=keep) if axes else x
 
 
 onnx_op("ReduceSum")(_plain(R.sum))

@@ -21,8 +21,7 @@ from structir.script import R
 
 def reshape_to(x: Expr, shape: Any) -> Expr:
     """Returns a tensor reshaped to other sizes."""
-    result: Expr = R.reshape(x, ShapeExpr(tuple(shape)))
-    return result
+    return R.reshape(x, ShapeExpr(tuple(shape)))
 
 
 @onnx_op("Shape")

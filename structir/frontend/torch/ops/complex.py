@@ -236,8 +236,7 @@ def _running_product(node: FxNode, x: ComplexTensor, axis: int) -> ComplexTensor
 
 
 def _slice(x: Expr, axis: int, start: int, end: int) -> Expr:
-    result: Expr = R.strided_slice(x, [axis], (start,), (end,))
-    return result
+    return R.strided_slice(x, [axis], (start,), (end,))
 
 
 # ---- conversions

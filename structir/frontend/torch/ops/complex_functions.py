@@ -34,8 +34,7 @@ def magnitude(node: FxNode, x: ComplexTensor) -> Expr:
 
 
 def _angle(x: ComplexTensor) -> Expr:
-    result: Expr = R.atan2(x.imag, x.real)
-    return result
+    return R.atan2(x.imag, x.real)
 
 
 @complex_op("abs")

@@ -67,8 +67,7 @@ def pulled_back(
 
 def _variable(node: FxNode, value: Expr) -> Var:
     """Returns a new variable of a value: gradients are with respect to it."""
-    variable: Any = node.host.builder.emit(value)
-    return variable
+    return node.host.builder.emit(value)
 
 
 @torch_op(*FORWARD)
