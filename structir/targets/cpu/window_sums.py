@@ -3,7 +3,8 @@ vectors.
 
 A block has some rows of results, one vector wide. Each image line is loaded once for all rows of a
 block. Lanes outside of the image are masked, and lines outside are read from a constant. Strided
-columns are separated by shuffles. Neither LLVM's loop vectorizer nor the sizes of the image matter.
+columns are separated by shuffles. Narrow images are read in columns of blocks, whose masks are
+computed once; wide ones in rows of blocks, in the order of memory.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ LEAST_LANES = 4
 LONGEST_STEP = 4  # largest column stride: a vector of results reads this many vectors
 FARTHEST = 512  # elements of the constant that replaces a line outside
 MOST_TAPS = 64  # of a window; all are unrolled
+NARROW = 2  # vectors of results in a row
 
 
 PREFIX = "sum_windows_"  # of the names of functions
@@ -34,7 +36,8 @@ COMBINATIONS = ("product", "add", "max", "min")  # "product" is the sum of produ
 @attrs.frozen
 class WindowForm:
     """The parameters that specialize the code: window sizes, strides, dilations, the block of
-    results, the index of the combination, and whether results may have fewer rows than a block."""
+    results, the index of the combination, whether results may have fewer rows than a block, and
+    whether they have more than a few vectors of columns."""
 
     height: int
     width: int
@@ -46,6 +49,7 @@ class WindowForm:
     rows: int
     combination: int = 0
     few_rows: int = 1
+    is_wide: int = 1
 
     @property
     def absent(self) -> float:
@@ -86,7 +90,8 @@ def form_of_window(
     block = block_rows(window[2], full)
     if rows is not None:
         block = max(min(block, rows), 1)
-    sizes = *window, lanes, block, combination, int(not rows)
+    is_wide = columns is None or columns > NARROW * lanes
+    sizes = *window, lanes, block, combination, int(not rows), int(is_wide)
     return WindowForm(*sizes)
 
 
@@ -109,52 +114,72 @@ class WindowSum:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def write(self) -> ir.Function:
-        """Emits the function: an outer loop over vectors of columns, an inner one over blocks of
-        rows."""
-        builder, form = self.builder, self.form
-        rows, columns, _, width, _, left = self.function.args[3:9]
+        """Emits the function: loops over the blocks of all rows and vectors of columns."""
+        builder, form, rows = self.builder, self.form, self.function.args[3]
         self.absent = self._absent_line()
         self.room = builder.alloca(self.vector)
         self.weights = self._weights()
-        with self._counted(columns, form.lanes) as column:
-            self.inside = self._below(builder.sub(columns, column))
-            self.whole = builder.icmp_signed("<=", _word(form.lanes), columns)
-            self.start = builder.sub(builder.mul(column, _word(form.column_step)), left)
-            self.masks = {offset: self._mask(offset, width) for offset in self._pieces()}
-            few = builder.icmp_signed("<", rows, _word(form.rows))
-            if form.few_rows:
-                with builder.if_then(few), self._counted(rows, 1) as row:
-                    self._write_block(row, column, 1)
-            with builder.if_then(builder.not_(few)):
-                self._write_blocks(rows, column, width)
+        few = builder.icmp_signed("<", rows, _word(form.rows))
+        if form.few_rows:
+            with builder.if_then(few):
+                self._write_blocks(1)
+        with builder.if_then(builder.not_(few)):
+            self._write_blocks(form.rows)
         builder.ret_void()
         return self.function
 
-    def _is_inside(self, width: Any) -> Any:
-        """Emits the test whether a vector of results reads only columns of the image."""
-        builder, last = self.builder, self._pieces()[-1] + self.form.lanes
-        starts = builder.icmp_signed(">=", self.start, _word(0))
-        ends = builder.icmp_signed("<=", builder.add(self.start, _word(last)), width)
-        return builder.and_(starts, builder.and_(ends, self.whole))
+    def _write_blocks(self, step: int) -> None:
+        """Emits the loops over blocks of `step` rows."""
+        rows, columns = self.function.args[3:5]
+        blocks, vectors = self._counted(rows, step), self._counted(columns, self.form.lanes)
+        if self.form.is_wide:
+            with blocks as row, vectors as column:
+                self._start_column(column)
+                for _ in self._versions():
+                    self._write_block(row, column, step)
+            return
+        with vectors as column:
+            self._start_column(column)
+            for _ in self._versions():
+                with self._counted(rows, step) as row:
+                    self._write_block(row, column, step)
 
-    def _write_blocks(self, rows: Any, column: Any, width: Any) -> None:
-        """Emits the blocks of a column of vectors.
+    def _start_column(self, column: Any) -> None:
+        """Emits the position of a vector of columns, and its last lane."""
+        builder, form, (columns, left) = self.builder, self.form, self.function.args[4:9:4]
+        self.inside = self._below(builder.sub(columns, column))
+        self.whole = builder.icmp_signed("<=", _word(form.lanes), columns)
+        self.start = builder.sub(builder.mul(column, _word(form.column_step)), left)
+
+    def _versions(self) -> Iterator[None]:
+        """Yields for each version of the code of a vector of columns.
 
         Without AVX-512, masks take registers and time, so there is a version without masks, too.
         """
-        step = self.form.rows
         if has_wide_vectors():
-            with self._counted(rows, step) as row:
-                self._write_block(row, column, step)
+            self.masks = self._masks()
+            yield
             return
-        masks, whole = self.masks, self.whole
-        with self.builder.if_else(self._is_inside(width)) as (inside, outside):
-            with inside, self._counted(rows, step) as row:
-                self.masks, self.whole = {}, None
-                self._write_block(row, column, step)
-            self.masks, self.whole = masks, whole
-            with outside, self._counted(rows, step) as row:
-                self._write_block(row, column, step)
+        with self.builder.if_else(self._is_inside()) as (inside, outside):
+            with inside:
+                self.masks, whole, self.whole = {}, self.whole, None
+                yield
+            self.whole = whole
+            with outside:
+                self.masks = self._masks()
+                yield
+
+    def _is_inside(self) -> Any:
+        """Emits the test whether a vector of results reads only columns of the image."""
+        builder, last = self.builder, self._pieces()[-1] + self.form.lanes
+        starts = builder.icmp_signed(">=", self.start, _word(0))
+        end = builder.add(self.start, _word(last))
+        ends = builder.icmp_signed("<=", end, self.function.args[6])
+        return builder.and_(starts, builder.and_(ends, self.whole))
+
+    def _masks(self) -> dict[int, Any]:
+        """Emits the masks of the vectors that a vector of results reads."""
+        return {offset: self._mask(offset, self.function.args[6]) for offset in self._pieces()}
 
     def _weights(self) -> list[list[Any]]:
         if self.form.combination:
@@ -187,9 +212,10 @@ class WindowSum:
     def _mask(self, offset: int, width: Any) -> Any:
         """Returns the mask of the lanes of a vector that are columns of the image."""
         builder = self.builder
-        first = builder.trunc(builder.add(self.start, _word(offset)), INDEX)
-        lanes = ir.Constant(ir.VectorType(INDEX, self.form.lanes), list(range(self.form.lanes)))
-        at = builder.add(self._splat(first), lanes)
+        lanes = range(offset, offset + self.form.lanes)
+        kind = ir.VectorType(INDEX, self.form.lanes)
+        first = self._splat(builder.trunc(self.start, INDEX))
+        at = builder.add(first, ir.Constant(kind, list(lanes)))
         end = self._splat(builder.trunc(width, INDEX))
         if has_wide_vectors():  # negative columns compare greater when unsigned
             return builder.icmp_unsigned("<", at, end)

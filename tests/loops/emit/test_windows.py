@@ -65,6 +65,41 @@ def test_windows_agree_with_numpy(name, dtype, window):
         np.testing.assert_allclose(result, expected(name, x, w), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_windows_of_images_of_any_width_agree_with_numpy(seed):
+    rng = np.random.default_rng(seed)
+    height, width, top, left = rng.integers([1, 1, 0, 0], [4, 4, 3, 3])
+    strides, dilations = rng.integers(1, 3, 2), rng.integers(1, 3, 2)
+    rows, columns = rng.integers(1, 8), rng.choice([3, 9, 17, 31, 40, 70])
+    shape = rows * strides[0] + rng.integers(1, 4), columns * strides[1] + rng.integers(1, 4)
+    name = rng.choice(list(COMBINE))
+    window = [height, width, *strides, *dilations]
+    weighted = name == "products"
+    numbers = [rows, columns, *shape, top, left, shape[1], columns, *([width, 1] * weighted)]
+    regions = ["out.flat[0]", "x.flat[0]", *(["w.flat[0]"] * weighted)]
+    text = f"""from structir.script import I, R, T
+@I.kernel
+def reduced(
+    x: R.Tensor({tuple(map(int, shape))}, "float32"),
+    w: R.Tensor(({height}, {width}), "float32"),
+    out: R.Tensor(({rows}, {columns}), "float32"),
+):
+    T.window_{name}({", ".join([*regions, *map(str, numbers + window)])})
+"""
+    x = rng.standard_normal(shape).astype("float32")
+    w = rng.standard_normal((height, width)).astype("float32")
+    around = np.full((60, 300), {"maxima": -np.inf, "minima": np.inf}.get(name, 0.0), "float32")
+    around[top : top + shape[0], left : left + shape[1]] = x
+    result = np.full((rows, columns), around[-1, -1])
+    for i, j in np.ndindex(height, width):
+        y, z = np.ogrid[: rows * strides[0] : strides[0], : columns * strides[1] : strides[1]]
+        part = around[y + i * dilations[0], z + j * dilations[1]]
+        result = COMBINE[name](result, part * w[i, j] if weighted else part)
+    out = np.zeros_like(result)
+    structir.compile(structir.parse(text))["reduced"](x, w, out)
+    np.testing.assert_allclose(out, result, rtol=1e-5, atol=1e-6)
+
+
 def test_small_integers_are_converted_to_floats_in_32_bits():
     terms = ["max(i, 3, 5)", "(7 // 2) * i", "i * j - max(j - 1, 0)", "i * 4611686018427387904"]
     terms += ["min(i * 2147483648, j)", "(i - 5) * 715827883 + j", "i // 3 + n"]
