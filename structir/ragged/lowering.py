@@ -372,6 +372,11 @@ def _unsupported(
     """Returns the error of an op that needs a dense axis."""
     op: Any = call.op
     definition = op.definition
+    result = getattr(call.args[0].struct_info, "ret", None)
+    if has_ragged_axis(result):
+        message = f"expected a function with a dense result, found {result}"
+        hint = "pad the rows of its result: `R.ragged.to_padded(result)`"
+        return StructInfoError(Diagnostic(message, call.span, op.name, hint=hint, code="E0219"))
     if not ragged:  # coarse annotations hide which operand is ragged
         message = f"expected an operand with a ragged axis, found {call.args[0].struct_info}"
         hint = f"remove the annotation that is less precise than {call.struct_info}"

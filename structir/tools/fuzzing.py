@@ -24,11 +24,13 @@ from structir.tools.calls import DTYPES, CallGenerator
 from structir.tools.checks import CHECKS, run_check
 from structir.tools.generate import random_module
 from structir.tools.op_page import device_backend, example_call
+from structir.tools.polymorphic import polymorphic_module
 from structir.tools.programs import read_program
 from structir.tools.reduction import reduce_module
 
 METADATA = "metadata["  # the prefix of a reference to a separately stored array
 FROM_EXAMPLES = 0.25  # of all calls: random arguments fit some ops only rarely
+POLYMORPHIC_PROBABILITY = 0.1  # of a program of any rank and dtype
 RARE_DTYPES = (*sorted(ALL_DTYPES - set(DTYPES)), "float16", "bfloat16", "bfloat16", "int8")
 FILE_NAME = re.compile(r"(\w+)-(\d+)")  # a saved failure: check and seed
 NUMBERS = re.compile(r"[\d'\"]\S*")
@@ -74,8 +76,14 @@ def signature_of(error: BaseException) -> str:
     return f"{kind} at {location} {notes}".strip()
 
 
-def random_program(seed: int, size: int) -> IRModule:
-    """Returns a random program. With odd seeds, all functions except `main` are private."""
+def random_program(seed: int, size: int, polymorphic: bool = False) -> IRModule:
+    """Returns a random program; some, or all with `polymorphic`, have row and dtype variables.
+
+    With odd seeds, all functions except `main` are private.
+    """
+    if polymorphic or Random(f"polymorphic {seed}").random() < POLYMORPHIC_PROBABILITY:
+        module = polymorphic_module(seed, size)
+        return with_private_helpers(module) if seed % 2 else module
     rng = Random(seed)
     dtypes = (*DTYPES, *(rng.sample(RARE_DTYPES, 3) if rng.random() < 0.4 else ()))
     generator = CallGenerator(rng, dtypes, example_probability=FROM_EXAMPLES)

@@ -295,9 +295,10 @@ class _PolymorphicGenerator:
 
 
 def runs(call: Call) -> bool:
-    """Returns whether a call has no ragged operand, or a lowered form."""
-    operands = [v for arg in call.args for v in (arg.fields if type(arg) is Tuple else (arg,))]
-    return not any([has_ragged_axis(v.struct_info) for v in operands]) or has_lowered_form(call)
+    """Returns whether a call has no ragged operand and result, or a lowered form."""
+    values = [v for arg in call.args for v in (arg.fields if type(arg) is Tuple else (arg,))]
+    is_ragged = any([has_ragged_axis(value.struct_info) for value in [*values, call]])
+    return not is_ragged or has_lowered_form(call)
 
 
 _SIMPLE: list[tuple[Callable[..., Expr | None], int]] = [

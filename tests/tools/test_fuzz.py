@@ -35,6 +35,23 @@ def test_programs_pass_every_check(chunk: int) -> None:
         assert not found, "\n".join(found)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("chunk", range(4))
+def test_polymorphic_programs_pass_every_check(chunk: int) -> None:
+    for seed in range(chunk * 20, (chunk + 1) * 20):
+        module = random_program(seed, 5, polymorphic=True)
+        names = ["erasure", "solver"] + ["text", "passes", "cpu"] * (seed % 20 == 0)
+        found = [f"{seed} {each.signature}\n{each.error}" for each in failures(module, seed, names)]
+        assert not found, "\n".join(found)
+
+
+def test_polymorphic_programs_have_rows_dtype_variables_and_ragged_axes() -> None:
+    texts = [random_program(seed, 5, polymorphic=True).script() for seed in range(40)]
+    for part in ('"*s"', "'T", '"*:len"', "R.einsum(", "R.vmap(", "R.scan("):
+        assert any(part in text for text in texts), part
+    assert random_program(7, 5, polymorphic=True).script() == texts[7]
+
+
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> str:
     """A check that every program with a call violates."""
@@ -185,7 +202,7 @@ def test_saved_failures_are_fixed(file: Path) -> None:
 
 
 def test_generation_errors_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def undrawn(seed: int, size: int) -> IRModule:
+    def undrawn(seed: int, size: int, polymorphic: bool) -> IRModule:
         raise ZeroDivisionError(seed)
 
     monkeypatch.setattr("structir.tools.commands.fuzz.fuzzing.random_program", undrawn)

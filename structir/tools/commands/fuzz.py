@@ -65,6 +65,7 @@ class FuzzRun:
     checks: tuple[str, ...]
     size: int
     folder: Path
+    polymorphic: bool = False
     programs: int = 0
     bindings: int = 0
     passed: Counter[str] = attrs.Factory(Counter)
@@ -76,7 +77,7 @@ class FuzzRun:
     def program(self, seed: int) -> None:
         """Runs every check on one program."""
         try:
-            module = fuzzing.random_program(seed, self.size)
+            module = fuzzing.random_program(seed, self.size, self.polymorphic)
         except Exception as error:  # for example an op that fails on constants
             self.record_generation_error(seed, error)
             return
@@ -153,6 +154,13 @@ def fuzz(
         int, typer.Option(min=1, help="Approximate number of bindings per function.")
     ] = 6,
     check: Checks = None,
+    polymorphic: Annotated[
+        bool,
+        typer.Option(
+            "--polymorphic",
+            help="Generate only programs with row variables, dtype variables and ragged axes.",
+        ),
+    ] = False,
     hostile: Hostile = None,
     output: Folder = Path("fuzz-failures"),
     replay: SavedFailure = None,
@@ -180,6 +188,8 @@ def fuzz(
 
         structir fuzz --seed 7 --programs 100 --check passes --check solver
 
+        structir fuzz --polymorphic --seed 0 --programs 20000 --check erasure
+
         structir fuzz --hostile guard_pages --seed 0 --programs 1000
 
         structir fuzz --replay fuzz-failures/passes-123.py
@@ -193,7 +203,7 @@ def fuzz(
     if hostile is not None:
         _run_hostile(hostile, first, programs, minutes, json)
         return
-    fuzz_run = FuzzRun(tuple(check or checks.CHECKS), size, output)
+    fuzz_run = FuzzRun(tuple(check or checks.CHECKS), size, output, polymorphic)
     interrupted = _run(fuzz_run, _seeds(first, programs, minutes))
     _report(fuzz_run, first, interrupted, json)
 
