@@ -12,8 +12,8 @@ from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
 DTYPES = frozenset({"float32", "float64"})
-MIN_COLUMNS = 128  # of states that threads share in each step,
-PART_MULTIPLE = 32  # at multiples of this,
+MIN_COLUMNS = 128  # of states that threads share in each step, at multiples of
+PART_MULTIPLE = 32  # columns; gates of other widths have packed weights of their own
 MANY_SEQUENCES = 8  # unless there are so many sequences: they need no states of other threads
 
 
@@ -45,7 +45,11 @@ def _product_of(gate: int) -> str:
     return f"(rows[b, {gate} * hidden + j] + bias[{gate} * hidden + j])"
 
 
-MIXED = "last[b, j] = (1.0 - update) * candidate + update * last[b, j]\n"
+def _mixed(target: str, state: str) -> str:
+    return f"{target} = (1.0 - update) * candidate + update * {state}\n"
+
+
+LAST = "last[b, j]"
 CELLS = {
     "rnn": RecurrentCell(1, ("last",), 1, _tanh("last[b, j]", 0)),
     "lstm": RecurrentCell(
@@ -66,13 +70,50 @@ CELLS = {
         _sigmoid("update", 0)
         + _sigmoid("reset", 1)
         + f"candidate = T.tanh({_input(2)} + reset * {_product_of(2)})\n"
-        + MIXED,
+        + _mixed(LAST, LAST),
     ),
     # here the reset gate is applied to the state before the product
     "gru_reset_before": RecurrentCell(
-        3, ("last",), 2, _sigmoid("update", 0) + _tanh("candidate", 2) + MIXED
+        3, ("last",), 2, _sigmoid("update", 0) + _tanh("candidate", 2) + _mixed(LAST, LAST)
     ),
 }
+
+
+@attrs.frozen
+class _Products:
+    """Kernel source of products of states and the weights of some gates, in parts."""
+
+    cell: RecurrentCell
+    is_together: bool  # whether all read the same packed weights; else those of each gate
+
+    @property
+    def width(self) -> str:
+        """The columns of all gates."""
+        return f"{self.cell.gates} * hidden"
+
+    def of_part(self, left: str, gate: int) -> str:
+        """Returns the source for the columns of a part, of all sequences, and one gate."""
+        return self._source(left, "0", "batch", gate, "low", "high - low")
+
+    def of_sequences(self, left: str, gates: range) -> str:
+        """Returns the source for all columns of the sequences of a part."""
+        if self.is_together:
+            return self._source(left, "first", "stop - first", 0, "0", self.width) if gates else ""
+        count = "stop - first"
+        return "".join([self._source(left, "first", count, g, "0", "hidden") for g in gates])
+
+    def _source(
+        self, left: str, row: str, count: str, gate: int, column: str, columns: str
+    ) -> str:
+        start, all_columns = f"{gate} * hidden", "hidden"
+        first, column = column, f"{start} + {column}"
+        if self.is_together:
+            start, first, all_columns = "0", column, self.width
+        out = f"rows.flat[{row} * {self.width} + {column}]"
+        places = f"{left}.flat[{row} * hidden], weight.flat[{start}], {out}"
+        steps = f"{self.width}, 1, {self.width}"
+        integers = f"{count}, {columns}, hidden, hidden, 1, {all_columns}, {first}, {steps}"
+        return f"T.column_product({places}, {integers})\n"
 
 
 def _product(left: str, first_gate: str, columns: str, width: str, ragged: bool) -> str:
@@ -102,14 +143,6 @@ def _sequences(ragged: bool) -> str:
     return "batch" if ragged else "low, high"
 
 
-def _is_in_columns(cell: RecurrentCell, ragged: bool, hidden: int | None) -> bool:
-    """Whether threads may share the columns of the states in each time step; else they share the
-    sequences. Products with a changed state would need all of its columns, and columns of gates of
-    other widths have packed weights of their own."""
-    is_wide = hidden is not None and hidden >= MIN_COLUMNS and hidden % PART_MULTIPLE == 0
-    return is_wide and not ragged and cell.products == cell.gates
-
-
 @cache
 def recurrent_kernel(
     name: str, dtype: str, backwards: bool, ragged: bool = False, hidden: int | None = None
@@ -123,8 +156,8 @@ def recurrent_kernel(
     suffixes = ["backwards"] * backwards + ["ragged"] * ragged + [dtype]
     full_name = "_".join([name, *suffixes, *([] if hidden is None else [str(hidden)])])
     cell = CELLS[name]
-    if _is_in_columns(cell, ragged, hidden):
-        source = _source_in_columns(cell, full_name, dtype, backwards)
+    if hidden is not None and hidden >= MIN_COLUMNS and not ragged:
+        source = _source_in_columns(cell, full_name, dtype, backwards, hidden)
     else:
         source = _source(cell, full_name, dtype, backwards, ragged)
     if hidden is not None:
@@ -161,74 +194,118 @@ for t in range({steps}):
     return _function(cell, name, dtype, [*lines, body], ragged)
 
 
-def _source_in_columns(cell: RecurrentCell, name: str, dtype: str, backwards: bool) -> str:
+def _source_in_columns(
+    cell: RecurrentCell, name: str, dtype: str, backwards: bool, hidden: int
+) -> str:
     """Returns the source of a kernel whose parts are columns of the states in each time step, or
     sequences if there are many; one part is all columns of all sequences.
 
     A step in columns reads the whole states before it in `hidden_states`, which all parts have
     written together.
     """
-    steps = "steps - 1, -1, -1" if backwards else "steps"
+    products = _Products(cell, cell.products == cell.gates and hidden % PART_MULTIPLE == 0)
+    in_columns = f"batch < {MANY_SEQUENCES} and high - low < hidden"
+    if cell.products < cell.gates:
+        loop = _loop_in_halves(cell, products, in_columns, backwards)
+    else:
+        loop = f"""\
+for t in T.synchronized({"steps - 1, -1, -1" if backwards else "steps"}):
+    if {in_columns}:
+{indent(_step_in_columns(cell, products, backwards), " " * 8)}\
+    else:
+{indent(_step_of_sequences(cell, products), " " * 8)}"""
     body = f"""\
 before = T.empty((batch, hidden), "{dtype}")
-rows = T.empty((batch, {cell.gates} * hidden), "{dtype}")
+rows = T.empty((batch, {products.width}), "{dtype}")
 low, high = T.part(hidden)
 {_start(cell, "batch", "low, high")}\
-for t in T.synchronized({steps}):
-    if batch < {MANY_SEQUENCES} and high - low < hidden:
-{indent(_step_in_columns(cell, backwards), " " * 8)}\
-    else:
-{indent(_step_of_sequences(cell), " " * 8)}"""
+{loop}"""
     return _function(cell, name, dtype, [body])
 
 
-def _step_in_columns(cell: RecurrentCell, backwards: bool) -> str:
+def _step_in_columns(cell: RecurrentCell, products: _Products, backwards: bool) -> str:
     """Returns kernel source that updates the columns of a part."""
-    first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
-    products = [
-        _column_product(cell, "before", "0", "batch", f"{gate} * hidden + low", "high - low")
-        for gate in range(cell.gates)
-    ]
+    columns = [products.of_part("before", gate) for gate in range(cell.gates)]
     return f"""\
-if t == {first}:
-{indent(_copy("last_start[b, j]"), " " * 4)}\
-else:
-{indent(_copy(f"hidden_states[{after}, b, j]"), " " * 4)}\
-{"".join(products)}\
+{_copy_states_before(backwards)}\
+{"".join(columns)}\
 for b in range(batch):
 {indent(_step(cell, "low, high"), " " * 4)}"""
 
 
-def _step_of_sequences(cell: RecurrentCell) -> str:
+def _step_of_sequences(cell: RecurrentCell, products: _Products) -> str:
     """Returns kernel source that updates the sequences of a part: those that correspond to its
     columns."""
     first, stop = "max(low * batch // hidden, 0)", "min(high * batch // hidden, batch)"
+    sequences = f"{first}, {stop}"
+    reset = f"""\
+for b in range({sequences}):
+    for j in range(hidden):
+        {_sigmoid("reset", 1)}\
+        before[b, j] = reset * last[b, j]
+{products.of_sequences("before", range(cell.products, cell.gates))}"""
     return f"""\
 first = {first}
 stop = {stop}
-{_column_product(cell, "last", "first", "stop - first", "0", f"{cell.gates} * hidden")}\
-for b in range({first}, {stop}):
+{products.of_sequences("last", range(cell.products))}\
+{reset if cell.products < cell.gates else ""}\
+for b in range({sequences}):
 {indent(_step(cell, "hidden"), " " * 4)}"""
 
 
-def _copy(source: str) -> str:
+def _loop_in_halves(
+    cell: RecurrentCell, products: _Products, in_columns: str, backwards: bool
+) -> str:
+    """Returns the source of the loop of a cell whose reset gate is applied before the product: the
+    parts compute all columns of the reset states, in `last`, before they multiply them. The
+    iteration after the last step sets `last` to the final states.
+    """
+    t = "steps - 1 - k // 2" if backwards else "k // 2"
+    final = "0" if backwards else "steps - 1"
+    return f"""\
+for k in T.synchronized(2 * steps + 1):
+    t = {t}
+    if {in_columns}:
+        if k == 2 * steps:
+            if steps > 0:
+                for b in range(batch):
+                    for j in range(low, high):
+                        last[b, j] = hidden_states[{final}, b, j]
+        else:
+{indent(_copy_states_before(backwards), " " * 12)}\
+            if k % 2 == 0:
+{indent(products.of_part("before", 1), " " * 16)}\
+                for b in range(batch):
+                    for j in range(low, high):
+                        {_sigmoid("reset", 1)}\
+                        last[b, j] = reset * before[b, j]
+            else:
+{indent(products.of_part("before", 0) + products.of_part("last", 2), " " * 16)}\
+                for b in range(batch):
+                    for j in range(low, high):
+{indent(_sigmoid("update", 0) + _tanh("candidate", 2), " " * 24)}\
+                        {_mixed("hidden_states[t, b, j]", "before[b, j]")}\
+    elif k % 2 == 1:
+{indent(_step_of_sequences(cell, products), " " * 8)}"""
+
+
+def _copy_states_before(backwards: bool) -> str:
     """Returns kernel source that copies the states before a step."""
+    first, after = ("steps - 1", "t + 1") if backwards else ("0", "t - 1")
+    return f"""\
+if t == {first}:
+{indent(_copy("last_start[b, j]"), " " * 4)}\
+else:
+{indent(_copy(f"hidden_states[{after}, b, j]"), " " * 4)}"""
+
+
+def _copy(source: str) -> str:
+    """Returns kernel source that copies states."""
     return f"""\
 for b in range(batch):
     for j in range(hidden):
         before[b, j] = {source}
 """
-
-
-def _column_product(
-    cell: RecurrentCell, left: str, row: str, count: str, column: str, columns: str
-) -> str:
-    """Returns kernel source that sets some columns of `rows`, of some sequences, to the product of
-    their states and the weights. All of these products read the same packed weights."""
-    width = f"{cell.gates} * hidden"
-    places = f"{left}.flat[{row} * hidden], weight.flat[0], rows.flat[{row} * {width} + {column}]"
-    integers = f"{count}, {columns}, hidden, hidden, 1, {width}, {column}, {width}, 1, {width}"
-    return f"T.column_product({places}, {integers})\n"
 
 
 def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:

@@ -18,11 +18,10 @@ from llvmlite import ir
 
 from structir.targets.cpu.features import is_amd
 from structir.targets.cpu.math.bits import declared
-from structir.targets.cpu.tiles import TileShape, transpose_lines
+from structir.targets.cpu.tiles import TileShape, comes_next, transpose_lines
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 HIGHEST = 8  # points of a tile
-BUSY = 8  # totals of a tile that hide the latency of fused multiply-adds
 POINTS, WEIGHTS = 60, 18 << 10  # points, and bytes of weights, per block: they stay in L1
 MANY_TERMS = 1024  # of weights that stay in L2
 
@@ -323,20 +322,15 @@ def _counter(builder: ir.IRBuilder) -> Any:
 def _write_pass(
     builder: ir.IRBuilder, column: list[PixelTile], arguments: list[Any], points: Any
 ) -> None:
-    """Emits loops over tiles of decreasing height, each while enough points remain, and not so few
-    beyond them that the last tile would wait for its products."""
-    place, shape = _counter(builder), column[0].shape
-    least = -(-BUSY // column[0].across)
+    """Emits loops over tiles of decreasing height."""
+    place, shape, heights = _counter(builder), column[0].shape, [tile.rows for tile in column]
     for tile in column:
         head, body, after = (builder.function.append_basic_block() for _ in range(3))
         builder.branch(head)
         builder.position_at_end(head)
         point = builder.load(place)
-        beyond = builder.sub(builder.sub(points, point), _word(tile.rows))
-        fits = builder.icmp_signed(">=", beyond, _word(0))
-        if tile.rows > least:
-            is_last = builder.icmp_signed("==", beyond, _word(0))
-            fits = builder.or_(is_last, builder.icmp_signed(">=", beyond, _word(least)))
+        remaining = builder.sub(points, point)
+        fits = comes_next(builder, remaining, heights, tile.rows, tile.across)
         builder.cbranch(fits, body, after)
         builder.position_at_end(body)
         passed = list(arguments)

@@ -21,6 +21,7 @@ WORD = ir.IntType(64)
 INDEX = ir.IntType(32)
 ELEMENTS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int32": INDEX}
 SUFFIXES = {"float32": "f32", "float64": "f64", "int32": "i32"}
+BUSY = 8  # totals of a tile that hide the latency of fused multiply-adds
 
 
 @attrs.frozen
@@ -47,7 +48,7 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
     if "avx512f" in features:
         return tuple([TileShape(dtype, 16 // half, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
     if {"avx2", "fma"} <= features:
-        return tuple([TileShape(dtype, 8 // half, v, (6, 4, 2, 1)) for v in (1, 2)])
+        return tuple([TileShape(dtype, 8 // half, v, (6, 5, 4, 3, 2, 1)) for v in (1, 2)])
     return ()
 
 
@@ -318,6 +319,20 @@ class TileFunction:
             self.builder.call(store, [total, place, alignment, self.masks[vector]])
 
 
+def comes_next(
+    builder: Any, remaining: Any, heights: Sequence[int], height: int, across: int
+) -> Any:
+    """Emits whether a tile of a height is the next for a number of remaining rows: enough remain,
+    and not so few beyond it that the last tile would wait for its products, if tiles of less height
+    can avoid that. A tile has `across` registers per row."""
+    beyond, least = builder.sub(remaining, _word(height)), -(-BUSY // across)
+    fits = builder.icmp_signed(">=", beyond, _word(0))
+    if height <= least or not {*range(1, height)} <= {*heights}:
+        return fits
+    is_last = builder.icmp_signed("==", beyond, _word(0))
+    return builder.or_(is_last, builder.icmp_signed(">=", beyond, _word(least)))
+
+
 class PanelFunction:
     """Emits the function that applies tiles to all rows of one panel.
 
@@ -348,11 +363,11 @@ class PanelFunction:
             widths.setdefault(width, []).append(height)
         for number, (width, heights) in enumerate(widths.items(), 1):
             with builder.if_then(builder.icmp_signed("==", registers, _word(number))):
-                self._passes(width, heights)
+                self._passes(width, heights, number)
         builder.ret_void()
 
-    def _passes(self, width: int, heights: list[int]) -> None:
-        """Emits loops over tiles of decreasing height, each while enough rows remain."""
+    def _passes(self, width: int, heights: list[int], registers: int) -> None:
+        """Emits loops over tiles of decreasing height."""
         builder, args = self.builder, self.function.args
         place = builder.alloca(WORD)
         builder.store(_word(0), place)
@@ -361,7 +376,7 @@ class PanelFunction:
             builder.branch(head)
             builder.position_at_end(head)
             row = builder.load(place)
-            fits = builder.icmp_signed(">=", builder.sub(args[11], row), _word(height))
+            fits = comes_next(builder, builder.sub(args[11], row), heights, height, registers)
             builder.cbranch(fits, body, after)
             builder.position_at_end(body)
             passed = list(args[:10])
