@@ -150,7 +150,7 @@ def _is_used(node: FxNode, name: str, expression: str) -> bool:
     return False
 
 
-@torch_op(
+ASSERTIONS = (
     "_assert_scalar",
     "_assert_async",
     "_assert_tensor_metadata",
@@ -160,6 +160,36 @@ def _is_used(node: FxNode, name: str, expression: str) -> bool:
     "_functional_assert_async",
     "_linalg_check_errors",
 )
+
+
+@torch_op(*ASSERTIONS)
 def assertion(node: FxNode) -> list[Any]:
     """Ignores torch's assertions: StructIR's ops check their own operands."""
     return []
+
+
+@torch_op("sym_storage_offset")
+def storage_offset(node: FxNode) -> int:
+    """Returns 0 for an offset that only assertions use: StructIR's tensors have no storage."""
+    if not all([_is_asserted(node.scope.graph, name) for name in names_of(node.spec.outputs)]):
+        node.fail(
+            "the offset of a tensor in its storage is unknown",
+            "remove `storage_offset()` from the model",
+        )
+    return 0
+
+
+def _is_asserted(graph: FxGraph, name: str) -> bool:
+    """Returns whether only assertions use a symbolic number, or numbers computed from it."""
+    if name in names_of(graph.outputs):
+        return False
+    for user in graph.nodes:
+        if name in names_of(tuple(user.args.values())):
+            results = names_of(user.outputs)
+            is_number = bool(results) and all([result in graph.scalars for result in results])
+            is_assertion = user.target.split(".")[1] in ASSERTIONS
+            if not is_assertion and not (
+                is_number and all(_is_asserted(graph, r) for r in results)
+            ):
+                return False
+    return True

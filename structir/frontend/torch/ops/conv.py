@@ -51,6 +51,15 @@ def convolution(node: FxNode) -> Expr:
     return _add_bias(node, result, count, is_unbatched)
 
 
+@torch_op("conv_tbc")
+def convolution_of_time_first(node: FxNode) -> Expr:
+    """Builds a convolution of operands with the axes time, batch and channels."""
+    padding = [node.plain("pad", 0)] * 2
+    x, weight = R.permute_dims(node["self"], [1, 2, 0]), R.permute_dims(node["weight"], [2, 1, 0])
+    result = R.nn.conv1d(x, weight, padding=padding)
+    return R.add(R.permute_dims(result, [2, 0, 1]), node["bias"])
+
+
 def _with_batch_axis(node: FxNode, count: int) -> tuple[Expr, bool]:
     """Returns the operand with a batch axis, and whether the axis was added."""
     if node.rank("input") == count + 2:

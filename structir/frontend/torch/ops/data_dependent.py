@@ -1,12 +1,15 @@
-"""Mappings of ops whose result sizes depend on elements: nonzero and unique elements."""
+"""Mappings of ops whose result sizes depend on elements: nonzero and unique elements, splits."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.indexing import expand_masks
+from structir.frontend.torch.ops.shapes import parts_of, slice_between, split
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
-from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
 from structir.script import R
 
 
@@ -88,3 +91,24 @@ def unique_consecutive(node: FxNode) -> list[Expr]:
         inverse if node.flag("return_inverse") else empty,
         counts if node.flag("return_counts") else empty,
     ]
+
+
+@torch_op("tensor_split.tensor_indices_or_sections")
+def split_at(node: FxNode) -> list[Any]:
+    """Builds a split at the indices of a tensor, which are bounds of slices; of a number of parts,
+    torch has recorded the sizes."""
+    if not node.rank("tensor_indices_or_sections"):
+        return split(node)
+    axis, sizes = parts_of(node)
+    zero, size = number(0, "int64"), size_number(node.dims()[axis])
+    index = node.emit(cast(node["tensor_indices_or_sections"], "int64"))
+    index = R.where(R.less(index, zero), R.add(index, size), index)
+    bounds = node.emit(R.minimum(R.maximum(index, zero), size))
+    first = node.emit(R.concat(Tuple((R.full((1,), zero), bounds)), axis=0))
+    last = R.concat(Tuple((bounds, R.expand_dims(size, [0]))), axis=0)
+    lengths = node.emit(R.maximum(R.subtract(last, first), zero))
+    starts = [node.host.symbols.fresh(f"{node.part_name()}_start") for _ in sizes]
+    both = node.emit(R.concat(Tuple((first, lengths)), axis=0))
+    node.bind_sizes(both, [*starts, *sizes])
+    parts = zip(starts, sizes, strict=True)
+    return [slice_between(node, node["self"], axis, start, start + n) for start, n in parts]

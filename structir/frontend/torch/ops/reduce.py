@@ -21,7 +21,7 @@ from structir.frontend.torch.scalars import (
 )
 from structir.ir import dims
 from structir.ir.dtype import NARROW_FLOATS
-from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
 
@@ -273,37 +273,3 @@ def _step(node: FxNode, x: Expr, axis: int, difference: Any) -> Expr:
     return difference(
         slice_between(node, x, axis, 1, size), slice_between(node, x, axis, 0, shorter)
     )
-
-
-# ---- histograms
-
-
-@torch_op("histc")
-def histogram(node: FxNode) -> Expr:
-    """Builds histc: counts of elements in bins of equal width; equal limits are the extremes.
-
-    The bin of an element is computed as torch computes it, in the dtype of the elements.
-    """
-    dtype, count = node.out_dtype(), node.plain("bins", 100)
-    x = node.emit(R.flatten(node["self"]))
-    limits = [node.arg(name, 0) for name in ("min", "max")]
-    fixed = [as_tensor(limit, dtype) for limit in limits]
-    low, high = map(node.emit, _extremes(node, x) if limits[0] == limits[1] else fixed)
-    width = node.emit(R.subtract(high, low))
-    scaled = R.divide(R.multiply(R.subtract(x, low), number(count, dtype)), width)
-    inside = R.logical_and(R.less_equal(low, x), R.less_equal(x, high))
-    bins = node.emit(R.astype(R.where(inside, scaled, number(0, dtype)), "int64"))
-    bins = R.minimum(bins, number(count - 1, "int64"))
-    zeros = R.full(ShapeExpr((count,)), number(0, dtype))
-    return R.scatter_elements(zeros, bins, cast(inside, dtype), axis=0, reduction="add")
-
-
-def _extremes(node: FxNode, x: Expr) -> tuple[Expr, Expr]:
-    """Returns the least and the greatest element, one apart on either side if they are equal."""
-    dtype = node.dtype_of(x)
-    (size,) = node.dims_of(x)
-    if dims.equal(size, 0) is True:
-        return number(0, dtype), number(1, dtype)
-    low, high = node.emit(R.min(x)), node.emit(R.max(x))
-    margin = node.emit(cast(R.equal(low, high), dtype))
-    return R.subtract(low, margin), R.add(high, margin)

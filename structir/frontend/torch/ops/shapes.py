@@ -154,10 +154,10 @@ def repeat_each(node: FxNode) -> Expr:
 # ---- slicing and splitting
 
 
-@torch_op("slice.Tensor", "narrow.default")
+@torch_op("slice.Tensor", "narrow")
 def slice_axis(node: FxNode) -> Expr:
     if ".narrow" in node.spec.target:
-        start = node.size("start")
+        start = narrow_start(node)
         return slice_between(node, node["self"], node.axis(), start, start + node.size("length"))
     start, end = node.arg("start", None), node.arg("end", None)
     axis = node.axis("dim", 0)
@@ -166,6 +166,15 @@ def slice_axis(node: FxNode) -> Expr:
     first: Dim = 0 if start is None else node.whole(start)
     last: Dim = size if end is None else node.whole(end)
     return slice_between(node, node["self"], axis, first, last, step)
+
+
+def narrow_start(node: FxNode) -> Dim:
+    """Returns where a narrow begins; one below 0, as a tensor may have, counts from the end."""
+    start, size = node.size("start"), node.dims()[node.axis()]
+    if isinstance(start, int):
+        return start + size if start < 0 else start
+    is_tensor = isinstance(node.arg("start"), Expr)
+    return dims.select(dims.compare("le", 0, start), start, start + size) if is_tensor else start
 
 
 TO_THE_END = 1 << 31

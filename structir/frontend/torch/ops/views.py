@@ -7,7 +7,13 @@ from typing import Any
 
 from structir.frontend.torch.graph import NodeSpec, names_of
 from structir.frontend.torch.node import FxNode, are_equal
-from structir.frontend.torch.ops.shapes import is_contiguous, order_of, parts_of, reorder_axes
+from structir.frontend.torch.ops.shapes import (
+    is_contiguous,
+    narrow_start,
+    order_of,
+    parts_of,
+    reorder_axes,
+)
 from structir.frontend.torch.registry import torch_op, view_of
 from structir.frontend.torch.scalars import index_range, number, reshape_to
 from structir.ir import dims
@@ -85,12 +91,12 @@ def write_selected(part: FxNode, update: Expr) -> Expr:
     return update_slice(part, R.expand_dims(update, [axis]), axis, position, position + 1)
 
 
-@view_of("slice.Tensor", "narrow.default")
+@view_of("slice.Tensor", "narrow")
 def write_slice(part: FxNode, update: Expr) -> Expr:
     axis = part.axis("dim", 0)
     size = part.dims()[axis]
     if ".narrow" in part.spec.target:
-        start = part.size("start")
+        start = narrow_start(part)
         return update_slice(part, update, axis, start, start + part.size("length"))
     first, last = part.arg("start", None), part.arg("end", None)
     start = clamp_bound(part.whole(0 if first is None else first), size)
