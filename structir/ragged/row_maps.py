@@ -3,7 +3,7 @@ by one call that computes a function for every row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -51,7 +51,7 @@ from structir.ops.ragged import (
     values,
 )
 from structir.ragged.lowering import RaggedLowering
-from structir.ragged.row_groups import row_function, rows
+from structir.ragged.row_op import row_function, rows
 
 MAPS = ("map", "vmap")
 BODY = "row_body"  # the name of the mapped function in the module of one row
@@ -274,9 +274,7 @@ class _RowMaps:
         fields = []
         for k, kind in enumerate(results):
             field = emit(TupleGetItem(call, k))
-            fields.append(
-                emit(from_values(field, starts, limits)) if kind == "values" else field
-            )
+            fields.append(emit(from_values(field, starts, limits)) if kind == "values" else field)
         is_tuple = isinstance(row_map.function.ret_struct_info, TupleStructInfo)
         return emit(Tuple(tuple(fields))) if is_tuple else fields[0]
 
@@ -294,7 +292,11 @@ def _of_row(
         return "values", TensorStructInfo((one, length, *info.axes[2:]), info.element)  # type: ignore[index]
     if not isinstance(info.dims, tuple):
         return None
-    return ("rows", TensorStructInfo((one, *info.dims[1:]), info.element)) if axes else ("shared", info)
+    return (
+        ("rows", TensorStructInfo((one, *info.dims[1:]), info.element))
+        if axes
+        else ("shared", info)
+    )
 
 
 def _with_tuple(function: Function) -> Function:

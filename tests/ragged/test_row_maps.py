@@ -1,5 +1,7 @@
 """Maps over the rows of ragged tensors, against NumPy row by row and padded programs."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -23,13 +25,20 @@ MAPS = {
         "R.vmap(lambda r, t: R.add(R.multiply(r, w), t))(x, s)",
         lambda x, s, w: x * w + s,
     ),
-    "shared": ("R.vmap(lambda r, v: R.matmul(r, v), in_axes=(0, None))(x, w)", lambda x, s, w: x @ w),
+    "shared": (
+        "R.vmap(lambda r, v: R.matmul(r, v), in_axes=(0, None))(x, w)",
+        lambda x, s, w: x @ w,
+    ),
     "sum": ("R.map(lambda r: R.sum(r, axis=0), x)", lambda x, s, w: x.sum(0)),
     "fold": (
         "R.map(lambda r: R.reduce(R.add, R.zeros((4,), 'float64'), r), x)",
         lambda x, s, w: x.sum(0),
     ),
     "running sum": ("R.map(lambda r: R.cumsum(r, axis=0), x)", lambda x, s, w: x.cumsum(0)),
+    "weighted": (
+        "R.vmap(lambda r, t: R.cumsum(R.multiply(R.multiply(r, w), t), axis=0))(x, s)",
+        lambda x, s, w: (x * w * s).cumsum(0),
+    ),
     "reversed": ("R.map(lambda r: R.flip(r, axis=0), x)", lambda x, s, w: x[::-1]),
     "product of rows": (
         "R.map(lambda r: R.matmul(R.permute_dims(r), r), x)",
@@ -61,7 +70,7 @@ def operands():
 def test_maps_over_rows_match_numpy(name):
     body, of_row = MAPS[name]
     module, (x, s, w) = program(body), operands()
-    rows = [x.values[a:b] for a, b in zip(OFFSETS[:-1], OFFSETS[1:], strict=True)]
+    rows = [x.values[a:b] for a, b in pairwise(OFFSETS)]
     expected = [of_row(row, own, w) for row, own in zip(rows, s, strict=True)]
     compiled = structir.compile(module)
     assert not compiled.fallbacks
@@ -92,23 +101,28 @@ def test_result_with_two_ragged_axes_is_an_error():
         structir.compile(module)
 
 
-@pytest.mark.parametrize("name", ("of a dense operand", "sum", "fold"))
+@pytest.mark.parametrize("name", MAPS)
 def test_gradients_of_maps_match_differences(name):
     body, of_row = MAPS[name]
     module = gradient.transform(program(body, "R.sum(R.multiply(y, y))"), function="main")
-    x, s, w = operands()
-    _, (x_grad, *_) = structir.compile(module)["main_adjoint"](x, s, w)
+    x, *others = operands()
+    _, gradients = structir.compile(module)["main_adjoint"](x, *others)
+    arrays = [x.values, *others]
 
-    def loss(values):
-        rows = [values[a:b] for a, b in zip(OFFSETS[:-1], OFFSETS[1:], strict=True)]
-        return sum([(of_row(row, own, w) ** 2).sum() for row, own in zip(rows, s, strict=True)])
+    def loss(values, scales, w):
+        rows = [values[a:b] for a, b in pairwise(OFFSETS)]
+        return sum([(of_row(row, s, w) ** 2).sum() for row, s in zip(rows, scales, strict=True)])
 
-    for index in np.ndindex(*x.values.shape):
-        shifted = [x.values.copy(), x.values.copy()]
-        shifted[0][index] += 1e-6
-        shifted[1][index] -= 1e-6
-        slope = (loss(shifted[0]) - loss(shifted[1])) / 2e-6
-        np.testing.assert_allclose(x_grad.values[index], slope, 1e-5, 1e-7)
+    for k, (array, slopes) in enumerate(zip(arrays, gradients, strict=True)):
+        slopes = slopes.values if isinstance(slopes, RaggedArray) else slopes
+        for index in np.ndindex(*array.shape):
+            ends = []
+            for step in (1e-6, -1e-6):
+                shifted = [each.copy() for each in arrays]
+                shifted[k][index] += step
+                ends.append(loss(*shifted))
+            expected = (ends[0] - ends[1]) / 2e-6
+            np.testing.assert_allclose(slopes[index], expected, 1e-5, 1e-6)
 
 
 def test_slices_at_ragged_indices():
@@ -120,6 +134,9 @@ def test_slices_at_ragged_indices():
     rng = np.random.default_rng(0)
     i = RaggedArray(rng.integers(0, 20, 11), OFFSETS)
     table = rng.standard_normal((20, 8)).astype("float32")
-    for result in (structir.interpret(module, "main", i, table), structir.compile(module)["main"](i, table)):
+    for result in (
+        structir.interpret(module, "main", i, table),
+        structir.compile(module)["main"](i, table),
+    ):
         np.testing.assert_array_equal(result.values, table[i.values])
         np.testing.assert_array_equal(result.row_limits, OFFSETS[1:])
