@@ -1,13 +1,8 @@
-"""Groups of ops on the same rows, computed row by row by one call.
-
-`ragged.rows` computes a function of one row for every row. Its operands are values (of which a row
-has its own), tensors with one slice per row, and tensors that all rows share.
-"""
+"""Groups of ops on the same rows, computed row by row by one call of `ragged.rows`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -15,10 +10,9 @@ import attrs
 from structir.analysis.variables import free_vars, symbols_in
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
-from structir.interpret import interpret
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
     Call,
@@ -36,87 +30,12 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
-from structir.lazy import lazy_module
-from structir.opdef.opaque import opaque_op
 from structir.ops.layout import broadcast_to, expand_dims
 from structir.ops.reshape import reshape
 from structir.projections.scalar_expr import LoopIndex, walk
+from structir.ragged.row_op import row_function, rows
 
-parser = lazy_module("structir.printer.parser.parser")
-np = lazy_module("numpy")
-OWN_AXES = {"values": 2, "rows": 1, "shared": 0}  # of the operands of a row, by their kind
 REPEAT, SEGMENT = "segment_expand", "segment_"
-Value = Any
-
-
-@lru_cache(maxsize=256)
-def row_function(text: str) -> Function:
-    """Returns the function of one row."""
-    return parser.parse(text, "<row>").functions["main"]  # type: ignore[no-any-return]
-
-
-def _rows_info(operands: Any, starts: Any, limits: Any, row: str, kinds: Any, results: Any) -> Any:
-    function = row_function(row)
-    returned: Any = function.ret_struct_info
-    total = next(
-        o.dims[0] for o, kind in zip(operands.fields, kinds, strict=True) if kind == "values"
-    )
-    fields = []
-    sizes = _sizes_of(function, operands, kinds)
-    for info, kind in zip(returned.fields, results, strict=True):
-        shape = tuple([dims.substitute(d, sizes) for d in info.dims])
-        first = total if kind == "values" else starts.dims[0]
-        fields.append(TensorStructInfo((first, *shape[OWN_AXES[kind] :]), info.element))
-    return TupleStructInfo(tuple(fields))
-
-
-def _sizes_of(function: Function, operands: Any, kinds: Any) -> dict[Sym, Dim]:
-    """Returns the sizes of the program that the sizes of the function of one row stand for."""
-    sizes: dict[Sym, Dim] = {}
-    for param, operand, kind in zip(function.params, operands.fields, kinds, strict=True):
-        info: Any = param.struct_info
-        own = OWN_AXES[kind]
-        actual = operand.dims[min(own, 1) :]
-        for declared, size in zip(info.dims[own:], actual, strict=True):
-            symbol = dims.as_sym(declared)
-            if symbol is not None:
-                sizes.setdefault(symbol, size)
-    return sizes
-
-
-@opaque_op(_rows_info, "ragged.rows")
-def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, results: Any) -> Any:
-    """Computes a function of one row for every row."""
-    module = parser.parse(row, "<row>")
-    outputs: list[list[Any]] = [[] for _ in results]
-    count = len(starts)
-    if not count:  # the row that is computed only has the sizes of results
-        starts, limits = np.zeros((2, 1), "int64")
-        empty = [
-            np.zeros((1, *o.shape[1:]), o.dtype) if kind == "rows" else o
-            for o, kind in zip(operands, kinds, strict=True)
-        ]
-        operands = tuple(empty)
-    for k, (start, limit) in enumerate(zip(starts, limits, strict=True)):
-        args = [
-            {"values": o[None, start:limit], "rows": o[k : k + 1]}[kind] if kind != "shared" else o
-            for o, kind in zip(operands, kinds, strict=True)
-        ]
-        for collected, value in zip(outputs, interpret(module, "main", *args), strict=True):
-            collected.append(value)
-    return tuple(
-        [
-            np.concatenate([part[0] if kind == "values" else part[:count] for part in parts])
-            for kind, parts in zip(results, outputs, strict=True)
-        ]
-    )
-
-
-_DEFINITION: Any = rows.definition
-_DEFINITION.hooks["row_function"] = lambda call: row_function(call.attrs["row"])
-
-
-# ---- groups
 
 
 @attrs.define(eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import Call, Expr, MatchCast, PrimValue, ShapeExpr, Var
+from structir.ir.node import replace
 from structir.ir.requirements import cast_of, condition
 from structir.ir.struct_info import ShapeStructInfo
 from structir.opdef.batched_op import Path
@@ -62,6 +63,15 @@ def _from_values(
             return RaggedParts(values, scope.rows[key])
     rows = scope.add_rows(Rows(keys, leading, sizes[0], starts, limits, label))
     return RaggedParts(values, rows)
+
+
+def _take(call: Call, operands: Operands, ragged: Ragged, scope: PartsScope) -> RaggedParts | None:
+    """Takes slices along the first axis at ragged indices; None for other axes and operands."""
+    if set(ragged) != {(1,)} or call.attrs.get("axis") != 0:
+        return None
+    indices = ragged[(1,)]
+    taken = scope.emit(replace(call, args=(call.args[0], indices.values), struct_info=None))
+    return RaggedParts(taken, indices.rows)
 
 
 # ---- padded tensors
@@ -286,4 +296,5 @@ RULES: dict[str, Rule] = {
     "ragged.to_padded": _to_padded,
     "ragged.from_padded": _from_padded,
     "concat": _concat,
+    "take": _take,
 }

@@ -1,0 +1,142 @@
+"""Maps over the rows of ragged tensors, against NumPy row by row and padded programs."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import structir
+from structir import RaggedArray
+from structir.errors import StructInfoError, StructIRError
+from structir.passes.gradient import gradient
+
+OFFSETS = np.array([0, 3, 3, 10, 11])
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(-1, keepdims=True, initial=-np.inf))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+# programs of x (n, *, 4), s (n,) and w (4,), and the value of one row
+MAPS = {
+    "elementwise": ("R.map(lambda r: R.multiply(r, r), x)", lambda x, s, w: x * x),
+    "of a dense operand": (
+        "R.vmap(lambda r, t: R.add(R.multiply(r, w), t))(x, s)",
+        lambda x, s, w: x * w + s,
+    ),
+    "shared": (
+        "R.vmap(lambda r, v: R.matmul(r, v), in_axes=(0, None))(x, w)",
+        lambda x, s, w: x @ w,
+    ),
+    "sum": ("R.map(lambda r: R.sum(r, axis=0), x)", lambda x, s, w: x.sum(0)),
+    "fold": (
+        "R.map(lambda r: R.reduce(R.add, R.zeros((4,), 'float64'), r), x)",
+        lambda x, s, w: x.sum(0),
+    ),
+    "running sum": ("R.map(lambda r: R.cumsum(r, axis=0), x)", lambda x, s, w: x.cumsum(0)),
+    "weighted": (
+        "R.vmap(lambda r, t: R.cumsum(R.multiply(R.multiply(r, w), t), axis=0))(x, s)",
+        lambda x, s, w: (x * w * s).cumsum(0),
+    ),
+    "reversed": ("R.map(lambda r: R.flip(r, axis=0), x)", lambda x, s, w: x[::-1]),
+    "product of rows": (
+        "R.map(lambda r: R.matmul(R.permute_dims(r), r), x)",
+        lambda x, s, w: x.T @ x,
+    ),
+    "attention": (
+        "R.map(lambda r: R.matmul(R.nn.softmax(R.matmul(r, R.permute_dims(r)), axis=-1), r), x)",
+        lambda x, s, w: softmax(x @ x.T) @ x,
+    ),
+}
+
+
+def program(body, result="y"):
+    return structir.parse(
+        "@R.function\n"
+        "def main(x: R.Tensor(('n', '*', 4), 'float64'), s: R.Tensor(('n',), 'float64'), "
+        "w: R.Tensor((4,), 'float64')):\n"
+        f"    y = {body}\n    return {result}\n"
+    )
+
+
+def operands():
+    rng = np.random.default_rng(0)
+    x = RaggedArray(rng.standard_normal((11, 4)), OFFSETS)
+    return x, rng.standard_normal(4), rng.standard_normal(4)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_over_rows_match_numpy(name):
+    body, of_row = MAPS[name]
+    module, (x, s, w) = program(body), operands()
+    rows = [x.values[a:b] for a, b in pairwise(OFFSETS)]
+    expected = [of_row(row, own, w) for row, own in zip(rows, s, strict=True)]
+    compiled = structir.compile(module)
+    assert not compiled.fallbacks
+    for result in (structir.interpret(module, "main", x, s, w), compiled["main"](x, s, w)):
+        results = result.to_list() if isinstance(result, RaggedArray) else result
+        for actual, value in zip(results, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(actual).reshape(value.shape), value, 1e-10, 1e-12)
+
+
+def test_map_over_other_rows_is_checked():
+    module = structir.parse(
+        "@R.function\n"
+        "def main(x: R.Tensor(('n', '*'), 'float64'), y: R.Tensor(('n', '*'), 'float64')):\n"
+        "    z = R.vmap(lambda a, b: R.add(R.cumsum(a, axis=0), b))(x, y)\n    return z\n"
+    )
+    x = RaggedArray(np.arange(11.0), OFFSETS)
+    expected = np.concatenate([np.cumsum(row) + row for row in x.to_list()])
+    compiled = structir.compile(module)["main"]
+    np.testing.assert_allclose(compiled(x, x).values, expected)
+    other = RaggedArray(np.arange(11.0), np.array([0, 2, 3, 10, 11]))
+    with pytest.raises(StructIRError, match="row"):
+        compiled(x, other)
+
+
+def test_result_with_two_ragged_axes_is_an_error():
+    module = program("R.map(lambda r: R.matmul(r, R.permute_dims(r)), x)")
+    with pytest.raises(StructInfoError):
+        structir.compile(module)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_gradients_of_maps_match_differences(name):
+    body, of_row = MAPS[name]
+    module = gradient.transform(program(body, "R.sum(R.multiply(y, y))"), function="main")
+    x, *others = operands()
+    _, gradients = structir.compile(module)["main_adjoint"](x, *others)
+    arrays = [x.values, *others]
+
+    def loss(values, scales, w):
+        rows = [values[a:b] for a, b in pairwise(OFFSETS)]
+        return sum([(of_row(row, s, w) ** 2).sum() for row, s in zip(rows, scales, strict=True)])
+
+    for k, (array, slopes) in enumerate(zip(arrays, gradients, strict=True)):
+        slopes = slopes.values if isinstance(slopes, RaggedArray) else slopes
+        for index in np.ndindex(*array.shape):
+            ends = []
+            for step in (1e-6, -1e-6):
+                shifted = [each.copy() for each in arrays]
+                shifted[k][index] += step
+                ends.append(loss(*shifted))
+            expected = (ends[0] - ends[1]) / 2e-6
+            np.testing.assert_allclose(slopes[index], expected, 1e-5, 1e-6)
+
+
+def test_slices_at_ragged_indices():
+    module = structir.parse(
+        "@R.function\n"
+        "def main(i: R.Tensor(('n', '*'), 'int64'), t: R.Tensor((20, 8), 'float32')):\n"
+        "    y = R.take(t, i, axis=0)\n    return y\n"
+    )
+    rng = np.random.default_rng(0)
+    i = RaggedArray(rng.integers(0, 20, 11), OFFSETS)
+    table = rng.standard_normal((20, 8)).astype("float32")
+    for result in (
+        structir.interpret(module, "main", i, table),
+        structir.compile(module)["main"](i, table),
+    ):
+        np.testing.assert_array_equal(result.values, table[i.values])
+        np.testing.assert_array_equal(result.row_limits, OFFSETS[1:])
