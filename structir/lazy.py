@@ -98,7 +98,8 @@ def lazy_names(
             raise _unknown(package, name)
         home = homes[name]
         loaded = importlib.import_module(home.removesuffix(":"))
-        return loaded if home.endswith(":") else getattr(loaded, name)
+        value = module.__dict__[name] = loaded if home.endswith(":") else getattr(loaded, name)
+        return value
 
     return find, lambda: sorted(homes)
 

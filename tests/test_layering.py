@@ -53,7 +53,6 @@ LAYERS = (
     "loops.schedule",
     "loops.primitives",
     "loops.handle",
-    "loops.recipe",
     "loops.recipe_steps",
     "loops.recipes",
     "loops.lower",

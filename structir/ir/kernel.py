@@ -339,6 +339,17 @@ def assigned_value(assign: Assign) -> Scalar:
     return Apply(row.name, (assign.target, assign.value), assign.target.dtype, assign.span)
 
 
+def accumulated(statement: KernelStatement) -> str | None:
+    """Returns the function by which an assignment combines a number with a value; None for other
+    statements."""
+    if not isinstance(statement, Assign) or not isinstance(statement.target, Local):
+        return None
+    value = statement.value
+    if not isinstance(value, Apply) or not value.args or value.args[0] is not statement.target:
+        return None
+    return value.fn
+
+
 def computed_in(dtype: str) -> str:
     """Returns the dtype in which elements of a dtype are computed."""
     return COMPUTED_IN.get(dtype, dtype)

@@ -485,3 +485,11 @@ def _kind_of(name: str, hint: Any) -> str:
     if all(isinstance(h, type) and hasattr(h, "struct_info") for h in plain):
         return "value"
     return "dtype" if name == "dtype" else "static"
+
+
+def known_dims(info: TensorStructInfo) -> tuple[Dim, ...] | None:
+    """Returns the dims of a tensor: explicit ones, or those of its shape variable."""
+    if type(info.dims) is tuple:
+        return info.dims
+    shape = getattr(info.dims, "struct_info", None)
+    return shape.dims if isinstance(shape, ShapeStructInfo) else None

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from structir.ir.expr import Expr, Tuple, Var
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import TensorStructInfo, known_dims
 from structir.opdef.axis_packs import InvalidCall
-from structir.opdef.call_view import known_dims
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.parameters import shown
 from structir.opdef.resolution import ResolvedCall

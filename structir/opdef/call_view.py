@@ -9,7 +9,7 @@ import attrs
 
 from structir.ir.dtype import int_limits, is_int
 from structir.ir.expr import Expr
-from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
+from structir.ir.struct_info import known_dims
 from structir.opdef.axis_packs import InvalidCall, normal_axis
 from structir.opdef.shape_plan import Dims
 
@@ -142,11 +142,3 @@ def out_of_range(name: str, value: float, dtype: str) -> tuple[str, str]:
     """Returns the message and the hint for a number that an integer dtype does not represent."""
     message = f"{name}: expected a value in the range of {dtype}, found {value}"
     return message, "write a number from {} to {}".format(*int_limits(dtype))
-
-
-def known_dims(info: TensorStructInfo) -> Dims | None:
-    """Returns the dims of a tensor: explicit ones, or those of its shape variable."""
-    if type(info.dims) is tuple:
-        return info.dims
-    shape = getattr(info.dims, "struct_info", None)
-    return shape.dims if isinstance(shape, ShapeStructInfo) else None

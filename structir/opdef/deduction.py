@@ -18,11 +18,12 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    known_dims,
 )
 from structir.lazy import lazy_module
 from structir.opdef.axis_packs import InvalidCall
 from structir.opdef.call_edits import EDITS, propose_edit
-from structir.opdef.call_view import CallView, UnknownShape, known_dims
+from structir.opdef.call_view import CallView, UnknownShape
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.diagnostics import call_diagnostic, shape_hint
 from structir.opdef.dtypes import Bound, bound_dtypes, result_dtype

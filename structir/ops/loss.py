@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.expr import Expr, PrimValue
+from structir.ir.struct_info import known_dims
 from structir.lazy import lazy_module
-from structir.opdef.call_view import CallView, known_dims
+from structir.opdef.call_view import CallView
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32, i64
 from structir.ops.broadcast import divide, multiply, not_equal

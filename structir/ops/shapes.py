@@ -11,11 +11,12 @@ from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
+    known_dims,
 )
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Sizes
-from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape, known_dims
+from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32
 from structir.opdef.index_vars import access_text, index_vars

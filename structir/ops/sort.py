@@ -8,10 +8,11 @@ from typing import Any, Literal
 from structir.errors import ShapeMismatchError
 from structir.ir.dtype import dtype_name, is_float
 from structir.ir.expr import Call, Expr
+from structir.ir.struct_info import known_dims
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.attributes import Axes, Axis, DType
-from structir.opdef.call_view import CallView, ResolvedSignature, known_dims
+from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, Sample, f32, i64
 from structir.opdef.index_vars import access_text, index_vars

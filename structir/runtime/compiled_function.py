@@ -49,7 +49,8 @@ class CompiledFunction:
         self._shape = stored.shape
         self._has_out = any([param.name == "out" for param in self.params])  # its argument by name
         self._single = isinstance(stored.shape, int)
-        in_order = flatten([stored.shape]) == [*range(len(self.region.boundary.results))]
+        results = [*range(len(self.region.boundary.results))]
+        in_order = results == ([0] if self._single else flatten([stored.shape]))
         fallback: Callable[..., Value] = self.__call__
         self.entry = fallback
         if in_order and not self._has_out:

@@ -46,6 +46,7 @@ from structir.runtime.program import (
 from structir.runtime.source import source_of
 from structir.runtime.tables import html_of, table
 from structir.runtime.tuple_parameters import TupleFunction
+from structir.system import cache as disk
 from structir.system import progress
 from structir.targets.cpu.features import check_host
 from structir.targets.cpu.threads import thread_count
@@ -57,6 +58,10 @@ Value = Any
 def _without_function(reason: str) -> str:
     """Returns the reason of a fallback without the name of the function."""
     return reason.partition(": ")[2]
+
+
+def _function_names(module: IRModule) -> list[str]:
+    return [name for name, member in module.functions.items() if isinstance(member, Function)]
 
 
 def _has_one_form(function: Function) -> bool:
@@ -97,15 +102,15 @@ class Executable:
         self._every_form: dict[str, EveryForm] = {}
         self._on_host: dict[str, Function] = {}
         self._planned: dict[str, PlannedFunction] = {}
-        compiled: FunctionStore = store or CachedPlans(
-            self.module, options_text(exact_division, fast_math)
-        )
-        self.function_names = tuple(compiled.names)
+        if store is None and disk.store() is not None:
+            store = CachedPlans(self.module, options_text(exact_division, fast_math))
+        names = _function_names(self.module) if store is None else store.names
+        self.function_names = tuple(names)
         with progress.shown("compiling"), collection_paused():
-            for function in compiled.functions():
+            for function in () if store is None else store.functions():
                 self._add_stored(function)
-            if any(name not in self.direct for name in compiled.names):
-                self._compile_missing(compiled)
+            if any(name not in self.direct for name in names):
+                self._compile_missing(store)
 
     @property
     def module(self) -> IRModule:
@@ -159,7 +164,7 @@ class Executable:
             raise StructIRError(f"{name} is stored as one region, but has several")
         return compiled.region
 
-    def _compile_missing(self, store: FunctionStore) -> None:
+    def _compile_missing(self, store: FunctionStore | None) -> None:
         before = len(self.direct)
         functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
         for name, function in functions.items():
@@ -179,7 +184,7 @@ class Executable:
             )
             if form_variables(function)
         }
-        if len(self.direct) > before:
+        if store is not None and len(self.direct) > before:
             store.keep([function.stored for function in self.direct.values()])
 
     def _with_form(self, name: str, function: Function) -> Executable:

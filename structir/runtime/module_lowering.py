@@ -40,7 +40,7 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.loops.fusion.group import Group, grouped
 from structir.loops.fusion.log import FusionLog
 from structir.loops.kernel.as_kernel import ShownKernel, shown_kernel
-from structir.loops.kernel.as_scheduled import scheduled_kernel
+from structir.loops.kernel.schedule import scheduled_kernel
 from structir.loops.lower.as_scalar import NotShown
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import NoKernelError

@@ -41,10 +41,7 @@ class PlanSource:
             yield "\n".join([*[f"# {line}".rstrip() for line in head], body])
 
     def _names(self, kernel: KernelText) -> Iterator[str]:
-        names = kernel.names or [
-            *[f"p{k}" for k in range(len(kernel.pointers))],
-            *[f"n{k}" for k in range(len(kernel.sizes))],
-        ]
+        names = kernel.parameters
         rows = [
             (names[k], self._name(buffer, kernel), f"{buffer.dtype} {_shape(buffer)}")
             for k, buffer in enumerate(kernel.pointers)

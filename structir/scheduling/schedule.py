@@ -12,9 +12,8 @@ from structir.ir.expr import Binding, Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module, numbered_name
 from structir.lazy import lazy_module
-from structir.loops.handle import KernelHandle
-from structir.loops.recipe import Recipe, TargetInfo
-from structir.loops.recipe import recipe as as_recipe
+from structir.loops.handle import KernelHandle, Recipe, TargetInfo
+from structir.loops.handle import recipe as as_recipe
 from structir.loops.recipes import RECIPES, find_recipe
 from structir.loops.schedule.refusal import ScheduleError, UnknownPrimitiveError
 from structir.scheduling.dataflow import call_values, called_kernel, explain, kernel_values, ops_of

@@ -46,7 +46,7 @@ def test_recipes_compute_the_results_of_the_interpreter(
     x, b = rng.normal(size=(5, 24)).astype("float32"), rng.normal(size=24).astype("float32")
     arguments = (x, b, np.float32(1.5), np.array([3, 0, 4, -1]))
     executable = structir.compile(module)
-    assert any(kernel.text.assembled for kernel in outline(module, "main").kernels)
+    assert any(kernel.text.code.assembled for kernel in outline(module, "main").kernels)
     expected = structir.interpret(module, "main", *arguments)
     result = executable["main"](*arguments)
     assert result.dtype == expected.dtype
@@ -72,7 +72,7 @@ def test_narrow_floats_are_rounded_as_in_the_interpreter(dtype: str) -> None:
     params = ", ".join(f'{name}: R.Tensor(("n", 24), "{dtype}")' for name in "xy")
     source = "\n".join([f"@R.function\ndef main({params}):", *lines, "    return (a, b, c, d, e)"])
     module = structir.parse(source)
-    assert all(kernel.text.assembled for kernel in outline(module, "main").kernels)
+    assert all(kernel.text.code.assembled for kernel in outline(module, "main").kernels)
     rng = np.random.default_rng(5)
     x, y = (rng.normal(size=(5, 24)) * 4 for _ in range(2))
     x[0, : len(SPECIAL)] = x[1, 5 : 5 + len(SPECIAL)] = SPECIAL

@@ -5,7 +5,7 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError
-from structir.loops.recipe import TargetInfo
+from structir.loops.handle import TargetInfo
 from structir.loops.recipes import RECIPES, recipe_names
 from structir.script import I, R
 from tests.loops.recipes import check, kernels_of

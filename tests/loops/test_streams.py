@@ -69,7 +69,7 @@ def test_the_kernel_of_a_large_result_streams_and_that_of_a_small_one_does_not()
 def code_of_map(module: Any, name: str) -> str:
     """Returns the LLVM IR of the kernel of a function."""
     (kernel,) = outline(module, name).kernels
-    return str(kernel.text.assembled.text)
+    return str(kernel.text.code.assembled.text)
 
 
 @pytest.mark.parametrize("gains", [True, False])

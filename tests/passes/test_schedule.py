@@ -130,7 +130,7 @@ def test_interpreted_results_are_equal(name: str) -> None:
 def test_an_unedited_kernel_streams_and_prefetches_as_the_schedule_does() -> None:
     (kernel,) = outline(Layers, "gelu").kernels
     code = code_of(call_of(SCHEDULED, "gelu"))
-    for text in (kernel.text.assembled.text, code.assembled.text):
+    for text in (kernel.text.code.assembled.text, code.assembled.text):
         assert "!nontemporal" in text
         assert ("llvm.prefetch" in text) is gains_from_prefetching()
     assert not code.sites

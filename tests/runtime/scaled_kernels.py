@@ -16,4 +16,4 @@ def scaled(factor, size=6):
     """The source and the code of a kernel from one array to another one."""
     kernel = structir.parse(TEXT.format(factor=factor, size=size))["scaled"]
     code = code_of(kernel, is_generated=True)
-    return code.source, code.assembled
+    return code.key, code.assembled

@@ -10,7 +10,7 @@ import pytest
 import structir
 from structir.loops.handle import KernelHandle
 
-MOST_FILES = 128
+MOST_FILES = 100
 PROGRAM = """
 import os, sys
 import structir

@@ -28,15 +28,14 @@ def called_kernel(call: KernelCall, origin: str) -> KernelText:
     part, sizes = call.kernel.part, tuple(map(call.size, code.sizes))
     length = 1 if part is None or code.is_whole else call.size(part.extent)
     return KernelText(
-        code.source,
+        code.key,
         tuple(pointers),
         sizes,
         length,
         tuple(scratch),
         (origin,),
         sites=code.sites,
-        names=code.names,
         has_phases=code.has_phases,
-        assembled=code.assembled,
+        code=code,
         estimate=estimate_of(call.kernel, call.dims, sizes, length),
     )

@@ -55,9 +55,9 @@ class KernelCode:
     has_phases: bool = False  # whether the last sizes are PHASE_WORDS
 
     @property
-    def source(self) -> str:
-        """The kernel as source. It starts with a hash of its code, which equal codes have."""
-        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:32]}\n{self.kernel.script()}"
+    def key(self) -> str:
+        """A hash of the code: the first line of the kernel's source."""
+        return f"{SOURCE_HEAD}{digest(self.assembled.text)[:32]}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +99,8 @@ def _emitted(
     emitter.only_filled = only_filled(kernel, emitter.table.shapes)
     results = () if is_generated else kernel.results
     cleared = [r for r in results if not surely_filled(kernel, r, emitter.ranges)]
-    phases = None if kernel.part is None else phases_of(kernel, cleared, emitter.ranges)
+    synchronized = kernel.part is not None and kernel.synchronized is not None
+    phases = phases_of(kernel, cleared, emitter.ranges) if synchronized else None
     emitter.has_phases = phases is not None
     emitter.is_whole = bool(cleared) and kernel.part is not None and phases is None
     if phases is None:

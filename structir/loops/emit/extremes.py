@@ -12,7 +12,16 @@ from collections.abc import Iterator
 import attrs
 
 from structir.ir.dtype import is_float
-from structir.ir.kernel import Apply, Assign, For, KernelStatement, Literal, Local, nodes_of
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    For,
+    KernelStatement,
+    Literal,
+    Local,
+    accumulated,
+    nodes_of,
+)
 from structir.ir.node import replace
 from structir.projections.monoid import MONOIDS
 
@@ -81,13 +90,12 @@ def extremes_apart(loop: For) -> ApartLoop | None:
 
 def _extreme(statement: KernelStatement, loop: For) -> Extreme | None:
     """Returns the extreme that a statement computes; None if its value is also used otherwise."""
-    if not isinstance(statement, Assign) or not isinstance(statement.value, Apply):
+    if not isinstance(statement, Assign) or accumulated(statement) not in NUMBERS:
         return None
     total, value = statement.target, statement.value
-    if not isinstance(total, Local) or value.fn not in NUMBERS or not is_float(total.dtype):
-        return None
+    assert isinstance(total, Local) and isinstance(value, Apply)
     uses = [node for s in loop.body for node in nodes_of(s) if node is total]
-    if value.args[0] is not total or len(uses) != 2:
+    if not is_float(total.dtype) or len(uses) != 2:
         return None
     number = Local(f"{total.name}_number", total.dtype)
     return Extreme(total, value, number, Local(f"{total.name}_has_nan", "bool"))

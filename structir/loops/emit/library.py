@@ -90,7 +90,7 @@ def _product(
     emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
 ) -> None:
     """A matrix product: by packed panels of a constant, by tiles, or by BLAS."""
-    form = packable_form(call, emitter.constants)
+    form = packable_form(call, emitter.constants) if emitter.constants else None
     if form is None:
         _plain_product(emitter, call, places, integers)
         return

@@ -32,13 +32,14 @@ from structir.ir.kernel import (
     Scratch,
     Size,
     While,
+    accumulated,
     assigned_value,
     nodes_of,
 )
 from structir.ir.node import parts
 from structir.loops.emit.checks import induction_elements, with_local
 from structir.loops.emit.emitter import DIVISIONS, Emitter
-from structir.loops.emit.extremes import extremes_apart
+from structir.loops.emit.extremes import NUMBERS, extremes_apart
 from structir.loops.emit.independent import is_short_and_independent
 from structir.loops.emit.scalars import is_sure, outer_offset, pointer
 from structir.loops.emit.short_loops import LANES, gains_from_masks, stays_rolled, vector_parts
@@ -54,7 +55,8 @@ ONE = Literal(1, "int64")
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
     """Emits a loop over a range; its maxima and minima are computed apart."""
-    apart = extremes_apart(loop)
+    has_extremes = any([accumulated(s) in NUMBERS for s in loop.body])
+    apart = extremes_apart(loop) if has_extremes else None
     if apart is None:
         _emit_loop(emitter, loop)
         return

@@ -29,8 +29,8 @@ from structir.loops.program.buffer import (
     element_bytes,
     may_be_large,
 )
+from structir.loops.program.expression import cost_of
 from structir.loops.program.kernel_table import dtype_of
-from structir.loops.program.scalar_functions import cost_of
 from structir.targets.cpu.assembly import STORED
 from structir.targets.cpu.features import gains_from_prefetching
 

@@ -19,7 +19,8 @@ from structir.loops.program.stage import LoopProgram, Overwrite, Stage, topologi
 from structir.targets.cpu.products import has_own_products
 
 MOST_BUFFERS = 20
-ALONE = frozenset({"nest", "padding", "routine", "windows"})  # kinds that are not fused
+COPIES = frozenset({"padding", "windows"})  # of planes, with borders or of sums
+ALONE = COPIES | {"nest", "routine"}  # kinds that are not fused
 MOST_STAGES = 48
 FUSED = "joined"  # the reason of a decision to fuse
 

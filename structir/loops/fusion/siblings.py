@@ -12,8 +12,7 @@ from collections.abc import Collection, Sequence
 from structir.ir.dims import Sym
 from structir.loops.program.access import Address, address_of, joined_axes
 from structir.loops.program.buffer import MORE, Buffer, element_bytes, may_be_large
-from structir.loops.program.expression import Load, Operation, walk
-from structir.loops.program.scalar_functions import cost_of
+from structir.loops.program.expression import Load, Operation, cost_of, walk
 from structir.loops.program.stage import Stage
 from structir.targets.cpu.features import has_wide_vectors
 

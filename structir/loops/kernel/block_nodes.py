@@ -27,8 +27,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.loops.fusion.group import Group
 from structir.loops.fusion.simplify import with_inlined_values
 from structir.loops.kernel.as_kernel import ShownKernel
-from structir.loops.kernel.blocks import BlockSchedule
-from structir.loops.kernel.column_split import ColumnSplit
+from structir.loops.kernel.blocks import BlockSchedule, ColumnSplit
 from structir.loops.kernel.library_nodes import FlatNodeWriter
 from structir.loops.products.contraction import Contraction
 from structir.loops.program.access import Address

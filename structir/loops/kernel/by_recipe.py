@@ -1,12 +1,15 @@
 """Groups compiled by a recipe: from the naive kernel of a group to its scheduled kernel.
 
 Groups that differ only in buffers, axes and sizes of the program have one kernel in a process:
-`_templates` holds them.
+`_templates` holds them. Groups of one program that differ only in numbers have one machine code,
+which reads these numbers from its table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 
 import attrs
 import numpy as np
@@ -14,33 +17,38 @@ import numpy as np
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
-from structir.ir.kernel import Kernel
 from structir.ir.struct_info import PrimStructInfo
 from structir.loops.emit.code import KernelCode, code_of
 from structir.loops.fusion.group import Group
 from structir.loops.fusion.simplify import with_inlined_values
-from structir.loops.handle import KernelHandle
+from structir.loops.handle import KernelHandle, Recipe
 from structir.loops.kernel.as_kernel import ShownKernel, shown_kernel
 from structir.loops.kernel.block_nodes import block_nodes
 from structir.loops.kernel.kernel_key import KernelKey
-from structir.loops.kernel.library_nodes import arrays_together
-from structir.loops.lower.as_scalar import KernelParameters
+from structir.loops.kernel.library_nodes import arrays_together, code_of_group, text_of
+from structir.loops.kernel.schedule_memo import GroupKey
+from structir.loops.lower.as_scalar import KernelParameters, NotShown
 from structir.loops.lower.rounding import are_skipped
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.cost import estimate_of
 from structir.loops.program.expression import Operation, walk
 from structir.loops.program.kernel_text import KernelText
-from structir.loops.recipes import find_recipe
+from structir.loops.recipes.blocks import blocks
+from structir.loops.recipes.columns import columns
+from structir.loops.recipes.maps import maps
+from structir.loops.recipes.rows import rows
 
 _templates: dict[Hashable, _KernelTemplate] = {}
 MOST_TEMPLATES = 1024
+EVERY_PLACE = range(1 << 62)  # of an integer in a code
+NUMBERED = frozenset({"columns", "nest", "rows", "padding", "planes", "windows"})
 
 
-def recipe_of(group: Group) -> str:
-    """Returns the name of the recipe that suits a group."""
+def recipe_of(group: Group) -> Recipe:
+    """Returns the recipe that suits a group."""
     if group.kind in ("columns", "blocks"):
-        return group.kind
-    return "rows" if any(stage.reduce for stage in group.stages) else "maps"
+        return columns if group.kind == "columns" else blocks
+    return rows if any(stage.reduce for stage in group.stages) else maps
 
 
 def recipe_kernel(
@@ -48,13 +56,12 @@ def recipe_kernel(
 ) -> KernelText:
     """Returns the kernel of a group by its recipe; raises NotShown if it has no naive kernel. The
     `varying` numbers of its key are in the table, not in the code."""
-    name = recipe_of(group)
     constants = tuple([n for n, number in key.numbers.items() if number not in varying])
-    template_key = name, key.value, varying, constants, are_skipped()
+    template_key = recipe_of(group).name, key.value, varying, constants, are_skipped()
     if template_key not in _templates:
         if len(_templates) >= MOST_TEMPLATES:
             _templates.clear()
-        _templates[template_key] = _template(group, name, key, varying)
+        _templates[template_key] = _template(group, key, varying)
     return _templates[template_key].kernel(key)
 
 
@@ -74,7 +81,7 @@ def scheduled_by_recipe(naive: ShownKernel, group: Group) -> ShownKernel:
     bodies = [node for stage in group.stages for node in walk(stage.body)]
     is_exact = any(isinstance(node, Operation) and node.exact for node in bodies)
     handle = KernelHandle(naive.kernel, is_exact, partial=True)
-    find_recipe(recipe_of(group))(handle)
+    recipe_of(group)(handle)
     return attrs.evolve(naive, kernel=handle.node)
 
 
@@ -83,7 +90,6 @@ class _KernelTemplate:
     """A scheduled kernel over numbered buffers, and over symbols for sizes and numbers."""
 
     text: KernelText
-    node: Kernel
     pointers: tuple[int | Buffer, ...]  # indices of buffers of the group, or scratch memory
     sizes: tuple[Dim, ...]
     range: Dim
@@ -109,7 +115,7 @@ class _KernelTemplate:
             sizes=(*sizes, *[_bits(float(numbers[k][0])) for k in self.singles]),  # type: ignore[index]
             range=length,
             scratch=tuple([b for b in pointers if b.origin == "scratch"]),
-            estimate=estimate_of(self.node, values, sizes, length),
+            estimate=estimate_of(self.text.code.kernel, values, sizes, length),
         )
 
 
@@ -124,7 +130,7 @@ def _bits(value: float) -> int:
         return int(np.float32(value).view(np.int32))
 
 
-def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) -> _KernelTemplate:
+def _template(group: Group, key: KernelKey, varying: frozenset[int]) -> _KernelTemplate:
     symbols = tuple([Sym(f"n{k}") for k in range(len(key.sizes))])
     integers = {k: Sym(f"m{k}") for n, k in key.numbers.items() if isinstance(n, int)}
     singles = {
@@ -148,15 +154,13 @@ def _template(group: Group, name: str, key: KernelKey, varying: frozenset[int]) 
     varying_singles = {var: key.numbers[n] for n, var in singles.items()}
     return _KernelTemplate(
         KernelText(
-            code.source,
+            code.key,
             (),
             (),
             0,
-            names=code.names,
-            assembled=code.assembled,
+            code=code,
             singles=len(code.singles),
         ),
-        code.kernel,
         pointers,
         code.sizes[:count],
         1 if part is None else part.extent,
@@ -177,3 +181,76 @@ def _compiled(scheduled: ShownKernel) -> tuple[KernelCode, dict[Var, Buffer]]:
 def _scratch(array: Var) -> Buffer:
     info = array.struct_info
     return Buffer(tuple(info.dims), info.dtype, "scratch")  # type: ignore[attr-defined]
+
+
+class NumberParameters:
+    """The numbers that become parameters of the kernels of a program: those in which groups differ
+    that are otherwise equal."""
+
+    def __init__(self) -> None:
+        # by the id of groups: these with values inlined, and their keys
+        self._keys: dict[int, tuple[Group, KernelKey]] = {}
+        self._varying: dict[Hashable, frozenset[int]] = {}
+        self._products: list[Group] = []  # groups with products that are not compared yet,
+        # and by the id of the others their nodes, and the places of integers that differ
+        self._shown: dict[int, ShownKernel] = {}
+        self._places: dict[int, frozenset[int]] = {}
+
+    def add(self, groups: Sequence[Group]) -> None:
+        """Adds the groups of the program."""
+        self._products += [group for group in groups if group.kind == "blocks"]
+        classes = defaultdict[Hashable, list[KernelKey]](list)
+        for group in groups:
+            if group.kind not in NUMBERED:
+                continue
+            _, key = self._keys[id(group)] = _with_key(group)
+            classes[key.value].append(key)
+        for value, keys in classes.items():
+            columns = enumerate(zip(*[key.numbers for key in keys], strict=True))
+            self._varying[value] = frozenset([c for c, column in columns if len({*column}) > 1])
+
+    def _compare_products(self) -> None:
+        """Finds groups with products that differ only in some integers of their code."""
+        distinct = defaultdict[Hashable, list[Group]](list)
+        for group in self._products:
+            distinct[GroupKey(group).value].append(group)
+        self._products = []
+        if len(distinct) < 2:
+            return
+        codes = defaultdict[str, list[tuple[KernelCode, list[Group]]]](list)
+        for equal in distinct.values():
+            shown = self._shown[id(equal[0])] = scheduled_blocks(equal[0], "kernel")
+            code = code_of_group(shown, False, EVERY_PLACE)
+            codes[code.assembled.text].append((code, equal))
+        for alike in codes.values():
+            places = alike[0][0].places
+            numbers = zip(*[c.sizes[len(c.sizes) - len(places) :] for c, _ in alike], strict=True)
+            varying = [p for p, column in zip(places, numbers, strict=True) if len({*column}) > 1]
+            for group in [group for _, equal in alike for group in equal] if varying else ():
+                self._places[id(group)] = frozenset(varying)
+
+    def kernel_of(self, group: Group, nodes: Callable[[Group, str], ShownKernel]) -> KernelText:
+        """Returns the kernel of a group from its nodes."""
+        if group.kind == "blocks":
+            self._compare_products()
+        shown = self._shown.get(id(group)) or nodes(group, "kernel")
+        return text_of(shown, group, self.are_shared(group), self._places.get(id(group)))
+
+    def are_shared(self, group: Group) -> bool:
+        """Whether another group of the program differs from this one in numbers."""
+        known = self._keys.get(id(group))
+        return known is not None and bool(self._varying[known[1].value])
+
+    def kernel(self, group: Group) -> KernelText:
+        """Returns the kernel of a group of rows by its recipe; raises NotShown for other groups."""
+        inlined, key = self._keys.get(id(group)) or _with_key(group)
+        varying = self._varying.get(key.value)
+        if varying:
+            with suppress(NotShown):  # a number that is in the code
+                return attrs.evolve(recipe_kernel(inlined, key, varying), origins=group.origins)
+        return attrs.evolve(recipe_kernel(inlined, key), origins=group.origins)
+
+
+def _with_key(group: Group) -> tuple[Group, KernelKey]:
+    inlined = with_inlined_values(group)
+    return inlined, KernelKey(inlined)

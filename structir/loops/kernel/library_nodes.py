@@ -200,13 +200,12 @@ def text_of(
             pointers.append(scratch[-1])
     length: Dim = 1 if kernel.part is None else kernel.part.extent
     return KernelText(
-        code.source,
+        code.key,
         tuple(pointers),
         code.sizes,
         length,
         tuple(scratch),
         group.origins,
-        names=code.names,
-        assembled=code.assembled,
+        code=code,
         estimate=estimate_of(kernel, {}, code.sizes, length),
     )

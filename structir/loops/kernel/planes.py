@@ -13,7 +13,7 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import Element, KernelStatement, LoopVariable, Scratch
 from structir.ir.struct_info import TensorStructInfo
-from structir.loops.fusion.group import Group
+from structir.loops.fusion.group import COPIES, Group
 from structir.loops.fusion.simplify import with_inlined_values
 from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.by_recipe import scheduled_by_recipe
@@ -24,7 +24,6 @@ from structir.loops.program.expression import Entry, Expression
 from structir.loops.program.stage import LoopProgram, Stage, extents_of
 from structir.loops.rewrite.window_sums import sum_of_windows
 
-KINDS = frozenset({"padding", "windows"})
 LARGEST = 1 << 16  # elements of a plane
 FEWEST = 8  # planes, which threads share
 
@@ -40,7 +39,7 @@ def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
             readers[root] = readers.get(root, 0) + 1
     for group in groups:
         copy = group.stages[0].out
-        alone = group.kind in KINDS and readers.get(copy) == 1 and copy not in results
+        alone = group.kind in COPIES and readers.get(copy) == 1 and copy not in results
         reader = _row_group_of(groups, copy) if alone else None
         lead = _lead(group.stages[0], reader) if reader is not None else ()
         if reader is not None and lead and leads.setdefault(id(reader), lead) == lead:

@@ -7,22 +7,32 @@ from functools import partial
 
 import attrs
 
+from structir.ir.dtype import is_float
 from structir.loops.emit.called import called_kernel
-from structir.loops.fusion.group import Decision, Group, ProductSupport, grouped
-from structir.loops.kernel.as_scheduled import WITH_NUMBERS, matrix_nodes
-from structir.loops.kernel.deduplication import NumberParameters
+from structir.loops.fusion.group import COPIES, Decision, Group, ProductSupport, grouped
+from structir.loops.kernel.as_kernel import ShownKernel
+from structir.loops.kernel.by_recipe import NumberParameters, kernel_by_recipe, scheduled_blocks
+from structir.loops.kernel.columns import column_nodes
+from structir.loops.kernel.extrema import extremum_nodes, is_extremum
 from structir.loops.kernel.in_place_results import with_reuse
 from structir.loops.kernel.library_nodes import text_of
-from structir.loops.kernel.planes import with_planes
+from structir.loops.kernel.matrix import product_kernel
+from structir.loops.kernel.nest import nest_nodes
+from structir.loops.kernel.padding import padding_nodes
+from structir.loops.kernel.planes import plane_nodes, with_planes
+from structir.loops.kernel.product_blocks import product_blocks
 from structir.loops.kernel.schedule_memo import ScheduleMemo
 from structir.loops.kernel.short_rows import has_short_rows, short_row_nodes
 from structir.loops.kernel.transposes import transpose_kernel, transpose_of
+from structir.loops.kernel.window_nodes import window_sums_nodes
+from structir.loops.lower.as_scalar import NotShown
 from structir.loops.lower.rounding import roundings
+from structir.loops.products.contraction import contraction_of, has_few_columns
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import exactly
 from structir.loops.program.in_place import with_updates
 from structir.loops.program.kernel_text import KernelText
-from structir.loops.program.stage import KernelCall, LoopProgram
+from structir.loops.program.stage import KernelCall, LoopProgram, Stage
 from structir.loops.rewrite.exponentials import with_nonpositive_exponentials
 from structir.loops.rewrite.im2col import plain_windows
 from structir.loops.rewrite.interleaved import with_products_together
@@ -30,6 +40,8 @@ from structir.loops.rewrite.view_inlining import with_inlined_views
 from structir.loops.rewrite.window_sums import is_faster_than_product
 from structir.loops.rewrite.wrapped import with_runs
 from structir.targets.cpu.point_kernels import PointKernel
+
+Nodes = Callable[[Group, str], ShownKernel]  # of a group, and the name of the kernel
 
 
 def routine_kernel(group: Group) -> KernelText | None:
@@ -52,19 +64,91 @@ def routine_kernel(group: Group) -> KernelText | None:
 
 
 def any_row_kernel(numbers: NumberParameters, group: Group) -> KernelText:
-    """Returns the kernel of a row group: vectors across short rows, in-register transposes, and
-    others by their recipe."""
+    """Returns the kernel of a row group. Those by recipe share code."""
+    nodes = _nodes_of_rows(group)
+    if nodes is None:
+        return numbers.kernel(group)
+    return text_of(nodes(group, "kernel"), group, numbers.are_shared(group))
+
+
+def _nodes_of_rows(group: Group) -> Nodes | None:
+    """Returns the function that writes vectors across short rows, or in-register transposes; None
+    for rows that a recipe schedules."""
     transpose = transpose_of(group)
     if transpose is not None:
-        return text_of(transpose_kernel(group, transpose, "kernel"), group)
-    if has_short_rows(group):
-        return text_of(short_row_nodes(group, "kernel"), group, numbers.are_shared(group))
-    return numbers.kernel(group)
+        return lambda group, name: transpose_kernel(group, transpose, name)
+    return short_row_nodes if has_short_rows(group) else None
+
+
+def _row_nodes(group: Group, name: str) -> ShownKernel:
+    return (_nodes_of_rows(group) or kernel_by_recipe)(group, name)
+
+
+def matrix_nodes(group: Group, name: str) -> ShownKernel:
+    """Returns the nodes of a matrix product: of blocks, if it has several batches or blocks of
+    columns."""
+    blocks = product_blocks(group)
+    return product_kernel(group, name) if blocks is None else scheduled_blocks(blocks, name)
 
 
 def matrix_kernel(group: Group) -> KernelText:
     """Returns the kernel of a matrix product."""
     return text_of(matrix_nodes(group, "kernel"), group)
+
+
+def _nest(group: Group, name: str) -> ShownKernel:
+    return (extremum_nodes if is_extremum(group) else nest_nodes)(group, name)
+
+
+# Constant numbers make these faster, unless groups that differ in them share one code.
+WITH_NUMBERS: dict[str, Nodes] = {
+    "blocks": scheduled_blocks,
+    "columns": column_nodes,
+    "nest": _nest,
+    "padding": padding_nodes,
+    "planes": plane_nodes,
+    "windows": window_sums_nodes,
+}
+NODES: dict[str, Nodes] = {**WITH_NUMBERS, "rows": _row_nodes, "matrix": matrix_nodes}
+
+
+def scheduled_kernel(groups: Sequence[Group], name: str) -> ShownKernel:
+    """Returns the scheduled kernel of a group, as a kernel of the program; raises NotShown if
+    kernels cannot express it."""
+    stages = [stage for group in groups for stage in group.stages]
+    reason, group = None, groups[0]
+    if group.kind == "routine" or len(groups) > 1:
+        reason = "no loops"
+    elif group.kind == "blocks":
+        products = [s for s in stages if contraction_of(s) is not None]
+        if not all(is_float(s.out.dtype) for s in products):
+            reason = "a product of integers"
+    if reason is not None:
+        raise NotShown(reason, dict.fromkeys([stage.out for stage in stages], reason))
+    return NODES.get(group.kind, kernel_by_recipe)(group, name)
+
+
+@attrs.frozen
+class StageRewrite:
+    """A rewrite of programs with a stage of which `applies` is true."""
+
+    applies: Callable[[Stage], bool]
+    rewrite: Callable[[LoopProgram], LoopProgram]
+
+
+def _plain(program: LoopProgram) -> LoopProgram:
+    """Returns the composed program with plain windows, composed again if there are any."""
+    plain = plain_windows(program)
+    return program if plain.stages == program.stages else with_inlined_views(plain)
+
+
+# In their order. The conditions are declared properties of stages, which take no search.
+REWRITES = (
+    StageRewrite(lambda stage: not stage.at_axes or stage.monoid == "mean", _plain),
+    StageRewrite(lambda stage: "exp" in stage.functions, with_nonpositive_exponentials),
+    StageRewrite(lambda stage: not stage.reads_at_axes, with_runs),
+    StageRewrite(lambda s: has_few_columns(s, contraction_of(s)), with_products_together),
+)
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
@@ -111,20 +195,19 @@ def settled_groups(program: LoopProgram) -> Sequence[Group]:
 
 def _rewritten(program: LoopProgram) -> LoopProgram:
     """Returns the composed program with its stages as they are grouped."""
-    program = with_nonpositive_exponentials(_plain(with_inlined_views(program)))
-    return with_updates(with_products_together(with_runs(program)))
-
-
-def _plain(program: LoopProgram) -> LoopProgram:
-    """Returns the composed program with plain windows, composed again if there are any."""
-    plain = plain_windows(program)
-    return program if plain.stages == program.stages else with_inlined_views(plain)
+    program = with_inlined_views(program) if program.has_views else program
+    for each in REWRITES:
+        if any(map(each.applies, program.stages)):
+            program = each.rewrite(program)
+    return with_updates(program) if program.donated else program
 
 
 def _settled(numbers: NumberParameters, program: LoopProgram, groups: Sequence[Group]) -> Settled:
     """Returns the groups with their memory shared, and the outputs that share the memory of
     inputs."""
-    settled, moved = with_reuse(program, with_planes(program, groups))
+    if not COPIES.isdisjoint([group.kind for group in groups]):
+        groups = with_planes(program, groups)
+    settled, moved = with_reuse(program, groups)
     numbers.add(settled)
     return settled, moved
 

@@ -21,6 +21,7 @@ from structir.targets.cpu.products import (
 
 MOST_UNUSED = 0.2  # the share of unused lanes in registers that hold rows of weights
 FEWEST_TERMS = 96  # of sums with weights in registers: each vector of sums is transposed
+FEWEST_COLUMNS = 8  # columns of a product that is worth its calls
 MOST_GAPS = 4  # elements of a line, relative to the number of columns
 BLAS_DTYPES = frozenset({"float32", "float64"})
 
@@ -96,11 +97,19 @@ def _by_pixels(stage: Stage, plain: Contraction) -> Contraction | None:
     rows, columns, terms = [
         prod(stage.extents[axis] for axis in axes) for axes in (plain.m, plain.n, plain.k)
     ]
+    if plain.left.buffer.root.data is None:  # a pixel product packs the weights once
+        return None
     if not plain.m or not is_faster_by_pixels(rows, columns, terms, stage.out.dtype):
         return None
     addresses = plain.left_address, plain.right_address, plain.out_address
     product = _split_windows(stage, plain.left, plain.right, *addresses)
     return product if product is not None and product.weights is not None else None
+
+
+def has_few_columns(stage: Stage, product: Contraction | None) -> bool:
+    """Whether a product has too few contiguous columns to be worth its calls."""
+    columns = None if product is None else prod(stage.extents[axis] for axis in product.n)
+    return isinstance(columns, int) and columns < FEWEST_COLUMNS
 
 
 def _is_dot_products(contraction: Contraction) -> bool:

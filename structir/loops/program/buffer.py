@@ -16,8 +16,10 @@ import attrs
 import numpy as np
 
 from structir.ir.dims import Dim
-from structir.loops.program.scalar_functions import STORED_AS
+from structir.ir.kernel_functions import EIGHTHS
 
+STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
+STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
 _numbers = count()
 
 

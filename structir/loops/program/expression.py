@@ -13,11 +13,11 @@ import numpy as np
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, substitute
-from structir.ir.dtype import EXTENDED, is_float
+from structir.ir.dtype import EXTENDED, INTS, is_float
 from structir.ir.kernel import computed_in
 from structir.ir.kernel_functions import NARROW, ROUND
+from structir.ir.scalar_functions import declared
 from structir.loops.program.buffer import Buffer
-from structir.loops.program.scalar_functions import is_written
 from structir.projections.conversion import convert_dtype
 from structir.projections.scalar_expr import (
     FUNCTIONS,
@@ -373,3 +373,29 @@ def _require(fn: str, dtype: str) -> None:
 def _require_dtype(dtype: str) -> None:
     if dtype in EXTENDED and dtype not in NARROW:
         raise NoKernelError(f"no kernels compute with {dtype}")
+
+
+# The scalar functions: on which dtypes kernels have them, and their costs.
+
+ALL_KINDS = frozenset({"cast", "select", "lt", "le", "gt", "ge", "eq", "ne", "abs", "min", "max"})
+ALL_KINDS |= {"add", "mul", "ceil", "floor", "round", "trunc", "isnan", "isinf", "isfinite"}
+BITS = frozenset({"bitand", "bitor", "bitxor", "bitnot"})
+NUMBERS = frozenset({"sub", "floordiv", "mod", "neg", "sign"})
+FLOATS = NUMBERS | {"div", "to_odd", "accumulate_min", "accumulate_max"}
+FLOATS |= {f"{ROUND}{dtype}" for dtype in NARROW}
+WHOLE = NUMBERS | BITS | {"quotient", "pow", "shl", "shr"}
+BOOLS = BITS | {"and", "or", "xor", "not"}
+# Roughly: additions. What is cheaper than this to compute again is not kept between loops.
+COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6}
+
+
+def cost_of(fn: str) -> float:
+    """How much a scalar function costs, an addition being 1."""
+    function = declared().get(fn)
+    return COSTS.get(fn, 1) if function is None else function.cost
+
+
+def is_written(fn: str, operand_dtype: str) -> bool:
+    """Whether kernels have this function on this dtype."""
+    own = BOOLS if operand_dtype == "bool" else WHOLE if operand_dtype in INTS else FLOATS
+    return fn in ALL_KINDS or fn in own or (is_float(operand_dtype) and fn in declared())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -18,25 +18,38 @@ class MissingCodeError(Exception):
 
 @attrs.frozen
 class KernelText:
-    """The source of a kernel, and the contents of its table: addresses, then sizes.
+    """The key of a kernel's machine code, and the contents of its table: addresses, then sizes.
 
     It runs over [0, range). `scratch` are the buffers that exist only inside it. A kernel that may
-    fail at `sites` has words after its table for the site and the reason. The source of a kernel
-    that was read `from_file` is only a key of machine code: it is never compiled.
+    fail at `sites` has words after its table for the site and the reason. A kernel that was read
+    `from_file` has no code: only its machine code can run.
     """
 
-    text: str
+    key: str  # a hash of the code if there are nodes, the source elsewhere
     pointers: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]
     range: Dim
     scratch: tuple[Buffer, ...] = ()
     origins: tuple[str, ...] = ()
     sites: tuple[Any, ...] = ()
-    names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
+    names: tuple[str, ...] = ()  # of pointers and sizes, if there is no code
     function: Any = None  # of Python, which the kernel calls: on the CPU a `PointKernel`
     singles: int = 0  # the number of last sizes that are the bits of float32 numbers
     has_phases: bool = False  # whether the last sizes are those of layouts.PHASE
     # the work of a kernel with nodes; None for a function of Python
     estimate: Callable[[], KernelWork] | None = attrs.field(default=None, eq=False)
     from_file: bool = attrs.field(default=False, eq=False)
-    assembled: Any = attrs.field(default=None, eq=False)  # LLVM IR, which the source only names
+    code: Any = attrs.field(default=None, eq=False)  # a KernelCode, if there are nodes
+
+    @property
+    def text(self) -> str:
+        """The source. It starts with the key."""
+        return self.key if self.code is None else f"{self.key}\n{self.code.kernel.script()}"
+
+    @property
+    def parameters(self) -> Sequence[str]:
+        """The names of the pointers and sizes."""
+        if self.code is not None:
+            return self.code.names  # type: ignore[no-any-return]
+        pointers = [f"p{k}" for k in range(len(self.pointers))]
+        return self.names or [*pointers, *[f"n{k}" for k in range(len(self.sizes))]]

@@ -18,6 +18,7 @@ from structir.loops.program.expression import (
     Entry,
     Expression,
     Load,
+    Operation,
     Position,
     apply,
     load,
@@ -156,6 +157,22 @@ class Stage:
         alone = self.running is not None or self.routine is not None
         return known and plain_write and self._everywhere and not alone
 
+    @cached_property
+    def at_axes(self) -> bool:
+        """Whether each index that it reads or writes is an axis, without guards: stages with other
+        indices may have windows."""
+        return self.reads_at_axes and self.written_axes is not None
+
+    def reads_in_order(self, read: Load) -> bool:
+        """Whether each index of a read is an axis, and they are in the order of its axes."""
+        units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
+        return None not in units and [axis for axis in self.axes if axis in units] == units
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The scalar functions of its body."""
+        return frozenset([n.fn for n in walk(self.body) if isinstance(n, Operation)])
+
     @property
     def _everywhere(self) -> bool:
         return self.unique and not self.guards and self.exists is None
@@ -222,6 +239,20 @@ class LoopProgram:
     stages: tuple[Stage, ...]
     donated: tuple[tuple[Buffer, Buffer], ...] = ()
     overwrites: tuple[Overwrite, ...] = ()
+
+    @property
+    def has_views(self) -> bool:
+        """Whether a stage only moves elements or is not used, or one reads the value of another one
+        in another order than its own."""
+        computed = {stage.out for stage in self.stages}
+        used = {b.root for b in self.outputs}
+        used |= {read.buffer.root for stage in self.stages for read in stage.loads}
+        return any(
+            isinstance(stage.body, Load)
+            or stage.out.root not in used
+            or any(x.buffer in computed and not stage.reads_in_order(x) for x in stage.loads)
+            for stage in self.stages
+        )
 
     def buffers(self) -> Iterator[Buffer]:
         """Yields every buffer that a stage accesses or that is visible outside, each once."""

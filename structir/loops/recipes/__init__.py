@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from structir.loops.recipe import Recipe
+from structir.loops.handle import Recipe
 from structir.loops.schedule.registry import Registry
 
 RECIPES: Registry[Recipe] = Registry("recipe", __name__, Path(__file__).parent)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from structir.loops.handle import KernelHandle
-from structir.loops.recipe import TargetInfo, recipe
+from structir.loops.handle import KernelHandle, TargetInfo, recipe
 from structir.loops.recipe_steps import (
     collapse_loops,
     fuse_loops,

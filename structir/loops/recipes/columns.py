@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from structir.ir.kernel import Assign, For, Local
-from structir.loops.handle import KernelHandle
-from structir.loops.recipe import TargetInfo, recipe
+from structir.loops.handle import KernelHandle, TargetInfo, recipe
 from structir.loops.recipe_steps import (
     collapse_loops,
     fuse_loops,

@@ -146,7 +146,9 @@ class RegionLowering:
         of this number may take the memory of a donated input. With `copies`, kernels copy results
         that are operands or occur twice, unless all are."""
         outputs = tuple([self.values[v] for v in results])
-        if copies and self.stages:
+        roots = [buffer.root for buffer in buffers_of(outputs)]
+        computed = {root for root in roots if root.origin == "value"}
+        if copies and self.stages and len(computed) < len(roots):
             outputs = with_copies(outputs, self.stages)
         program = LoopProgram(
             tuple(self.inputs.values()),
@@ -440,11 +442,9 @@ def placeholder_of(lowered: Lowered) -> Placeholder:
 
 def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
     """Returns the conditions on the sizes of a kernel call."""
+    name = kernel.name
     return tuple(
-        [
-            SizeCheck(e.declared, e.actual, False, f"{kernel.name}: {e.where}")
-            for e in call.equations
-        ]
+        [SizeCheck(e.declared, e.actual, False, f"{name}: {e.where}") for e in call.equations]
     )
 
 

@@ -37,8 +37,7 @@ from structir.ir.kernel import (
 from structir.ir.node import replace
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.loops.fusion.group import Group
-from structir.loops.kernel.as_scheduled import scheduled_kernel
-from structir.loops.kernel.schedule import settled_groups
+from structir.loops.kernel.schedule import scheduled_kernel, settled_groups
 from structir.loops.lower.as_scalar import NotShown, Scalars
 from structir.loops.lower.rounding import roundings
 from structir.loops.program.buffer import Buffer

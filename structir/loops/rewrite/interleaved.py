@@ -4,17 +4,13 @@ are moved."""
 
 from __future__ import annotations
 
-from math import prod
-
 import attrs
 
 from structir.ir.dims import Sym
-from structir.loops.products.contraction import contraction_of
+from structir.loops.products.contraction import contraction_of, has_few_columns
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import axis_dim, load
 from structir.loops.program.stage import LoopProgram, Stage
-
-FEWEST_COLUMNS = 8  # columns of a product that is worth its calls
 
 
 def with_products_together(program: LoopProgram) -> LoopProgram:
@@ -29,8 +25,7 @@ def _together(stage: Stage) -> list[Stage] | None:
     narrow = contraction_of(stage)
     if narrow is None or narrow.windows or not narrow.m or not stage.simple:
         return None
-    columns = prod(stage.extents[axis] for axis in narrow.n)
-    if not isinstance(columns, int) or columns >= FEWEST_COLUMNS:
+    if not has_few_columns(stage, narrow):
         return None
     sides = [narrow.left_address.coefficients.keys(), narrow.right_address.coefficients.keys()]
     only = [
@@ -53,10 +48,7 @@ def _product(stage: Stage, axes: tuple[Sym, ...]) -> list[Stage] | None:
     out = Buffer(tuple([stage.extents[axis] for axis in axes]), stage.out.dtype)
     product = attrs.evolve(stage, out=out, write=at)
     wide = contraction_of(product)
-    if wide is None:
-        return None
-    columns = prod(stage.extents[axis] for axis in wide.n)
-    if isinstance(columns, int) and columns < FEWEST_COLUMNS:
+    if wide is None or has_few_columns(product, wide):
         return None
     extents = {axis: stage.extents[axis] for axis in stage.parallel}
     moved = attrs.evolve(

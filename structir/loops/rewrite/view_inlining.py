@@ -358,11 +358,7 @@ def _moves_along(stage: Stage, read: Load, producer: Stage, table: BufferTable) 
         return False
     if table.product_of(stage) is not None or not stage.simple:
         return False
-    units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
-    in_order = [axis for axis in stage.axes if axis in units]
-    if None not in units and in_order == units:
-        return False
-    return _each_once(stage, read)
+    return not stage.reads_in_order(read) and _each_once(stage, read)
 
 
 def _each_once(stage: Stage, read: Load) -> bool:

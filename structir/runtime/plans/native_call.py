@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from structir.targets.cpu.layouts import (
     new_array_address,
 )
 from structir.targets.cpu.runner import entry_address
-from structir.targets.cpu.tuples import Tree, paths
+from structir.targets.cpu.tuples import MAX_DEPTH, Tree
 
 FAST_CALL_WITH_NAMES = 0x82  # METH_FASTCALL | METH_KEYWORDS
 OUT = sys.intern("out")
@@ -206,6 +206,26 @@ def _paths_of(tree: Tree) -> tuple[list[list[int]], list[list[int]]]:
     of_tree = paths(tree)
     assert of_tree is not None, "checked before"
     return of_tree
+
+
+def paths(tree: Tree) -> tuple[list[list[int]], list[list[int]]] | None:
+    """Returns the words of all tuples, outer ones first, and of all leaves; None if a tuple is
+    nested too deeply."""
+    places = list(_places(tree, ()))
+    if any([len(place) > MAX_DEPTH for _, place in places]):
+        return None
+    words = [[size, len(place), *place, *[0] * (MAX_DEPTH - len(place))] for size, place in places]
+    return [w for w in words if w[0] >= 0], [w for w in words if w[0] < 0]
+
+
+def _places(tree: Tree, place: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Returns the size of each tuple, or -1 for a leaf, and the positions that lead to it."""
+    if not isinstance(tree, tuple):
+        yield -1, place
+        return
+    yield len(tree), place
+    for k, field in enumerate(tree):
+        yield from _places(field, (*place, k))
 
 
 def address_of_function(name: str) -> int:

@@ -33,7 +33,7 @@ from structir.runtime.plans.sizes import (
 from structir.runtime.plans.workspace import SpaceLayout, Workspace
 from structir.system import progress
 from structir.system.locks import new_lock
-from structir.targets.cpu.kernels import kernel, kernels_together
+from structir.targets.cpu.kernels import kernel_of, kernels_together
 from structir.targets.cpu.layouts import PART_MULTIPLE, PHASE, SPACE
 from structir.targets.cpu.runner import run_address, space_reserver
 from structir.targets.cpu.threads import pool_of
@@ -104,7 +104,7 @@ class KernelPlan:
             for text in texts:
                 progress.note(next(iter(text.origins), ""))
                 kernels.start(text)
-        return [kernel(t.text, t.assembled or t.function) for t in texts]
+        return [*map(kernel_of, texts)]
 
     def _dims(self) -> list[list[Dim]]:
         """Returns the dims that are evaluated for a call; the first groups are words of its

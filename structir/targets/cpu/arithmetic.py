@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
+from llvmlite import ir
 
 from structir.targets.cpu.assembly import SUFFIXES, TYPES, Assembly
+
+
+def declared(module: Any, shape: Any, name: str) -> Any:
+    """Returns a function of the module by name, and declares it if necessary."""
+    return module.globals.get(name) or ir.Function(module, shape, name)
 
 
 @attrs.frozen(eq=False)

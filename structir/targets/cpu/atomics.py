@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from structir.targets.cpu.math.bits import declared
+from structir.targets.cpu.arithmetic import declared
 
 WORD_BYTES = 8
 ORDER = "seq_cst"

@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from structir.lazy import lazy_module
-from structir.targets.cpu.math.bits import declared
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.objects import require_symbol, symbol_builders
 
 cython_blas = lazy_module("scipy.linalg.cython_blas")

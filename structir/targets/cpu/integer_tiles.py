@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 from llvmlite import ir
 
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import cpu_features
-from structir.targets.cpu.math.bits import declared
 from structir.targets.cpu.tiles import WORD, TileFunction, TileShape, tile_shapes
 
 BYTE, SHORT, SUM = ir.IntType(8), ir.IntType(16), ir.IntType(32)

@@ -10,10 +10,10 @@ from numba import types
 from numba.extending import intrinsic
 
 from structir.ir.kernel_functions import EIGHTHS
-from structir.loops.program.scalar_functions import STORED_AS
+from structir.loops.program.buffer import STORED_AS
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import converts_float16
 from structir.targets.cpu.float16 import float16_to_float32, float32_to_float16
-from structir.targets.cpu.math.bits import declared
 
 
 def _pointer(element: Any) -> Any:

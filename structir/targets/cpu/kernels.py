@@ -120,6 +120,11 @@ def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKe
         return compiled
 
 
+def kernel_of(text: KernelText) -> CompiledKernel:
+    """Returns a kernel of a plan, compiled."""
+    return kernel(text.key, text.function if text.code is None else text.code.assembled)
+
+
 def is_built(text: str) -> bool:
     """Whether a kernel has been compiled or loaded in this process."""
     return code_key(text) in _kernels
@@ -159,12 +164,12 @@ class KernelsTogether:
         """Starts the compilation of a kernel. Without an executor, or if only numba can compile it,
         compiles it synchronously."""
         with lock:
-            if is_built(text.text) or code_key(text.text) in self.tasks:
+            if is_built(text.key) or code_key(text.key) in self.tasks:
                 return
-            if self.executor is not None and text.assembled is not None:
-                self._start(text.text, text.assembled, self.executor)
+            if self.executor is not None and text.code is not None:
+                self._start(text.key, text.code.assembled, self.executor)
                 return
-        kernel(text.text, text.assembled or text.function)
+        kernel_of(text)
 
     def _start(self, text: str, assembled: Assembled, executor: ThreadPoolExecutor) -> None:
         start, code = time.perf_counter(), load_cached(text)

@@ -16,8 +16,8 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import is_amd
-from structir.targets.cpu.math.bits import declared
 from structir.targets.cpu.tiles import TileShape, comes_next, transpose_lines
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)

@@ -14,10 +14,9 @@ from numba.np import arrayobj
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Opaque, Poly, Sym
-from structir.loops.program.buffer import Buffer
+from structir.loops.program.buffer import STORED_AS, Buffer
 from structir.loops.program.point_text import PointText
 from structir.loops.program.routine import BufferPoint, Routine
-from structir.loops.program.scalar_functions import STORED_AS
 from structir.system.cache import digest
 from structir.targets.cpu.functions import compiled_function, routine_source
 from structir.targets.cpu.objects import SOURCE_HEAD

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 from llvmlite import ir
 
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import cpu_features
-from structir.targets.cpu.math.bits import declared
 
 WORD = ir.IntType(64)
 INDEX = ir.IntType(32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from structir.targets.cpu.intrinsics import POINTERS
@@ -26,26 +25,6 @@ class PathWords(NamedTuple):
 
 
 PATH = PathWords()
-
-
-def paths(tree: Tree) -> tuple[list[list[int]], list[list[int]]] | None:
-    """Returns the words of all tuples, outer ones first, and of all leaves; None if a tuple is
-    nested too deeply."""
-    places = list(_places(tree, ()))
-    if any([len(place) > MAX_DEPTH for _, place in places]):
-        return None
-    words = [[size, len(place), *place, *[0] * (MAX_DEPTH - len(place))] for size, place in places]
-    return [w for w in words if w[0] >= 0], [w for w in words if w[0] < 0]
-
-
-def _places(tree: Tree, place: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Returns the size of each tuple, or -1 for a leaf, and the positions that lead to it."""
-    if not isinstance(tree, tuple):
-        yield -1, place
-        return
-    yield len(tree), place
-    for k, field in enumerate(tree):
-        yield from _places(field, (*place, k))
 
 
 @vectorisable

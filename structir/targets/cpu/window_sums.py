@@ -17,8 +17,8 @@ from typing import Any
 import attrs
 from llvmlite import ir
 
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import has_wide_vectors
-from structir.targets.cpu.math.bits import declared
 from structir.targets.cpu.packed_layout import lanes_of
 
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()

@@ -20,6 +20,7 @@ from structir.loops.program.expression import (
     Operation,
     apply,
     axis_dim,
+    cost_of,
     load,
     loads_of,
     rebuilt,
@@ -27,7 +28,6 @@ from structir.loops.program.expression import (
     total,
     walk,
 )
-from structir.loops.program.scalar_functions import cost_of
 from structir.loops.program.stage import LoopProgram, Stage
 from structir.loops.rewrite.view_inlining import value_at
 from structir.targets.cuda.def_use import DefUse

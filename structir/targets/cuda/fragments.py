@@ -20,7 +20,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from structir.targets.cpu.math.bits import declared
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
 from structir.targets.cuda.threads import LANE, InlinedFunction
 

@@ -43,8 +43,8 @@ from structir.ir.kernel_functions import OF_LANES
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.emit.definite_initialisation import surely_filled
 from structir.loops.emit.index_proofs import IndexRanges
+from structir.loops.program.buffer import STORED_AS
 from structir.loops.program.kernel_table import Site, dtype_of, table_of
-from structir.loops.program.scalar_functions import STORED_AS
 from structir.targets.cuda.independent import independent_loop
 from structir.targets.cuda.names import kernel_names
 from structir.targets.cuda.scalar_text import (

@@ -14,12 +14,12 @@ from structir.loops.program.expression import (
     Load,
     Operation,
     axis_dim,
+    cost_of,
     load,
     parts_of,
     rebuilt,
     total,
 )
-from structir.loops.program.scalar_functions import cost_of
 from structir.loops.program.stage import Stage
 from structir.loops.rewrite.view_inlining import value_at
 

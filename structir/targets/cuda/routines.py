@@ -7,9 +7,8 @@ import hashlib
 
 from structir.ir.dims import Dim
 from structir.loops.fusion.group import Group
-from structir.loops.program.buffer import Buffer
+from structir.loops.program.buffer import STORED_AS, Buffer
 from structir.loops.program.point_text import PointText
-from structir.loops.program.scalar_functions import STORED_AS
 from structir.loops.program.stage import KernelCall
 from structir.targets.cpu.functions import routine_source
 from structir.targets.cuda.device_text import (

@@ -12,8 +12,8 @@ import numpy as np
 from numba import cuda
 
 from structir.ir.scalar_functions import with_double
+from structir.loops.program.buffer import STORED_AS
 from structir.loops.program.kernel_text import MissingCodeError
-from structir.loops.program.scalar_functions import STORED_AS
 from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 from structir.targets.cpu.functions import plain_function

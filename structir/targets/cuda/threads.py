@@ -11,7 +11,7 @@ import attrs
 from llvmlite import ir
 from numba import types
 
-from structir.targets.cpu.math.bits import declared
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
 
 WORD, LANE = ir.IntType(64), ir.IntType(32)

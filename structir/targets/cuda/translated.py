@@ -17,9 +17,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu_options import FastMathOptions
 
 from structir.ir.scalar_functions import with_double
-from structir.loops.program.scalar_functions import STORED_AS
+from structir.loops.program.buffer import STORED_AS
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.inlined import Inlined, parse_function
-from structir.targets.cpu.math.bits import declared
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.targets.cuda import fragments
 from structir.targets.cuda.device_text import SIDE, DeviceText

@@ -9,12 +9,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import has_fma
-
-
-def declared(module: Any, shape: Any, name: str) -> Any:
-    """Returns a function of the module by name, and declares it if necessary."""
-    return module.globals.get(name) or ir.Function(module, shape, name)
 
 
 def _bit_cast(source: Any, target: Any) -> Any:

@@ -45,9 +45,9 @@ def _code() -> KernelCode:
 def _entry() -> disk.CacheEntry:
     private_folder()
     kernels._kernels.clear()
-    kernels.kernel(_code().source, _code().assembled)
+    kernels.kernel(_code().key, _code().assembled)
     store = disk.store()
-    entry = None if store is None else store.read(objects.key_of(_code().source))
+    entry = None if store is None else store.read(objects.key_of(_code().key))
     assert entry is not None
     return entry
 
@@ -55,7 +55,7 @@ def _entry() -> disk.CacheEntry:
 def sample(random: Random) -> ChangedEntry:
     """Generates an entry. Changed code under a valid checksum is truncated: other changes of it
     are forged machine code, which is trusted."""
-    entry, key = _entry(), objects.key_of(_code().source)
+    entry, key = _entry(), objects.key_of(_code().key)
     how = random.randrange(4)
     if how == 0:
         return ChangedEntry(changed_bytes(disk.pack_entry(key, entry), random), False)
@@ -73,8 +73,8 @@ def check(case: ChangedEntry) -> None:
     _entry()
     store = disk.store()
     assert store is not None
-    store.path(objects.key_of(_code().source)).write_bytes(case.content)
-    code = objects.from_disk(_code().source)
+    store.path(objects.key_of(_code().key)).write_bytes(case.content)
+    code = objects.from_disk(_code().key)
     if code is not None and (0 in code.addresses or not case.is_valid):
         raise Disagreement(f"an invalid entry was loaded: {code.addresses}")
     require_no_marker()
