@@ -67,13 +67,7 @@ def _declared(name: str, required: tuple[str, ...], body: Function, core: Functi
 
     declared.__signature__ = signature  # type: ignore[attr-defined]
     declared.__module__ = core.__module__
-    return traced(_named(declared, name))
-
-
-def _named(function: Function, name: str) -> Function:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = MEANINGS[name]
-    return function
+    return traced(elementwise.described(declared, name, MEANINGS[name]))
 
 
 def exponential(name: str, logarithm: Function) -> Function:
@@ -91,7 +85,7 @@ def _composed(name: str, outer: Function, inner: Function) -> Function:
     def composed(*args: Any, **keywords: Any) -> TracedArray:
         return outer(inner(*args, **keywords))
 
-    return traced(_named(composed, name))
+    return traced(elementwise.described(composed, name, MEANINGS[name]))
 
 
 def mirrored(name: str, function: Function) -> Function:
@@ -102,7 +96,7 @@ def mirrored(name: str, function: Function) -> Function:
         (points, middle, width), _ = elementwise.real_operands(x, loc, scale)
         return function(-points, -middle, width)
 
-    return traced(_named(reflected, name))
+    return traced(elementwise.described(reflected, name, MEANINGS[name]))
 
 
 def outside(is_outside: Any, value: Any, otherwise: Any = -math.inf) -> TracedArray:
