@@ -27,6 +27,7 @@ from structir.numpy.elementwise import (
     bitwise_not,
     bitwise_or,
     bitwise_xor,
+    described,
     equal,
     greater,
     greater_equal,
@@ -439,38 +440,24 @@ def argmin(operand: Any, axis: int, index_dtype: Any = "int32") -> TracedArray:
     return elementwise.astype(reductions.argmin(operand, axis), index_dtype)
 
 
-def _directed(function: Any, operand: Any, axis: int, reverse: bool) -> TracedArray:
+def _cumulative(name: str, act: Any, text: str) -> Any:
     """Returns a cumulative function of an axis in the dtype of the operand."""
-    array = as_operand(operand)
-    position = shaping.axis_of(axis, array.ndim)
-    if reverse:
-        array = shaping.flip(array, position)
-    result = cast(function(array, position), array.dtype_name)
-    return shaping.flip(result, position) if reverse else result
+
+    def function(operand: Any, axis: int = 0, reverse: bool = False) -> TracedArray:
+        array = as_operand(operand)
+        position = shaping.axis_of(axis, array.ndim)
+        if reverse:
+            array = shaping.flip(array, position)
+        result = cast(act(array, position), array.dtype_name)
+        return shaping.flip(result, position) if reverse else result
+
+    return traced(described(function, name, f"Returns {text} along an axis."))
 
 
-@traced
-def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> TracedArray:
-    """Returns the sums of the first elements along an axis."""
-    return _directed(reductions.cumsum, operand, axis, reverse)
-
-
-@traced
-def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> TracedArray:
-    """Returns the products of the first elements along an axis."""
-    return _directed(reductions.cumprod, operand, axis, reverse)
-
-
-@traced
-def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> TracedArray:
-    """Returns the largest of the first elements along an axis."""
-    return _directed(reductions.cummax, operand, axis, reverse)
-
-
-@traced
-def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> TracedArray:
-    """Returns the smallest of the first elements along an axis."""
-    return _directed(reductions.cummin, operand, axis, reverse)
+cumsum = _cumulative("cumsum", reductions.cumsum, "the sums of the first elements")
+cumprod = _cumulative("cumprod", reductions.cumprod, "the products of the first elements")
+cummax = _cumulative("cummax", reductions.cummax, "the largest of the first elements")
+cummin = _cumulative("cummin", reductions.cummin, "the smallest of the first elements")
 
 
 @traced

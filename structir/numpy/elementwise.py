@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Expr
@@ -25,6 +25,9 @@ from structir.tracing.context import traced
 
 ml_dtypes = lazy_module("ml_dtypes")
 BuildOp = Callable[..., Expr]
+UnaryFunction = Callable[[Any], TracedArray]
+BinaryFunction = Callable[[Any, Any], TracedArray]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @exported
@@ -68,6 +71,48 @@ def real(x: Any) -> TracedArray:
     return array if array.dtype_name == dtype else cast(array, dtype)
 
 
+def truth(x: Any) -> TracedArray:
+    """Returns whether elements are not zero."""
+    return astype(x, bool)
+
+
+def described(function: Function, name: str, text: str) -> Function:
+    """Gives a function its name and its docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+def _family(rule: Callable[..., TracedArray]) -> Callable[[str, BuildOp, str], BinaryFunction]:
+    """Returns the declaration of functions of two arrays that apply an op by a rule.
+
+    It takes the name of a function, its op, and a description of the result.
+    """
+
+    def declare(name: str, op: BuildOp, text: str) -> BinaryFunction:
+        def function(x1: Any, x2: Any, /) -> TracedArray:
+            return rule(op, x1, x2)
+
+        return traced(described(function, name, f"Returns {text}."))
+
+    return declare
+
+
+def _predicate(name: str, op: BuildOp, text: str) -> UnaryFunction:
+    """Returns a predicate of floats; integers become float32."""
+
+    def function(x: Any, /) -> TracedArray:
+        return apply(op, real(x))
+
+    return traced(described(function, name, f"Returns {text}."))
+
+
+_arithmetic = _family(_binary)
+_of_integers = _family(_of_numbers)
+_comparison = _family(_compared)
+_logical = _family(lambda op, x1, x2: apply(op, truth(x1), truth(x2)))
+
+
 # ---- arithmetic
 
 
@@ -81,10 +126,7 @@ def _are_bools(*values: Any) -> bool:
     return all([as_array(value).dtype_name == "bool" for value in values])
 
 
-@traced
-def subtract(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 - x2."""
-    return _binary(R.subtract, x1, x2)
+subtract = _arithmetic("subtract", R.subtract, "x1 - x2")
 
 
 @traced
@@ -110,25 +152,14 @@ def divide(x1: Any, x2: Any, /) -> TracedArray:
 true_divide = divide
 
 
-@traced
-def floor_divide(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns the largest integer not above x1 / x2."""
-    return _of_numbers(R.floor_divide, x1, x2)
-
-
-@traced
-def remainder(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns the remainder of `floor_divide`, with the sign of x2."""
-    return _of_numbers(R.floor_mod, x1, x2)
-
-
+floor_divide = _of_integers("floor_divide", R.floor_divide, "the largest integer not above x1 / x2")
+remainder = _of_integers(
+    "remainder", R.floor_mod, "the remainder of `floor_divide`, with the sign of x2"
+)
 mod = remainder
 
 
-@traced
-def fmod(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns the remainder with the sign of x1."""
-    return _of_numbers(R.mod, x1, x2)
+fmod = _of_integers("fmod", R.mod, "the remainder with the sign of x1")
 
 
 @traced
@@ -198,16 +229,8 @@ def sign(x: Any, /) -> TracedArray:
     return apply(R.sign, array, weak=array.weak)
 
 
-@traced
-def maximum(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns the larger element; NaN if one is NaN."""
-    return _binary(R.maximum, x1, x2)
-
-
-@traced
-def minimum(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns the smaller element; NaN if one is NaN."""
-    return _binary(R.minimum, x1, x2)
+maximum = _arithmetic("maximum", R.maximum, "the larger element; NaN if one is NaN")
+minimum = _arithmetic("minimum", R.minimum, "the smaller element; NaN if one is NaN")
 
 
 @traced
@@ -271,63 +294,15 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> TracedArray:
 # ---- comparisons and logic
 
 
-@traced
-def equal(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 == x2."""
-    return _compared(R.equal, x1, x2)
-
-
-@traced
-def not_equal(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 != x2."""
-    return _compared(R.not_equal, x1, x2)
-
-
-@traced
-def less(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 < x2."""
-    return _compared(R.less, x1, x2)
-
-
-@traced
-def less_equal(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 <= x2."""
-    return _compared(R.less_equal, x1, x2)
-
-
-@traced
-def greater(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 > x2."""
-    return _compared(R.greater, x1, x2)
-
-
-@traced
-def greater_equal(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 >= x2."""
-    return _compared(R.greater_equal, x1, x2)
-
-
-def truth(x: Any) -> TracedArray:
-    """Returns whether elements are not zero."""
-    return astype(x, bool)
-
-
-@traced
-def logical_and(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns whether both elements are true."""
-    return apply(R.logical_and, truth(x1), truth(x2))
-
-
-@traced
-def logical_or(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns whether one of the elements is true."""
-    return apply(R.logical_or, truth(x1), truth(x2))
-
-
-@traced
-def logical_xor(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns whether exactly one of the elements is true."""
-    return apply(R.logical_xor, truth(x1), truth(x2))
+equal = _comparison("equal", R.equal, "x1 == x2")
+not_equal = _comparison("not_equal", R.not_equal, "x1 != x2")
+less = _comparison("less", R.less, "x1 < x2")
+less_equal = _comparison("less_equal", R.less_equal, "x1 <= x2")
+greater = _comparison("greater", R.greater, "x1 > x2")
+greater_equal = _comparison("greater_equal", R.greater_equal, "x1 >= x2")
+logical_and = _logical("logical_and", R.logical_and, "whether both elements are true")
+logical_or = _logical("logical_or", R.logical_or, "whether one of the elements is true")
+logical_xor = _logical("logical_xor", R.logical_xor, "whether exactly one of the elements is true")
 
 
 @traced
@@ -368,37 +343,14 @@ def bitwise_not(x: Any, /) -> TracedArray:
 bitwise_invert = invert = bitwise_not
 
 
-@traced
-def left_shift(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 << x2."""
-    return _of_numbers(R.left_shift, x1, x2)
-
-
-@traced
-def right_shift(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns x1 >> x2."""
-    return _of_numbers(R.right_shift, x1, x2)
-
-
+left_shift = _of_integers("left_shift", R.left_shift, "x1 << x2")
+right_shift = _of_integers("right_shift", R.right_shift, "x1 >> x2")
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
-@traced
-def isnan(x: Any, /) -> TracedArray:
-    """Returns whether elements are NaN."""
-    return apply(R.isnan, real(x))
-
-
-@traced
-def isinf(x: Any, /) -> TracedArray:
-    """Returns whether elements are infinite."""
-    return apply(R.isinf, real(x))
-
-
-@traced
-def isfinite(x: Any, /) -> TracedArray:
-    """Returns whether elements are finite."""
-    return apply(R.isfinite, real(x))
+isnan = _predicate("isnan", R.isnan, "whether elements are NaN")
+isinf = _predicate("isinf", R.isinf, "whether elements are infinite")
+isfinite = _predicate("isfinite", R.isfinite, "whether elements are finite")
 
 
 @traced

@@ -12,6 +12,7 @@ from structir.numpy.reductions import (
     argmin,
     cumprod,
     cumsum,
+    ignoring_nans,
     nanmean,
     prod,
     sum,
@@ -20,47 +21,19 @@ from structir.numpy.reductions import (
 from structir.tracing.array import TracedArray, operand
 from structir.tracing.context import traced
 
-
-@traced
-def nanprod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the product of the elements that are not NaN."""
-    return prod(without_nans(a, 1), axis, dtype, None, keepdims, initial, where)
-
-
-@traced
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
-    """Returns cumulative sums with 0 for NaNs."""
-    return cumsum(without_nans(a, 0), axis, dtype)
-
-
-@traced
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
-    """Returns cumulative products with 1 for NaNs."""
-    return cumprod(without_nans(a, 1), axis, dtype)
-
-
-@traced
-def nanargmax(
-    a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False
-) -> TracedArray:
-    """Returns the position of the largest element that is not NaN."""
-    return argmax(without_nans(a, -math.inf), axis, keepdims=keepdims)
-
-
-@traced
-def nanargmin(
-    a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False
-) -> TracedArray:
-    """Returns the position of the smallest element that is not NaN."""
-    return argmin(without_nans(a, math.inf), axis, keepdims=keepdims)
+nanprod = ignoring_nans(
+    prod, "nanprod", 1, "the product of the elements that are not NaN", __name__
+)
+nancumsum = ignoring_nans(cumsum, "nancumsum", 0, "cumulative sums with 0 for NaNs", __name__)
+nancumprod = ignoring_nans(
+    cumprod, "nancumprod", 1, "cumulative products with 1 for NaNs", __name__
+)
+nanargmax = ignoring_nans(
+    argmax, "nanargmax", -math.inf, "the position of the largest element that is not NaN", __name__
+)
+nanargmin = ignoring_nans(
+    argmin, "nanargmin", math.inf, "the position of the smallest element that is not NaN", __name__
+)
 
 
 @traced

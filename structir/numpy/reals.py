@@ -11,6 +11,7 @@ from structir.numpy.elementwise import (
     abs,
     add,
     apply,
+    described,
     divide,
     equal,
     floor_divide,
@@ -47,9 +48,7 @@ def _function_of_reals(name: str, op: BuildOp, text: str) -> Callable[[Any], Tra
     def function(x: Any, /) -> TracedArray:
         return _real(op, x)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns {text}; integers become float32."
-    return traced(function)
+    return traced(described(function, name, f"Returns {text}; integers become float32."))
 
 
 exp = _function_of_reals("exp", R.exp, "e to the power of x")
@@ -81,9 +80,7 @@ def _rounding(name: str, op: BuildOp, text: str) -> Callable[[Any], TracedArray]
         is_float = dtypes.category(array.dtype_name) == dtypes.FLOAT
         return _real(op, x) if is_float else array
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns {text}; integers and bools are unchanged."
-    return traced(function)
+    return traced(described(function, name, f"Returns {text}; integers and bools are unchanged."))
 
 
 floor = _rounding("floor", R.floor, "the largest integer not above x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +11,19 @@ from structir.ir.expr import Expr
 from structir.numpy.creation import ones_like
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import (
+    add,
     astype,
+    described,
     divide,
     isnan,
     maximum,
     minimum,
+    multiply,
     real,
     real_operands,
     where,
 )
+from structir.numpy.elementwise import where as select
 from structir.numpy.reals import exp, log, sqrt
 from structir.numpy.shaping import axes_of, axis_of, concatenate, ravel
 from structir.script import R
@@ -51,34 +56,28 @@ def _masked(x: TracedArray, mask: Any, neutral: Any) -> TracedArray:
     return x if mask is None else where(mask, x, neutral)
 
 
-@traced
-def sum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the sum over axes; bools and small integers are summed as int32."""
-    result = reduced(R.sum, _masked(_summable(a, dtype), where, 0), axis, keepdims)
-    return result if initial is None else result + initial
+def _total(name: str, op: BuildOp, neutral: int, combine: Any, text: str) -> Any:
+    """Returns a reduction by an operation with a neutral element."""
+
+    def function(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> TracedArray:
+        result = reduced(op, _masked(_summable(a, dtype), where, neutral), axis, keepdims)
+        return result if initial is None else combine(result, initial)
+
+    return traced(described(function, name, f"Returns {text}."))
 
 
-@traced
-def prod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the product over axes."""
-    result = reduced(R.prod, _masked(_summable(a, dtype), where, 1), axis, keepdims)
-    return result if initial is None else result * initial
+sum = _total(
+    "sum", R.sum, 0, add, "the sum over axes; bools and small integers are summed as int32"
+)
+prod = _total("prod", R.prod, 1, multiply, "the product over axes")
 
 
 @traced
@@ -151,34 +150,26 @@ def _extremum(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
     return reduced(op, array, axis, keepdims, array.weak)
 
 
-@traced
-def max(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the largest element over axes."""
-    array = operand(a) if where is None else _masked(operand(a), where, initial)
-    result = _extremum(R.max, array, axis, keepdims)
-    return result if initial is None else operand(maximum(result, initial))
+def _bound(name: str, op: BuildOp, combine: Any, text: str) -> Any:
+    """Returns the reduction to the largest or to the smallest element."""
+
+    def function(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> TracedArray:
+        array = operand(a) if where is None else _masked(operand(a), where, initial)
+        result = _extremum(op, array, axis, keepdims)
+        return result if initial is None else operand(combine(result, initial))
+
+    return traced(described(function, name, f"Returns {text} over axes."))
 
 
-@traced
-def min(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the smallest element over axes."""
-    array = operand(a) if where is None else _masked(operand(a), where, initial)
-    result = _extremum(R.min, array, axis, keepdims)
-    return result if initial is None else operand(minimum(result, initial))
+max = _bound("max", R.max, maximum, "the largest element")
+min = _bound("min", R.min, minimum, "the smallest element")
 
 
 amax, amin = max, min
@@ -245,18 +236,18 @@ def _is_float(array: TracedArray) -> bool:
     return dtypes.category(array.dtype_name) == dtypes.FLOAT
 
 
-@traced
-def nansum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the sum of the elements that are not NaN."""
-    return sum(without_nans(a, 0), axis, dtype, None, keepdims, initial, where)
+def ignoring_nans(act: Any, name: str, neutral: float, text: str, module: str = __name__) -> Any:
+    """Returns a function of arrays that reads a neutral value for each NaN."""
+
+    @functools.wraps(act)
+    def function(a: Any, *args: Any, **keywords: Any) -> TracedArray:
+        return act(without_nans(a, neutral), *args, **keywords)
+
+    function.__module__ = module
+    return traced(described(function, name, f"Returns {text}."))
+
+
+nansum = ignoring_nans(sum, "nansum", 0, "the sum of the elements that are not NaN")
 
 
 @traced
@@ -273,40 +264,29 @@ def nanmean(
     return divide(nansum(a, axis, dtype, None, keepdims, None, where), count)
 
 
-@traced
-def nanmax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the largest of the elements that are not NaN, or NaN without any."""
-    result = max(without_nans(a, -math.inf), axis, None, keepdims, initial, where)
-    return _nan_without_elements(result, a, axis, keepdims, initial, where)
+def _bound_of_numbers(act: Any, name: str, neutral: float, text: str) -> Any:
+    """Returns `max` or `min` of the elements that are not NaN, and NaN without any."""
+
+    @functools.wraps(act)
+    def function(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> TracedArray:
+        result = act(without_nans(a, neutral), axis, None, keepdims, initial, where)
+        if initial is not None or not _is_float(result):
+            return result
+        return select(all(isnan(a), axis, keepdims=keepdims, where=where), math.nan, result)
+
+    text = f"Returns the {text} of the elements that are not NaN, or NaN without any."
+    return traced(described(function, name, text))
 
 
-@traced
-def nanmin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> TracedArray:
-    """Returns the smallest of the elements that are not NaN, or NaN without any."""
-    result = min(without_nans(a, math.inf), axis, None, keepdims, initial, where)
-    return _nan_without_elements(result, a, axis, keepdims, initial, where)
-
-
-def _nan_without_elements(
-    result: TracedArray, a: Any, axis: Any, keepdims: bool, initial: Any, mask: Any
-) -> TracedArray:
-    if initial is not None or not _is_float(result):
-        return result
-    return where(all(isnan(a), axis, keepdims=keepdims, where=mask), math.nan, result)
+nanmax = _bound_of_numbers(max, "nanmax", -math.inf, "largest")
+nanmin = _bound_of_numbers(min, "nanmin", math.inf, "smallest")
 
 
 # ---- cumulative functions

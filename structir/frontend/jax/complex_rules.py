@@ -113,19 +113,9 @@ def converted(equation: Any, x: Any) -> Any:
     return (x.real != 0) | (x.imag != 0) if dtype == "bool" else x.real.astype(dtype)
 
 
-@complex_rule("complex")
-def from_parts(equation: Any, real: Any, imag: Any) -> Pair:
-    return Pair(*jnp.broadcast_arrays(real, imag))
-
-
-@complex_rule("real")
-def real_part(equation: Any, x: Pair) -> Any:
-    return x.real
-
-
-@complex_rule("imag")
-def imaginary_part(equation: Any, x: Pair) -> Any:
-    return x.imag
+complex_rule("complex")(lambda equation, real, imag: Pair(*jnp.broadcast_arrays(real, imag)))
+complex_rule("real")(lambda equation, x: x.real)
+complex_rule("imag")(lambda equation, x: x.imag)
 
 
 @complex_rule("conj")
@@ -134,9 +124,7 @@ def conjugate(equation: Any, x: Any) -> Pair:
     return Pair(pair.real, -pair.imag)
 
 
-@complex_rule("iota")
-def index_range(equation: Any) -> Pair:
-    return as_pair(bound(equation, []))
+complex_rule("iota")(lambda equation: as_pair(bound(equation, [])))
 
 
 # ---- arithmetic
@@ -258,9 +246,7 @@ def exp_minus_one(equation: Any, x: Pair) -> Pair:
     return Pair(jnp.expm1(x.real) - 2 * scale * half * half, scale * jnp.sin(x.imag))
 
 
-@complex_rule("rsqrt")
-def reciprocal_root(equation: Any, x: Pair) -> Pair:
-    return quotient(as_pair(jnp.ones_like(x.real)), square_root(x))
+complex_rule("rsqrt")(lambda equation, x: quotient(as_pair(jnp.ones_like(x.real)), square_root(x)))
 
 
 @complex_rule("pow")

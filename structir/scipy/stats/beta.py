@@ -11,7 +11,7 @@ from structir.scipy.special.entropy import xlog1py
 from structir.scipy.special.factorials import betaln
 from structir.scipy.special.functions import xlogy
 from structir.scipy.special.incomplete import betainc
-from structir.scipy.stats.derived import clipped, exponential, logarithm, outside
+from structir.scipy.stats.derived import clipped, exponential, located, logarithm, outside
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
@@ -28,23 +28,7 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedAr
 
 
 pdf = exponential("pdf", logpdf)
-
-
-@traced
-def cdf(x: Any, a: Any, b: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the distribution function."""
-    (points, first, second, middle, width), _ = real_operands(x, a, b, loc, scale)
-    return betainc(first, second, clipped((points - middle) / width, 0.0, 1.0))
-
-
+cdf = located("cdf", lambda z, a, b, width: betainc(a, b, clipped(z, 0.0, 1.0)), "a", "b")
 logcdf = logarithm("logcdf", cdf)
-
-
-@traced
-def sf(x: Any, a: Any, b: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns 1 less the distribution function."""
-    (points, first, second, middle, width), _ = real_operands(x, a, b, loc, scale)
-    return betainc(second, first, 1 - clipped((points - middle) / width, 0.0, 1.0))
-
-
+sf = located("sf", lambda z, a, b, width: betainc(b, a, 1 - clipped(z, 0.0, 1.0)), "a", "b")
 logsf = logarithm("logsf", sf)

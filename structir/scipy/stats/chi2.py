@@ -9,7 +9,7 @@ from structir.lax.primitives import lgamma
 from structir.numpy.elementwise import real_operands
 from structir.numpy.reals import log
 from structir.scipy.special.incomplete import gammainc, gammaincc
-from structir.scipy.stats.derived import clipped, exponential, logarithm, outside
+from structir.scipy.stats.derived import clipped, exponential, located, logarithm, outside
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
@@ -24,23 +24,7 @@ def logpdf(x: Any, df: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
 
 
 pdf = exponential("pdf", logpdf)
-
-
-@traced
-def cdf(x: Any, df: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the distribution function."""
-    (points, freedom, middle, width), _ = real_operands(x, df, loc, scale)
-    return gammainc(freedom / 2, clipped((points - middle) / width / 2, 0.0))
-
-
+cdf = located("cdf", lambda z, df, width: gammainc(df / 2, clipped(z / 2, 0.0)), "df")
 logcdf = logarithm("logcdf", cdf)
-
-
-@traced
-def sf(x: Any, df: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns 1 less the distribution function."""
-    (points, freedom, middle, width), _ = real_operands(x, df, loc, scale)
-    return gammaincc(freedom / 2, clipped((points - middle) / width / 2, 0.0))
-
-
+sf = located("sf", lambda z, df, width: gammaincc(df / 2, clipped(z / 2, 0.0)), "df")
 logsf = logarithm("logsf", sf)

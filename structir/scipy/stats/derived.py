@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +14,60 @@ from structir.tracing.context import traced
 
 Function = Callable[..., TracedArray]
 MEANINGS = {
+    "logpdf": "Returns the logarithm of the density.",
     "pdf": "Returns the density.",
     "pmf": "Returns the probability.",
     "cdf": "Returns the distribution function.",
     "logcdf": "Returns the logarithm of the distribution function.",
     "sf": "Returns 1 less the distribution function.",
     "logsf": "Returns the logarithm of 1 less the distribution function.",
+    "ppf": "Returns the inverse of the distribution function.",
+    "isf": "Returns the inverse of `sf`.",
 }
+
+
+def located(name: str, core: Function, *shapes: str) -> Function:
+    """Returns a function of a distribution with a location and a scale.
+
+    `core` receives z = (x - loc) / scale, the parameters of the shape, and the scale.
+    """
+
+    def body(x: TracedArray, *parameters: TracedArray) -> TracedArray:
+        *shape, middle, width = parameters
+        return core((x - middle) / width, *shape, width)
+
+    return _declared(name, ("x", *shapes), body, core)
+
+
+def quantile(name: str, core: Function, *shapes: str) -> Function:
+    """Returns loc + scale * core(q, shape...), an inverse function of a distribution."""
+
+    def body(q: TracedArray, *parameters: TracedArray) -> TracedArray:
+        *shape, middle, width = parameters
+        return middle + width * core(q, *shape)
+
+    return _declared(name, ("q", *shapes), body, core)
+
+
+def _declared(name: str, required: tuple[str, ...], body: Function, core: Function) -> Function:
+    """Returns a function of the required parameters, `loc` and `scale`, as floats of one dtype; it
+    belongs to the module of `core`."""
+    defaults = dict.fromkeys(required, inspect.Parameter.empty) | {"loc": 0.0, "scale": 1.0}
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+            for each, default in defaults.items()
+        ]
+    )
+
+    def declared(*args: Any, **keywords: Any) -> TracedArray:
+        arguments = signature.bind(*args, **keywords)
+        arguments.apply_defaults()
+        return body(*elementwise.real_operands(*arguments.arguments.values())[0])
+
+    declared.__signature__ = signature  # type: ignore[attr-defined]
+    declared.__module__ = core.__module__
+    return traced(elementwise.described(declared, name, MEANINGS[name]))
 
 
 def exponential(name: str, logarithm: Function) -> Function:
@@ -37,9 +85,7 @@ def _composed(name: str, outer: Function, inner: Function) -> Function:
     def composed(*args: Any, **keywords: Any) -> TracedArray:
         return outer(inner(*args, **keywords))
 
-    composed.__name__ = composed.__qualname__ = name
-    composed.__doc__ = MEANINGS[name]
-    return traced(composed)
+    return traced(elementwise.described(composed, name, MEANINGS[name]))
 
 
 def mirrored(name: str, function: Function) -> Function:
@@ -50,15 +96,7 @@ def mirrored(name: str, function: Function) -> Function:
         (points, middle, width), _ = elementwise.real_operands(x, loc, scale)
         return function(-points, -middle, width)
 
-    reflected.__name__ = reflected.__qualname__ = name
-    reflected.__doc__ = MEANINGS[name]
-    return traced(reflected)
-
-
-def standardized(x: Any, loc: Any, scale: Any) -> tuple[TracedArray, TracedArray]:
-    """Returns (x - loc) / scale, and the scale."""
-    (points, middle, width), _ = elementwise.real_operands(x, loc, scale)
-    return (points - middle) / width, width
+    return traced(elementwise.described(reflected, name, MEANINGS[name]))
 
 
 def outside(is_outside: Any, value: Any, otherwise: Any = -math.inf) -> TracedArray:

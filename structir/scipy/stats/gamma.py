@@ -9,7 +9,7 @@ from structir.numpy.elementwise import real_operands, where
 from structir.numpy.reals import log
 from structir.scipy.special.functions import xlogy
 from structir.scipy.special.incomplete import gammainc, gammaincc
-from structir.scipy.stats.derived import clipped, exponential, logarithm, outside
+from structir.scipy.stats.derived import clipped, exponential, located, logarithm, outside
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
@@ -24,24 +24,7 @@ def logpdf(x: Any, a: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
 
 
 pdf = exponential("pdf", logpdf)
-
-
-@traced
-def cdf(x: Any, a: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the distribution function."""
-    (points, order, middle, width), _ = real_operands(x, a, loc, scale)
-    return gammainc(order, clipped((points - middle) / width, 0.0))
-
-
+cdf = located("cdf", lambda z, a, width: gammainc(a, clipped(z, 0.0)), "a")
 logcdf = logarithm("logcdf", cdf)
-
-
-@traced
-def sf(x: Any, a: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns 1 less the distribution function."""
-    (points, order, middle, width), _ = real_operands(x, a, loc, scale)
-    z = (points - middle) / width
-    return outside(z < 0, gammaincc(order, z), 1.0)
-
-
+sf = located("sf", lambda z, a, width: outside(z < 0, gammaincc(a, z), 1.0), "a")
 logsf = logarithm("logsf", sf)

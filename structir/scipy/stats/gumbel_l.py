@@ -1,50 +1,39 @@
 """The left-skewed Gumbel distribution."""
 
-from __future__ import annotations
-
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
-from structir.numpy.elementwise import real_operands
 from structir.numpy.reals import exp, expm1, log, log1p
-from structir.scipy.stats.derived import exponential, outside, standardized
+from structir.scipy.stats.derived import Function, exponential, located, outside, quantile
 from structir.tracing.array import TracedArray
-from structir.tracing.context import traced
 
 
-@traced
-def logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the logarithm of the density."""
-    z, width = standardized(x, loc, scale)
-    return outside(width <= 0, z - exp(z) - log(width), math.nan)
+def of_positive_scale(core: Callable[[TracedArray, TracedArray], Any]) -> Function:
+    """Returns a function that is NaN for scales that are not positive."""
+
+    @functools.wraps(core)
+    def function(z: TracedArray, width: TracedArray) -> TracedArray:
+        return outside(width <= 0, core(z, width), math.nan)
+
+    return function
 
 
+def inside(core: Callable[[TracedArray], Any]) -> Function:
+    """Returns an inverse function that is NaN unless 0 < q < 1."""
+
+    @functools.wraps(core)
+    def function(q: TracedArray) -> TracedArray:
+        return outside((q <= 0) | (q >= 1), core(q), math.nan)
+
+    return function
+
+
+logpdf = located("logpdf", of_positive_scale(lambda z, width: z - exp(z) - log(width)))
 pdf = exponential("pdf", logpdf)
-
-
-@traced
-def logcdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the logarithm of the distribution function."""
-    z, width = standardized(x, loc, scale)
-    return outside(width <= 0, log(-expm1(-exp(z))), math.nan)
-
-
+logcdf = located("logcdf", of_positive_scale(lambda z, width: log(-expm1(-exp(z)))))
 cdf = exponential("cdf", logcdf)
-
-
-@traced
-def logsf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the logarithm of 1 less the distribution function."""
-    z, width = standardized(x, loc, scale)
-    return outside(width <= 0, -exp(z), math.nan)
-
-
+logsf = located("logsf", of_positive_scale(lambda z, width: -exp(z)))
 sf = exponential("sf", logsf)
-
-
-@traced
-def ppf(q: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the inverse of the distribution function."""
-    (shares, middle, width), _ = real_operands(q, loc, scale)
-    value = middle + width * log(-log1p(-shares))
-    return outside((shares <= 0) | (shares >= 1), value, math.nan)
+ppf = quantile("ppf", inside(lambda q: log(-log1p(-q))))

@@ -9,9 +9,10 @@ from structir.numpy.reals import log
 from structir.scipy.stats.derived import (
     clipped,
     exponential,
+    located,
     of_shares,
     outside,
-    standardized,
+    quantile,
 )
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
@@ -25,17 +26,5 @@ def logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
 
 
 pdf = exponential("pdf", logpdf)
-
-
-@traced
-def cdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the distribution function."""
-    z = standardized(x, loc, scale)[0]
-    return clipped(z, 0.0, 1.0)
-
-
-@traced
-def ppf(q: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
-    """Returns the inverse of the distribution function."""
-    (shares, middle, width), _ = real_operands(q, loc, scale)
-    return of_shares(shares, middle + width * shares)
+cdf = located("cdf", lambda z, width: clipped(z, 0.0, 1.0))
+ppf = quantile("ppf", lambda q: of_shares(q, q))

@@ -36,14 +36,8 @@ COMPARISONS = {
 }
 
 
-@exports(*COMPARISONS)
-def comparison(call: OpCall) -> str:
-    return call.emit(COMPARISONS[call.op], *in_common_dtype(call))
-
-
-@exports("not_equal")
-def not_equal(call: OpCall) -> str:
-    return call.emit("Not", call.emit("Equal", *in_common_dtype(call)))
+exports(*COMPARISONS)(lambda call: call.emit(COMPARISONS[call.op], *in_common_dtype(call)))
+exports("not_equal")(lambda call: call.emit("Not", call.emit("Equal", *in_common_dtype(call))))
 
 
 def in_common_dtype(call: OpCall) -> list[str]:
@@ -67,9 +61,7 @@ def as_bool(call: OpCall, name: str) -> str:
     return value if call.dtype(name) == "bool" else call.cast(value, "bool")
 
 
-@exports("where")
-def where(call: OpCall) -> str:
-    return call.emit("Where", as_bool(call, "cond"), call["x"], call["y"])
+exports("where")(lambda call: call.emit("Where", as_bool(call, "cond"), call["x"], call["y"]))
 
 
 @exports("ewise_fma")
@@ -77,9 +69,7 @@ def fused_multiply_add(call: OpCall) -> str:
     return call.emit("Add", call.emit("Mul", call["x"], call["y"]), call["z"])
 
 
-@exports("mod")
-def mod(call: OpCall) -> str:
-    return call.emit("Mod", call["x"], call["y"], fmod=1)
+exports("mod")(lambda call: call.emit("Mod", call["x"], call["y"], fmod=1))
 
 
 @exports("floor_divide")

@@ -94,16 +94,6 @@ def size(call: OpCall) -> str:
     return call.cast(call.emit("Size", call["x"]), call.out.dtype)
 
 
-@exports("shape_of")
-def shape_of(call: OpCall) -> str:
-    return call.emit("Shape", call["x"])
-
-
-@exports("shape_to_tensor")
-def shape_to_tensor(call: OpCall) -> str:
-    return call.emit("Identity", call.vector(call.attr("shape")))
-
-
-@exports("tensor_to_shape")
-def tensor_to_shape(call: OpCall) -> str:
-    return call.cast(call["x"], "int64")
+exports("shape_of")(lambda call: call.emit("Shape", call["x"]))
+exports("shape_to_tensor")(lambda call: call.emit("Identity", call.vector(call.attr("shape"))))
+exports("tensor_to_shape")(lambda call: call.cast(call["x"], "int64"))

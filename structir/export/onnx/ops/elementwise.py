@@ -73,14 +73,8 @@ def is_signed(dtype: str) -> bool:
     return dtype != "bool" and not dtype.startswith("uint")
 
 
-@exports("square")
-def square(call: OpCall) -> str:
-    return call.emit("Mul", call["x"], call["x"])
-
-
-@exports("rsqrt")
-def rsqrt(call: OpCall) -> str:
-    return call.emit("Reciprocal", call.emit("Sqrt", call["x"]))
+exports("square")(lambda call: call.emit("Mul", call["x"], call["x"]))
+exports("rsqrt")(lambda call: call.emit("Reciprocal", call.emit("Sqrt", call["x"])))
 
 
 @exports("isnan", "isinf")
@@ -122,14 +116,8 @@ def clip(call: OpCall) -> str:
     return call.emit("Min", above, call.constant(high))
 
 
-@exports("nn.relu6")
-def relu6(call: OpCall) -> str:
-    return call.emit("Clip", call["x"], call.constant(0), call.constant(6))
-
-
-@exports("nn.silu")
-def silu(call: OpCall) -> str:
-    return call.emit("Mul", call["x"], call.emit("Sigmoid", call["x"]))
+exports("nn.relu6")(lambda call: call.emit("Clip", call["x"], call.constant(0), call.constant(6)))
+exports("nn.silu")(lambda call: call.emit("Mul", call["x"], call.emit("Sigmoid", call["x"])))
 
 
 @exports("nn.gelu", "nn.gelu_tanh")
@@ -138,9 +126,7 @@ def gelu(call: OpCall) -> str:
     return call.emit("Gelu", call["x"], approximate=approximate)
 
 
-@exports("nn.selu")
-def selu(call: OpCall) -> str:
-    return call.emit("Selu", call["x"])
+exports("nn.selu")(lambda call: call.emit("Selu", call["x"]))
 
 
 @exports("nn.leakyrelu")

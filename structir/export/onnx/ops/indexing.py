@@ -97,9 +97,7 @@ def scatter(call: OpCall) -> str | None:
     return call.emit("ScatterElements", *operands, axis=axis, reduction=reduction)
 
 
-@exports("nonzero")
-def nonzero(call: OpCall) -> str:
-    return call.emit("NonZero", call["x"])
+exports("nonzero")(lambda call: call.emit("NonZero", call["x"]))
 
 
 @exports("unique")

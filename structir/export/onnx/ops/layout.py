@@ -57,9 +57,7 @@ def collapse(call: OpCall) -> str:
     return call.reshape(total, target)
 
 
-@exports("broadcast_to")
-def broadcast_to(call: OpCall) -> str:
-    return call.expand(call["x"], dims_of(call.out))
+exports("broadcast_to")(lambda call: call.expand(call["x"], dims_of(call.out)))
 
 
 @exports("nn.pixel_shuffle")

@@ -25,9 +25,7 @@ def cast(node: OnnxNode) -> Any:
     return _convert_operand(node, dtype)
 
 
-@onnx_op("CastLike")
-def cast_like(node: OnnxNode) -> Any:
-    return _convert_operand(node, node.dtype(1))
+onnx_op("CastLike")(lambda node: _convert_operand(node, node.dtype(1)))
 
 
 def _convert_operand(node: OnnxNode, dtype: str) -> Any:

@@ -30,9 +30,7 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 }
 
 
-@onnx_op("Conv")
-def conv(node: OnnxNode) -> Expr:
-    return with_bias(node, convolve(node, node[0], node[1]), 2)
+onnx_op("Conv")(lambda node: with_bias(node, convolve(node, node[0], node[1]), 2))
 
 
 def convolve(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:

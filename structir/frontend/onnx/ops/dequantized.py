@@ -82,9 +82,7 @@ def dequantize_of(node: OnnxNode, index: int) -> Any:
     return None if value is None else value.dequantize
 
 
-@quantized_op("MatMul")
-def matmul(node: OnnxNode) -> Expr | None:
-    return _product(dequantize_of(node, 0), dequantize_of(node, 1))
+quantized_op("MatMul")(lambda node: _product(dequantize_of(node, 0), dequantize_of(node, 1)))
 
 
 @quantized_op("Gemm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import direct, onnx_op
@@ -45,14 +44,8 @@ direct(
 )
 
 
-@onnx_op("Identity")
-def identity(node: OnnxNode) -> Any:
-    return node.values[0]
-
-
-@onnx_op("Reciprocal")
-def reciprocal(node: OnnxNode) -> Expr:
-    return R.divide(like(node, 1.0), node[0])
+onnx_op("Identity")(lambda node: node.values[0])
+onnx_op("Reciprocal")(lambda node: R.divide(like(node, 1.0), node[0]))
 
 
 @onnx_op("IsInf")
@@ -66,9 +59,7 @@ def is_inf(node: OnnxNode) -> Expr:
     return infinite
 
 
-@onnx_op("LeakyRelu")
-def leaky_relu(node: OnnxNode) -> Expr:
-    return R.nn.leakyrelu(node[0], alpha=node.attr("alpha"))
+onnx_op("LeakyRelu")(lambda node: R.nn.leakyrelu(node[0], alpha=node.attr("alpha")))
 
 
 @onnx_op("PRelu")
@@ -81,9 +72,7 @@ def p_relu(node: OnnxNode) -> Expr:
     return R.where(R.less(x, like(node, 0)), R.multiply(x, slope), x)
 
 
-@onnx_op("Elu")
-def elu(node: OnnxNode) -> Expr:
-    return _elu(node, node.attr("alpha"), 1.0)
+onnx_op("Elu")(lambda node: _elu(node, node.attr("alpha"), 1.0))
 
 
 @onnx_op("Selu")
@@ -132,19 +121,9 @@ def softsign(node: OnnxNode) -> Expr:
     return R.divide(x, R.add(like(node, 1.0), R.abs(x)))
 
 
-@onnx_op("Mish")
-def mish(node: OnnxNode) -> Expr:
-    return R.multiply(node[0], R.tanh(softplus(node)))
-
-
-@onnx_op("HardSigmoid")
-def hard_sigmoid(node: OnnxNode) -> Expr:
-    return _hard_sigmoid(node, node.attr("alpha"), node.attr("beta"))
-
-
-@onnx_op("HardSwish")
-def hard_swish(node: OnnxNode) -> Expr:
-    return R.multiply(node[0], _hard_sigmoid(node, 1 / 6, 0.5))
+onnx_op("Mish")(lambda node: R.multiply(node[0], R.tanh(softplus(node))))
+onnx_op("HardSigmoid")(lambda node: _hard_sigmoid(node, node.attr("alpha"), node.attr("beta")))
+onnx_op("HardSwish")(lambda node: R.multiply(node[0], _hard_sigmoid(node, 1 / 6, 0.5)))
 
 
 def _hard_sigmoid(node: OnnxNode, alpha: float, beta: float) -> Expr:

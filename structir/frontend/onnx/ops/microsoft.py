@@ -92,9 +92,7 @@ def fused_mat_mul_activation(node: OnnxNode) -> Expr:
 # ---- activations
 
 
-@onnx_op("BiasGelu", domain=MICROSOFT)
-def bias_gelu(node: OnnxNode) -> Expr:
-    return R.nn.gelu(R.add(node[0], node[1]))
+onnx_op("BiasGelu", domain=MICROSOFT)(lambda node: R.nn.gelu(R.add(node[0], node[1])))
 
 
 @onnx_op("QuickGelu", domain=MICROSOFT)

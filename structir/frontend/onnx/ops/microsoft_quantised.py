@@ -118,14 +118,8 @@ def _pool(node: OnnxNode, op: str) -> Expr:
     return quantize_result(node, channels_last(node, result) if is_channels_last else result, 3)
 
 
-@onnx_op("QLinearAveragePool", domain=MICROSOFT)
-def q_linear_average_pool(node: OnnxNode) -> Expr:
-    return _pool(node, "AveragePool")
-
-
-@onnx_op("QLinearGlobalAveragePool", domain=MICROSOFT)
-def q_linear_global_average_pool(node: OnnxNode) -> Expr:
-    return _pool(node, "GlobalAveragePool")
+onnx_op("QLinearAveragePool", domain=MICROSOFT)(lambda node: _pool(node, "AveragePool"))
+onnx_op("QLinearGlobalAveragePool", domain=MICROSOFT)(lambda node: _pool(node, "GlobalAveragePool"))
 
 
 @onnx_op("QLinearConv", domain=MICROSOFT)

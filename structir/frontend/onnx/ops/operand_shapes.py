@@ -28,9 +28,7 @@ def gemm(node: OnnxNode) -> Sequence[str | None]:
     return [lhs, rhs, "~m n" if node.version >= 7 else None]
 
 
-@shape_rule("PRelu")
-def p_relu(node: OnnxNode) -> Sequence[str | None]:
-    return ["*x", "~*x" if node.version >= 7 else None]
+shape_rule("PRelu")(lambda node: ["*x", "~*x" if node.version >= 7 else None])
 
 
 @shape_rule("Transpose")
@@ -126,9 +124,7 @@ def pool(node: OnnxNode) -> Sequence[str | None]:
     return [x, x] if node.op_type == "MaxUnpool" else [x]
 
 
-@shape_rule("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LRN")
-def channels_first(node: OnnxNode) -> Sequence[str | None]:
-    return ["n c *x"]
+shape_rule("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LRN")(lambda node: ["n c *x"])
 
 
 @shape_rule("DepthToSpace", "SpaceToDepth")
@@ -136,19 +132,9 @@ def image(node: OnnxNode) -> Sequence[str | None]:
     return ["n c h w"]
 
 
-@shape_rule("MaxRoiPool")
-def max_roi_pool(node: OnnxNode) -> Sequence[str | None]:
-    return ["n c h w", "r 5"]
-
-
-@shape_rule("RoiAlign")
-def roi_align(node: OnnxNode) -> Sequence[str | None]:
-    return ["n c h w", "r 4", "r"]
-
-
-@shape_rule("NonMaxSuppression")
-def non_max_suppression(node: OnnxNode) -> Sequence[str | None]:
-    return ["n b 4", "n c b", SCALAR, SCALAR, SCALAR]
+shape_rule("MaxRoiPool")(lambda node: ["n c h w", "r 5"])
+shape_rule("RoiAlign")(lambda node: ["n c h w", "r 4", "r"])
+shape_rule("NonMaxSuppression")(lambda node: ["n b 4", "n c b", SCALAR, SCALAR, SCALAR])
 
 
 @shape_rule("GridSample")
@@ -166,14 +152,8 @@ def affine_grid(node: OnnxNode) -> Sequence[str | None]:
 # ---- norms and losses
 
 
-@shape_rule("BatchNormalization")
-def batch_normalization(node: OnnxNode) -> Sequence[str | None]:
-    return ["n c *x", "c", "c", "c", "c"]
-
-
-@shape_rule("InstanceNormalization")
-def instance_normalization(node: OnnxNode) -> Sequence[str | None]:
-    return ["n c *x", "c", "c"]
+shape_rule("BatchNormalization")(lambda node: ["n c *x", "c", "c", "c", "c"])
+shape_rule("InstanceNormalization")(lambda node: ["n c *x", "c", "c"])
 
 
 @shape_rule("GroupNormalization")
@@ -189,9 +169,7 @@ def group_normalization(node: OnnxNode) -> OperandShapes:
     return OperandShapes(["n c *x", vector, vector], sizes)
 
 
-@shape_rule("LayerNormalization", "RMSNormalization")
-def layer_normalization(node: OnnxNode) -> Sequence[str | None]:
-    return ["*x", "~*x", "~*x"]
+shape_rule("LayerNormalization", "RMSNormalization")(lambda node: ["*x", "~*x", "~*x"])
 
 
 @shape_rule("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
@@ -267,14 +245,8 @@ def concat(node: OnnxNode) -> Sequence[str | None]:
     ]
 
 
-@shape_rule("GatherElements")
-def gather_elements(node: OnnxNode) -> Sequence[str | None]:
-    return _of_one_rank(node, 2)
-
-
-@shape_rule("ScatterElements", "Scatter")
-def scatter_elements(node: OnnxNode) -> Sequence[str | None]:
-    return _of_one_rank(node, 3)
+shape_rule("GatherElements")(lambda node: _of_one_rank(node, 2))
+shape_rule("ScatterElements", "Scatter")(lambda node: _of_one_rank(node, 3))
 
 
 def _of_one_rank(node: OnnxNode, count: int) -> Sequence[str | None]:
@@ -328,24 +300,10 @@ def resize(node: OnnxNode) -> Sequence[str | None]:
     return [axes("x", next((n for n in lengths if n), None))]
 
 
-@shape_rule("ReverseSequence")
-def reverse_sequence(node: OnnxNode) -> Sequence[str | None]:
-    return [None, "b"]
-
-
-@shape_rule("Compress")
-def compress(node: OnnxNode) -> Sequence[str | None]:
-    return [None, "_"]
-
-
-@shape_rule("OneHot")
-def one_hot(node: OnnxNode) -> Sequence[str | None]:
-    return [None, SCALAR, "2"]
-
-
-@shape_rule("TopK")
-def top_k(node: OnnxNode) -> Sequence[str | None]:
-    return [None, "1"]
+shape_rule("ReverseSequence")(lambda node: [None, "b"])
+shape_rule("Compress")(lambda node: [None, "_"])
+shape_rule("OneHot")(lambda node: [None, SCALAR, "2"])
+shape_rule("TopK")(lambda node: [None, "1"])
 
 
 @shape_rule("BlackmanWindow", "HammingWindow", "HannWindow")
@@ -354,9 +312,7 @@ def window(node: OnnxNode) -> Sequence[str | None]:
     return [""]
 
 
-@shape_rule("CumSum", "Trilu")
-def second_is_scalar(node: OnnxNode) -> Sequence[str | None]:
-    return [None, SCALAR]
+shape_rule("CumSum", "Trilu")(lambda node: [None, SCALAR])
 
 
 @shape_rule("Dropout")
@@ -374,14 +330,8 @@ def _check_element(node: OnnxNode, index: int, expected: str, holds: Callable[[A
             node.fail(f"operand {node.label(index)}: expected {expected}, found {element}")
 
 
-@shape_rule("Det")
-def det(node: OnnxNode) -> Sequence[str | None]:
-    return ["*b n n"]
-
-
-@shape_rule("EyeLike")
-def eye_like(node: OnnxNode) -> Sequence[str | None]:
-    return ["n m"]
+shape_rule("Det")(lambda node: ["*b n n"])
+shape_rule("EyeLike")(lambda node: ["n m"])
 
 
 # ---- quantized operands

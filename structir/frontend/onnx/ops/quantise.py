@@ -204,14 +204,8 @@ def _convolution(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, in
     return R.astype(convolve(node, x, weights, operands[1]), "int32")
 
 
-@onnx_op("MatMulInteger")
-def mat_mul_integer(node: OnnxNode) -> Expr:
-    return _product(node, (0, 1), (2, 3))
-
-
-@onnx_op("ConvInteger")
-def conv_integer(node: OnnxNode) -> Expr:
-    return _convolution(node, (0, 1), (2, 3))
+onnx_op("MatMulInteger")(lambda node: _product(node, (0, 1), (2, 3)))
+onnx_op("ConvInteger")(lambda node: _convolution(node, (0, 1), (2, 3)))
 
 
 @onnx_op("QLinearMatMul")

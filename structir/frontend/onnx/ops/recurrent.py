@@ -159,9 +159,7 @@ KINDS = {
 }
 
 
-@onnx_op("GRU", "LSTM", "RNN")
-def recurrent(node: OnnxNode) -> list[Any]:
-    return recurrent_layers(node)
+onnx_op("GRU", "LSTM", "RNN")(lambda node: recurrent_layers(node))
 
 
 @attrs.frozen

@@ -69,9 +69,7 @@ def upsample(node: OnnxNode) -> Expr:
     return _resize(node, axes, interpolation)
 
 
-@onnx_op("Resize")
-def resize_by_scales(node: OnnxNode) -> Expr:
-    return upsample(node)
+onnx_op("Resize")(lambda node: upsample(node))
 
 
 @onnx_op("Resize", since=11)

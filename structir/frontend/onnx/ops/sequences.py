@@ -38,9 +38,7 @@ def list_value(node: OnnxNode, expr: Expr, items: StructInfo) -> OnnxValue:
     return OnnxValue(expr, items=None if items == OBJECT else items)
 
 
-@onnx_op("SequenceConstruct")
-def construct(node: OnnxNode) -> Expr:
-    return Tuple(tuple(node.operands))
+onnx_op("SequenceConstruct")(lambda node: Tuple(tuple(node.operands)))
 
 
 @onnx_op("SequenceEmpty")
@@ -88,9 +86,7 @@ def erase(node: OnnxNode) -> OnnxValue:
     return list_value(node, call_list_function("erase", node[0], *position), items_of(node))
 
 
-@onnx_op("SequenceLength")
-def length(node: OnnxNode) -> Expr:
-    return length_of(node, 0)
+onnx_op("SequenceLength")(lambda node: length_of(node, 0))
 
 
 @onnx_op("ConcatFromSequence")
@@ -122,9 +118,7 @@ def split(node: OnnxNode) -> OnnxValue:
     return list_value(node, result, TensorStructInfo(None, info.dtype, rank))
 
 
-@onnx_op("Optional")
-def optional(node: OnnxNode) -> Any:
-    return node.values[0] if node.values else call_list_function("nothing")
+onnx_op("Optional")(lambda node: node.values[0] if node.values else call_list_function("nothing"))
 
 
 @onnx_op("OptionalHasElement")
@@ -136,9 +130,7 @@ def has_element(node: OnnxNode) -> Expr:
     return call_list_function("is_there", node[0], info=TensorStructInfo((), "bool"))
 
 
-@onnx_op("OptionalGetElement")
-def get_element(node: OnnxNode) -> Any:
-    return node.values[0]
+onnx_op("OptionalGetElement")(lambda node: node.values[0])
 
 
 @onnx_op("SequenceMap")

@@ -215,9 +215,7 @@ def space_to_depth(node: OnnxNode) -> Expr:
 # ---- known elements
 
 
-@carries("Identity")
-def _identity(node: OnnxNode, x: Elements) -> Any:
-    return x, node.dtype()
+carries("Identity")(lambda node, x: (x, node.dtype()))
 
 
 @carries("Squeeze")
@@ -239,9 +237,7 @@ def _reshape(node: OnnxNode, x: Elements, shape: Elements) -> Any:
     return x.reshape(sizes), node.dtype()
 
 
-@carries("Transpose")
-def _transpose(node: OnnxNode, x: Elements) -> Any:
-    return x.transpose(node.attr("perm", None)), node.dtype()
+carries("Transpose")(lambda node, x: (x.transpose(node.attr("perm", None)), node.dtype()))
 
 
 @carries("Expand")

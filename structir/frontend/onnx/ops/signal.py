@@ -21,15 +21,8 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, Tuple
 from structir.script import R
 
-
-@onnx_op("DFT")
-def dft_by_attribute(node: OnnxNode) -> Expr:
-    return _dft(node, node.attr("axis"))
-
-
-@onnx_op("DFT", since=20)
-def dft(node: OnnxNode) -> Expr:
-    return _dft(node, node.ints(2)[0] if node.has(2) else -2)
+onnx_op("DFT")(lambda node: _dft(node, node.attr("axis")))
+onnx_op("DFT", since=20)(lambda node: _dft(node, node.ints(2)[0] if node.has(2) else -2))
 
 
 def _dft(node: OnnxNode, axis: int) -> Expr:

@@ -111,19 +111,9 @@ def divide(node: FxNode) -> Expr:
     return R.trunc(result) if is_float(node.out_dtype()) else result
 
 
-@torch_op("floor_divide")
-def floor_divide(node: FxNode) -> Expr:
-    return R.floor_divide(*pair(node, node.out_dtype()))
-
-
-@torch_op("remainder")
-def remainder(node: FxNode) -> Expr:
-    return R.floor_mod(*pair(node, node.out_dtype()))
-
-
-@torch_op("fmod")
-def remainder_of_truncated(node: FxNode) -> Expr:
-    return R.mod(*pair(node, node.out_dtype()))
+torch_op("floor_divide")(lambda node: R.floor_divide(*pair(node, node.out_dtype())))
+torch_op("remainder")(lambda node: R.floor_mod(*pair(node, node.out_dtype())))
+torch_op("fmod")(lambda node: R.mod(*pair(node, node.out_dtype())))
 
 
 @torch_op("fmin", "fmax")

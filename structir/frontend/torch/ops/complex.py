@@ -242,9 +242,7 @@ def _slice(x: Expr, axis: int, start: int, end: int) -> Expr:
 # ---- conversions
 
 
-@complex_op("complex")
-def from_parts(node: FxNode) -> ComplexTensor:
-    return with_parts(node, node["real"], node["imag"])
+complex_op("complex")(lambda node: with_parts(node, node["real"], node["imag"]))
 
 
 @complex_op("polar")
@@ -253,24 +251,10 @@ def from_polar(node: FxNode) -> ComplexTensor:
     return with_parts(node, R.multiply(radius, R.cos(angle)), R.multiply(radius, R.sin(angle)))
 
 
-@complex_op("view_as_real")
-def to_pairs(node: FxNode) -> Expr:
-    return join_pairs(node.arg("self"))
-
-
-@complex_op("view_as_complex")
-def from_pairs(node: FxNode) -> ComplexTensor:
-    return split_pairs(node, node["self"])
-
-
-@complex_op("real")
-def real_part(node: FxNode) -> Expr:
-    return node.arg("self").real
-
-
-@complex_op("imag")
-def imaginary_part(node: FxNode) -> Expr:
-    return node.arg("self").imag
+complex_op("view_as_real")(lambda node: join_pairs(node.arg("self")))
+complex_op("view_as_complex")(lambda node: split_pairs(node, node["self"]))
+complex_op("real")(lambda node: node.arg("self").real)
+complex_op("imag")(lambda node: node.arg("self").imag)
 
 
 def _conjugate(x: ComplexTensor) -> ComplexTensor:
@@ -282,9 +266,7 @@ def conjugate(node: FxNode) -> ComplexTensor:
     return bound(node, _conjugate(node.arg("self")))
 
 
-@torch_op("_neg_view")
-def negated_view(node: FxNode) -> Expr:
-    return R.negative(node["self"])
+torch_op("_neg_view")(lambda node: R.negative(node["self"]))
 
 
 @complex_op("adjoint", "mH", "matrix_H")
@@ -314,19 +296,9 @@ def write_real(part: FxNode, update: Expr) -> Any:
     return ComplexTensor(update, base.imag) if isinstance(base, ComplexTensor) else update
 
 
-@view_of("imag")
-def write_imaginary(part: FxNode, update: Expr) -> ComplexTensor:
-    return ComplexTensor(part.arg("self").real, update)
-
-
-@view_of("view_as_real")
-def write_pairs(part: FxNode, update: Expr) -> ComplexTensor:
-    return split_pairs(part, update)
-
-
-@view_of("view_as_complex")
-def write_joined(part: FxNode, update: ComplexTensor) -> Expr:
-    return join_pairs(update)
+view_of("imag")(lambda part, update: ComplexTensor(part.arg("self").real, update))
+view_of("view_as_real")(lambda part, update: split_pairs(part, update))
+view_of("view_as_complex")(lambda part, update: join_pairs(update))
 
 
 @view_of("_conj", "conj", "_neg_view")

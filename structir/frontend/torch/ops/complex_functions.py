@@ -37,9 +37,7 @@ def _angle(x: ComplexTensor) -> Expr:
     return R.atan2(x.imag, x.real)
 
 
-@complex_op("abs")
-def absolute(node: FxNode) -> Expr:
-    return magnitude(node, node.arg("self"))
+complex_op("abs")(lambda node: magnitude(node, node.arg("self")))
 
 
 @complex_op("angle")
@@ -66,9 +64,7 @@ def variance(node: FxNode) -> Expr:
     return R.add(parts.real, parts.imag)
 
 
-@complex_op("std")
-def deviation(node: FxNode) -> Expr:
-    return magnitude(node, on_parts(node, real_build(node)))
+complex_op("std")(lambda node: magnitude(node, on_parts(node, real_build(node))))
 
 
 Function = Callable[[FxNode, ComplexTensor], ComplexTensor]

@@ -49,19 +49,9 @@ def _scale_and_add(node: FxNode, product: Expr) -> Expr:
     return R.add(product, addend)
 
 
-@torch_op("addmm")
-def add_product(node: FxNode) -> Expr:
-    return _scale_and_add(node, R.matmul(node["mat1"], node["mat2"]))
-
-
-@torch_op("addmv")
-def add_vector_product(node: FxNode) -> Expr:
-    return _scale_and_add(node, R.matmul(node["mat"], node["vec"]))
-
-
-@torch_op("baddbmm")
-def add_batch_product(node: FxNode) -> Expr:
-    return _scale_and_add(node, R.matmul(node["batch1"], node["batch2"]))
+torch_op("addmm")(lambda node: _scale_and_add(node, R.matmul(node["mat1"], node["mat2"])))
+torch_op("addmv")(lambda node: _scale_and_add(node, R.matmul(node["mat"], node["vec"])))
+torch_op("baddbmm")(lambda node: _scale_and_add(node, R.matmul(node["batch1"], node["batch2"])))
 
 
 @torch_op("addbmm")
@@ -69,9 +59,7 @@ def add_sum_of_products(node: FxNode) -> Expr:
     return _scale_and_add(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
 
 
-@torch_op("addr")
-def add_outer(node: FxNode) -> Expr:
-    return _scale_and_add(node, R.outer(node["vec1"], node["vec2"]))
+torch_op("addr")(lambda node: _scale_and_add(node, R.outer(node["vec1"], node["vec2"])))
 
 
 @torch_op("outer", "ger")
@@ -167,9 +155,7 @@ def cosine_similarity(node: FxNode) -> Expr:
     return R.sum(pair, axis=[axis])
 
 
-@torch_op("_cdist_forward", "cdist")
-def distances(node: FxNode) -> Expr:
-    return _distances(node, node["x1"], node["x2"])
+torch_op("_cdist_forward", "cdist")(lambda node: _distances(node, node["x1"], node["x2"]))
 
 
 @torch_op("_pdist_forward", "pdist")

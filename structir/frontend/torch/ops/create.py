@@ -40,9 +40,7 @@ def zeros(node: FxNode) -> Expr:
     return _full(node, 0)
 
 
-@torch_op("ones", "ones_like", "new_ones")
-def ones(node: FxNode) -> Expr:
-    return _full(node, 1)
+torch_op("ones", "ones_like", "new_ones")(lambda node: _full(node, 1))
 
 
 @torch_op(
@@ -53,9 +51,7 @@ def empty(node: FxNode) -> Expr:
     return _full(node, 0)
 
 
-@torch_op("scalar_tensor")
-def scalar_tensor(node: FxNode) -> Expr:
-    return node.operand("s", node.out_dtype())
+torch_op("scalar_tensor")(lambda node: node.operand("s", node.out_dtype()))
 
 
 @torch_op("arange")

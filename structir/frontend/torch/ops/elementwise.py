@@ -85,9 +85,7 @@ torch_op("isinf")(_predicate(R.isinf, False))
 torch_op("isfinite")(_predicate(R.isfinite, True))
 
 
-@torch_op("logical_not")
-def logical_not(node: FxNode) -> Expr:
-    return R.logical_not(node.operand("self", "bool"))
+torch_op("logical_not")(lambda node: R.logical_not(node.operand("self", "bool")))
 
 
 @torch_op("round")
@@ -120,9 +118,7 @@ torch_op("log2")(_logarithm(2.0))
 torch_op("log10")(_logarithm(10.0))
 
 
-@torch_op("reciprocal")
-def reciprocal(node: FxNode) -> Expr:
-    return R.divide(like(node, 1.0), operand_of(node))
+torch_op("reciprocal")(lambda node: R.divide(like(node, 1.0), operand_of(node)))
 
 
 @torch_op("logit")
@@ -136,9 +132,7 @@ def logit(node: FxNode) -> Expr:
     return R.log(R.divide(x, R.subtract(like(node, 1.0), x)))
 
 
-@torch_op("frac")
-def fraction(node: FxNode) -> Expr:
-    return R.subtract(node["self"], R.trunc(node["self"]))
+torch_op("frac")(lambda node: R.subtract(node["self"], R.trunc(node["self"])))
 
 
 @torch_op("frexp")
@@ -176,14 +170,8 @@ def normal_distribution(node: FxNode) -> Expr:
     return R.multiply(R.erfc(x), like(node, 0.5))
 
 
-@torch_op("deg2rad")
-def radians(node: FxNode) -> Expr:
-    return R.multiply(operand_of(node), like(node, math.pi / 180))
-
-
-@torch_op("rad2deg")
-def degrees(node: FxNode) -> Expr:
-    return R.multiply(operand_of(node), like(node, 180 / math.pi))
+torch_op("deg2rad")(lambda node: R.multiply(operand_of(node), like(node, math.pi / 180)))
+torch_op("rad2deg")(lambda node: R.multiply(operand_of(node), like(node, 180 / math.pi)))
 
 
 @torch_op("nan_to_num")
@@ -218,9 +206,7 @@ def gelu(node: FxNode) -> Expr:
     return (R.nn.gelu_tanh if tanh else R.nn.gelu)(node["self"])
 
 
-@torch_op("relu6")
-def relu6(node: FxNode) -> Expr:
-    return R.nn.relu6(node["self"])
+torch_op("relu6")(lambda node: R.nn.relu6(node["self"]))
 
 
 @torch_op("leaky_relu")
@@ -299,14 +285,8 @@ def _hard_sigmoid(node: FxNode) -> Expr:
     return R.clip(linear, 0.0, 1.0)
 
 
-@torch_op("hardsigmoid")
-def hard_sigmoid(node: FxNode) -> Expr:
-    return _hard_sigmoid(node)
-
-
-@torch_op("hardswish")
-def hard_swish(node: FxNode) -> Expr:
-    return R.multiply(node["self"], _hard_sigmoid(node))
+torch_op("hardsigmoid")(lambda node: _hard_sigmoid(node))
+torch_op("hardswish")(lambda node: R.multiply(node["self"], _hard_sigmoid(node)))
 
 
 @torch_op("threshold")

@@ -177,9 +177,7 @@ def upsample_linear(node: FxNode) -> Expr:
     return _resize(node, _linear)
 
 
-@torch_op("upsample_bicubic2d")
-def upsample_cubic(node: FxNode) -> Expr:
-    return _resize(node, _cubic)
+torch_op("upsample_bicubic2d")(lambda node: _resize(node, _cubic))
 
 
 @torch_op("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -208,14 +206,8 @@ def _nearest(node: FxNode, offset: float) -> Expr:
 # ---- with antialiasing
 
 
-@torch_op("_upsample_bilinear2d_aa")
-def upsample_linear_antialiased(node: FxNode) -> Expr:
-    return _antialiased(node, _triangle)
-
-
-@torch_op("_upsample_bicubic2d_aa")
-def upsample_cubic_antialiased(node: FxNode) -> Expr:
-    return _antialiased(node, _cubic_filter)
+torch_op("_upsample_bilinear2d_aa")(lambda node: _antialiased(node, _triangle))
+torch_op("_upsample_bicubic2d_aa")(lambda node: _antialiased(node, _cubic_filter))
 
 
 def _triangle(distance: Expr) -> Expr:

@@ -104,9 +104,7 @@ def _likelihood(node: FxNode, scores: Expr) -> Expr:
     )
 
 
-@torch_op("nll_loss", "nll_loss2d", "nll_loss_nd")
-def negative_likelihood(node: FxNode) -> Expr:
-    return _likelihood(node, node["self"])
+torch_op("nll_loss", "nll_loss2d", "nll_loss_nd")(lambda node: _likelihood(node, node["self"]))
 
 
 @torch_op("nll_loss_forward", "nll_loss2d_forward")

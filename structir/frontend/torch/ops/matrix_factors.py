@@ -48,9 +48,7 @@ def singular_value_decomposition_of_tensor(node: FxNode) -> list[Expr]:
     return [u, values, transposed(node, vh)]
 
 
-@torch_op("linalg_svdvals")
-def singular_values(node: FxNode) -> Expr:
-    return _singular_values(node, node["A"])[1]
+torch_op("linalg_svdvals")(lambda node: _singular_values(node, node["A"])[1])
 
 
 def _eigenvalues(node: FxNode, name: str) -> list[Expr]:
@@ -67,9 +65,7 @@ def symmetric_eigenvectors(node: FxNode) -> list[Expr]:
     return _eigenvalues(node, name)
 
 
-@torch_op("linalg_eigvalsh")
-def symmetric_eigenvalues(node: FxNode) -> Expr:
-    return _eigenvalues(node, "self")[0]
+torch_op("linalg_eigvalsh")(lambda node: _eigenvalues(node, "self")[0])
 
 
 def _operand(node: FxNode) -> Expr:

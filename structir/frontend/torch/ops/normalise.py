@@ -105,9 +105,7 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
     return result[0]
 
 
-@torch_op("batch_norm")
-def batch_norm(node: FxNode) -> Expr:
-    return batch_norm_with_update(node)[0]
+torch_op("batch_norm")(lambda node: batch_norm_with_update(node)[0])
 
 
 @torch_op("native_batch_norm", "_native_batch_norm_legit")
@@ -134,9 +132,7 @@ def batch_norm_at_inference(node: FxNode) -> list[Expr]:
     return [result, *[empty] * (len(node.spec.outputs) - 1)]
 
 
-@torch_op("_native_batch_norm_legit.no_stats")
-def batch_norm_by_batch(node: FxNode) -> list[Expr]:
-    return _normalize_by_batch(node)
+torch_op("_native_batch_norm_legit.no_stats")(lambda node: _normalize_by_batch(node))
 
 
 def _normalize_by_batch(node: FxNode) -> list[Expr]:

@@ -142,14 +142,8 @@ def variance(node: FxNode) -> Expr:
     return variance_of(node)[0]
 
 
-@torch_op("std")
-def deviation(node: FxNode) -> Expr:
-    return R.sqrt(variance_of(node)[0])
-
-
-@torch_op("var_mean")
-def variance_and_mean(node: FxNode) -> list[Expr]:
-    return list(variance_of(node))
+torch_op("std")(lambda node: R.sqrt(variance_of(node)[0]))
+torch_op("var_mean")(lambda node: list(variance_of(node)))
 
 
 @torch_op("std_mean")

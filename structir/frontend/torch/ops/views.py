@@ -137,14 +137,8 @@ def write_unbound(part: Any, update: Expr) -> Expr:
     return update_slice(part, R.expand_dims(update, [axis]), axis, position, position + 1)
 
 
-@view_of("diagonal")
-def write_diagonal(part: FxNode, update: Expr) -> Expr:
-    return scatter_diagonal(part, update, part.out_dims()[-1])
-
-
-@torch_op("diagonal_scatter")
-def diagonal_scatter(node: FxNode) -> Expr:
-    return scatter_diagonal(node, node["src"], node.dims("src")[-1])
+view_of("diagonal")(lambda part, update: scatter_diagonal(part, update, part.out_dims()[-1]))
+torch_op("diagonal_scatter")(lambda node: scatter_diagonal(node, node["src"], node.dims("src")[-1]))
 
 
 def scatter_diagonal(node: FxNode, update: Expr, count: Dim) -> Expr:
