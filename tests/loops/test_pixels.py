@@ -182,4 +182,4 @@ def test_whole_squares_are_stored_without_masks():
     text = pixel_tiles_text(shapes, "pixels_under_test", MANY_TERMS)
     count, lanes = min(8, shapes[0].lanes), shapes[0].lanes
     storing = text[text.index('@"storing_float32"') :].split("\n}")[0]
-    assert storing.count(f"store <{count} x float>") == lanes
+    assert storing.count(f"store <{count} x float>") == 2 * lanes - 1  # all channels, or fewer

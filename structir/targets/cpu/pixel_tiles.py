@@ -2,7 +2,8 @@
 broadcast; results are transposed in registers as they are stored.
 
 Rows are points of the image, read through a table of offsets, and columns are channels. A tile may
-contain any points, so no lane is wasted at the ends of lines or in small images.
+contain any points, so no lane is wasted at the ends of lines or in small images. The totals of a
+block of points stay in memory of the first-level cache until all terms are added.
 """
 
 from __future__ import annotations
@@ -62,41 +63,34 @@ def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int) -> st
     module.triple = llvm.get_process_triple()
     storing = _write_storing(module, shape)
     tiles = [
-        [PixelTile(storing, shape, across, rows) for rows in tile_heights(shape, across, most)]
+        [PixelTile(module, shape, across, rows) for rows in tile_heights(shape, across, most)]
         for across in range(1, most + 1)
     ]
     for tile in [tile for column in tiles for tile in column]:
         tile.write()
-    _write_passes(module, tiles, name, block)
+    _write_passes(storing, tiles, name, block)
     return str(module)
 
 
 class PixelTile:
     """Emits the tile function of a fixed number of points and registers."""
 
-    def __init__(self, storing: ir.Function, shape: TileShape, across: int, rows: int) -> None:
-        module = storing.module
-        self.storing, self.module, self.shape, self.across, self.rows = (
-            storing,
-            module,
-            shape,
-            across,
-            rows,
-        )
+    def __init__(self, module: ir.Module, shape: TileShape, across: int, rows: int) -> None:
+        self.module, self.shape, self.across, self.rows = module, shape, across, rows
         self.real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.suffix = f"v{shape.lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
         pointer, words = self.real.as_pointer(), WORD.as_pointer()
-        kinds = [pointer, words, words, pointer, pointer, WORD, WORD, WORD, pointer, *[WORD] * 4]
+        kinds = [pointer, words, words, pointer, WORD, pointer, WORD, WORD]
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, f"pixels_{shape.dtype}_{across}_{rows}")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def write(self) -> None:
         """Emits the body: accumulates a block of terms onto the spilled totals, or onto zeros for
-        the first block; stores the results after the last block."""
+        the first block."""
         builder, function = self.builder, self.function
-        image, points, _, weights, _, _, count, _, self.held, whole, first, last, _ = function.args
+        image, points, _, weights, count, self.held, whole, first = function.args
         starts = [builder.load(builder.gep(points, [_word(r)])) for r in range(self.rows)]
         places = [builder.gep(image, [start]) for start in starts]
         panel = builder.mul(whole, _word(self.shape.lanes))
@@ -121,8 +115,6 @@ class PixelTile:
         builder.position_at_end(after)
         for r, v in self._numbers():
             builder.store(totals[r][v], self._held(r, v), align=4)
-        with builder.if_then(builder.icmp_signed("!=", last, _word(0))):
-            self._store()
         builder.ret_void()
 
     def _numbers(self) -> list[tuple[int, int]]:
@@ -130,8 +122,10 @@ class PixelTile:
         return [(r, v) for r in range(self.rows) for v in range(self.across)]
 
     def _held(self, row: int, vector: int) -> Any:
-        """Returns the address of a spilled total: all points of a register are contiguous."""
-        place = self.builder.gep(self.held, [_word((vector * self.rows + row) * self.shape.lanes)])
+        """Returns the address of a spilled total: the registers of a point are contiguous."""
+        place = self.builder.gep(
+            self.held, [_word((row * self.across + vector) * self.shape.lanes)]
+        )
         return self.builder.bitcast(place, self.vector.as_pointer())
 
     def _start(self, first: Any) -> list[list[Any]]:
@@ -165,69 +159,69 @@ class PixelTile:
         place = self.builder.bitcast(place, self.vector.as_pointer())
         return self.builder.load(place, align=4)
 
-    def _store(self) -> None:
-        """Stores the spilled totals to the result, transposed square by square. Later tiles
-        overwrite what is stored beyond their points."""
-        builder, lanes = self.builder, self.shape.lanes
-        _, _, _, _, out, out_row, _, channels, *_, remaining = self.function.args
-        for v in range(self.across):
-            square = builder.gep(self.held, [_word(v * self.rows * lanes)])
-            place = builder.gep(out, [builder.mul(_word(v * lanes), out_row)])
-            left = builder.sub(channels, _word(v * lanes))
-            builder.call(self.storing, [square, place, out_row, remaining, left])
-
 
 def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
-    """Emits storing(lines, out, out_row, points, channels): out[j, i] = lines[i, j].
+    """Emits storing(lines, apart, out, out_row, points, channels): out[j, i] = lines[i, j].
 
-    Further elements of the lines are ignored. After the transposition, a register has the points of
-    one channel or of several. A whole one is stored without a mask: masked stores take tens of
-    cycles on some CPUs.
+    Lines are `apart` elements apart. As many are read as a square has points; further ones, and
+    further elements, are ignored. After the transposition, a register has the points of one channel
+    or of several. Whole ones are stored without masks: masked stores take tens of cycles on some
+    CPUs.
     """
     real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
     vector, lanes = ir.VectorType(real, shape.lanes), shape.lanes
-    kinds = [real.as_pointer(), real.as_pointer(), WORD, WORD, WORD]
+    kinds = [real.as_pointer(), WORD, real.as_pointer(), WORD, WORD, WORD]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"storing_{shape.dtype}")
-    held, out, out_row, points, channels = function.args
+    held, apart, out, out_row, points, channels = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
 
     def place(start: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(start, [index]), vector.as_pointer())
 
-    count = min(HIGHEST, lanes)
-    lines = [builder.load(place(held, _word(k * lanes)), align=4) for k in range(count)]
-    few = builder.icmp_signed("<", points, _word(count))
-    limit = splat(builder, builder.select(few, points, _word(count)), lanes)
+    count = square_points(shape)
+    lines = [builder.load(place(held, builder.mul(apart, _word(k))), align=4) for k in range(count)]
+    limit = splat(builder, points, lanes)
     masks = list[Any]()
     for first in range(0, lanes, count):
         numbers = [lane - first for lane in range(lanes)]  # negative: never below `limit`
         masks.append(
             builder.icmp_unsigned("<", ir.Constant(ir.VectorType(WORD, lanes), numbers), limit)
         )
-    turned = transpose_lines(builder, lines)
-    enough = builder.icmp_signed(">=", points, _word(count))
-    enough = builder.and_(enough, builder.icmp_signed(">=", channels, _word(lanes)))
-    with builder.if_then(enough, likely=True):
-        for number, line in enumerate(turned):
-            for part in range(len(masks)):
-                start = builder.mul(_word(number * len(masks) + part), out_row)
-                builder.store(
-                    _part(builder, line, part, count), _at(builder, out, start, count), align=4
-                )
+    turned, parts = transpose_lines(builder, lines), len(masks)
+
+    def store_whole(channel: int) -> None:
+        line = _part(builder, turned[channel // parts], channel % parts, count)
+        start = builder.mul(_word(channel), out_row)
+        builder.store(line, _at(builder, out, start, count), align=4)
+
+    with builder.if_then(builder.icmp_signed(">=", points, _word(count)), likely=True):
+        with builder.if_then(builder.icmp_signed(">=", channels, _word(lanes)), likely=True):
+            for channel in range(lanes):
+                store_whole(channel)
+            builder.ret_void()
+        for channel in range(lanes - 1):
+            with builder.if_then(builder.icmp_signed("<", _word(channel), channels)):
+                store_whole(channel)
         builder.ret_void()
     suffix = f"v{lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
     kinds = [vector, vector.as_pointer(), INDEX, masks[0].type]
     kind = ir.FunctionType(ir.VoidType(), kinds)
     store = declared(module, kind, f"llvm.masked.store.{suffix}.p0")
-    parts = len(masks)
-    for number, line in enumerate(turned):
-        for part, mask in enumerate(masks):
-            channel = _word(number * parts + part)
-            with builder.if_then(builder.icmp_signed("<", channel, channels)):
-                start = builder.sub(builder.mul(channel, out_row), _word(part * count))
-                builder.call(store, [line, place(out, start), ir.Constant(INDEX, 4), mask])
+    for channel in range(lanes):
+        with builder.if_then(builder.icmp_signed("<", _word(channel), channels)):
+            start = builder.sub(
+                builder.mul(_word(channel), out_row), _word(channel % parts * count)
+            )
+            mask = masks[channel % parts]
+            line = turned[channel // parts]
+            builder.call(store, [line, place(out, start), ir.Constant(INDEX, 4), mask])
     builder.ret_void()
     return function
+
+
+def square_points(shape: TileShape) -> int:
+    """Returns the number of points that are transposed together."""
+    return min(HIGHEST, shape.lanes)
 
 
 def _part(builder: Any, line: Any, part: int, count: int) -> Any:
@@ -250,10 +244,13 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, nothing, zeros)
 
 
-def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str, block: int) -> None:
+def _write_passes(
+    storing: ir.Function, tiles: list[list[PixelTile]], name: str, block: int
+) -> None:
     """Emits the entry function, which selects the tiles by the number of channels."""
-    kinds = [*tiles[0][0].function.function_type.args[:8], WORD]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
+    pointer = tiles[0][0].real.as_pointer()
+    kinds = [*tiles[0][0].function.function_type.args[:4], pointer, *[WORD] * 4]
+    function = ir.Function(storing.module, ir.FunctionType(ir.VoidType(), kinds), name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     shape, channels = tiles[0][0].shape, function.args[7]
     lanes = _word(shape.lanes)
@@ -266,36 +263,57 @@ def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str, bl
     for column in tiles:
         wide = builder.icmp_signed("==", across, _word(column[0].across))
         with builder.if_then(wide):
-            _write_blocks(builder, function, column, held, block)
+            _write_blocks(builder, storing, column, held, block)
     builder.ret_void()
 
 
 def _write_blocks(
-    builder: ir.IRBuilder, function: ir.Function, column: list[PixelTile], held: Any, most: int
+    builder: ir.IRBuilder, storing: ir.Function, column: list[PixelTile], held: Any, most: int
 ) -> None:
-    """Emits loops over blocks of points, and for each over term blocks of nearly equal size."""
-    count, points = function.args[6], function.args[8]
+    """Emits loops over blocks of points, and for each over term blocks; then the stores of its
+    results. The sizes of blocks are nearly equal."""
+    image, points, starts, weights, out, out_row, count, channels, point_count = (
+        builder.function.args
+    )
+    lanes, across = column[0].shape.lanes, column[0].across
+    blocks, block = _even_blocks(builder, count, most)
+    _, points_at_once = _even_blocks(builder, point_count, POINTS)
+    with _counted(builder, point_count, points_at_once) as (point, points_here):
+        own_points = builder.gep(points, [point])
+        with _counted(builder, blocks, _word(1)) as (number, _):
+            term = builder.mul(number, block)
+            left = builder.sub(count, term)
+            terms = builder.select(builder.icmp_signed("<", left, block), left, block)
+            first = builder.zext(builder.icmp_signed("==", number, _word(0)), WORD)
+            own_weights = builder.gep(weights, [builder.mul(term, _word(lanes))])
+            own_starts = builder.gep(starts, [term])
+            arguments = [image, own_points, own_starts, own_weights, terms, held, count, first]
+            _write_pass(builder, column, arguments, points_here)
+        square, zero = _word(square_points(column[0].shape)), _word(0)
+        latest = builder.sub(points_here, square)  # squares overlap at the end of a block
+        latest = builder.select(builder.icmp_signed("<", latest, zero), zero, latest)
+        with _counted(builder, points_here, square) as (at, _):
+            start = builder.select(builder.icmp_signed("<", at, latest), at, latest)
+            to = builder.gep(out, [builder.add(point, start)])
+            remaining = builder.sub(points_here, start)
+            for v in range(across):
+                channel, index = _word(v * lanes), builder.mul(start, _word(across * lanes))
+                lines = builder.gep(held, [builder.add(index, channel)])
+                place = builder.gep(to, [builder.mul(channel, out_row)])
+                rest = builder.sub(channels, channel)
+                apart = _word(across * lanes)
+                builder.call(storing, [lines, apart, place, out_row, remaining, rest])
+
+
+def _even_blocks(builder: ir.IRBuilder, count: Any, most: int) -> tuple[Any, Any]:
+    """Emits the number of blocks of at most `most` elements, at least 1, and their size."""
     blocks = builder.sdiv(builder.add(count, _word(most - 1)), _word(most))
     blocks = builder.select(builder.icmp_signed(">", blocks, _word(1)), blocks, _word(1))
-    block = builder.sdiv(builder.add(count, builder.sub(blocks, _word(1))), blocks)
-    spans = _counted(builder, points, _word(POINTS)), _counted(builder, blocks, _word(1))
-    with spans[0] as (point, points_here), spans[1] as (number, _):
-        term = builder.mul(number, block)
-        left = builder.sub(count, term)
-        terms = builder.select(builder.icmp_signed("<", left, block), left, block)
-        first = builder.zext(builder.icmp_signed("==", number, _word(0)), WORD)
-        last = builder.icmp_signed("==", builder.add(number, _word(1)), blocks)
-        arguments = list(function.args[:8])
-        for k, place in ((1, point), (2, term), (4, point)):
-            arguments[k] = builder.gep(arguments[k], [place])
-        arguments[3] = builder.gep(arguments[3], [builder.mul(term, _word(column[0].shape.lanes))])
-        arguments[6] = terms
-        more = [count, first, builder.zext(last, WORD), builder.sub(points, point)]
-        _write_pass(builder, column, [*arguments, held, *more], points_here)
+    return blocks, builder.sdiv(builder.add(count, builder.sub(blocks, _word(1))), blocks)
 
 
 @contextmanager
-def _counted(builder: ir.IRBuilder, end: Any, step: ir.Constant) -> Iterator[tuple[Any, Any]]:
+def _counted(builder: ir.IRBuilder, end: Any, step: Any) -> Iterator[tuple[Any, Any]]:
     """Emits a loop from 0 to an end; yields the index and the length of the current step."""
     place = _counter(builder)
     head, body, after = (builder.function.append_basic_block() for _ in range(3))
@@ -334,13 +352,9 @@ def _write_pass(
         builder.cbranch(fits, body, after)
         builder.position_at_end(body)
         passed = list(arguments)
-        passed[1], passed[4] = (
-            builder.gep(arguments[1], [point]),
-            builder.gep(arguments[4], [point]),
-        )
+        passed[1] = builder.gep(arguments[1], [point])
         held = builder.mul(point, _word(tile.across * shape.lanes))
-        passed[8] = builder.gep(arguments[8], [held])
-        passed[12] = builder.sub(arguments[12], point)
+        passed[5] = builder.gep(arguments[5], [held])
         builder.call(tile.function, passed)
         builder.store(builder.add(point, _word(tile.rows)), place)
         builder.branch(head)

@@ -198,10 +198,25 @@ class WindowSum:
     def _pieces(self) -> list[int]:
         """Returns the offsets of the vectors of a line that a block loads, from its first
         column."""
+        bases = {self._split(tap)[0] for tap in range(self.form.width)}
+        return sorted({at for base in bases for at in self._parts(base)})
+
+    def _parts(self, base: int) -> list[int]:
+        """Returns the offsets of the vectors that the taps of a base read. The last one ends with
+        the last element that a tap reads, so that few of them are partly outside of the image."""
         form = self.form
-        bases = {self._split(tap)[0] for tap in range(form.width)}
-        parts = range(form.column_step)
-        return sorted({base + part * form.lanes for base in bases for part in parts})
+        last = max(w for b, w in map(self._split, range(form.width)) if b == base)
+        parts = [base + part * form.lanes for part in range(form.column_step)]
+        parts[-1] -= form.column_step - 1 - last
+        return parts
+
+    def _order(self) -> list[int]:
+        """Returns the column of each lane of the totals. With AVX2 a shuffle stays within halves of
+        a vector, so columns that are two elements apart are in this order until they are stored."""
+        lanes = self.form.lanes
+        if has_wide_vectors() or self.form.column_step != 2 or lanes != 8:
+            return list(range(lanes))
+        return [0, 1, 4, 5, 2, 3, 6, 7]
 
     def _split(self, tap: int) -> tuple[int, int]:
         """Returns the offset of the vectors that a tap reads, and its first lane there."""
@@ -297,21 +312,17 @@ class WindowSum:
         """Gathers the strided elements that a tap reads from the loaded vectors."""
         form = self.form
         base, within = self._split(tap)
-        value = pieces[base]
-        if form.column_step == 1:
-            return value
-        chosen: list[int] = []
-        for lane in range(form.lanes):
-            part, at = divmod(within + lane * form.column_step, form.lanes)
-            chosen.append(at + part * form.lanes if part < 2 else 0)
-        value = self._shuffled(value, pieces[base + form.lanes], chosen)
-        for later in range(2, form.column_step):
+        parts = self._parts(base)
+        value, order = pieces[parts[0]], self._order()
+        for later in range(1, form.column_step):
             chosen = list(range(form.lanes))
-            for lane in range(form.lanes):
-                part, at = divmod(within + lane * form.column_step, form.lanes)
-                if part == later:
-                    chosen[lane] = form.lanes + at
-            value = self._shuffled(value, pieces[base + later * form.lanes], chosen)
+            for lane, column in enumerate(order):
+                at = base + within + column * form.column_step
+                if 0 <= at - parts[later] < form.lanes:
+                    chosen[lane] = form.lanes + at - parts[later]
+                elif later == 1:
+                    chosen[lane] = at - base if at - base < form.lanes else 0
+            value = self._shuffled(value, pieces[parts[later]], chosen)
         return value
 
     def _shuffled(self, first: Any, second: Any, chosen: list[int]) -> Any:
@@ -320,7 +331,9 @@ class WindowSum:
 
     def _store(self, row: Any, column: Any, total: Any) -> None:
         """Stores a row of a block up to the last column."""
-        builder = self.builder
+        builder, order = self.builder, self._order()
+        if order != sorted(order):
+            total = self._shuffled(total, total, [order.index(k) for k in range(len(order))])
         to, step = [self.function.args[k] for k in (0, 10)]
         start = builder.gep(to, [builder.add(builder.mul(row, step), column)])
         place = builder.bitcast(start, self.vector.as_pointer())
