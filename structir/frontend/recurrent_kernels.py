@@ -24,7 +24,9 @@ class RecurrentCell:
     gates: int
     states: tuple[str, ...]
     products: int  # gates whose pre-activation contains a product with the unchanged state
-    source: str  # kernel source: updates element `j` of the states of sequence `b`
+    # Kernel sources of loops over the elements `j` of the states of sequence `b`, which update them.
+    # Two short chains of functions overlap with those of the next elements, a long one does not.
+    loops: tuple[str, ...]
 
 
 def _sigmoid(name: str, gate: int) -> str:
@@ -51,30 +53,33 @@ def _mixed(target: str, state: str) -> str:
 
 LAST = "last[b, j]"
 CELLS = {
-    "rnn": RecurrentCell(1, ("last",), 1, _tanh("last[b, j]", 0)),
+    "rnn": RecurrentCell(1, ("last",), 1, (_tanh("last[b, j]", 0),)),
     "lstm": RecurrentCell(
         4,
         ("last", "cell"),
         4,
-        _sigmoid("update", 0)
-        + _sigmoid("output_gate", 1)
-        + _sigmoid("forget", 2)
-        + _tanh("candidate", 3)
-        + "cell[b, j] = forget * cell[b, j] + update * candidate\n"
-        + "last[b, j] = output_gate * T.tanh(cell[b, j])\n",
+        (
+            _sigmoid("update", 0)
+            + _sigmoid("forget", 2)
+            + _tanh("candidate", 3)
+            + "cell[b, j] = forget * cell[b, j] + update * candidate\n",
+            _sigmoid("output_gate", 1) + "last[b, j] = output_gate * T.tanh(cell[b, j])\n",
+        ),
     ),
     "gru": RecurrentCell(
         3,
         ("last",),
         3,
-        _sigmoid("update", 0)
-        + _sigmoid("reset", 1)
-        + f"candidate = T.tanh({_input(2)} + reset * {_product_of(2)})\n"
-        + _mixed(LAST, LAST),
+        (
+            _sigmoid("reset", 1) + f"rows[b, 2 * hidden + j] = reset * {_product_of(2)}\n",
+            _sigmoid("update", 0)
+            + f"candidate = T.tanh({_input(2)} + rows[b, 2 * hidden + j])\n"
+            + _mixed(LAST, LAST),
+        ),
     ),
     # here the reset gate is applied to the state before the product
     "gru_reset_before": RecurrentCell(
-        3, ("last",), 2, _sigmoid("update", 0) + _tanh("candidate", 2) + _mixed(LAST, LAST)
+        3, ("last",), 2, (_sigmoid("update", 0) + _tanh("candidate", 2) + _mixed(LAST, LAST),)
     ),
 }
 
@@ -260,18 +265,14 @@ def _loop_in_halves(
     parts compute all columns of the reset states, in `last`, before they multiply them. The
     iteration after the last step sets `last` to the final states.
     """
-    t = "steps - 1 - k // 2" if backwards else "k // 2"
+    step = "k // 2, min(k // 2 + 1, steps)"
+    if backwards:
+        step = "max(steps - 1 - k // 2, 0), steps - k // 2"
     final = "0" if backwards else "steps - 1"
     return f"""\
 for k in T.synchronized(2 * steps + 1):
-    t = {t}
-    if {in_columns}:
-        if k == 2 * steps:
-            if steps > 0:
-                for b in range(batch):
-                    for j in range(low, high):
-                        last[b, j] = hidden_states[{final}, b, j]
-        else:
+    for t in range({step}):
+        if {in_columns}:
 {indent(_copy_states_before(backwards), " " * 12)}\
             if k % 2 == 0:
 {indent(products.of_part("before", 1), " " * 16)}\
@@ -285,8 +286,12 @@ for k in T.synchronized(2 * steps + 1):
                     for j in range(low, high):
 {indent(_sigmoid("update", 0) + _tanh("candidate", 2), " " * 24)}\
                         {_mixed("hidden_states[t, b, j]", "before[b, j]")}\
-    elif k % 2 == 1:
-{indent(_step_of_sequences(cell, products), " " * 8)}"""
+        elif k % 2 == 1:
+{indent(_step_of_sequences(cell, products), " " * 12)}\
+    if {in_columns} and k == 2 * steps and steps > 0:
+        for b in range(batch):
+            for j in range(low, high):
+                last[b, j] = hidden_states[{final}, b, j]"""
 
 
 def _copy_states_before(backwards: bool) -> str:
@@ -316,12 +321,8 @@ def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:
 
 def _step(cell: RecurrentCell, columns: str) -> str:
     """Returns kernel source that updates some columns of the states of sequence `b`."""
-    return f"""\
-for j in range({columns}):
-{indent(cell.source, " " * 4)}\
-for j in range({columns}):
-    hidden_states[t, b, j] = last[b, j]
-"""
+    loops = (*cell.loops, "hidden_states[t, b, j] = last[b, j]\n")
+    return "".join([f"for j in range({columns}):\n{indent(body, ' ' * 4)}" for body in loops])
 
 
 def _function(
