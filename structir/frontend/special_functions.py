@@ -157,7 +157,7 @@ def next_after(x: Expr, y: Expr, sizes: ShapeExpr, dtype: str, emit: Emit) -> Ex
     return emit(R.where(is_undefined, _number(math.nan, dtype), result))
 
 
-def _chebyshev_series(u: Expr, coefficients: Sequence[float], emit: Emit) -> Expr:
+def chebyshev_series(u: Expr, coefficients: Sequence[float], emit: Emit) -> Expr:
     """Returns a Chebyshev series for -1 <= u <= 1 by Clenshaw's recurrence."""
     twice = emit(R.multiply(u, _double(2.0)))
     first: Expr = _double(0.0)
@@ -174,7 +174,7 @@ def scaled_erfc(x: Expr, emit: Emit) -> Expr:
     three = _double(3.0)
     t = emit(R.divide(three, R.add(three, x)))
     u = emit(R.subtract(R.multiply(t, _double(2.0)), _double(1.0)))
-    return emit(R.multiply(t, _chebyshev_series(u, SCALED_ERFC, emit)))
+    return emit(R.multiply(t, chebyshev_series(u, SCALED_ERFC, emit)))
 
 
 def bessel_i(x: Expr, order: int, is_scaled: bool, emit: Emit) -> Expr:
@@ -186,9 +186,9 @@ def bessel_i(x: Expr, order: int, is_scaled: bool, emit: Emit) -> Expr:
     far = emit(R.maximum(distance, _double(8.0)))
     one = _double(1.0)
     u = emit(R.subtract(R.multiply(near, _double(0.25)), one))
-    small = _chebyshev_series(u, small_series, emit)
+    small = chebyshev_series(u, small_series, emit)
     v = emit(R.subtract(R.divide(_double(16.0), far), one))
-    large = R.divide(_chebyshev_series(v, large_series, emit), R.sqrt(far))
+    large = R.divide(chebyshev_series(v, large_series, emit), R.sqrt(far))
     small = R.multiply(small, near) if order else small
     result = R.where(R.less(distance, _double(8.0)), small, large)
     result = R.multiply(result, R.sign(x)) if order else result

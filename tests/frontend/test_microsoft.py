@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
@@ -393,3 +394,36 @@ def test_products_with_weights_of_few_bits(
         **attributes,
     )
     agree(model, given, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint8 of 4 bits", "int4", "uint4"])
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_rows_of_blocks_of_few_bits(kind: str, has_zeros: bool) -> None:
+    rows, size, block = 7, 96, 32
+    bits = 8 if kind == "uint8" else 4
+    is_packed = kind.startswith("uint8")
+    indices = RNG.integers(-rows, rows, (2, 3))
+    scales = np.abs(floats(rows, size // block))
+    if is_packed:
+        per_byte = 8 // bits
+        table, zeros = small(rows, size // per_byte), small(rows, -(-3 // per_byte))
+    else:
+        low = -8 if kind == "int4" else 0
+        dtype = getattr(ml_dtypes, kind)
+        table, zeros = [
+            RNG.integers(low, low + 16, sizes).astype(dtype) for sizes in ((rows, size), (rows, 3))
+        ]
+    operands = [table, indices, scales, zeros if has_zeros else None]
+    fixed = (0, 2, 3) if has_zeros else (0, 2)
+    attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+    agree(*single("GatherBlockQuantized", operands, fixed=fixed, symbolic=False, **attributes))
+
+
+def test_ops_of_the_default_domain() -> None:
+    x = floats(2, 3, 4)
+    agree(*single("ExpandDims", [x, np.array(1, "int32")], fixed=(1,), symbolic=False))
+    agree(*single("GatherND", [x, np.array([[1, 2], [0, 1]])], symbolic=False))
+    pads = np.array([0, 1, 0, 2, 0, 1])
+    agree(*single("Pad", [x, pads, np.array([1.5], "f4")], fixed=(1, 2), symbolic=False))
+    bounds = [np.array(v, "f4") for v in (1.0, 9.0, 2.0)]
+    agree(*single("Range", bounds, fixed=(0, 1, 2)))

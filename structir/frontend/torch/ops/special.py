@@ -1,9 +1,10 @@
-"""Mappings of special functions: error functions, modified Bessel functions, and ldexp."""
+"""Mappings of special functions: error functions, Bessel and Airy functions, and ldexp."""
 
 from __future__ import annotations
 
 import math
 
+import structir.frontend.bessel as bessel
 import structir.frontend.special_functions as functions
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
@@ -68,6 +69,29 @@ torch_op("i0", "special_i0", "special_modified_bessel_i0")(
 torch_op("special_i0e")(lambda node: _bessel(node, 0, is_scaled=True))
 torch_op("special_i1", "special_modified_bessel_i1")(lambda node: _bessel(node, 1, is_scaled=False))
 torch_op("special_i1e")(lambda node: _bessel(node, 1, is_scaled=True))
+
+
+BESSEL = {
+    "bessel_j0": lambda x, emit: bessel.bessel_j(x, 0, emit),
+    "bessel_j1": lambda x, emit: bessel.bessel_j(x, 1, emit),
+    "bessel_y0": lambda x, emit: bessel.bessel_y(x, 0, emit),
+    "bessel_y1": lambda x, emit: bessel.bessel_y(x, 1, emit),
+    "modified_bessel_k0": lambda x, emit: bessel.bessel_k(x, 0, False, emit),
+    "modified_bessel_k1": lambda x, emit: bessel.bessel_k(x, 1, False, emit),
+    "scaled_modified_bessel_k0": lambda x, emit: bessel.bessel_k(x, 0, True, emit),
+    "scaled_modified_bessel_k1": lambda x, emit: bessel.bessel_k(x, 1, True, emit),
+    "spherical_bessel_j0": bessel.spherical_bessel_j0,
+    "airy_ai": bessel.airy,
+}
+
+
+@torch_op(*[f"special_{name}" for name in BESSEL])
+def bessel_function(node: FxNode) -> Expr:
+    """Builds a function of x in float64."""
+    function = BESSEL[node.spec.target.split(".")[1].removeprefix("special_")]
+    name = next(iter(node.spec.args))  # `self` of some, `x` of the others
+    x = node.emit(cast(node.operand(name, node.out_dtype()), "float64"))
+    return cast(function(x, node.emit), node.out_dtype())
 
 
 @torch_op("ldexp")
