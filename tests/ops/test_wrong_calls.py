@@ -208,7 +208,9 @@ def main(x: R.Tensor((1, 2, {size}), "float32"), w: R.Tensor((3, 2, 2), "float32
     y = R.{call}[{stride}])
     return y
 """
-    with pytest.raises(DiagnosticError, match="expected a size of at least 1 for axis 2 of the result"):
+    with pytest.raises(
+        DiagnosticError, match="expected a size of at least 1 for axis 2 of the result"
+    ):
         structir.parse(text.format(size=1, call=call, stride=stride))
     module = structir.parse(text.format(size='"n"', call=call, stride=stride))
     narrow, w = np.ones((1, 2, 1), "float32"), np.ones((3, 2, 2), "float32")
