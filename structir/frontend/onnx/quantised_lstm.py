@@ -50,7 +50,6 @@ def {name}(
                     products[j] = products[j] + quantized * T.int32(weight[k, j])
             for j in range(4 * hidden):
                 rows[b, j] = T.float32(products[j]) * (hidden_scale * scale[j])
-            for j in range(hidden):
 {step}
             for j in range(hidden):
                 hidden_states[t, b, j] = last[b, j]
@@ -63,7 +62,8 @@ def quantised_lstm_kernel(backwards: bool) -> Kernel:
     hidden states of all steps and the final states."""
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    step = indent(CELLS["lstm"].source.rstrip(), " " * 16)
+    loops = [f"for j in range(hidden):\n{indent(loop, ' ' * 4)}" for loop in CELLS["lstm"].loops]
+    step = indent("".join(loops).rstrip(), " " * 12)
     kernel = parse(SOURCE.format(name=name, steps=steps, step=step), f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel
