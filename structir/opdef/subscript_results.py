@@ -99,13 +99,26 @@ def _fitting(
     infos: list[Any],
     accepted: tuple[tuple[bool | None, ...], ...],
 ) -> dict[str, int] | None:
-    """Returns the only ranks that may fit the sizes, by the first of these criteria; or None."""
-    fits = [_fits(with_pack_axes(subscripts, ranks), infos) for ranks in solutions]
+    """Returns the ranks that may fit the sizes, by the first of these criteria that all but one
+    meaning of the subscripts fail; or None."""
+    expanded = [with_pack_axes(subscripts, ranks) for ranks in solutions]
+    fits = [_fits(each, infos) for each in expanded]
     for criterion in accepted:
-        fitting = [r for r, fit in zip(solutions, fits, strict=True) if fit in criterion]
-        if len(fitting) == 1:
-            return fitting[0]
+        fitting = [k for k, fit in enumerate(fits) if fit in criterion]
+        if fitting and len({_renamed(expanded[k]) for k in fitting}) == 1:
+            return solutions[fitting[0]]
     return None
+
+
+def _renamed(subscripts: Subscripts) -> str:
+    """Returns subscripts of single axes with numbers for names; otherwise their text."""
+    axes = [axis for term in subscripts.terms for axis in term]
+    if subscripts.where or not all([type(axis) is NamedAxis for axis in axes]):
+        return str(subscripts)
+    numbers: dict[str, int] = {}
+    return ";".join(
+        [" ".join([str(numbers.setdefault(axis.name, len(numbers))) for axis in term]) for term in subscripts.terms]  # type: ignore[union-attr]
+    )
 
 
 def _fits(subscripts: Subscripts, infos: list[Any]) -> bool | None:
