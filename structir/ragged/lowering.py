@@ -35,6 +35,7 @@ from structir.ops.ragged import check_ragged, has_ragged_axis
 from structir.ragged.flattening import DenseForm, flattened, operand_paths
 from structir.ragged.parts import PartsScope, RaggedParts, with_all_sizes
 from structir.ragged.reductions import reduced
+from structir.ragged.row_calls import computed_row_by_row
 from structir.ragged.rules import RULES
 
 Value = Expr | RaggedParts
@@ -266,6 +267,8 @@ class RaggedLowering:
             if result is not None:
                 return result
         parts = self.decomposed(call, ragged)
+        if parts is None and form is not None:
+            parts = computed_row_by_row(form, self.scope)
         if parts is not None:
             return parts
         raise _unsupported(call, ragged)

@@ -15,7 +15,7 @@ from structir.analysis.variables import free_vars
 from structir.batching.combinators import expanded
 from structir.batching.expansion_values import without_dataflow, without_unused_closures
 from structir.build import BlockBuilder
-from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.axes import Ragged
 from structir.ir.bodies import bindings_of
@@ -51,7 +51,7 @@ from structir.ops.ragged import (
     values,
 )
 from structir.ragged.lowering import RaggedLowering
-from structir.ragged.row_op import row_function, rows
+from structir.ragged.row_op import row_call
 
 MAPS = ("map", "vmap")
 BODY = "row_body"  # the name of the mapped function in the module of one row
@@ -250,7 +250,7 @@ class _RowMaps:
 
     def _row_by_row(self, builder: BlockBuilder, row_map: _RowMap) -> Expr:
         """Emits a call that computes the function for every row."""
-        emit, function = builder.emit, _with_tuple(row_map.function)
+        emit = builder.emit
         ragged = [x for x, k in zip(row_map.operands, row_map.kinds, strict=True) if k == "values"]
         starts, limits = emit(row_starts(ragged[0])), emit(row_limits(ragged[0]))
         total = dims.sym("t")
@@ -267,13 +267,10 @@ class _RowMaps:
             return builder.match_cast(flat, cast)
 
         operands = [plain(*each) for each in zip(row_map.operands, row_map.kinds, strict=True)]
-        text = IRModule({"main": function}).script()
-        results = _result_kinds(row_function(text), row_map.kinds)
-        attributes = {"row": text, "kinds": row_map.kinds, "results": results}
-        call = emit(Call(rows, (Tuple(tuple(operands)), starts, limits), attributes))
-        fields = []
-        for k, kind in enumerate(results):
-            field = emit(TupleGetItem(call, k))
+        call = row_call(row_map.function, operands, row_map.kinds, (starts, limits))
+        results, fields = emit(call), list[Expr]()
+        for k, kind in enumerate(call.attrs["results"]):
+            field = emit(TupleGetItem(results, k))
             fields.append(emit(from_values(field, starts, limits)) if kind == "values" else field)
         is_tuple = isinstance(row_map.function.ret_struct_info, TupleStructInfo)
         return emit(Tuple(tuple(fields))) if is_tuple else fields[0]
@@ -297,33 +294,3 @@ def _of_row(
         if axes
         else ("shared", info)
     )
-
-
-def _with_tuple(function: Function) -> Function:
-    """Returns a function whose result is a tuple."""
-    if isinstance(function.ret_struct_info, TupleStructInfo):
-        return function
-    builder = BlockBuilder()
-    with builder.function("main", function.params):
-        for binding in function.body.bindings():
-            builder.take(binding)
-        builder.emit_func_output(Tuple((function.body.body,)))
-    return builder.finished("main")
-
-
-def _result_kinds(function: Any, kinds: Sequence[str]) -> tuple[str, ...]:
-    """Returns the kinds of results, from their StructInfo in the program of one row.
-
-    Raises StructInfoError for one that has the length of the row on another axis than the first of
-    the row.
-    """
-    length = function.params[kinds.index("values")].struct_info.dims[1]
-    results = []
-    for info in function.ret_struct_info.fields:
-        others = [d for d in info.dims[2:] if dims.syms(length) & dims.syms(d)]
-        is_longer = len(info.dims) > 1 and dims.syms(length) & dims.syms(info.dims[1])
-        if others or (is_longer and info.dims[1] != length):
-            message = f"expected the length of the row as the first axis of a result, found {info}"
-            raise StructInfoError(Diagnostic(message, code="E0219"))
-        results.append("values" if is_longer else "rows")
-    return tuple(results)

@@ -6,12 +6,14 @@ that all rows share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from structir.adjoints.differentiable_leaves import is_float_tensor
 from structir.adjoints.functions import Adjoints
 from structir.build import BlockBuilder
+from structir.errors import Diagnostic, StructInfoError
 from structir.interpret import interpret
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -140,3 +142,51 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
 
 _DEFINITION: Any = rows.definition
 _DEFINITION.hooks["row_function"] = lambda call: row_function(call.attrs["row"])
+
+
+# ---- its calls
+
+
+def row_call(
+    function: Function, operands: Sequence[Expr], kinds: tuple[str, ...], of_rows: Sequence[Expr]
+) -> Call:
+    """Returns the call of a function of one row for every row, with the starts and limits of rows.
+
+    Raises StructInfoError for a result that no tensor of all rows has.
+    """
+    text = IRModule({"main": _with_tuple(function)}).script()
+    results = _result_kinds(row_function(text), kinds)
+    attributes = {"row": text, "kinds": kinds, "results": results}
+    call = Call(rows, (Tuple(tuple(operands)), *of_rows), attributes)
+    definition: Any = rows.definition
+    return replace(call, struct_info=definition.deduce(call))
+
+
+def _with_tuple(function: Function) -> Function:
+    """Returns a function whose result is a tuple."""
+    if isinstance(function.ret_struct_info, TupleStructInfo):
+        return function
+    builder = BlockBuilder()
+    with builder.function("main", function.params):
+        for binding in function.body.bindings():
+            builder.take(binding)
+        builder.emit_func_output(Tuple((function.body.body,)))
+    return builder.finished("main")
+
+
+def _result_kinds(function: Any, kinds: Sequence[str]) -> tuple[str, ...]:
+    """Returns the kinds of results, from their StructInfo in the program of one row.
+
+    Raises StructInfoError for one that has the length of the row on another axis than the first of
+    the row.
+    """
+    length = function.params[kinds.index("values")].struct_info.dims[1]
+    results = []
+    for info in function.ret_struct_info.fields:
+        others = [d for d in info.dims[2:] if dims.syms(length) & dims.syms(d)]
+        is_longer = len(info.dims) > 1 and dims.syms(length) & dims.syms(info.dims[1])
+        if others or (is_longer and info.dims[1] != length):
+            message = f"expected the length of the row as the first axis of a result, found {info}"
+            raise StructInfoError(Diagnostic(message, code="E0219"))
+        results.append("values" if is_longer else "rows")
+    return tuple(results)

@@ -41,7 +41,7 @@ WITHOUT_COUNTERPART = {
     "concat_rows": "rows are concatenated one by one in tests/ragged",
     **{
         f"segment_{name}": "rows are compared one by one in tests/ragged"
-        for name in ("expand", "ids", "max", "min", "prod", "sum")
+        for name in ("argmax", "argmin", "expand", "ids", "max", "min", "prod", "sum")
     },
 }
 

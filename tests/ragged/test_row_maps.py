@@ -1,4 +1,4 @@
-"""Maps over the rows of ragged tensors, against NumPy row by row and padded programs."""
+"""Maps over the rows of ragged tensors, and ops that are computed row by row, against NumPy."""
 
 from itertools import pairwise
 
@@ -48,6 +48,15 @@ MAPS = {
         "R.map(lambda r: R.matmul(R.nn.softmax(R.matmul(r, R.permute_dims(r)), axis=-1), r), x)",
         lambda x, s, w: softmax(x @ x.T) @ x,
     ),
+    "op: running sum": ("R.cumsum(x, axis=1)", lambda x, s, w: x.cumsum(0)),
+    "op: running product": ("R.cumprod(x, axis=1)", lambda x, s, w: x.cumprod(0)),
+    "op: reversed": ("R.flip(x, axis=1)", lambda x, s, w: x[::-1]),
+    "op: rolled": ("R.roll(x, 1, axis=1)", lambda x, s, w: np.roll(x, 1, 0)),
+    "op: slice": ("R.strided_slice(x, (2,), (1,), (3,))", lambda x, s, w: x[:, 1:3]),
+    "op: matrix of a row": (
+        "R.matmul(x, R.multiply(R.reshape(s, (n, 1, 1)), R.ones((n, 4, 3), 'float64')))",
+        lambda x, s, w: x @ np.full((4, 3), s),
+    ),
 }
 
 
@@ -56,7 +65,7 @@ def program(body, result="y"):
         "@R.function\n"
         "def main(x: R.Tensor(('n', '*', 4), 'float64'), s: R.Tensor(('n',), 'float64'), "
         "w: R.Tensor((4,), 'float64')):\n"
-        f"    y = {body}\n    return {result}\n"
+        f"    n = T.int64()\n    y = {body}\n    return {result}\n"
     )
 
 
@@ -140,3 +149,14 @@ def test_slices_at_ragged_indices():
     ):
         np.testing.assert_array_equal(result.values, table[i.values])
         np.testing.assert_array_equal(result.row_limits, OFFSETS[1:])
+
+
+def test_sorted_rows():
+    module = program("R.sort(x, axis=1)")
+    x, *others = operands()
+    expected = [np.sort(x.values[a:b], 0) for a, b in pairwise(OFFSETS)]
+    for result in (
+        structir.interpret(module, "main", x, *others),
+        structir.compile(module)["main"](x, *others),
+    ):
+        np.testing.assert_array_equal(result.values, np.concatenate(expected))

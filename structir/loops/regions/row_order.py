@@ -65,12 +65,11 @@ class RowLoops:
 
     def _whole(self, start: Scalar, stop: Scalar, whole: Local, behind: int) -> Body:
         """Returns the statements that find the end of the rows in order."""
-        row, other = LoopVariable("each", "int64"), LoopVariable("later", "int64")
+        row = LoopVariable("each", "int64")
         signs = _local("signs")
-        first, limit, before = self.start_of(row), self.limit_of(row), _previous(other)
-        inside = [first, _minus(limit, first), _minus(self.total, limit)]
-        gap = _minus(self.start_of(other), self.limit_of(before))
+        gap = _minus(self.start_of(row), self.limit_of(_previous(row)))
         gaps = [gap, _minus(integer(0), gap)] if self.adjacent else [gap]
+        numbers = [*self._inside(row), *gaps]
         is_ordered = Apply("ge", (signs, integer(0)), "bool")
         end = self.limit_of(_previous(stop)) if self.adjacent else self.total
         last = Apply("max", (_previous(whole), start), "int64")  # read before the test of the loop
@@ -82,11 +81,16 @@ class RowLoops:
         )
         return (
             Assign(signs, integer(0)),
-            For(row, start, stop, 1, (Assign(signs, any_sign(signs, *inside)),)),
-            For(other, _next(start), stop, 1, (Assign(signs, any_sign(signs, *gaps)),)),
+            Branch(has_rows, (Assign(signs, any_sign(signs, *self._inside(start))),)),
+            For(row, _next(start), stop, 1, (Assign(signs, any_sign(signs, *numbers)),)),
             Assign(whole, Apply("select", (is_ordered, stop, start), "int64")),
             Branch(has_rows, (fewer,)),
         )
+
+    def _inside(self, row: Scalar) -> list[Scalar]:
+        """Returns numbers of which one is negative if a row has values outside of all values."""
+        first, limit = self.start_of(row), self.limit_of(row)
+        return [first, _minus(limit, first), _minus(self.total, limit)]
 
 
 def _local(name: str) -> Local:

@@ -176,13 +176,17 @@ class _Blocks:
             yield self.rows.memory.at(statement, self.loop.variable, room, value)
 
     def _across(self, total: Local, value: Apply, count: int) -> Scalar:
-        """Returns the combination of a lane of all vectors of a block."""
+        """Returns the combination of a lane of all vectors of a block, as a tree: each result waits
+        for fewer others."""
         lanes = self.lanes[total]
-        term: Scalar = _element(lanes, self.lane)
-        for first in range(count, self.size.values, count):
-            other = _element(lanes, calculate("add", self.lane, integer(first)))
-            term = _with(value, term, other)
-        return term
+        terms: list[Scalar] = [
+            _element(lanes, calculate("add", self.lane, integer(first)))
+            for first in range(0, self.size.values, count)
+        ]
+        while len(terms) > 1:
+            pairs = zip(terms[::2], terms[1::2], strict=False)
+            terms = [_with(value, *pair) for pair in pairs] + terms[len(terms) & ~1 :]
+        return terms[0]
 
 
 def _without_single_rows(body: Body) -> Iterator[KernelStatement]:
