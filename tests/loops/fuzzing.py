@@ -18,7 +18,7 @@ from structir.loops.schedule.loop_tree import LoopTree, loop_tree, prepared
 from structir.loops.schedule.refusal import ScheduleError
 from structir.passes import Lower, Schedule
 from structir.tools.kernels import KernelGenerator
-from tests.loops.running import arguments, parsed, run
+from tests.loops.running import arguments, have_same_bits, parsed, run
 
 STEPS = 12
 EXPRESSIONS = [
@@ -289,7 +289,7 @@ class Run:
         for arrays, expected in zip(results, self.expected, strict=True):
             for array, other in zip(arrays, expected, strict=True):
                 if self.exact and not tolerance:
-                    same = np.array_equal(array, other, equal_nan=array.dtype.kind == "f")
+                    same = have_same_bits(array, other)
                 else:
                     same = np.allclose(array, other, 1e-3, 1e-3, equal_nan=True)
                 assert same, f"{self.log}\n{self.naive}\n{self.kernel}\n{array}\n{other}"

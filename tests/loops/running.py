@@ -57,6 +57,13 @@ def run(kernel: Kernel, arrays: Arrays, sizes: dict[Any, int], rng: Random | Non
     return results
 
 
+def have_same_bits(array: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two results are equal bit for bit; any NaN equals any other."""
+    bits = [np.frombuffer(a.tobytes(), f"V{a.itemsize}") for a in (array, other)]
+    both_nan = (array != array) & (other != other)
+    return array.shape == other.shape and bool(np.all((bits[0] == bits[1]) | both_nan.ravel()))
+
+
 _PART = [0, 0]
 
 

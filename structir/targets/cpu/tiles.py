@@ -173,8 +173,11 @@ class TileFunction:
         builder = self.builder
         line = builder.gep(self.b, [self._start_of(term)])
         load = self._load_inside if self.cut else self._load
+        if self.panels > 1:  # first: each later load has one use, and becomes its operand
+            self._prefetch_next(term, line)
         right = [load(line, v) for v in range(self.shape.vectors)]
-        self._prefetch_next(term, line)
+        if self.panels <= 1:
+            self._prefetch_next(term, line)
         step = builder.mul(term, self.a_column)
         sums = []
         for row, own in zip(totals, lines, strict=True):

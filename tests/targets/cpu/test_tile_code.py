@@ -4,6 +4,7 @@ registers."""
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import attrs
 import llvmlite.binding as llvm
@@ -80,21 +81,24 @@ def checks_tiles(
             assert not any(map(STORE_TO_STACK.search, loop)), (form, *loop)
 
 
+@pytest.mark.parametrize("is_wide_image", [0, 1])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("name", [name for name, own in PROCESSORS.items() if "avx2" in own])
 def test_sums_over_windows_stay_in_registers(
-    name: str, step: int, monkeypatch: pytest.MonkeyPatch
+    name: str, step: int, is_wide_image: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_wide = "avx512f" in PROCESSORS[name]
     monkeypatch.setattr(window_sums, "has_wide_vectors", lambda: is_wide)
     module = ir.Module("window_sums")
     module.triple = llvm.get_process_triple()
     lanes = 16 if is_wide else 8
-    form = WindowForm(3, 3, step, step, 1, 1, lanes, block_rows(step, lanes))
+    rows = block_rows(step, lanes)
+    form = WindowForm(3, 3, step, step, 1, 1, lanes, rows, is_wide=is_wide_image)
     WindowSum(module, form).write().linkage = "external"
     compiled, machine = module_with_target(str(module), name, "")
-    loops = list(inner_loops(machine.emit_assembly(compiled)))
-    main = max(loops, key=lambda loop: sum(line.startswith("vfmadd") for line in loop))
+    assembly = machine.emit_assembly(compiled)
+    blocks = basic_blocks(assembly) if is_wide_image else inner_loops(assembly)
+    main = max(blocks, key=lambda block: sum(line.startswith("vfmadd") for line in block))
     assert sum(line.startswith("vfmadd") for line in main) >= 8 * form.rows
     assert ("zmm" if is_wide else "ymm") in "".join(main)
     # Two vectors for each line and step need more than 16 registers.
@@ -122,11 +126,27 @@ def highest(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:
 
 def inner_loops(assembly: str) -> Iterator[list[str]]:
     """Loops of one basic block: from a label to the jump to it, with no label between."""
+    for label, block in labelled_blocks(assembly):
+        for k, line in enumerate(block):
+            if label and re.fullmatch(rf"{JUMP}{re.escape(label)}", line):
+                yield block[: k + 1]
+
+
+def basic_blocks(assembly: str) -> Iterator[list[str]]:
+    """Runs of instructions without labels and jumps."""
+    for _, block in labelled_blocks(assembly):
+        jumps = [k for k, line in enumerate(block) if re.match(JUMP, line)]
+        for start, end in pairwise([-1, *jumps, len(block)]):
+            yield block[start + 1 : end]
+
+
+def labelled_blocks(assembly: str) -> Iterator[tuple[str, list[str]]]:
+    """The instructions after each label, up to the next one."""
     label, block = "", list[str]()
     for line in [re.split(r"# |//|;", line)[0].strip() for line in assembly.splitlines()]:
         if line.endswith(":"):
+            yield label, block
             label, block = line[:-1], []
         elif line and not line.startswith("."):
             block.append(line)
-            if label and re.fullmatch(rf"{JUMP}{re.escape(label)}", line):
-                yield block
+    yield label, block
