@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.graph import NodeSpec
-from structir.frontend.torch.scalars import cast, number, tensor_info
+from structir.frontend.torch.scalars import cast, tensor_info
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
 

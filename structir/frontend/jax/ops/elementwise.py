@@ -9,8 +9,9 @@ from typing import Any
 import structir.frontend.special_functions as functions
 from structir.frontend.incomplete_beta import incomplete_beta
 from structir.frontend.iterated_functions import incomplete_gamma
-from structir.frontend.jax.equation import Equation, number
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import direct, jax_primitive
+from structir.frontend.scalars import number
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.complex import (
     ComplexTensor,
     as_complex,
@@ -17,7 +18,7 @@ from structir.frontend.torch.complex import (
 )
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import complex_op, find_build, torch_op, view_of
-from structir.frontend.torch.scalars import as_tensor, cast, number
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir import dims
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R

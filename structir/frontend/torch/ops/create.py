@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.scalars import constant, index_range, number, reshape_to
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import diagonal_of
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    constant,
-    index_range,
-    number,
-    reshape_to,
-)
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import structir.frontend.special_functions as functions
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
-from structir.frontend.torch.scalars import cast, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R

@@ -9,20 +9,12 @@ import attrs
 import numpy as np
 
 from structir.frontend import fourier
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.torch.complex import PARTS, ComplexTensor, as_complex, join_pairs, map_parts
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import complex_op, torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    index_range,
-    is_number,
-    number,
-    product,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, product
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr, PrimValue

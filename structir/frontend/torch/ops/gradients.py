@@ -11,10 +11,11 @@ import attrs
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.substitution import Substitution
+from structir.frontend.scalars import number, reshape_to
 from structir.frontend.torch.graph import Ref
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import find_build, torch_op
-from structir.frontend.torch.scalars import cast, number, reshape_to
+from structir.frontend.torch.scalars import cast
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Var
 from structir.ir.module import IRModule

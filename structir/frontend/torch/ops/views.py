@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.frontend.torch.graph import NodeSpec, names_of
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import is_contiguous, order_of, parts_of, reorder_axes
 from structir.frontend.torch.registry import torch_op, view_of
-from structir.frontend.torch.scalars import index_range, number, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
