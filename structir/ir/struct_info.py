@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
@@ -485,3 +485,12 @@ def _kind_of(name: str, hint: Any) -> str:
     if all(isinstance(h, type) and hasattr(h, "struct_info") for h in plain):
         return "value"
     return "dtype" if name == "dtype" else "static"
+
+
+def leaf_infos(info: Any) -> Iterator[Any]:
+    """Yields the StructInfo of the leaves of nested tuples, in order."""
+    if isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            yield from leaf_infos(field)
+    else:
+        yield info

@@ -48,6 +48,7 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    leaf_infos,
 )
 
 MAX_DEPTH = 30  # nested calls of functions
@@ -177,7 +178,7 @@ class FunctionExporter:
 
     def record(self, names: Names, info: StructInfo | None) -> None:
         """Records the dtypes of a value."""
-        for name, field in zip(flat(names), flat_infos(info), strict=False):
+        for name, field in zip(flat(names), leaf_infos(info), strict=False):
             if isinstance(name, str):
                 self.graph.record(name, getattr(tensor_info(field), "dtype", None))
 
@@ -219,7 +220,7 @@ class FunctionExporter:
         for inner, names in branches:
             outputs = [inner.output(n) for n in flat(names)]
             infos = [ValueInfoProto(name=n) for n in outputs]
-            for info, each in zip(infos, flat_infos(expr.struct_info), strict=True):
+            for info, each in zip(infos, leaf_infos(expr.struct_info), strict=True):
                 info.CopyFrom(self.value_info(info.name, each))
             graphs.append(inner.graph.proto(self.graph.names.fresh("branch"), [], infos))
         results = self.graph.emit(
@@ -367,13 +368,6 @@ def tensor_info(info: StructInfo | None) -> StructInfo | None:
 def flat(names: Names) -> list[str]:
     """Returns the names of a value, nested tuples flattened."""
     return [n for each in names for n in flat(each)] if isinstance(names, list) else [names]
-
-
-def flat_infos(info: Any) -> list[Any]:
-    """Returns the StructInfo of the fields of a value, nested tuples flattened."""
-    if isinstance(info, TupleStructInfo):
-        return [each for field in info.fields for each in flat_infos(field)]
-    return [info]
 
 
 def structure(names: Names) -> Any:
