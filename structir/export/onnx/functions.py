@@ -15,8 +15,8 @@ from structir.export.decomposition import decomposed
 from structir.export.onnx.call import Names, OpCall
 from structir.export.onnx.dtypes import UnsupportedDtype
 from structir.export.onnx.graph import ModelNames, OnnxGraph
-from structir.export.onnx.kernels import find_extern_mapping, find_kernel_mapping
-from structir.export.onnx.registry import find_mapping
+from structir.export.onnx.kernels import exports_extern, find_kernel_mapping
+from structir.export.onnx.registry import exports
 from structir.export.onnx.sizes import SizeSource, SizeValues, UnboundSize
 from structir.frontend.onnx.annotation.dim_names import DimNames
 from structir.frontend.onnx.annotation.value_types import type_of_value
@@ -267,10 +267,10 @@ class FunctionExporter:
 
     def _op(self, call: Call) -> Names:
         name: str = call.op.name  # type: ignore[attr-defined]
-        on_functions = find_extern_mapping(name)
+        on_functions = exports_extern.get(name)
         if on_functions is not None:
             return on_functions(self, call)
-        mapping = find_mapping(name)
+        mapping = exports.get(name)
         count = len(self.graph.nodes)
         fail: Callable[[str, str], NoReturn] = self.fail
         if mapping is not None:
@@ -292,7 +292,7 @@ class FunctionExporter:
     def _function(self, call: Call) -> Names:
         name = getattr(call.op, "name", "")
         callee = self.module.functions.get(name)
-        mapping = find_extern_mapping(getattr(call.op, "global_symbol", ""))
+        mapping = exports_extern.get(getattr(call.op, "global_symbol", ""))
         if isinstance(callee, Kernel):
             mapping = find_kernel_mapping(callee)
         if mapping is not None:
