@@ -108,6 +108,11 @@ def as_complex(value: Any, dtype: str) -> ComplexTensor:
     return ComplexTensor(number(real, dtype), number(imag, dtype))
 
 
+def conjugate_of(x: ComplexTensor) -> ComplexTensor:
+    """Returns the complex conjugate."""
+    return ComplexTensor(x.real, R.negative(x.imag))
+
+
 def split_pairs(node: Any, x: Expr) -> ComplexTensor:
     """Returns the complex tensor of a real tensor whose last axis holds both parts."""
     axis = len(tensor_info(x).dims) - 1

@@ -11,6 +11,7 @@ from structir.frontend.scalars import number
 from structir.frontend.torch.complex import (
     ComplexTensor,
     as_complex,
+    conjugate_of,
     join_pairs,
     map_parts,
     on_parts,
@@ -136,7 +137,7 @@ for _name, _factors in FACTORS.items():
 
 @complex_op("vdot")
 def inner_product(node: FxNode) -> ComplexTensor:
-    first = _conjugate(as_complex(node.arg("self"), node.out_dtype()))
+    first = conjugate_of(as_complex(node.arg("self"), node.out_dtype()))
     return multiply_parts(node.replace({"self": first}), ("self", "other"))
 
 
@@ -258,13 +259,9 @@ complex_op("real")(lambda node: node.arg("self").real)
 complex_op("imag")(lambda node: node.arg("self").imag)
 
 
-def _conjugate(x: ComplexTensor) -> ComplexTensor:
-    return ComplexTensor(x.real, R.negative(x.imag))
-
-
 @complex_op("_conj", "conj", "_conj_physical", "conj_physical")
 def conjugate(node: FxNode) -> ComplexTensor:
-    return bound(node, _conjugate(node.arg("self")))
+    return bound(node, conjugate_of(node.arg("self")))
 
 
 torch_op("_neg_view")(lambda node: R.negative(node["self"]))
@@ -272,7 +269,7 @@ torch_op("_neg_view")(lambda node: R.negative(node["self"]))
 
 @complex_op("adjoint", "mH", "matrix_H")
 def conjugate_transpose(node: FxNode) -> ComplexTensor:
-    return bound(node, _conjugate(on_parts(node, real_build(node))))
+    return bound(node, conjugate_of(on_parts(node, real_build(node))))
 
 
 @complex_op("_to_copy", "to", "type_as")

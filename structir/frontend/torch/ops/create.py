@@ -29,23 +29,15 @@ def full(node: FxNode) -> Expr:
     return _full(node, node.arg("fill_value" if "fill_value" in node.spec.args else "value"))
 
 
-@torch_op("zeros", "zeros_like", "new_zeros", "zero")
-def zeros(node: FxNode) -> Expr:
-    return _full(node, 0)
-
-
 torch_op("ones", "ones_like", "new_ones")(lambda node: _full(node, 1))
-
-
-@torch_op(
-    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"
-)
-def empty(node: FxNode) -> Expr:
-    """Builds uninitialized tensors as zeros, which makes results reproducible."""
-    return _full(node, 0)
-
-
 torch_op("scalar_tensor")(lambda node: node.operand("s", node.out_dtype()))
+
+
+@torch_op("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty")
+@torch_op("empty_strided", "new_empty_strided", "empty_permuted")
+def zeros(node: FxNode) -> Expr:
+    """Builds zeros, also for uninitialized tensors, which makes results reproducible."""
+    return _full(node, 0)
 
 
 @torch_op("arange")

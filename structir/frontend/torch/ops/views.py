@@ -47,6 +47,10 @@ def _keeps_dtype(spec: NodeSpec, tensors: Mapping[str, Any]) -> bool:
     *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
     condition=lambda spec, _: not spec.args.get("train") or spec.args.get("p") == 0,
 )
+@view_of(
+    *("expand", "expand_as", "broadcast_to"),
+    copies=lambda node: not are_equal(node.out_dims(), node.dims()),
+)
 def write_same(part: FxNode, update: Expr) -> Expr:
     return update
 
@@ -65,16 +69,6 @@ def reject_write(part: FxNode, update: Expr) -> Expr:
 def write_reordered(part: FxNode, update: Expr) -> Expr:
     order = order_of(part)
     return reorder_axes(update, [order.index(k) for k in range(len(order))])
-
-
-@view_of(
-    "expand",
-    "expand_as",
-    "broadcast_to",
-    copies=lambda node: not are_equal(node.out_dims(), node.dims()),
-)
-def write_expanded(part: FxNode, update: Expr) -> Expr:
-    return update
 
 
 @view_of("select.int")
