@@ -1,4 +1,4 @@
-"""Registries of functions, which the modules of a package fill."""
+"""Tables of functions, which the modules of a package fill."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 G = TypeVar("G", bound=Callable[..., Any])
 
 
-class Registry(dict[K, F]):
+class FunctionTable(dict[K, F]):
     """Functions by key; a call with keys returns the decorator that registers a function."""
 
     def __call__(self, *keys: K) -> Callable[[G], G]:

@@ -16,7 +16,7 @@ from structir.export.onnx.call import Names, OpCall
 from structir.export.onnx.dtypes import UnsupportedDtype
 from structir.export.onnx.graph import ModelNames, OnnxGraph
 from structir.export.onnx.kernels import exports_extern, find_kernel_mapping
-from structir.export.onnx.registry import exports
+from structir.export.onnx.registry import mappings
 from structir.export.onnx.sizes import SizeSource, SizeValues, UnboundSize
 from structir.frontend.onnx.annotation.dim_names import DimNames
 from structir.frontend.onnx.annotation.value_types import type_of_value
@@ -270,7 +270,7 @@ class FunctionExporter:
         on_functions = exports_extern.get(name)
         if on_functions is not None:
             return on_functions(self, call)
-        mapping = exports.get(name)
+        mapping = mappings.get(name)
         count = len(self.graph.nodes)
         fail: Callable[[str, str], NoReturn] = self.fail
         if mapping is not None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.ir.kernel import Kernel
-from structir.ir.registry import Registry
+from structir.ir.registry import FunctionTable
 
 Mapped = Callable[[Any, Any], Any]  # exporter and call -> names of results
 
 _kernels: list[Callable[[Kernel], Mapped | None]] = []
-exports_extern: Registry[str, Mapped] = Registry()  # external functions, ops on functions
+exports_extern: FunctionTable[str, Mapped] = FunctionTable()  # external functions, ops on functions
 
 
 def exports_kernels(match: Callable[[Kernel], Mapped | None]) -> Callable[[Kernel], Mapped | None]:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from structir.ir.registry import Registry
+from structir.ir.registry import FunctionTable
 
 Mapped = Callable[[Any], Any]  # call -> names of results, or None where the mapping does not apply
 
-# A mapping writes nodes and returns the name of the result, or a list of names for a tuple. Where
-# it returns None, the op is decomposed.
-exports: Registry[str, Mapped] = Registry()
+mappings: FunctionTable[str, Mapped] = FunctionTable()
+
+
+def exports(*names: str) -> Callable[[Mapped], Mapped]:
+    """Registers the decorated function as the mapping of these ops.
+
+    It writes nodes and returns the name of the result, or a list of names for a tuple. Where it
+    returns None, the op is decomposed.
+    """
+    return mappings(*names)
 
 
 def direct(ops: Mapping[str, str]) -> None:

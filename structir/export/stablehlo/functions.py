@@ -17,7 +17,7 @@ from structir.export.decomposition import decomposed
 from structir.export.stablehlo.block import HloBlock, HloRegion, HloUnboundSize
 from structir.export.stablehlo.call import HloCall
 from structir.export.stablehlo.elements import LoopGrid
-from structir.export.stablehlo.registry import exports, exports_function
+from structir.export.stablehlo.registry import exports_function, mappings
 from structir.export.stablehlo.specs import lowered
 from structir.export.stablehlo.tensors import HloTensor
 from structir.export.stablehlo.values import (
@@ -205,7 +205,7 @@ class HloExporter:
         on_functions = exports_function.get(definition.name)
         if on_functions is not None:
             return on_functions(self, call)
-        mapping = exports.get(definition.name)
+        mapping = mappings.get(definition.name)
         result = None if mapping is None else mapping(HloCall(self, call))
         if result is not None:
             return result
