@@ -6,7 +6,8 @@ from typing import Any
 
 import attrs
 
-from structir.adjoints.tangents import Tangent, TangentScope, is_floating
+from structir.adjoints.differentiable_leaves import is_float_tensor
+from structir.adjoints.tangents import Tangent, TangentScope
 from structir.analysis.substitution import Substitution
 from structir.ir.expr import Call, Expr, StringImm, Tuple, Var
 from structir.ir.struct_info import TupleStructInfo
@@ -37,7 +38,7 @@ class _TangentLoop:
     @property
     def floats(self) -> list[int]:
         """The positions of floating-point carried values."""
-        return [k for k, v in enumerate(self.starts) if is_floating(v.struct_info)]
+        return [k for k, v in enumerate(self.starts) if is_float_tensor(v.struct_info)]
 
     @property
     def names(self) -> list[str]:

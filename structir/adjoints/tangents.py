@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.adjoints import declared
-from structir.adjoints.differentiable_leaves import Path, differentiable_leaves, may_have_gradient
+from structir.adjoints.differentiable_leaves import (
+    Path,
+    differentiable_leaves,
+    is_float_tensor,
+    may_have_gradient,
+)
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.deduction import callee_name
@@ -21,7 +26,6 @@ from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
-from structir.ir.dtype import is_float
 from structir.ir.expr import (
     Binding,
     Call,
@@ -39,7 +43,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule, numbered_name
 from structir.ir.node import replace
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import zeros
 
@@ -107,7 +111,7 @@ class Tangents:
         copier = Substitution(fresh=True)
         copier.new_dims([param.struct_info for param in function.params])
         params = [copier.bound(param) for param in function.params]
-        floats = [k for k in range(states) if is_floating(params[k].struct_info)]
+        floats = [k for k in range(states) if is_float_tensor(params[k].struct_info)]
         state_tangents = {k: _tangent_var(params[k]) for k in floats}
         others = {k: _tangent_var(params[k]) for k in active}
         slices = [*params[states:], *others.values()]
@@ -122,7 +126,9 @@ class Tangents:
             values = scope.fields(result)
             parts = scope.parts(tangent, len(values))
             filled = [scope.filled(v, t) for v, t in zip(values, parts, strict=True)]
-            outputs = [k for k in range(states, len(values)) if is_floating(values[k].struct_info)]
+            outputs = [
+                k for k in range(states, len(values)) if is_float_tensor(values[k].struct_info)
+            ]
             builder.emit_func_output(
                 Tuple(
                     (
@@ -168,11 +174,6 @@ def _bound(value: Any, emit: Callable[[Expr], Expr]) -> Any:
     if isinstance(value, tuple):
         return tuple([_bound(part, emit) for part in value])
     return value if value is None else emit(value)
-
-
-def is_floating(info: Any) -> bool:
-    """Whether a StructInfo is that of a floating-point tensor."""
-    return isinstance(info, TensorStructInfo) and (info.dtype is None or is_float(info.dtype))
 
 
 class TangentScope:
@@ -318,7 +319,7 @@ class TangentScope:
         info = var.struct_info
         if isinstance(info, TupleStructInfo):
             fields = [self.emit(var[k]) for k in range(len(info.fields))]
-            floats = [is_floating(field.struct_info) for field in fields]
+            floats = [is_float_tensor(field.struct_info) for field in fields]
             pairs = zip(fields, floats, strict=True)
             return tuple([self._placeholder(f) if floating else None for f, floating in pairs])
         return self.emit(zeros(var))
@@ -366,7 +367,7 @@ class TangentScope:
         info = tangent.struct_info
         if isinstance(info, TupleStructInfo):
             return tuple([self.differentiable(field) for field in self.fields(tangent)])
-        return tangent if is_floating(info) else None
+        return tangent if is_float_tensor(info) else None
 
     def _split(self, pair: Expr) -> tuple[Expr, Tangent]:
         """Returns the result and the tangent of a call of a Jacobian-vector product."""
@@ -435,7 +436,7 @@ class TangentScope:
         sources = self.fields(x) if many else [x]
         captured = self.fields(rest[0]) if rest else []
         count, slices = len(starts), len(sources)
-        floats = [k for k in range(count) if is_floating(starts[k].struct_info)]
+        floats = [k for k in range(count) if is_float_tensor(starts[k].struct_info)]
         state_parts = self.parts(self.tangent(states), count)
         x_parts = self.parts(self.tangent(x), slices) if many else [self.tangent(x)]
         rest_parts = self.parts(self.tangent(rest[0]), len(captured)) if rest else []
@@ -456,7 +457,9 @@ class TangentScope:
         tangents: list[Tangent] = [None] * len(values)
         for k, tangent in zip(floats, results[count:totals], strict=True):
             tangents[k] = tangent
-        floating = [count + k for k in range(outputs) if is_floating(values[count + k].struct_info)]
+        floating = [
+            count + k for k in range(outputs) if is_float_tensor(values[count + k].struct_info)
+        ]
         for k, tangent in zip(floating, results[totals + outputs :], strict=True):
             tangents[k] = tangent
         result = self.emit(Tuple(tuple(values)))

@@ -17,7 +17,6 @@ from structir.analysis.variables import free_vars, names_in, walk_values
 from structir.batching.expansion_values import (
     UnknownRankError,
     field_of,
-    leaf_infos,
     leaves_of,
     member_of,
     moved,
@@ -52,7 +51,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
-from structir.ir.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo, leaf_infos
 from structir.opdef.batched_op import apply
 from structir.printer.parser.function_operands import COMBINATOR
 

@@ -75,12 +75,6 @@ def leaves_of(builder: BlockBuilder, value: Expr) -> list[Expr]:
     return [leaf for field in fields for leaf in leaves_of(builder, field)]
 
 
-def leaf_infos(info: StructInfo | None) -> list[Any]:
-    if isinstance(info, TupleStructInfo):
-        return [leaf for field in info.fields for leaf in leaf_infos(field)]
-    return [info]
-
-
 def nested(info: StructInfo | None, leaves: Sequence[Expr]) -> Expr:
     """Returns leaves in the structure of a StructInfo."""
     remaining = iter(leaves)

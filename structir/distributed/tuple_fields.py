@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from structir.analysis.substitution import Substitution
@@ -24,6 +23,7 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    leaf_infos,
 )
 
 
@@ -46,16 +46,8 @@ def has_mixed_tuples(function: Function) -> bool:
 
 def _is_mixed(info: StructInfo | None) -> bool:
     """Whether a tuple has values that are no tensors, and no functions."""
-    leaves = set(map(type, _leaves(info))) if isinstance(info, TupleStructInfo) else set()
+    leaves = set(map(type, leaf_infos(info))) if isinstance(info, TupleStructInfo) else set()
     return not leaves <= {TensorStructInfo} and FuncStructInfo not in leaves
-
-
-def _leaves(info: Any) -> Iterator[StructInfo]:
-    if isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from _leaves(field)
-    else:
-        yield info
 
 
 class _SeparateFields(Substitution):

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from structir.frontend.builder import NodeBuilder
+from structir.frontend.scalars import dims_of, tensor_info
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr
 from structir.ir.kernel import Kernel
@@ -79,9 +80,9 @@ class DeformableConvolution:
         self, builder: NodeBuilder, image: Expr, weight: Expr, offset: Expr, mask: Expr | None
     ) -> Expr:
         """Returns the convolution of images (n, c, h, w) at offsets, scaled by an optional mask."""
-        dtype: Any = _info(image).dtype
-        (batch, channels, *_), (outputs, inner, *extents) = _dims(image), _dims(weight)
-        out_sizes = _dims(offset)[2:]
+        dtype: Any = tensor_info(image).dtype
+        (batch, channels, *_), (outputs, inner, *extents) = dims_of(image), dims_of(weight)
+        out_sizes = dims_of(offset)[2:]
         shape = (batch, self.offset_groups, *extents)
         offset = builder.emit(R.reshape(offset, ShapeExpr((*shape, 2, *out_sizes))))
         if mask is None:
@@ -96,18 +97,6 @@ class DeformableConvolution:
         columns = R.reshape(samples, ShapeExpr((batch, self.groups, terms, positions)))
         weight = R.reshape(weight, ShapeExpr((1, self.groups, outputs // self.groups, terms)))
         return R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *out_sizes)))
-
-
-def _info(x: Expr) -> TensorStructInfo:
-    info = x.struct_info
-    assert isinstance(info, TensorStructInfo)
-    return info
-
-
-def _dims(x: Expr) -> tuple[Dim, ...]:
-    sizes = _info(x).dims
-    assert isinstance(sizes, tuple)
-    return sizes
 
 
 @cache

@@ -16,10 +16,10 @@ import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.fourier_kernel import DTYPES, fourier_function
+from structir.frontend.scalars import constant, dims_of, index_range, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Call, Constant, Expr, PrimValue, ShapeExpr, Tuple
+from structir.ir.expr import Call, Expr, ShapeExpr, Tuple
 from structir.ir.node import Node
 from structir.script import R
 
@@ -37,7 +37,7 @@ def transform(
 
     Raises DiagnosticError if its static size exceeds `MAX_SIZE`.
     """
-    size = _sizes(x[0])[-1]
+    size = dims_of(x[0])[-1]
     if isinstance(size, int) and size > MAX_SIZE:
         message = f"Fourier transform: expected a size of at most {MAX_SIZE}, found {size}"
         hint = f"split the signal into frames of at most {MAX_SIZE} elements"
@@ -48,14 +48,14 @@ def transform(
 
 
 def _is_for_kernel(x: Expr) -> bool:
-    return not isinstance(_sizes(x)[-1], int) and _dtype(x) in DTYPES
+    return not isinstance(dims_of(x)[-1], int) and _dtype(x) in DTYPES
 
 
 def _kernel_transform(
     emit: Emit, functions: Functions, x: Parts, inverse: bool
 ) -> tuple[Expr, Expr]:
     """Returns the transform by the kernel of a symbolic size."""
-    sizes, dtype = _sizes(x[0]), _dtype(x[0])
+    sizes, dtype = dims_of(x[0]), _dtype(x[0])
     function, required = fourier_function(dtype, inverse)
     functions.update(required)
     shape = ShapeExpr((math.prod(sizes[:-1]), sizes[-1]))
@@ -67,7 +67,7 @@ def _kernel_transform(
 
 
 def _transform(emit: Emit, x: Parts, inverse: bool) -> tuple[Expr, Expr]:
-    size = _sizes(x[0])[-1]
+    size = dims_of(x[0])[-1]
     if not isinstance(size, int) or size <= MAX_DENSE:
         return _dense(emit, x, size, size, inverse)
     factor = next(k for k in range(math.isqrt(size), 0, -1) if size % k == 0)
@@ -78,7 +78,7 @@ def _transform(emit: Emit, x: Parts, inverse: bool) -> tuple[Expr, Expr]:
 
 def one_sided(emit: Emit, functions: Functions, x: Expr) -> tuple[Expr, Expr]:
     """Returns the first n // 2 + 1 elements of the transform of a real tensor."""
-    size = _sizes(x)[-1]
+    size = dims_of(x)[-1]
     bins = dims.floordiv(size, 2) + 1
     if size <= MAX_DENSE if isinstance(size, int) else not _is_for_kernel(x):
         return _dense(emit, (x, None), size, bins, False)
@@ -110,11 +110,11 @@ def real_inverse(emit: Emit, functions: Functions, x: Parts, size: Dim) -> Expr:
 def _mirrored(emit: Emit, x: Parts, size: Dim) -> Parts:
     """Returns all `size` coefficients of a real signal: coefficient n - k is conjugate to k."""
     real, imaginary = x
-    index, bins = _index_range(size), size_value(_sizes(real)[-1], "int64")
+    index, bins = index_range(size), size_number(dims_of(real)[-1], "int64")
     is_stored = emit(R.less(index, bins))
-    opposite = R.subtract(size_value(size, "int64"), index)
+    opposite = R.subtract(size_number(size, "int64"), index)
     source = emit(R.where(is_stored, index, opposite))
-    axis = len(_sizes(real)) - 1
+    axis = len(dims_of(real)) - 1
     all_real = emit(R.take(real, source, axis=axis))
     if imaginary is None:
         return all_real, None
@@ -124,7 +124,7 @@ def _mirrored(emit: Emit, x: Parts, size: Dim) -> Parts:
 
 def fit_last(emit: Emit, x: Expr, target: Dim) -> Expr:
     """Returns a tensor truncated or zero-padded along the last axis to a size."""
-    *leading, size = _sizes(x)
+    *leading, size = dims_of(x)
     common = dims.dim_min(size, target)
     if dims.at_least(size, target) is True:
         common = target
@@ -134,20 +134,13 @@ def fit_last(emit: Emit, x: Expr, target: Dim) -> Expr:
         x = slice_last(x, 0, common)
     if dims.equal(common, target) is True:
         return x
-    zeros = R.full(ShapeExpr((*leading, target - common)), _constant(0, _dtype(x)))
+    zeros = R.full(ShapeExpr((*leading, target - common)), constant(0, _dtype(x)))
     return emit(R.concat(Tuple((x, zeros)), axis=-1))
 
 
 def slice_last(x: Expr, start: Dim, end: Dim) -> Expr:
     """Returns the elements from `start` to `end` (exclusive) of the last axis."""
     return R.strided_slice(x, [-1], (start,), (end,))
-
-
-def size_value(size: Dim, dtype: str) -> Expr:
-    """Returns a size as a tensor of rank 0."""
-    if isinstance(size, int):
-        return _constant(size, dtype)
-    return R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
 
 
 def _dense(emit: Emit, x: Parts, size: Dim, bins: Dim, inverse: bool) -> tuple[Expr, Expr]:
@@ -164,7 +157,7 @@ def _dense(emit: Emit, x: Parts, size: Dim, bins: Dim, inverse: bool) -> tuple[E
 def _dense_real_inverse(emit: Emit, x: Parts, size: Dim) -> Expr:
     """Returns the real inverse: all coefficients but the first and the middle one count twice."""
     real, imaginary = x
-    dtype, bins = _dtype(real), _sizes(real)[-1]
+    dtype, bins = _dtype(real), dims_of(real)[-1]
     cosines, sines = _angles(emit, bins, size, size, dtype, 1)
     weight = _weights(emit, bins, size, dtype)
     total = R.matmul(R.multiply(real, weight), cosines)
@@ -176,11 +169,11 @@ def _dense_real_inverse(emit: Emit, x: Parts, size: Dim) -> Expr:
 def _weights(emit: Emit, bins: Dim, size: Dim, dtype: str) -> Expr:
     if isinstance(bins, int) and isinstance(size, int):
         k = np.arange(bins)
-        return _constant(np.where((k == 0) | (2 * k == size), 1, 2), dtype)
-    indices = _index_range(bins)
-    is_middle = R.equal(R.multiply(indices, _constant(2, "int64")), size_value(size, "int64"))
-    counts_once = R.logical_or(R.equal(indices, _constant(0, "int64")), is_middle)
-    return emit(R.where(counts_once, _constant(1, dtype), _constant(2, dtype)))
+        return constant(np.where((k == 0) | (2 * k == size), 1, 2), dtype)
+    indices = index_range(bins)
+    is_middle = R.equal(R.multiply(indices, constant(2, "int64")), size_number(size, "int64"))
+    counts_once = R.logical_or(R.equal(indices, constant(0, "int64")), is_middle)
+    return emit(R.where(counts_once, constant(1, dtype), constant(2, dtype)))
 
 
 def _split_transform(
@@ -190,7 +183,7 @@ def _split_transform(
 
     Index j = j1 * columns + j2 becomes k = k1 + rows * k2.
     """
-    leading, dtype = _sizes(x[0])[:-1], _dtype(x[0])
+    leading, dtype = dims_of(x[0])[:-1], _dtype(x[0])
     inner = _transform(emit, _each(x, _swapped, (*leading, rows, columns)), inverse)
     turns = np.outer(np.arange(columns), np.arange(rows)) / (rows * columns)
     twisted = _rotate(emit, inner, turns * (1 if inverse else -1), dtype)
@@ -208,7 +201,7 @@ def _each(x: Parts, act: Callable[[Expr, Any], Expr], argument: Any) -> Parts:
 def _swapped(x: Expr, shape: tuple[Dim, ...] | None) -> Expr:
     """Returns a tensor, reshaped unless `shape` is None, with its last two axes exchanged."""
     x = x if shape is None else R.reshape(x, ShapeExpr(shape))
-    rank = len(_sizes(x))
+    rank = len(dims_of(x))
     return R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
@@ -236,7 +229,7 @@ def _rotate(emit: Emit, x: Parts, turns: Any, dtype: str) -> tuple[Expr, Expr]:
 
 def _multiply_constant(emit: Emit, x: Parts, factor: Any, dtype: str) -> tuple[Expr, Expr]:
     """Returns the product with constant complex numbers."""
-    (real, imaginary), c, s = x, _constant(factor.real, dtype), _constant(factor.imag, dtype)
+    (real, imaginary), c, s = x, constant(factor.real, dtype), constant(factor.imag, dtype)
     out_real, out_imaginary = R.multiply(real, c), R.multiply(real, s)
     if imaginary is not None:
         out_real = R.subtract(out_real, R.multiply(imaginary, s))
@@ -252,24 +245,12 @@ def _angles(
     if isinstance(rows, int) and isinstance(columns, int) and isinstance(size, int):
         turns = np.outer(np.arange(rows), np.arange(columns)) % max(size, 1)
         angles = turns * (2 * math.pi / max(size, 1))
-        return _constant(np.cos(angles), dtype), _constant(sign * np.sin(angles), dtype)
-    j = R.reshape(_index_range(rows), ShapeExpr((rows, 1)))
-    products = R.floor_mod(R.multiply(j, _index_range(columns)), size_value(size, "int64"))
-    fraction = R.divide(R.astype(products, "float64"), size_value(size, "float64"))
-    radians = emit(R.multiply(fraction, _constant(sign * 2 * math.pi, "float64")))
+        return constant(np.cos(angles), dtype), constant(sign * np.sin(angles), dtype)
+    j = R.reshape(index_range(rows), ShapeExpr((rows, 1)))
+    products = R.floor_mod(R.multiply(j, index_range(columns)), size_number(size, "int64"))
+    fraction = R.divide(R.astype(products, "float64"), size_number(size, "float64"))
+    radians = emit(R.multiply(fraction, constant(sign * 2 * math.pi, "float64")))
     return emit(R.astype(R.cos(radians), dtype)), emit(R.astype(R.sin(radians), dtype))
-
-
-def _index_range(size: Dim) -> Expr:
-    return R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-
-
-def _constant(values: Any, dtype: str) -> Constant:
-    return Constant(np.asarray(values).astype(numpy_dtype(dtype)))
-
-
-def _sizes(x: Expr) -> tuple[Dim, ...]:
-    return x.struct_info.dims
 
 
 def _dtype(x: Expr) -> str:

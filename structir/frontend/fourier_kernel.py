@@ -16,6 +16,7 @@ import numpy as np
 from structir.analysis.derivative_rules import PULLBACK
 from structir.analysis.internal_functions import PRIVATE
 from structir.build import BlockBuilder
+from structir.frontend.scalars import index_range
 from structir.ir.dims import sym
 from structir.ir.expr import Call, Constant, Expr, GlobalVar, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.kernel import Kernel
@@ -179,9 +180,7 @@ def _transformed(builder: BlockBuilder, params: list[Var], dtype: str, inverse: 
     info = params[0].struct_info
     assert isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
     size = info.dims[1]
-    index = R.astype(
-        R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), "float64"
-    )
+    index = index_range(size, "float64")
     count = R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), "float64")
     turn = Constant(np.asarray((2 if inverse else -2) * math.pi))
     angle = builder.emit(R.multiply(R.divide(R.astype(index, "float64"), count), turn))

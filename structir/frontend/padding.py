@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from structir.frontend.scalars import dims_of, index_range, size_number, tensor_info
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
 Amounts = Sequence[Dim]
@@ -26,7 +26,7 @@ def emit_pad(x: Expr, before: Amounts, after: Amounts, mode: str, value: Value, 
     amounts = [*before, *after]
     if all(_is_zero(amount) for amount in amounts):
         return x
-    is_number = isinstance(value, int | float) and _info(x).dtype != "bool"
+    is_number = isinstance(value, int | float) and tensor_info(x).dtype != "bool"
     are_static = all(isinstance(amount, int) for amount in amounts)
     if are_static and (mode != "constant" or is_number):
         widths = [width for pair in zip(before, after, strict=True) for width in pair]
@@ -35,7 +35,7 @@ def emit_pad(x: Expr, before: Amounts, after: Amounts, mode: str, value: Value, 
     if mode != "constant":
         return pad_by_index(x, before, after, mode, emit)
     if not isinstance(value, Expr):
-        value = Constant(np.asarray(value, numpy_dtype(_info(x).dtype or "float32")))
+        value = Constant(np.asarray(value, numpy_dtype(tensor_info(x).dtype or "float32")))
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         x = _append_blocks(x, axis, low, high, value, emit)
     return x
@@ -49,15 +49,15 @@ def pad_by_index(x: Expr, before: Amounts, after: Amounts, mode: str, emit: Emit
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if _is_zero(low) and _is_zero(high):
             continue
-        size = _sizes(x)[axis]
-        positions = R.arange(PrimValue(0), PrimValue(size + low + high), PrimValue(1), "int64")
-        index = R.subtract(positions, _size_number(low))
-        x = emit(R.take(x, INDICES[mode](index, _size_number(size - 1)), axis=axis))
+        size = dims_of(x)[axis]
+        positions = index_range(size + low + high)
+        index = R.subtract(positions, size_number(low))
+        x = emit(R.take(x, INDICES[mode](index, size_number(size - 1)), axis=axis))
     return x
 
 
 def _edge_index(index: Expr, last: Expr) -> Expr:
-    return R.minimum(R.maximum(index, _size_number(0)), last)
+    return R.minimum(R.maximum(index, size_number(0)), last)
 
 
 def _reflected_index(index: Expr, last: Expr) -> Expr:
@@ -65,7 +65,7 @@ def _reflected_index(index: Expr, last: Expr) -> Expr:
 
 
 def _circular_index(index: Expr, last: Expr) -> Expr:
-    return R.floor_mod(index, R.add(last, _size_number(1)))
+    return R.floor_mod(index, R.add(last, size_number(1)))
 
 
 INDICES = {"reflect": _reflected_index, "edge": _edge_index, "circular": _circular_index}
@@ -78,13 +78,13 @@ def _crop(x: Expr, before: Amounts, after: Amounts, emit: Emit) -> Expr:
     if not axes:
         return x
     starts = tuple([removed[axis][0] for axis in axes])
-    ends = tuple([_sizes(x)[axis] - removed[axis][1] for axis in axes])
+    ends = tuple([dims_of(x)[axis] - removed[axis][1] for axis in axes])
     return emit(R.strided_slice(x, axes, ShapeExpr(starts), ShapeExpr(ends)))
 
 
 def _append_blocks(x: Expr, axis: int, low: Dim, high: Dim, value: Expr, emit: Emit) -> Expr:
     """Concatenates blocks of a value before and after a tensor along an axis."""
-    sizes, parts = list(_sizes(x)), [x]
+    sizes, parts = list(dims_of(x)), [x]
     for index, amount in ((0, low), (2, high)):
         if not _is_zero(amount):
             sizes[axis] = amount
@@ -102,20 +102,3 @@ def _part(amount: Dim, sign: int) -> Dim:
 
 def _is_zero(amount: Dim) -> bool:
     return dims.equal(amount, 0) is True
-
-
-def _size_number(size: Dim) -> Expr:
-    if isinstance(size, int):
-        return Constant(np.asarray(size, "int64"))
-    return R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-
-
-def _info(x: Expr) -> TensorStructInfo:
-    assert isinstance(x.struct_info, TensorStructInfo)
-    return x.struct_info
-
-
-def _sizes(x: Expr) -> tuple[Dim, ...]:
-    sizes = _info(x).dims
-    assert isinstance(sizes, tuple)
-    return sizes

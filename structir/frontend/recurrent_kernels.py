@@ -107,9 +107,7 @@ class _Products:
         count = "stop - first"
         return "".join([self._source(left, "first", count, g, "0", "hidden") for g in gates])
 
-    def _source(
-        self, left: str, row: str, count: str, gate: int, column: str, columns: str
-    ) -> str:
+    def _source(self, left: str, row: str, count: str, gate: int, column: str, columns: str) -> str:
         start, all_columns = f"{gate} * hidden", "hidden"
         first, column = column, f"{start} + {column}"
         if self.is_together:

@@ -17,6 +17,7 @@ from structir.analysis.derivative_rules import PULLBACK
 from structir.analysis.internal_functions import PRIVATE
 from structir.build import BlockBuilder
 from structir.frontend.recurrent_kernels import CELLS, recurrent_kernel
+from structir.frontend.scalars import dims_of
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import Expr, GlobalVar, ShapeExpr, Tuple, Var
 from structir.ir.module import IRModule
@@ -54,7 +55,7 @@ def recurrent_layer(
     params = _params(cell, dtype, hidden, (sym("steps"), sym("batch")))
     attributes = {PRIVATE: True, PULLBACK: pullback[0].name}
     with builder.function(name, params, attrs=attributes):
-        gates, *states = [_sizes(p) for p in params[:-2]]
+        gates, *states = [dims_of(p) for p in params[:-2]]
         shapes = [(gates[0], *states[0]), *states]
         results = tuple([TensorStructInfo(shape, dtype) for shape in shapes])
         call = R.call_kernel(kernel, tuple(params), out_sinfo=results)
@@ -96,15 +97,9 @@ def _params(cell: str, dtype: str, hidden: int | None, sizes: tuple[Dim, ...]) -
     return [Var(name, TensorStructInfo(shape, dtype)) for name, shape in shapes.items()]
 
 
-def _sizes(var: Var) -> tuple[Dim, ...]:
-    info = var.struct_info
-    assert isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
-    return info.dims
-
-
 def _next_states(cell: str, gates: Var, states: Sequence[Var], product: Expr) -> list[Expr]:
     """Returns the states after a step; `product` is that of the state with its weights."""
-    width = _sizes(states[0])[1]
+    width = dims_of(states[0])[1]
 
     def part(x: Expr, gate: int) -> Any:
         return R.strided_slice(x, [1], ShapeExpr((gate * width,)), ShapeExpr(((gate + 1) * width,)))

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from structir.frontend.chebyshev import LARGE_I0, LARGE_I1, SCALED_ERFC, SMALL_I0, SMALL_I1
+from structir.frontend.scalars import number
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
 Emit = Callable[[Expr], Expr]  # binds an expression to a variable
@@ -28,20 +29,16 @@ TRIGAMMA_SERIES = (
 )
 
 
-def _number(value: float, dtype: str) -> Expr:
-    return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
-
-
 def _double(value: float) -> Expr:
-    return _number(value, "float64")
+    return number(value, "float64")
 
 
 def hypotenuse(x: Expr, y: Expr, dtype: str, emit: Emit) -> Expr:
     """Returns sqrt(x**2 + y**2), whose squares may overflow or underflow."""
     magnitudes = emit(R.abs(x)), emit(R.abs(y))
     largest, least = emit(R.maximum(*magnitudes)), emit(R.minimum(*magnitudes))
-    infinity, one = _number(math.inf, dtype), _number(1.0, dtype)
-    is_regular = R.logical_and(R.greater(largest, _number(0.0, dtype)), R.less(largest, infinity))
+    infinity, one = number(math.inf, dtype), number(1.0, dtype)
+    is_regular = R.logical_and(R.greater(largest, number(0.0, dtype)), R.less(largest, infinity))
     quotient = emit(R.divide(least, R.where(is_regular, largest, one)))
     result = R.multiply(largest, R.sqrt(R.add(R.multiply(quotient, quotient), one)))
     is_infinite = [R.equal(magnitude, infinity) for magnitude in magnitudes]  # even beside NaN
@@ -50,8 +47,8 @@ def hypotenuse(x: Expr, y: Expr, dtype: str, emit: Emit) -> Expr:
 
 def is_negative(x: Expr, dtype: str, emit: Emit) -> Expr:
     """Returns whether the sign of a float is negative, also of -0.0; false for NaN."""
-    zero = _number(0.0, dtype)
-    reciprocal = R.divide(_number(1.0, dtype), x)
+    zero = number(0.0, dtype)
+    reciprocal = R.divide(number(1.0, dtype), x)
     return emit(R.less(R.where(R.equal(x, zero), reciprocal, x), zero))
 
 
@@ -60,7 +57,7 @@ def running_log_sum_exp(x: Expr, axis: int, dtype: str, emit: Emit) -> Expr:
 
     Each sum is scaled by its own largest element: no element of a prefix is far below it.
     """
-    zero, one, none = [_number(value, dtype) for value in (0.0, 1.0, -math.inf)]
+    zero, one, none = [number(value, dtype) for value in (0.0, 1.0, -math.inf)]
     largest = emit(emit(R.cummax(x, axis=axis))[0])
     is_finite = emit(R.isfinite(largest))
     scale = emit(R.where(is_finite, largest, zero))
@@ -145,16 +142,16 @@ def next_after(x: Expr, y: Expr, sizes: ShapeExpr, dtype: str, emit: Emit) -> Ex
     """Returns the float next to `x` in the direction of `y`, of tensors of equal shape."""
     code = f"int{8 * numpy_dtype(dtype).itemsize}"
     bits = emit(R.memory.view(x, shape=sizes, dtype=code))
-    zero, one = _number(0, dtype), _number(1, code)
+    zero, one = number(0, dtype), number(1, code)
     is_outward = R.equal(R.greater(y, x), R.greater(x, zero))
     moved = emit(R.where(is_outward, R.add(bits, one), R.subtract(bits, one)))
     neighbour = R.memory.view(moved, shape=sizes, dtype=dtype)
-    least = _number(np.nextafter(numpy_dtype(dtype).type(0), numpy_dtype(dtype).type(1)), dtype)
+    least = number(np.nextafter(numpy_dtype(dtype).type(0), numpy_dtype(dtype).type(1)), dtype)
     from_zero = R.where(R.greater(y, zero), least, R.negative(least))
     result = R.where(R.equal(x, zero), from_zero, emit(neighbour))
     result = R.where(R.equal(x, y), y, result)
     is_undefined = R.logical_or(R.isnan(x), R.isnan(y))
-    return emit(R.where(is_undefined, _number(math.nan, dtype), result))
+    return emit(R.where(is_undefined, number(math.nan, dtype), result))
 
 
 def chebyshev_series(u: Expr, coefficients: Sequence[float], emit: Emit) -> Expr:

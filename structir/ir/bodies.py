@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from operator import is_
 from typing import Any
 
 from structir.ir.expr import (
@@ -38,9 +39,9 @@ def sequence_with_blocks(seq: SeqExpr, each: EachBlock, opaque: Container[Var] =
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
         bindings = tuple([_inside(binding, each, opaque) for binding in block.bindings])
-        same = all(map(_is, bindings, block.bindings))
+        same = all(map(is_, bindings, block.bindings))
         blocks += each(block if same else replace(block, bindings=bindings))
-    same = len(blocks) == len(seq.blocks) and all(map(_is, blocks, seq.blocks))
+    same = len(blocks) == len(seq.blocks) and all(map(is_, blocks, seq.blocks))
     return seq if same else replace(seq, blocks=tuple(blocks))
 
 
@@ -52,7 +53,7 @@ def with_bindings(function: Function, each: EachBinding, opaque: Container[Var] 
 
     def in_block(block: BindingBlock) -> list[BindingBlock]:
         bindings = [new for binding in block.bindings for new in each(binding)]
-        same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
+        same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
         if same:
             return [block]
         return [type(block)(tuple(bindings), block.span)] if bindings else []
@@ -113,7 +114,3 @@ def calls_of(module: IRModule, name: str) -> Iterator[Call]:
 def is_named(callee: Expr, name: str) -> bool:
     """Whether an expression refers to the function of the module with this name."""
     return isinstance(callee, GlobalVar) and callee.name == name
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b

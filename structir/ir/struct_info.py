@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
@@ -493,3 +493,12 @@ def known_dims(info: TensorStructInfo) -> tuple[Dim, ...] | None:
         return info.dims
     shape = getattr(info.dims, "struct_info", None)
     return shape.dims if isinstance(shape, ShapeStructInfo) else None
+
+
+def leaf_infos(info: Any) -> Iterator[Any]:
+    """Yields the StructInfo of the leaves of nested tuples, in order."""
+    if isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            yield from leaf_infos(field)
+    else:
+        yield info

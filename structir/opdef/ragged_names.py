@@ -10,7 +10,7 @@ from structir.ir.axes import AnySize, Axes, Ragged, RowVar, size_in
 from structir.ir.dims import as_dim, as_sym, sym
 from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.node import replace
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, leaf_infos
 from structir.projections.spec import IndexSpec, Statement
 
 
@@ -20,7 +20,7 @@ def with_known_rows(call: Call, info: StructInfo, declared: StructInfo | None = 
     The index signature shows it: each element of the result is computed from the same row of an
     operand whose ragged axis has the name. `declared` has names that are kept in any case.
     """
-    if not any(map(_name_in, _tensors(info))):
+    if not any(map(_name_in, leaf_infos(info))):
         return info
     named: StructInfo = _with_rows(info, declared, iter(_same_rows(call)))
     return named
@@ -45,14 +45,6 @@ def _name_in(info: Any) -> str:
     """Returns the name of the first ragged axis of a tensor; an empty string without one."""
     axes: Axes = getattr(info, "axes", None) or ()
     return next((s.name for a in axes if type(s := size_in(a)) is Ragged and s.name), "")
-
-
-def _tensors(info: Any) -> Iterator[Any]:
-    if isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from _tensors(field)
-    else:
-        yield info
 
 
 def _same_rows(call: Call) -> list[set[str]]:

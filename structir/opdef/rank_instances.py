@@ -13,7 +13,7 @@ from structir.ir.axes import AnySize, Labelled, Ragged, RowVar
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.node import replace
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import TensorStructInfo, TupleStructInfo, leaf_infos
 
 RANKS = range(4)  # of row variables
 UNKNOWN_RANKS = range(6)  # of tensors of unknown rank
@@ -62,15 +62,8 @@ def _infos(args: tuple[Expr, ...]) -> Iterator[TensorStructInfo]:
         if isinstance(arg, Tuple):
             yield from _infos(arg.fields)
         else:
-            yield from _tensors(arg.struct_info)
-
-
-def _tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
-    if isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from _tensors(field)
-    elif isinstance(info, TensorStructInfo):
-        yield info
+            infos = leaf_infos(arg.struct_info)
+            yield from (info for info in infos if isinstance(info, TensorStructInfo))
 
 
 def _rows(info: TensorStructInfo) -> set[RowVar]:

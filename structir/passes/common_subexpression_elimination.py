@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from operator import is_
 from typing import Any
 
 from structir.analysis.purity import is_pure_value
@@ -85,7 +86,7 @@ class _Sharing:
             available.current |= {
                 key: var for key, var in inner.current.items() if type(var) is Var
             }
-        same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
+        same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
         return block if same else replace(block, bindings=tuple(bindings))
 
     def binding(self, binding: Binding, available: AvailableValues) -> Binding | None:
@@ -125,7 +126,7 @@ class _Sharing:
             self.expr(a) if type(a) is Tuple else replacement.get(a, a)  # type: ignore[call-overload]
             for a in call.args
         ]
-        if op is call.op and all(map(_is, args, call.args)):
+        if op is call.op and all(map(is_, args, call.args)):
             return call
         return Call(op, tuple(args), call.attrs, call.sinfo_args, call.struct_info, call.span)
 
@@ -140,10 +141,6 @@ class _Sharing:
         if isinstance(value, Tuple | TupleGetItem):
             return rebuild(value, self.expr)
         return value
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
 
 
 def _names_a_shape(var: Var) -> bool:

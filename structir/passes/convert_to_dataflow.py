@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
+from operator import is_
 
 from structir.analysis.dataflow_outputs import with_local_values
 from structir.analysis.purity import is_pure_value
@@ -36,7 +37,7 @@ def _convert(seq: SeqExpr, min_size: int) -> SeqExpr:
         is_dataflow = isinstance(converted, DataflowBlock)
         blocks += [converted] if is_dataflow else _split(converted, min_size)
     blocks = _merge_blocks(blocks)
-    if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
+    if all(map(is_, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
         return seq
     old = set(seq.blocks)
     new = [block for block in blocks if block not in old]
@@ -46,7 +47,7 @@ def _convert(seq: SeqExpr, min_size: int) -> SeqExpr:
 def _with_nested(block: BindingBlock, min_size: int) -> BindingBlock:
     """Converts the branches and functions in a block."""
     bindings = tuple([_convert_nested(binding, min_size) for binding in block.bindings])
-    return block if all(map(_is, bindings, block.bindings)) else replace(block, bindings=bindings)
+    return block if all(map(is_, bindings, block.bindings)) else replace(block, bindings=bindings)
 
 
 def _convert_nested(binding: Binding, min_size: int) -> Binding:
@@ -111,7 +112,3 @@ def _split(block: BindingBlock, min_size: int) -> list[BindingBlock]:
 def _is_dataflow(binding: Binding) -> bool:
     value = binding.value
     return not isinstance(value, If | Function) and is_pure_value(value)
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import is_
 
 from structir.analysis.declared_checks import DeclaredChecks
 from structir.analysis.derivative_rules import attribute_names
@@ -45,7 +46,7 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
         for name, function in module.functions.items()
     }
     live = _reachable(functions, named_functions(module, entries))
-    if len(live) == len(functions) and all(map(_same, live.values(), module.functions.values())):
+    if len(live) == len(functions) and all(map(is_, live.values(), module.functions.values())):
         return module
     return module.with_functions(live)
 
@@ -112,7 +113,7 @@ class _LiveVariables:
         self.of(seq.body)
         blocks = [self.block(block) for block in reversed(seq.blocks)][::-1]
         live = tuple([block for block in blocks if block.bindings])
-        same = len(live) == len(seq.blocks) and all(map(_same, live, seq.blocks))
+        same = len(live) == len(seq.blocks) and all(map(is_, live, seq.blocks))
         return seq if same else replace(seq, blocks=live)
 
     def block(self, block: BindingBlock) -> BindingBlock:
@@ -121,7 +122,7 @@ class _LiveVariables:
             if self.live(binding):
                 bindings.append(self.visited(binding))
         bindings.reverse()
-        same = len(bindings) == len(block.bindings) and all(map(_same, bindings, block.bindings))
+        same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
         return block if same else replace(block, bindings=tuple(bindings))
 
     def live(self, binding: Binding) -> bool:
@@ -153,7 +154,3 @@ class _LiveVariables:
             return replace(value, true_branch=branches[0], false_branch=branches[1])
         self.of(value)
         return value
-
-
-def _same(a: object, b: object) -> bool:
-    return a is b

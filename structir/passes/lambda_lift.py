@@ -15,7 +15,6 @@ from structir.analysis.lattice import PASS, base_check
 from structir.analysis.loop_view import LoopView
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import ProgramNames, free_symbols_in, free_vars, names_in
-from structir.batching.expansion_values import leaf_infos
 from structir.errors import StructInfoError
 from structir.ir.binding_dims import bound_dims, row_size_of
 from structir.ir.bodies import bindings_of, with_bindings
@@ -38,7 +37,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule, numbered_name
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import StructInfo, leaf_infos
 from structir.passes.base import module_pass
 
 Names = dict[Function, ProgramNames]  # of closures, which remain the same object if moved
@@ -428,7 +427,7 @@ def _is_proved_loop(value: Expr, var: Var, closure: Function) -> bool:
     if view.body is not var or len(params) != len(elements) or None in elements:
         return False
     states = [leaf for info in params[: view.states] for leaf in leaf_infos(info)]
-    results = leaf_infos(closure.ret_struct_info)[: len(states)]
+    results = [*leaf_infos(closure.ret_struct_info)][: len(states)]
     pairs = [*zip(params, elements, strict=True), *zip(states, results, strict=False)]
     return len(states) == len(results) and all([_is_certain(p, e) for p, e in pairs])
 

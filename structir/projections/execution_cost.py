@@ -25,7 +25,7 @@ from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, leaf_infos
 from structir.projections.boxes import Region
 from structir.projections.callees import spec_of_callee
 from structir.projections.index_sets import LoopNest
@@ -248,19 +248,11 @@ def _elementwise(info: StructInfo | None) -> LoopCost:
     """Returns one operation per element of a result."""
     extents: list[Number] = []
     count: Number = 0
-    for tensor in _tensors(info):
-        if isinstance(tensor.dims, tuple):
+    for tensor in leaf_infos(info):
+        if isinstance(tensor, TensorStructInfo) and isinstance(tensor.dims, tuple):
             count = count + reduce(lambda a, b: a * b, tensor.dims, 1)
     extents.append(count)
     return LoopCost(("element",), tuple(extents), 1, (0,))
-
-
-def _tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
-    if isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from _tensors(field)
-    elif isinstance(info, TensorStructInfo):
-        yield info
 
 
 # From programs and regions

@@ -21,7 +21,7 @@ from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import is_float
 from structir.proving.cancellation import cancelled, sum_of
-from structir.proving.laws import FUNCTIONS
+from structir.proving.laws import law_of
 from structir.proving.sums import (
     Monomials,
     TooLarge,
@@ -128,7 +128,7 @@ class ProofKernel:
 
     def apply(self, fn: str, args: list[NormalForm], dtype: str, facts: Facts) -> NormalForm:
         """Returns a function of normal forms, by its law if it has one."""
-        result = FUNCTIONS[fn](self, fn, args, dtype, facts) if fn in FUNCTIONS else None
+        result = law_of[fn](self, fn, args, dtype, facts) if fn in law_of else None
         return lone(ApplyTerm(fn, tuple(args), dtype)) if result is None else result
 
     def size(self, dim: Dim, dtype: str) -> NormalForm:

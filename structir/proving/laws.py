@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from structir.ir.dims import Dim
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
+from structir.ir.registry import FunctionTable
 from structir.proving.cancellation import contradict, sum_of
 from structir.proving.sums import (
     PRECISION,
@@ -106,17 +107,7 @@ class LawContext(Protocol):
 
 
 Laws = Callable[..., "NormalForm | None"]
-FUNCTIONS: dict[str, Laws] = {}
-
-
-def law_of(*functions: str) -> Callable[[Laws], Laws]:
-    """Registers the law of functions."""
-
-    def register(rule: Laws) -> Laws:
-        FUNCTIONS.update(dict.fromkeys(functions, rule))
-        return rule
-
-    return register
+law_of: FunctionTable[str, Laws] = FunctionTable()
 
 
 @law_of("add", "sub", "mul", "neg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from typing import Any
 
 from structir.analysis.dataflow_outputs import without_surplus_outputs
@@ -61,7 +62,7 @@ class _AtomTable:
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         blocks = tuple([self.block(block) for block in seq.blocks])
         body = self.expr(seq.body)
-        same = all(map(_is, blocks, seq.blocks)) and body is seq.body
+        same = all(map(is_, blocks, seq.blocks)) and body is seq.body
         remaining = tuple([block for block in blocks if block.bindings])
         return seq if same else replace(seq, blocks=remaining, body=body)
 
@@ -69,7 +70,7 @@ class _AtomTable:
         if isinstance(block, DataflowBlock):
             self.promote(block)
         bindings = [new for b in block.bindings if (new := self.binding(b)) is not None]
-        same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
+        same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
         return block if same else replace(block, bindings=tuple(bindings))
 
     def promote(self, block: DataflowBlock) -> None:
@@ -198,7 +199,3 @@ def _is_alias(var: Var, value: Any) -> bool:
     if isinstance(info, ShapeStructInfo) and info.dims is None:
         return False
     return bool(info == value.struct_info)
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b

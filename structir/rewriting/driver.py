@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Any
 
 import attrs
@@ -107,7 +108,7 @@ class _Driver:
         bindings, (self.block, self.kind, self.remaining, self.users) = self.block, outer
         for binding in bindings:
             self.graph.dataflow_vars.discard(binding.var)
-        if len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings)):
+        if len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings)):
             return block
         return replace(block, bindings=tuple(bindings))
 
@@ -280,7 +281,3 @@ def fits(var: Var, replacement: Expr) -> bool:
     """Returns whether the StructInfo of a replacement is at least as precise as the variable's."""
     info = replacement.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b

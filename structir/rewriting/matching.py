@@ -237,10 +237,14 @@ def _sequence(match: Match, pattern: Any, value: Any) -> bool:
 
 def _literal(match: Match, pattern: Any, value: Any) -> bool:
     """Matches a number with a constant whose elements all equal it, other literals by equality."""
-    value = match.graph.value(value)
+    return equals_literal(pattern, match.graph.value(value))
+
+
+def equals_literal(pattern: Any, value: Any) -> bool:
+    """Returns whether a value equals a literal: all elements of a constant, a number, or another
+    literal of the same type."""
     if isinstance(value, Constant):
-        data = value.data
-        return data.size > 0 and bool((data == pattern).all())
+        return value.data.size > 0 and bool((value.data == pattern).all())
     if isinstance(value, PrimValue):
         value = value.value
     if type(value) in NUMBERS and type(pattern) in NUMBERS:

@@ -3,13 +3,6 @@
 A new file needs no registration.
 """
 
-import importlib
-import pkgutil
-from functools import cache
+from structir.ir.registry import loader
 
-
-@cache
-def load() -> None:
-    """Imports every family, which declares its functions."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+load = loader(__name__)

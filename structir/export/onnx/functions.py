@@ -15,8 +15,8 @@ from structir.export.decomposition import decomposed
 from structir.export.onnx.call import Names, OpCall
 from structir.export.onnx.dtypes import UnsupportedDtype
 from structir.export.onnx.graph import ModelNames, OnnxGraph
-from structir.export.onnx.kernels import find_extern_mapping, find_kernel_mapping
-from structir.export.onnx.registry import find_mapping
+from structir.export.onnx.kernels import exports_extern, find_kernel_mapping
+from structir.export.onnx.registry import mappings
 from structir.export.onnx.sizes import SizeSource, SizeValues, UnboundSize
 from structir.frontend.onnx.annotation.dim_names import DimNames
 from structir.frontend.onnx.annotation.value_types import type_of_value
@@ -48,6 +48,7 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    leaf_infos,
 )
 
 MAX_DEPTH = 30  # nested calls of functions
@@ -177,7 +178,7 @@ class FunctionExporter:
 
     def record(self, names: Names, info: StructInfo | None) -> None:
         """Records the dtypes of a value."""
-        for name, field in zip(flat(names), flat_infos(info), strict=False):
+        for name, field in zip(flat(names), leaf_infos(info), strict=False):
             if isinstance(name, str):
                 self.graph.record(name, getattr(tensor_info(field), "dtype", None))
 
@@ -219,7 +220,7 @@ class FunctionExporter:
         for inner, names in branches:
             outputs = [inner.output(n) for n in flat(names)]
             infos = [ValueInfoProto(name=n) for n in outputs]
-            for info, each in zip(infos, flat_infos(expr.struct_info), strict=True):
+            for info, each in zip(infos, leaf_infos(expr.struct_info), strict=True):
                 info.CopyFrom(self.value_info(info.name, each))
             graphs.append(inner.graph.proto(self.graph.names.fresh("branch"), [], infos))
         results = self.graph.emit(
@@ -266,10 +267,10 @@ class FunctionExporter:
 
     def _op(self, call: Call) -> Names:
         name: str = call.op.name  # type: ignore[attr-defined]
-        on_functions = find_extern_mapping(name)
+        on_functions = exports_extern.get(name)
         if on_functions is not None:
             return on_functions(self, call)
-        mapping = find_mapping(name)
+        mapping = mappings.get(name)
         count = len(self.graph.nodes)
         fail: Callable[[str, str], NoReturn] = self.fail
         if mapping is not None:
@@ -291,7 +292,7 @@ class FunctionExporter:
     def _function(self, call: Call) -> Names:
         name = getattr(call.op, "name", "")
         callee = self.module.functions.get(name)
-        mapping = find_extern_mapping(getattr(call.op, "global_symbol", ""))
+        mapping = exports_extern.get(getattr(call.op, "global_symbol", ""))
         if isinstance(callee, Kernel):
             mapping = find_kernel_mapping(callee)
         if mapping is not None:
@@ -367,13 +368,6 @@ def tensor_info(info: StructInfo | None) -> StructInfo | None:
 def flat(names: Names) -> list[str]:
     """Returns the names of a value, nested tuples flattened."""
     return [n for each in names for n in flat(each)] if isinstance(names, list) else [names]
-
-
-def flat_infos(info: Any) -> list[Any]:
-    """Returns the StructInfo of the fields of a value, nested tuples flattened."""
-    if isinstance(info, TupleStructInfo):
-        return [each for field in info.fields for each in flat_infos(field)]
-    return [info]
 
 
 def structure(names: Names) -> Any:

@@ -16,13 +16,12 @@ from structir.export.onnx.dtypes import OPSET
 from structir.export.onnx.functions import (
     FunctionExporter,
     flat,
-    flat_infos,
     main_exporter,
     named_outputs,
 )
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo, leaf_infos
 
 IR_VERSION = 10
 MAX_EMBEDDED_BYTES = 1 << 31  # protobuf's limit: larger models have external data
@@ -45,9 +44,9 @@ def to_onnx(module: IRModule, function: str = "main") -> ModelProto:
     exporter.graph.names.reserved.update(main.attrs.get("output_names") or ())
     inputs = [i for n, param in _input_names(main) for i in _parameter(exporter, n, param)]
     result = flat(exporter.sequence(main.body))
-    infos = flat_infos(main.ret_struct_info)
+    infos = list(leaf_infos(main.ret_struct_info))
     if len(infos) != len(result):
-        infos = flat_infos(main.body.struct_info)
+        infos = list(leaf_infos(main.body.struct_info))
     if len(infos) != len(result):
         exporter.fail(f"the result of {function}: expected tensors, found {main.ret_struct_info}")
     names = named_outputs(exporter, result, _output_names(main, result))

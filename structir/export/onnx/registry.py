@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from structir.ir.registry import FunctionTable
+
 Mapped = Callable[[Any], Any]  # call -> names of results, or None where the mapping does not apply
 
-_mappings: dict[str, Mapped] = {}
+mappings: FunctionTable[str, Mapped] = FunctionTable()
 
 
 def exports(*names: str) -> Callable[[Mapped], Mapped]:
@@ -16,12 +18,7 @@ def exports(*names: str) -> Callable[[Mapped], Mapped]:
     It writes nodes and returns the name of the result, or a list of names for a tuple. Where it
     returns None, the op is decomposed.
     """
-
-    def register(mapping: Mapped) -> Mapped:
-        _mappings.update(dict.fromkeys(names, mapping))
-        return mapping
-
-    return register
+    return mappings(*names)
 
 
 def direct(ops: Mapping[str, str]) -> None:
@@ -32,13 +29,3 @@ def direct(ops: Mapping[str, str]) -> None:
 
 def _direct_mapping(op_type: str) -> Mapped:
     return lambda call: call.emit(op_type, *call.operands)
-
-
-def find_mapping(name: str) -> Mapped | None:
-    """Returns the mapping of an op, or None."""
-    return _mappings.get(name)
-
-
-def mapped_ops() -> list[str]:
-    """Returns the names of all ops with a mapping."""
-    return sorted(_mappings)

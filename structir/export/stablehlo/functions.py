@@ -17,7 +17,7 @@ from structir.export.decomposition import decomposed
 from structir.export.stablehlo.block import HloBlock, HloRegion, HloUnboundSize
 from structir.export.stablehlo.call import HloCall
 from structir.export.stablehlo.elements import LoopGrid
-from structir.export.stablehlo.registry import find_function_mapping, find_mapping
+from structir.export.stablehlo.registry import exports_function, mappings
 from structir.export.stablehlo.specs import lowered
 from structir.export.stablehlo.tensors import HloTensor
 from structir.export.stablehlo.values import (
@@ -202,10 +202,10 @@ class HloExporter:
 
     def _op(self, call: Call) -> HloValue:
         definition: Any = call.op.definition  # type: ignore[attr-defined]
-        on_functions = find_function_mapping(definition.name)
+        on_functions = exports_function.get(definition.name)
         if on_functions is not None:
             return on_functions(self, call)
-        mapping = find_mapping(definition.name)
+        mapping = mappings.get(definition.name)
         result = None if mapping is None else mapping(HloCall(self, call))
         if result is not None:
             return result
@@ -226,7 +226,7 @@ class HloExporter:
         return self._as_tensor(value)
 
     def _function(self, call: Call) -> HloValue:
-        mapping = find_function_mapping(getattr(call.op, "global_symbol", ""))
+        mapping = exports_function.get(getattr(call.op, "global_symbol", ""))
         if mapping is not None:
             return mapping(self, call)
         closure = self.callee(call.op)

@@ -11,9 +11,7 @@ from structir.errors import Diagnostic, DiagnosticError, Source, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.jax.sizes import JaxSizes
 from structir.ir.dims import Dim
-from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, Var
-from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
 
 np = lazy_module("numpy")
@@ -91,19 +89,6 @@ def is_key(aval: Any) -> bool:
 def dtype_of(aval: Any) -> str:
     """Returns the dtype of an abstract value; keys are pairs of uint32."""
     return "uint32" if is_key(aval) else str(aval.dtype)
-
-
-def number(value: Any, dtype: str) -> Constant:
-    """Returns a number as a scalar constant of rank 0."""
-    return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
-
-
-def dims_of(value: Expr) -> tuple[Dim, ...]:
-    """Returns the inferred sizes of a tensor."""
-    info: Any = value.struct_info
-    assert isinstance(info, TensorStructInfo)
-    sizes: Any = info.dims
-    return tuple(sizes)
 
 
 def span_of(equation: Any) -> Span:

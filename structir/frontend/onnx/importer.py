@@ -14,7 +14,7 @@ from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.builder import NodeBuilder, without_op_hint
-from structir.frontend.constants import all_constant
+from structir.frontend.constants import ConstantFolder, all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.expansion import MAX_DEPTH, MAX_NODES
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
@@ -73,7 +73,7 @@ class GraphSchedule:
     outputs: Sequence[str]
 
 
-class OnnxImporter:
+class OnnxImporter(ConstantFolder):
     """Builds the module of a model, node by node."""
 
     def __init__(
@@ -295,15 +295,6 @@ class OnnxImporter:
         if self.all_branches:
             with suppress(DiagnosticError):
                 self.builder.aside(lambda: Tuple(tuple([v.expr for v in build()])))
-
-    def fold_constant(self, value: Expr) -> Expr:
-        """Returns the value of an expression of constants as a constant; other values unchanged."""
-        if not all_constant(value):
-            return value
-        evaluated = Interpreter(IRModule({})).value(
-            self.builder.aside(lambda: value), RunScope({}, {})
-        )
-        return Constant(np.asarray(evaluated))
 
     def _inline(self, sequence: SeqExpr) -> list[OnnxValue | None]:
         """Appends the bindings of a separate sequence to the current scope and returns its

@@ -29,6 +29,7 @@ from structir.frontend.onnx.unsupported import (
     plain_domain,
 )
 from structir.frontend.onnx.values import OnnxValue
+from structir.frontend.progress import counter
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.masked import unmasked
@@ -96,7 +97,7 @@ class LoadedModel:
         """Returns an importer of the model."""
         functions = {function_key(f): f for f in self.proto.functions}
         files = ExternalFiles(self.folder, self.mapped)
-        count = _counter(progress, len(self.proto.graph.node))
+        count = counter(progress, len(self.proto.graph.node))
         return kind(functions, files, count, all_branches, self.file)
 
 
@@ -125,19 +126,6 @@ def build_model(
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
     scope_infos = {ValueKey((), name): v.expr.struct_info for name, v in names.values.items()}
     return module, importer.infos | scope_infos
-
-
-def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
-    if progress is None:
-        return lambda: None
-    completed = 0
-
-    def count() -> None:
-        nonlocal completed
-        completed += 1
-        progress(min(completed, total), total)
-
-    return count
 
 
 def _map_file(model: Model) -> MappedModel | None:

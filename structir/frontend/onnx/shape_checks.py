@@ -20,6 +20,7 @@ from structir.frontend.onnx.shape_patterns import (
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr, Var
+from structir.ir.registry import FunctionTable
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -33,23 +34,13 @@ class OperandShapes:
 
 
 ShapeRule = Callable[[OnnxNode], OperandShapes | Sequence[str | None]]
-_rules: dict[str, ShapeRule] = {}
-
-
-def shape_rule(*names: str) -> Callable[[ShapeRule], ShapeRule]:
-    """Registers the decorated function as the operand shapes of these ops."""
-
-    def register(rule: ShapeRule) -> ShapeRule:
-        _rules.update(dict.fromkeys(names, rule))
-        return rule
-
-    return register
+shape_rule: FunctionTable[str, ShapeRule] = FunctionTable()  # the operand shapes of ops
 
 
 def check_shapes(node: OnnxNode) -> None:
     """Raises `DiagnosticError` if the shapes of the operands contradict the op; casts operands of
     unknown rank."""
-    rule = _rules.get(node.op_type) if node.domain == "" else None
+    rule = shape_rule.get(node.op_type) if node.domain == "" else None
     if rule is None:
         return
     shapes = rule(node)

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.graph import NodeSpec
-from structir.frontend.torch.scalars import cast, number, tensor_info
+from structir.frontend.torch.scalars import cast, tensor_info
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
 
@@ -105,6 +106,11 @@ def as_complex(value: Any, dtype: str) -> ComplexTensor:
     if isinstance(real, Expr):
         return ComplexTensor(cast(real, dtype), cast(imag, dtype))
     return ComplexTensor(number(real, dtype), number(imag, dtype))
+
+
+def conjugate_of(x: ComplexTensor) -> ComplexTensor:
+    """Returns the complex conjugate."""
+    return ComplexTensor(x.real, R.negative(x.imag))
 
 
 def split_pairs(node: Any, x: Expr) -> ComplexTensor:

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 import attrs
-import numpy as np
 
 from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder, without_op_hint
-from structir.frontend.constants import all_constant
+from structir.frontend.constants import ConstantFolder
 from structir.frontend.torch.clamped_sizes import are_clamped
 from structir.frontend.torch.complex import ComplexTensor, map_parts
 from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, is_used, names_of
@@ -23,8 +22,6 @@ from structir.frontend.torch.registry import changes_metadata, find_build, in_pl
 from structir.frontend.torch.scalars import cast, tensor_info
 from structir.frontend.torch.sizes import TorchSymbols
 from structir.frontend.torch.unsupported import RejectedNodeError
-from structir.interpret.interpreter import Interpreter
-from structir.interpret.scope import Activation as RunScope
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
@@ -34,7 +31,6 @@ from structir.ir.expr import (
     ShapeExpr,
     Var,
 )
-from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -50,7 +46,7 @@ Ranges = Mapping[str, tuple[int | None, int | None]]
 MAX_NODES = 300_000  # nodes after expansion: nested graphs can grow exponentially
 
 
-class TorchImporter:
+class TorchImporter(ConstantFolder):
     """Builds the function of an exported program, node by node."""
 
     def __init__(
@@ -291,15 +287,6 @@ class TorchImporter:
         if self._are_clamped(recorded_dims, info.dims):
             return value
         return self.builder.match_cast(value, recorded, name, node.span)
-
-    def fold_constant(self, value: Expr) -> Expr:
-        """Returns the value of an expression of constants as a constant; other values unchanged."""
-        if not all_constant(value):
-            return value
-        evaluated = Interpreter(IRModule({})).value(
-            self.builder.aside(lambda: value), RunScope({}, {})
-        )
-        return Constant(np.asarray(evaluated))
 
     def emit_result(self, value: Any, name: str) -> Expr:
         """Returns a result of the program as a variable that is visible outside its dataflow

@@ -8,13 +8,14 @@ import importlib.util
 import io
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from structir.analysis.donation import INITIAL_STATE, STATE
 from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
+from structir.frontend.progress import Progress, counter
 from structir.frontend.torch import ops
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.checks import check_sizes
@@ -48,7 +49,6 @@ INTERNALS_ERRORS = (
     IndexError,
     TypeError,
 )  # torch's internals differ between releases
-Progress = Callable[[int, int], None]
 FUNCTORCH = "torch._functorch."  # nodes of `vmap`, `grad` and `jvp` in a model
 CONTROL_FLOW_OPS = frozenset(
     f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl")
@@ -266,7 +266,7 @@ def _imported(
     program = inline_blocks(remove_tokens(program))
     check_supported(program.graph)
     symbols = TorchSymbols(names or {})
-    count = _counter(progress, len(program.graph.nodes))
+    count = counter(progress, len(program.graph.nodes))
     importer = TorchImporter(symbols, program.ranges, count, seed, accepts_clamped)
     params = Parameters(tensors, program, importer, as_inputs)
     return _build_module(importer, program, params, tensors.name, origins)
@@ -279,19 +279,6 @@ def from_traced(program: TracedProgram, name: str = "graph") -> IRModule:
     Raises `DiagnosticError` for an op without a mapping.
     """
     return _imported(program.module, TracedTensors(name, program.constants), None, False, 0, None)
-
-
-def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
-    if progress is None:
-        return lambda: None
-    completed = 0
-
-    def count() -> None:
-        nonlocal completed
-        completed += 1
-        progress(min(completed, total), total)
-
-    return count
 
 
 def _build_module(

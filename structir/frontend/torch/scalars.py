@@ -4,38 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.scalars import number, size_number
 from structir.frontend.torch.sizes import Ratio
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float, numpy_dtype
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Constant, Expr
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
-
-
-def number(value: Any, dtype: str) -> Constant:
-    """Returns a number as a scalar constant of rank 0."""
-    return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
 
 
 def is_number(value: Any, wanted: Any) -> bool:
     """Returns whether an argument is this number; the value of an expression is unknown."""
     return not isinstance(value, Expr) and bool(value == wanted)
-
-
-def constant(values: Any, dtype: str = "int64") -> Constant:
-    """Returns numbers as a constant tensor."""
-    return Constant(np.asarray(values, numpy_dtype(dtype)))
-
-
-def size_number(size: Dim, dtype: str = "int64") -> Expr:
-    """Returns a size as a tensor of rank 0."""
-    if isinstance(size, int):
-        return number(size, dtype)
-    result: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-    return result if dtype == "int64" else R.astype(result, dtype)
 
 
 def tensor_info(value: Expr) -> TensorStructInfo:
@@ -78,20 +59,9 @@ def _quotient(value: Ratio, dtype: str) -> Expr:
     return cast(result, dtype)
 
 
-def reshape_to(x: Expr, sizes: Any) -> Expr:
-    """Returns a tensor reshaped to other sizes."""
-    return R.reshape(x, ShapeExpr(tuple(sizes)))
-
-
 def product(sizes: Any) -> Dim:
     """Returns the product of sizes."""
     result: Dim = 1
     for size in sizes:
         result = result * size
     return result
-
-
-def index_range(size: Dim, dtype: str = "int64") -> Expr:
-    """Returns the range from 0 to a size, exclusive."""
-    result: Expr = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-    return cast(result, dtype)

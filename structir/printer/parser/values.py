@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import Expr, Var
 from structir.ir.op import find_op
+from structir.ir.registry import FunctionTable
 from structir.printer.parser.context import MAX_NESTING, Context
 
-Rule = TypeVar("Rule", bound=Callable[[Context, Any], Any])
-RULES: dict[type[ast.AST], Callable[[Context, Any], Any]] = {}
-
-
-def reads(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
-    """Registers the decorated function as the rule for these `ast` classes."""
-
-    def register(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(kinds, rule))
-        return rule
-
-    return register
-
+reads: FunctionTable[type[ast.AST], Callable[[Context, Any], Any]] = FunctionTable()
 
 CONSTRUCT_NAMES: dict[type[ast.AST], str] = {
     ast.AnnAssign: "an annotated assignment",
@@ -99,7 +88,7 @@ AT_MODULE_LEVEL = "is not allowed at module level"
 
 def value_of(context: Context, node: ast.expr) -> Any:
     """Parses an expression to an Expr, a size, a static value, or a tuple of these."""
-    rule = RULES.get(type(node))
+    rule = reads.get(type(node))
     if rule is None:
         raise unsupported(context, node)
     return rule(context, node)

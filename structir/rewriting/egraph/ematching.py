@@ -13,8 +13,8 @@ from structir.rewriting.egraph.graph import EGraph
 from structir.rewriting.egraph.terms import INLINE, label_of
 from structir.rewriting.matching import (
     MISSING,
-    NUMBERS,
     RESULT_DTYPE,
+    equals_literal,
     is_own_dtype,
     normalized_literal,
 )
@@ -256,23 +256,13 @@ def _sequence(graph: EGraph, pattern: Any, value: Any, match: EMatch) -> Iterato
 def _literal(graph: EGraph, pattern: Any, value: Any, match: EMatch) -> Iterator[Step]:
     """Matches a number with a constant whose elements all equal it, other literals by equality."""
     if not isinstance(value, TermOperand):
-        if _equals(pattern, value):
+        if equals_literal(pattern, value):
             yield match, value
         return
     for number in _atoms(graph, value):
-        if _equals(pattern, graph.terms[number].value):
+        if equals_literal(pattern, graph.terms[number].value):
             yield match, number
             return
-
-
-def _equals(pattern: Any, value: Any) -> bool:
-    if isinstance(value, Constant):
-        return value.data.size > 0 and bool((value.data == pattern).all())
-    if isinstance(value, PrimValue):
-        value = value.value
-    if type(value) in NUMBERS and type(pattern) in NUMBERS:
-        return bool(value == pattern)
-    return type(value) is type(pattern) and bool(value == pattern)
 
 
 def _constant(graph: EGraph, pattern: Constant, value: Any, match: EMatch) -> Iterator[Step]:

@@ -6,10 +6,11 @@ import string
 from collections.abc import Callable
 from typing import Any
 
-from structir.frontend.jax.equation import Equation, dims_of, number
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.ops.reduce import cast
-from structir.frontend.jax.ops.shapes import padded, reshape_to, spread
+from structir.frontend.jax.ops.shapes import padded, spread
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import dims_of, number, reshape_to
 from structir.ir import dims
 from structir.ir.expr import Expr
 from structir.script import R

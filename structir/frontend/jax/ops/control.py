@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from structir.frontend.iteration import ABSENT, iterated
-from structir.frontend.jax.equation import Equation, dtype_of, number
+from structir.frontend.jax.equation import Equation, dtype_of
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import number
 from structir.ir.expr import Constant, Expr, PrimValue, Tuple
 from structir.script import R
 

@@ -9,60 +9,36 @@ from typing import Any
 import structir.frontend.special_functions as functions
 from structir.frontend.incomplete_beta import incomplete_beta
 from structir.frontend.iterated_functions import incomplete_gamma
-from structir.frontend.jax.equation import Equation, number
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import direct, jax_primitive
+from structir.frontend.scalars import number
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
+SAME_NAMES = """
+abs acos acosh add asin asinh atan atan2 atanh cbrt ceil cos cosh erf erfc exp exp2 expm1 floor
+lgamma log log1p rsqrt sign sin sinh sqrt square tan tanh
+"""
+direct({name: getattr(R, name) for name in SAME_NAMES.split()})
 direct(
     {
-        "abs": R.abs,
-        "acos": R.acos,
-        "acosh": R.acosh,
-        "add": R.add,
         "add_any": R.add,
-        "asin": R.asin,
-        "asinh": R.asinh,
-        "atan": R.atan,
-        "atan2": R.atan2,
-        "atanh": R.atanh,
-        "cbrt": R.cbrt,
-        "ceil": R.ceil,
-        "cos": R.cos,
-        "cosh": R.cosh,
         "eq": R.equal,
-        "erf": R.erf,
         "erf_inv": R.erfinv,
-        "erfc": R.erfc,
-        "exp": R.exp,
-        "exp2": R.exp2,
-        "expm1": R.expm1,
-        "floor": R.floor,
         "ge": R.greater_equal,
         "gt": R.greater,
         "is_finite": R.isfinite,
         "le": R.less_equal,
-        "lgamma": R.lgamma,
-        "log": R.log,
-        "log1p": R.log1p,
         "logistic": R.sigmoid,
         "lt": R.less,
         "mul": R.multiply,
         "ne": R.not_equal,
         "neg": R.negative,
         "rem": R.mod,
-        "rsqrt": R.rsqrt,
         "shift_left": R.left_shift,
         "shift_right_arithmetic": R.right_shift,
-        "sign": R.sign,
-        "sin": R.sin,
-        "sinh": R.sinh,
-        "sqrt": R.sqrt,
-        "square": R.square,
         "sub": R.subtract,
-        "tan": R.tan,
-        "tanh": R.tanh,
     }
 )
 IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "device_put")

@@ -11,6 +11,7 @@ from structir.frontend import fourier
 from structir.frontend.jax.complex_rules import PART_OF, Pair, complex_rule
 from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import size_number
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
@@ -80,5 +81,5 @@ def _along(equation: Equation, x: Sequence[Expr], axis: int, inverse: bool) -> l
 
 def _scaled(equation: Equation, x: Expr, sizes: Sequence[Dim]) -> Expr:
     """Returns a tensor divided by the number of elements of the transformed axes."""
-    count = fourier.size_value(prod(sizes), equation.out_dtype())
+    count = size_number(prod(sizes), equation.out_dtype())
     return equation.emit(R.divide(x, count))

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from structir.frontend.jax.equation import Equation, dims_of, number
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.ops.positions import Positions
-from structir.frontend.jax.ops.shapes import index_range, reshape_to, size_number, sliced
+from structir.frontend.jax.ops.shapes import sliced
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import dims_of, index_range, number, reshape_to, size_number
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from structir.frontend.jax.equation import Equation, dims_of
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import dims_of
 from structir.ir.expr import Expr, PrimValue
 from structir.script import R
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from structir.frontend.jax.equation import Equation, dims_of, number
-from structir.frontend.jax.ops.shapes import index_range, reshape_to, size_number, sliced
+from structir.frontend.jax.equation import Equation
+from structir.frontend.jax.ops.shapes import sliced
+from structir.frontend.scalars import dims_of, index_range, number, reshape_to, size_number
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
 from structir.script import R

@@ -6,10 +6,10 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from structir.frontend.jax.equation import Equation, dims_of
-from structir.frontend.jax.ops.shapes import index_range
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import jax_primitive
 from structir.frontend.jax.traced import operands_of, traced
+from structir.frontend.scalars import dims_of, index_range
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.script import R

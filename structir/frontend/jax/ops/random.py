@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from structir.frontend.jax.equation import Equation, number
-from structir.frontend.jax.ops.shapes import index_range, reshape_to
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import jax_primitive
 from structir.frontend.jax.traced import traced
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.script import R

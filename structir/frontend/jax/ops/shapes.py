@@ -5,30 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from structir.frontend.jax.equation import Equation, dims_of, number
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import dims_of, index_range, number, reshape_to, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
-
-
-def size_number(size: Dim, dtype: str) -> Expr:
-    """Returns a size as a tensor of rank 0."""
-    if isinstance(size, int):
-        return number(size, dtype)
-    return R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
-
-
-def index_range(size: Dim, dtype: str = "int64") -> Expr:
-    """Returns 0, 1, ... below a size."""
-    result: Expr = R.arange(0, PrimValue(size), 1, dtype="int64")
-    return result if dtype == "int64" else R.astype(result, dtype)
-
-
-def reshape_to(value: Expr, sizes: Sequence[Dim]) -> Expr:
-    """Returns a tensor with other sizes."""
-    return R.reshape(value, ShapeExpr(tuple(sizes)))
 
 
 @jax_primitive("dim_as_value")

@@ -8,10 +8,11 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.jax.equation import Equation, dims_of, number
+from structir.frontend.jax.equation import Equation
 from structir.frontend.jax.ops.reduce import cast
-from structir.frontend.jax.ops.shapes import index_range, pad, reshape_to, size_number, sliced
+from structir.frontend.jax.ops.shapes import pad, sliced
 from structir.frontend.jax.registry import jax_primitive
+from structir.frontend.scalars import dims_of, index_range, number, reshape_to, size_number
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Expr, ShapeExpr

@@ -8,7 +8,7 @@ import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import number
+from structir.frontend.scalars import number
 from structir.ir.dtype import INTS, SMALL_FLOATS, SMALL_INTS, is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr
 from structir.lazy import lazy_module

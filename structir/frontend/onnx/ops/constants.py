@@ -8,10 +8,11 @@ import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, scalar, size_number
+from structir.frontend.onnx.scalars import scalar
 from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
 from structir.frontend.onnx.tensors import array_of, dense
 from structir.frontend.onnx.values import Elements
+from structir.frontend.scalars import constant, index_range, size_number
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
@@ -74,7 +75,7 @@ def range_of(node: OnnxNode) -> Expr:
     count = R.ceil(R.divide(R.subtract(bounds64[1], bounds64[0]), bounds64[2]))
     count = R.astype(R.maximum(count, constant(0.0, "float64")), "int64")
     (size,) = run_time_sizes(node, R.reshape(count, ShapeExpr((1,))))
-    indices = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
+    indices = index_range(size, dtype)
     return R.add(start, R.multiply(indices, step))
 
 
@@ -104,7 +105,7 @@ def one_hot(node: OnnxNode) -> Expr:
     indices = R.expand_dims(R.astype(node[0], "int64"), [axis])
     trailing = node.rank() - axis
     classes = R.reshape(
-        R.arange(PrimValue(0), PrimValue(depth), PrimValue(1), dtype="int64"),
+        index_range(depth),
         ShapeExpr((depth, *[1] * trailing)),
     )
     depth_value = size_number(depth)
@@ -129,9 +130,7 @@ def _window(terms: tuple[float, ...]) -> Any:
     def build(node: OnnxNode) -> Expr:
         dtype = node.dtype_attr("output_datatype", "float32") or "float32"
         size = sizes_of(node, 0)[0]
-        positions = R.astype(
-            R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), "float64"
-        )
+        positions = index_range(size, "float64")
         length = size if node.flag("periodic", 1) else size - 1
         phase = R.divide(
             R.multiply(positions, constant(2 * np.pi, "float64")), size_number(length, "float64")

@@ -14,8 +14,9 @@ import attrs
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, differ
 from structir.frontend.onnx.node import ABSENT, STATIC_SHAPE, OnnxNode, Split
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, scalar, size_number
+from structir.frontend.onnx.scalars import scalar
 from structir.frontend.onnx.values import OnnxValue
+from structir.frontend.scalars import constant, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var

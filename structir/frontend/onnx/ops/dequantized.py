@@ -14,8 +14,8 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import product_to_floats
 from structir.frontend.onnx.ops.quantise import dequantize_linear, max_magnitude
 from structir.frontend.onnx.registry import R, find_build, quantized_op
-from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.values import OnnxValue, constant_elements
+from structir.frontend.scalars import number
 from structir.ir.expr import Constant, Expr
 
 FLOAT = "float32"

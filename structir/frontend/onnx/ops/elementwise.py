@@ -11,35 +11,17 @@ from structir.frontend.onnx.shape_checks import broadcast_one_way, known_shape
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
+SAME_NAMES = """
+Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor IsNaN Log Round Sigmoid Sign
+Sin Sinh Sqrt Tan Tanh
+"""
+direct({name: getattr(R, name.lower()) for name in SAME_NAMES.split()})
 direct(
     {
-        "Abs": R.abs,
-        "Acos": R.acos,
-        "Acosh": R.acosh,
-        "Asin": R.asin,
-        "Asinh": R.asinh,
-        "Atan": R.atan,
-        "Atanh": R.atanh,
         "BitwiseNot": R.bitwise_not,
-        "Ceil": R.ceil,
-        "Cos": R.cos,
-        "Cosh": R.cosh,
-        "Erf": R.erf,
-        "Exp": R.exp,
-        "Floor": R.floor,
-        "IsNaN": R.isnan,
-        "Log": R.log,
         "Neg": R.negative,
         "Not": R.logical_not,
         "Relu": R.nn.relu,
-        "Round": R.round,
-        "Sigmoid": R.sigmoid,
-        "Sign": R.sign,
-        "Sin": R.sin,
-        "Sinh": R.sinh,
-        "Sqrt": R.sqrt,
-        "Tan": R.tan,
-        "Tanh": R.tanh,
     }
 )
 

@@ -11,9 +11,10 @@ from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, like, size_number
+from structir.frontend.onnx.scalars import like
 from structir.frontend.onnx.sizes import require, run_time_sizes
 from structir.frontend.onnx.values import Elements, OnnxValue
+from structir.frontend.scalars import constant, index_range, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr
@@ -216,9 +217,7 @@ def tensor_scatter(node: OnnxNode) -> Expr:
     start = node.get(2)
     if start is None:
         start = R.full(ShapeExpr((batch,)), constant(0))
-    positions = R.arange(
-        R.prim_value(0), R.prim_value(update_sizes[axis]), R.prim_value(1), dtype="int64"
-    )
+    positions = index_range(update_sizes[axis])
     circular = node.choice("mode", ("linear", "circular")) == "circular"
     if circular:  # before the sum, which could overflow
         start = R.floor_mod(R.astype(start, "int64"), size_number(sizes[axis]))

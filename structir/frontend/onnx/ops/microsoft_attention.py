@@ -11,12 +11,11 @@ import attrs
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import FLOAT, integer_product
 from structir.frontend.onnx.ops.quantise import broadcast_parameter
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
-from structir.frontend.onnx.scalars import number, size_number
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr, PrimValue, Tuple
+from structir.ir.expr import Expr, Tuple
 
 
 @attrs.frozen(eq=False)
@@ -78,10 +77,6 @@ def _dtype(node: OnnxNode, x: Expr) -> str:
     return node.tensor_info(x).dtype or FLOAT
 
 
-def index_range(size: Dim) -> Expr:
-    return R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-
-
 def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
     """Returns the causal mask."""
     rows = R.add(reshape_to(index_range(length), (length, 1)), size_number(total - length))
@@ -118,7 +113,7 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
 def _length_mask(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
     """Returns whether a key is after the end of its sequence or, with `has_starts`, before its
     start."""
-    positions = reshape_to(R.astype(index_range(total), "int32"), (1, 1, 1, total))
+    positions = reshape_to(index_range(total, "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
         cut = R.strided_slice(mask, [0], (start,), (start + batch,))

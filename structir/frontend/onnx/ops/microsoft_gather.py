@@ -11,7 +11,7 @@ from structir.frontend.onnx.decompositions import build_as
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.indexing import normalize_indices
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
-from structir.frontend.onnx.scalars import constant, number
+from structir.frontend.scalars import constant, number
 from structir.ir.expr import Expr, ShapeExpr
 
 

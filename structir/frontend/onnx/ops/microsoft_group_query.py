@@ -7,17 +7,10 @@ from typing import Any
 import attrs
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.microsoft_attention import (
-    head_scale,
-    index_range,
-    rotate,
-    sizes,
-    split,
-)
-from structir.frontend.onnx.ops.shapes import reshape_to
+from structir.frontend.onnx.ops.microsoft_attention import head_scale, rotate, sizes, split
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
-from structir.frontend.onnx.scalars import constant, number, size_number
 from structir.frontend.onnx.sizes import sizes_of
+from structir.frontend.scalars import constant, index_range, number, reshape_to, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple

@@ -16,10 +16,9 @@ from structir.frontend.onnx.ops.quantise import (
     quantize,
 )
 from structir.frontend.onnx.ops.recurrent import GateProducts, recurrent_layers
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.quantised_lstm import quantised_lstm_kernel
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
-from structir.frontend.onnx.scalars import constant, number
+from structir.frontend.scalars import constant, number, reshape_to
 from structir.ir.expr import Constant, Expr, Tuple
 from structir.ir.kernel import Kernel
 

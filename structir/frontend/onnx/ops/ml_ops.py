@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode, alternatives
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
-from structir.frontend.onnx.scalars import like, number
+from structir.frontend.onnx.scalars import like
 from structir.frontend.onnx.tensors import array_of
+from structir.frontend.scalars import number, reshape_to
 from structir.ir.expr import Constant, Expr, StringImm, Tuple
 from structir.ir.struct_info import TensorStructInfo
 

@@ -18,9 +18,9 @@ from structir.frontend.onnx.ops.ml_ops import (
     row,
 )
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
-from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.tensors import array_of
 from structir.frontend.onnx.trees import LEAF, MEMBER, Trees, tree_kernel
+from structir.frontend.scalars import number
 from structir.ir.expr import Constant, Expr
 from structir.ir.struct_info import TensorStructInfo
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from structir.frontend.normalization import scale_and_shift
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import like, number
+from structir.frontend.onnx.scalars import like
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.ir.expr import Constant, Expr
 from structir.script import R
 
@@ -43,7 +43,7 @@ def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
     first = R.expand_dims(R.argmax(x, axis=axis), [axis])
     sizes = node.tensor_info(x).dims
     trailing = [1] * (len(sizes) - 1 - axis)
-    indices = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
+    indices = index_range(sizes[axis])
     is_max = R.equal(reshape_to(indices, (sizes[axis], *trailing)), first)
     return R.astype(is_max, node.dtype())
 

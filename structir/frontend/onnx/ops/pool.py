@@ -11,15 +11,15 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, like, number
+from structir.frontend.onnx.scalars import like
 from structir.frontend.onnx.windows import OnnxWindow, window_of
+from structir.frontend.scalars import constant, index_range, number, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
-from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
 Pool = Callable[..., Expr]
@@ -116,7 +116,7 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
 def _flat_indices(node: OnnxNode) -> Expr:
     """Returns the flat index of each element, in column-major order if `storage_order` is 1."""
     sizes = node.dims()
-    indices = R.arange(PrimValue(0), PrimValue(prod(sizes)), PrimValue(1), dtype="int64")
+    indices = index_range(prod(sizes))
     if not node.flag("storage_order"):
         return node.emit(reshape_to(indices, sizes))
     reversed_sizes = (*sizes[:2], *reversed(sizes[2:]))
@@ -138,7 +138,7 @@ def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
         axis = 2 + 2 * k
         length = node.tensor_info(x).dims[axis]
         positions = dims.floordiv(length - (size - 1) * dilation - 1, stride) + 1
-        starts = R.arange(PrimValue(0), PrimValue(positions), PrimValue(1), dtype="int64")
+        starts = index_range(positions)
         offsets = constant(np.arange(size) * dilation)
         indices = R.add(
             reshape_to(R.multiply(starts, constant(stride)), (positions, 1)),

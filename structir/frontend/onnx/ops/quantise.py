@@ -10,9 +10,8 @@ import numpy as np
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.cast import convert_dtype
 from structir.frontend.onnx.ops.conv import convolve, with_bias
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, onnx_op
-from structir.frontend.onnx.scalars import number
+from structir.frontend.scalars import number, reshape_to
 from structir.ir.dims import Dim
 from structir.ir.dtype import SIGNED, is_float
 from structir.ir.expr import Constant, Expr

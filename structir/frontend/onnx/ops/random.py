@@ -8,8 +8,9 @@ import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import like, number
+from structir.frontend.onnx.scalars import like
 from structir.frontend.sampling import sampled
+from structir.frontend.scalars import number
 from structir.ir.expr import Expr, StringImm
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R

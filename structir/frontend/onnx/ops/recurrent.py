@@ -14,10 +14,10 @@ import attrs
 
 from structir.frontend.onnx.node import ABSENT, OnnxNode, alternatives
 from structir.frontend.onnx.ops.control import OnnxLoop
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, like, number
+from structir.frontend.onnx.scalars import like
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
+from structir.frontend.scalars import constant, number, reshape_to
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.kernel import Kernel

@@ -9,11 +9,11 @@ import numpy as np
 
 from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import axes_of, reshape_to
+from structir.frontend.onnx.ops.shapes import axes_of
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, number, size_number
 from structir.frontend.onnx.sizes import require, run_time_sizes
 from structir.frontend.onnx.values import Elements
+from structir.frontend.scalars import constant, number, reshape_to, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float

@@ -10,16 +10,16 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.frontend.interpolation import cubic_filter
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import number, size_number
 from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.scales import size_fraction
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_int
-from structir.ir.expr import Constant, Expr, PrimValue
+from structir.ir.expr import Constant, Expr
 from structir.script import R
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
@@ -217,7 +217,7 @@ def _float(size: Dim) -> Expr:
 def _coordinates(node: OnnxNode, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns the input coordinate of each output element."""
     transform = TRANSFORMS[interpolation.coordinates]
-    i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
+    i = index_range(axis.new, WORK)
     old_size, new_size = _float(axis.size), _float(axis.new)
     is_single = interpolation.method == "nearest"
     if axis.scale is None:
@@ -361,7 +361,7 @@ def _antialias(
     reach = 1 if interpolation.method == "linear" else 2
     radius = dims.dim_max(dims.floordiv(axis.size * reach, axis.new), reach) + 1
     count, dtype = 2 * radius, node.tensor_info(x).dtype
-    taps = R.arange(PrimValue(0), PrimValue(count), PrimValue(1), dtype="int64")
+    taps = index_range(count)
     offsets = R.subtract(R.astype(taps, WORK), _float(radius - 1))
     column = reshape_to(coordinate, (axis.new, 1))
     positions = node.emit(R.add(R.floor(column), reshape_to(offsets, (1, count))))
@@ -389,18 +389,7 @@ def _distances(fraction: Expr, radius: int) -> list[Expr]:
 
 
 def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
-    d = fold_or_emit(node, distance)
-
-    def polynomial(*factors: float) -> Expr:
-        result: Expr = _real(factors[0])
-        for factor in factors[1:]:
-            result = R.add(R.multiply(result, d), _real(factor))
-        return result
-
-    near = polynomial(a + 2, -(a + 3), 0.0, 1.0)
-    far = polynomial(a, -5 * a, 8 * a, -4 * a)
-    beyond = R.where(R.less(d, _real(2.0)), far, _real(0.0))
-    return R.where(R.less_equal(d, _real(1.0)), near, beyond)
+    return cubic_filter(fold_or_emit(node, distance), a, _real)
 
 
 def _normalize_weights(node: OnnxNode, weights: list[Expr]) -> list[Expr]:

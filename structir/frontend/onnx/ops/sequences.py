@@ -9,9 +9,9 @@ from structir.analysis.lattice import unify_to_lca
 from structir.frontend.onnx.node import ABSENT, OnnxNode
 from structir.frontend.onnx.ops.control import OnnxLoop
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant
 from structir.frontend.onnx.types import items_of_type, unsized
 from structir.frontend.onnx.values import OnnxValue
+from structir.frontend.scalars import constant
 from structir.ir.expr import Expr, Tuple
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.script import R

@@ -10,18 +10,13 @@ import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, size_number
 from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
 from structir.frontend.onnx.values import Elements, OnnxValue, as_elements, as_expression
+from structir.frontend.scalars import constant, reshape_to, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
-
-
-def reshape_to(x: Expr, shape: Any) -> Expr:
-    """Returns a tensor reshaped to other sizes."""
-    return R.reshape(x, ShapeExpr(tuple(shape)))
 
 
 @onnx_op("Shape")

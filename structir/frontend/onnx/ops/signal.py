@@ -8,17 +8,15 @@ from structir.frontend.fourier import (
     fit_last,
     one_sided,
     real_inverse,
-    size_value,
     slice_last,
     transform,
 )
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, size_number
+from structir.frontend.scalars import constant, index_range, reshape_to, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr, PrimValue, Tuple
+from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
 onnx_op("DFT")(lambda node: _dft(node, node.attr("axis")))
@@ -53,7 +51,7 @@ def fourier_transform(
         emit(R.squeeze(R.strided_slice(x, [-1], (k,), (k + 1,)), [-1])) for k in range(sizes[-1])
     ]
     parts = real, others[0] if others else None
-    scale = size_value(length, node.dtype())
+    scale = size_number(length, node.dtype())
     if inverse and is_onesided:
         return R.expand_dims(R.divide(real_inverse(emit, functions, parts, length), scale), [-1])
     if is_onesided and not others:
@@ -76,8 +74,8 @@ def stft(node: OnnxNode) -> Expr:
     step = node.sizes(1)[0]
     length = node.sizes(3)[0] if node.has(3) else node.dims(2)[0]
     count = dims.floordiv(node.dims()[1] - length, step) + 1
-    starts = R.arange(PrimValue(0), PrimValue(count), PrimValue(1), dtype="int64")
-    offsets = R.arange(PrimValue(0), PrimValue(length), PrimValue(1), dtype="int64")
+    starts = index_range(count)
+    offsets = index_range(length)
     indices = R.add(
         reshape_to(R.multiply(starts, size_number(step)), (count, 1)),
         reshape_to(offsets, (1, length)),

@@ -9,9 +9,10 @@ import numpy as np
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, scalar
+from structir.frontend.onnx.scalars import scalar
 from structir.frontend.onnx.sizes import require, run_time_sizes, sizes_of
 from structir.frontend.onnx.values import Elements
+from structir.frontend.scalars import constant
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple

@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import number
+from structir.frontend.scalars import number
 from structir.ir.expr import Expr
 from structir.script import R
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    index_range,
-    number,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
+from structir.frontend.torch.scalars import cast
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R

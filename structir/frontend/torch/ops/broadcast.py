@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import structir.frontend.special_functions as functions
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, is_number, number
+from structir.frontend.torch.scalars import as_tensor, is_number
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, Tuple
 from structir.script import R

@@ -7,10 +7,10 @@ import math
 import attrs
 import numpy as np
 
+from structir.frontend.scalars import constant, index_range, number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import constant, index_range, number, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr

@@ -7,9 +7,11 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.complex import (
     ComplexTensor,
     as_complex,
+    conjugate_of,
     join_pairs,
     map_parts,
     on_parts,
@@ -17,7 +19,7 @@ from structir.frontend.torch.complex import (
 )
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import complex_op, find_build, torch_op, view_of
-from structir.frontend.torch.scalars import as_tensor, cast, number
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir import dims
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
@@ -135,7 +137,7 @@ for _name, _factors in FACTORS.items():
 
 @complex_op("vdot")
 def inner_product(node: FxNode) -> ComplexTensor:
-    first = _conjugate(as_complex(node.arg("self"), node.out_dtype()))
+    first = conjugate_of(as_complex(node.arg("self"), node.out_dtype()))
     return multiply_parts(node.replace({"self": first}), ("self", "other"))
 
 
@@ -257,13 +259,9 @@ complex_op("real")(lambda node: node.arg("self").real)
 complex_op("imag")(lambda node: node.arg("self").imag)
 
 
-def _conjugate(x: ComplexTensor) -> ComplexTensor:
-    return ComplexTensor(x.real, R.negative(x.imag))
-
-
 @complex_op("_conj", "conj", "_conj_physical", "conj_physical")
 def conjugate(node: FxNode) -> ComplexTensor:
-    return bound(node, _conjugate(node.arg("self")))
+    return bound(node, conjugate_of(node.arg("self")))
 
 
 torch_op("_neg_view")(lambda node: R.negative(node["self"]))
@@ -271,7 +269,7 @@ torch_op("_neg_view")(lambda node: R.negative(node["self"]))
 
 @complex_op("adjoint", "mH", "matrix_H")
 def conjugate_transpose(node: FxNode) -> ComplexTensor:
-    return bound(node, _conjugate(on_parts(node, real_build(node))))
+    return bound(node, conjugate_of(on_parts(node, real_build(node))))
 
 
 @complex_op("_to_copy", "to", "type_as")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.complex import (
     ComplexTensor,
     as_complex,
@@ -16,7 +17,6 @@ from structir.frontend.torch.complex import (
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.complex import bound, quotient, real_build, times, with_parts
 from structir.frontend.torch.registry import complex_op, torch_op
-from structir.frontend.torch.scalars import number
 from structir.ir.expr import Expr
 from structir.script import R
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from structir.frontend.scalars import index_range, number, size_number
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    index_range,
-    is_number,
-    number,
-    size_number,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, is_number
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R

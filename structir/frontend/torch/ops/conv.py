@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.frontend.scalars import reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr

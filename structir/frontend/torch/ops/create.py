@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.scalars import constant, index_range, number, reshape_to
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import diagonal_of
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    constant,
-    index_range,
-    number,
-    reshape_to,
-)
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
@@ -35,23 +29,15 @@ def full(node: FxNode) -> Expr:
     return _full(node, node.arg("fill_value" if "fill_value" in node.spec.args else "value"))
 
 
-@torch_op("zeros", "zeros_like", "new_zeros", "zero")
-def zeros(node: FxNode) -> Expr:
-    return _full(node, 0)
-
-
 torch_op("ones", "ones_like", "new_ones")(lambda node: _full(node, 1))
-
-
-@torch_op(
-    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"
-)
-def empty(node: FxNode) -> Expr:
-    """Builds uninitialized tensors as zeros, which makes results reproducible."""
-    return _full(node, 0)
-
-
 torch_op("scalar_tensor")(lambda node: node.operand("s", node.out_dtype()))
+
+
+@torch_op("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty")
+@torch_op("empty_strided", "new_empty_strided", "empty_permuted")
+def zeros(node: FxNode) -> Expr:
+    """Builds zeros, also for uninitialized tensors, which makes results reproducible."""
+    return _full(node, 0)
 
 
 @torch_op("arange")

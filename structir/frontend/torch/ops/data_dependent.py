@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.indexing import expand_masks
 from structir.frontend.torch.ops.shapes import parts_of, slice_between, split
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, index_range, number, reshape_to, size_number
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
 from structir.script import R
 

@@ -7,55 +7,32 @@ from collections.abc import Callable
 from typing import Any
 
 import structir.frontend.special_functions as functions
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
-from structir.frontend.torch.scalars import cast, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R
 
+SAME_NAMES = """
+abs acos acosh asin asinh atan atanh bitwise_not cos cosh erf erfc erfinv exp exp2 expm1 lgamma
+log log1p negative rsqrt sigmoid sign sin sinh sqrt square tan tanh
+"""
+direct({name: getattr(R, name) for name in SAME_NAMES.split()})
 direct(
     {
-        "abs": R.abs,
-        "acos": R.acos,
-        "acosh": R.acosh,
-        "asin": R.asin,
-        "asinh": R.asinh,
-        "atan": R.atan,
-        "atanh": R.atanh,
-        "bitwise_not": R.bitwise_not,
-        "cos": R.cos,
-        "cosh": R.cosh,
-        "erf": R.erf,
-        "erfc": R.erfc,
-        "erfinv": R.erfinv,
-        "exp": R.exp,
-        "exp2": R.exp2,
-        "expm1": R.expm1,
-        "lgamma": R.lgamma,
-        "log": R.log,
-        "log1p": R.log1p,
         "neg": R.negative,
-        "negative": R.negative,
         "relu": R.nn.relu,
-        "rsqrt": R.rsqrt,
         "selu": R.nn.selu,
         "sgn": R.sign,
-        "sigmoid": R.sigmoid,
-        "sign": R.sign,
         "silu": R.nn.silu,
-        "sin": R.sin,
-        "sinh": R.sinh,
         "special_erfc": R.erfc,
         "special_erfinv": R.erfinv,
         "special_exp2": R.exp2,
         "special_expm1": R.expm1,
         "special_gammaln": R.lgamma,
         "special_log1p": R.log1p,
-        "sqrt": R.sqrt,
-        "square": R.square,
-        "tan": R.tan,
-        "tanh": R.tanh,
     }
 )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 

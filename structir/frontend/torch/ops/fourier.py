@@ -9,20 +9,19 @@ import attrs
 import numpy as np
 
 from structir.frontend import fourier
-from structir.frontend.torch.complex import PARTS, ComplexTensor, as_complex, join_pairs, map_parts
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
+from structir.frontend.torch.complex import (
+    PARTS,
+    ComplexTensor,
+    as_complex,
+    conjugate_of,
+    join_pairs,
+    map_parts,
+)
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import complex_op, torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    index_range,
-    is_number,
-    number,
-    product,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, product
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr, PrimValue
@@ -159,18 +158,14 @@ def _high_level(
             scale = "full"
         x = node.arg("self")
         if conjugates and kind == "from_half" and isinstance(x, ComplexTensor):
-            x = _conjugate(x)
+            x = conjugate_of(x)
         direction = is_inverse != conjugates
         result = apply_transform(
             node, x, Transform(kind, direction, tuple(axes), tuple(sizes), scale)
         )
-        return _conjugate(result) if conjugates and kind == "to_half" else result
+        return conjugate_of(result) if conjugates and kind == "to_half" else result
 
     return build
-
-
-def _conjugate(x: ComplexTensor) -> ComplexTensor:
-    return ComplexTensor(x.real, R.negative(x.imag))
 
 
 FUNCTIONS: dict[str, tuple[Kind, bool, bool]] = {

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.conv import per_axis
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    cast,
-    index_range,
-    number,
-    product,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import cast, product
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -11,11 +11,11 @@ import attrs
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.substitution import Substitution
+from structir.frontend.scalars import number, reshape_to
 from structir.frontend.torch.graph import Ref
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import find_build, torch_op
-from structir.frontend.torch.scalars import cast, number, reshape_to
-from structir.ir.dims import Dim
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr, ShapeExpr, Var
 from structir.ir.module import IRModule
 from structir.script import R
@@ -106,34 +106,22 @@ def attention(node: FxNode) -> list[Expr]:
 
 
 @torch_op("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
-def max_pool(node: FxNode) -> Expr:
-    """Builds the sum of the gradients at the positions of the maxima."""
-    return _at_indices(node, int(_name(node).partition("pool")[2][0]))
-
-
 @torch_op("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
-def adaptive_max_pool(node: FxNode) -> Expr:
-    return _at_indices(node, int(_name(node).partition("pool")[2][0]))
-
-
-def _at_indices(node: FxNode, count: int) -> Expr:
-    """Returns zeros with the gradients added at flat indices of the last `count` axes."""
+def max_pool(node: FxNode) -> Expr:
+    """Builds zeros with the gradients added at the flat positions of the maxima in each plane."""
+    count = int(_name(node).partition("pool")[2][0])
     sizes = node.dims_of(node["self"])
     outer = sizes[: len(sizes) - count]
     gradient, indices = (
-        reshape_to(node[name], (*outer, _product(node.dims_of(node[name])[-count:])))
+        reshape_to(node[name], (*outer, math.prod(node.dims_of(node[name])[-count:])))
         for name in (GRADIENT, "indices")
     )
     dtype = node.out_dtype()
-    zeros = R.full(ShapeExpr((*outer, _product(sizes[-count:]))), number(0.0, dtype), dtype=dtype)
+    zeros = R.full(ShapeExpr((*outer, math.prod(sizes[-count:]))), number(0.0, dtype), dtype=dtype)
     total = R.scatter_elements(
         zeros, cast(indices, "int64"), gradient, axis=len(outer), reduction="add"
     )
     return reshape_to(node.emit(total), sizes)
-
-
-def _product(sizes: Sequence[Dim]) -> Dim:
-    return math.prod(sizes)
 
 
 def _name(node: FxNode) -> str:

@@ -5,17 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from structir.frontend.scalars import constant, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    constant,
-    number,
-    product,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, product
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr

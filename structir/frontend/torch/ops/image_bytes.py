@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from structir.frontend.scalars import index_range, number
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.scalars import cast, index_range, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr
 from structir.script import R
 

@@ -7,17 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.scalars import number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    number,
-    product,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, product
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float

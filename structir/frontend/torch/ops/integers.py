@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from structir.frontend.iterated_functions import greatest_common_divisor
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.graph import names_of
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import number
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.broadcast import reduce_loss
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr
 from structir.script import R
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from structir.frontend.pivots import permutation_of_pivots
+from structir.frontend.scalars import index_range, number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.linalg import solve_systems, transposed
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, index_range, number
+from structir.frontend.torch.scalars import cast
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr

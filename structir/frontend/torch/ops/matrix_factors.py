@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from structir.frontend.scalars import number, size_number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.linalg import transposed
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import number, size_number
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
 

@@ -6,9 +6,10 @@ from math import prod
 from typing import Any
 
 from structir.frontend.normalization import scale_and_shift
+from structir.frontend.scalars import number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op, updates
-from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to, tensor_info
+from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
 from structir.ir.dims import Dim
 from structir.ir.dtype import NARROW_FLOATS
 from structir.ir.expr import Constant, Expr, ShapeExpr

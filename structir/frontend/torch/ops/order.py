@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    index_range,
-    number,
-    product,
-    reshape_to,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, product
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import attrs
 
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import number
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R

@@ -8,20 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.scalars import constant, index_range, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.conv import per_axis
 from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    cast,
-    constant,
-    index_range,
-    number,
-    product,
-    reshape_to,
-    size_number,
-)
+from structir.frontend.torch.scalars import cast, product
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float

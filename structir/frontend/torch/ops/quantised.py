@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.frontend.scalars import number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir.expr import Expr
 from structir.script import R
 

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from structir.frontend.sampling import sampled
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.create import identity
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, index_range, number, reshape_to
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir import dims
 from structir.ir.expr import Expr
 from structir.script import R

@@ -9,10 +9,10 @@ import numpy as np
 
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.recurrent_layers import RELU, recurrent_layer
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import number
 from structir.ir.expr import Call, Constant, Expr, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R

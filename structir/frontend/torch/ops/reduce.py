@@ -6,19 +6,12 @@ from collections.abc import Callable
 from functools import reduce as folded
 from typing import Any
 
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.frontend.special_functions import running_log_sum_exp
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import slice_between
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import (
-    as_tensor,
-    cast,
-    index_range,
-    is_number,
-    number,
-    product,
-    reshape_to,
-)
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, product
 from structir.ir import dims
 from structir.ir.dtype import NARROW_FLOATS
 from structir.ir.expr import Expr, Tuple

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.frontend.scalars import index_range, reshape_to
 from structir.frontend.torch.graph import names_of
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, index_range, product, reshape_to
+from structir.frontend.torch.scalars import as_tensor, cast, product
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple

@@ -6,9 +6,10 @@ import math
 
 import structir.frontend.bessel as bessel
 import structir.frontend.special_functions as functions
+from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, number
+from structir.frontend.torch.scalars import cast
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 

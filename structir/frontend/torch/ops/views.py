@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from structir.frontend.scalars import index_range, number, reshape_to
 from structir.frontend.torch.graph import NodeSpec, names_of
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import (
@@ -15,7 +16,6 @@ from structir.frontend.torch.ops.shapes import (
     reorder_axes,
 )
 from structir.frontend.torch.registry import torch_op, view_of
-from structir.frontend.torch.scalars import index_range, number, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
@@ -53,6 +53,10 @@ def _keeps_dtype(spec: NodeSpec, tensors: Mapping[str, Any]) -> bool:
     *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
     condition=lambda spec, _: not spec.args.get("train") or spec.args.get("p") == 0,
 )
+@view_of(
+    *("expand", "expand_as", "broadcast_to"),
+    copies=lambda node: not are_equal(node.out_dims(), node.dims()),
+)
 def write_same(part: FxNode, update: Expr) -> Expr:
     return update
 
@@ -71,16 +75,6 @@ def reject_write(part: FxNode, update: Expr) -> Expr:
 def write_reordered(part: FxNode, update: Expr) -> Expr:
     order = order_of(part)
     return reorder_axes(update, [order.index(k) for k in range(len(order))])
-
-
-@view_of(
-    "expand",
-    "expand_as",
-    "broadcast_to",
-    copies=lambda node: not are_equal(node.out_dims(), node.dims()),
-)
-def write_expanded(part: FxNode, update: Expr) -> Expr:
-    return update
 
 
 @view_of("select.int")

@@ -8,9 +8,10 @@ import numpy as np
 
 from structir.frontend.deform_conv import DeformableConvolution
 from structir.frontend.nms import suppressed
+from structir.frontend.scalars import index_range, number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, index_range, number
+from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
