@@ -35,8 +35,9 @@ ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
 FEWER_ROWS = 24  # if a row is a whole image
 FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
-COLUMNS = 384  # of a block whose right operand is packed for the block,
-MOST_COLUMNS, BLOCK = 1536, 96 << 10  # of few rows, and the elements of their block in L2,
+COLUMNS = (256, 384)  # of a block whose right operand is packed for it: AVX2, AVX-512,
+MOST_COLUMNS = 1536  # of few rows,
+BLOCK = (48 << 10, 96 << 10)  # and the elements of their block, which take part of L2,
 LINES = 512  # and of one that reads lines of an image
 MANY_ROWS = 256  # whose parts have packed weights in common
 UNEVEN = 0.03  # of the columns: at most so many less than others has the last block
@@ -101,7 +102,8 @@ def column_split(
         if len(joined_axes(axes, extents, accesses, pinned)) > 1:
             return None
         unit = tile_shapes(stage.out.dtype)[-1].columns
-        least, most = 2 * unit, _most_columns(rows) // unit * unit
+        is_wide = len(tile_shapes(stage.out.dtype)) > 2
+        least, most = 2 * unit, _most_columns(rows, is_wide) // unit * unit
         if is_packed:
             least = most = unit = columns_together(stage.out.dtype)
     extent: Dim = prod(extents[axis] for axis in axes)
@@ -120,12 +122,13 @@ def column_split(
     return ColumnSplit(axes, start, size, slack, extent)
 
 
-def _most_columns(rows: Dim) -> int:
+def _most_columns(rows: Dim, is_wide: bool) -> int:
     """Returns the columns of a block that is packed: more of few rows, since long lines are read
-    and written faster."""
+    and written faster. CPUs with AVX-512 have larger caches."""
+    least, block = COLUMNS[is_wide], BLOCK[is_wide]
     if not isinstance(rows, int):
-        return COLUMNS
-    return max(COLUMNS, min(BLOCK // max(rows, 1), MOST_COLUMNS))
+        return least
+    return max(least, min(block // max(rows, 1), MOST_COLUMNS))
 
 
 def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from structir.ir.dims import Dim
 from structir.targets.cpu.packed_layout import panel_registers
-from structir.targets.cpu.pixel_tiles import terms_at_once
 from structir.targets.cpu.products import packs_panels
 from structir.targets.cpu.tiles import tile_shapes
 
@@ -17,7 +16,7 @@ from structir.targets.cpu.tiles import tile_shapes
 PACKED = 0.4  # of the image, as its panels are written
 STORED = 0.3  # of the result of a tiled product,
 TRANSPOSED = 1.2  # and of that of a pixel product
-NARROW = 1.12  # relative time of a pixel product with AVX2
+NARROW = 1.05  # relative time of a pixel product with AVX2 (AMD Zen 3)
 
 
 def is_faster_by_pixels(rows: Dim, columns: Dim, terms: Dim, dtype: str) -> bool:
@@ -34,8 +33,8 @@ def is_faster_by_pixels(rows: Dim, columns: Dim, terms: Dim, dtype: str) -> bool
     by_pixels = terms * columns * -(-rows // lanes) + TRANSPOSED * results
     tiled = terms * rows * _registers(columns, lanes, len(shapes)) + STORED * results
     packed = PACKED * terms * columns if packs_panels(rows, terms, len(shapes)) else 0
-    if len(shapes) <= 2:  # with AVX2, totals are stored and loaded again after each block of terms
-        return terms <= terms_at_once(shapes) and NARROW * by_pixels < tiled + packed
+    if len(shapes) <= 2:
+        by_pixels *= NARROW
     return by_pixels < tiled + packed
 
 

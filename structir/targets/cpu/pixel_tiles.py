@@ -23,7 +23,8 @@ from structir.targets.cpu.tiles import TileShape, comes_next, transpose_lines
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 HIGHEST = 8  # points of a tile
-POINTS, WEIGHTS = 60, 18 << 10  # points, and bytes of weights, per block: they stay in L1
+POINTS = 60  # points per block, whose totals stay in L1,
+WEIGHTS = (6 << 10, 18 << 10)  # and bytes of weights, beside image lines: AVX2, AVX-512
 MANY_TERMS = 1024  # of weights that stay in L2
 
 
@@ -43,12 +44,13 @@ def terms_at_once(shapes: tuple[TileShape, ...]) -> int:
     """Returns the number of terms per block.
 
     With AVX-512, AMD's CPUs read weights from L2 as fast as a tile needs them; there, storing
-    totals more often costs up to 5 %. With AVX2 it gains up to 9 %.
+    totals more often costs up to 5 %. With AVX2 it gains up to 27 % (AMD Zen 3, images of 7 x 7).
     """
     registers = pixel_registers(shapes)
     if is_amd() and registers > 2:
         return MANY_TERMS
-    return WEIGHTS // (registers * shapes[0].lanes * np.dtype(shapes[0].dtype).itemsize)
+    term = registers * shapes[0].lanes * np.dtype(shapes[0].dtype).itemsize
+    return WEIGHTS[registers > 2] // term
 
 
 def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int) -> str:

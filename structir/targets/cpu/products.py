@@ -43,8 +43,9 @@ DTYPES = ("float32", "float64")
 FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
 FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once
 FEW_ROWS = 8  # up to this, a left operand is not transposed
-UNPACKED_ROWS = (128, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
-UNPACKED_TERMS = 128  # which does not pack so few terms either
+UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
+UNPACKED_TERMS = 128  # which does not pack so few terms either;
+MORE_UNPACKED = (128, 256)  # with AVX2, up to so many rows and terms: its lines stay in L1
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
 
@@ -55,7 +56,8 @@ def packs_panels(rows: Any, terms: Any, most: int) -> Any:
     are integers, or numbers of code."""
     if most > 2:
         return (rows > UNPACKED_ROWS[-1]) & (terms > UNPACKED_TERMS)
-    return rows > UNPACKED_ROWS[0]
+    more_rows, more_terms = MORE_UNPACKED
+    return (rows > UNPACKED_ROWS[0]) & ((rows > more_rows) | (terms > more_terms))
 
 
 def pass_panels(
