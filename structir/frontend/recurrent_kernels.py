@@ -24,8 +24,8 @@ class RecurrentCell:
     gates: int
     states: tuple[str, ...]
     products: int  # gates whose pre-activation contains a product with the unchanged state
-    # Kernel sources of loops over the elements `j` of the states of sequence `b`, which update them.
-    # Two short chains of functions overlap with those of the next elements, a long one does not.
+    # Kernel sources of loops over the elements `j` of the states of sequence `b`, which they update.
+    # Short chains of functions overlap with those of the next elements, a long chain does not.
     loops: tuple[str, ...]
 
 
@@ -107,9 +107,7 @@ class _Products:
         count = "stop - first"
         return "".join([self._source(left, "first", count, g, "0", "hidden") for g in gates])
 
-    def _source(
-        self, left: str, row: str, count: str, gate: int, column: str, columns: str
-    ) -> str:
+    def _source(self, left: str, row: str, count: str, gate: int, column: str, columns: str) -> str:
         start, all_columns = f"{gate} * hidden", "hidden"
         first, column = column, f"{start} + {column}"
         if self.is_together:
