@@ -337,9 +337,9 @@ class PanelFunction:
     """Emits the function that applies tiles to all rows of one panel.
 
     panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, far)
-    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel, their
-    height and the registers per term, that prefetch the next panel, at distance `far`, or the next
-    columns of lines that are in no panel.
+    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel,
+    their height and the registers per term, that prefetch the next panel, at distance `far`, or the
+    next columns of lines that are in no panel.
     """
 
     def __init__(
