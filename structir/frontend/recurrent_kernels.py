@@ -24,8 +24,8 @@ class RecurrentCell:
     gates: int
     states: tuple[str, ...]
     products: int  # gates whose pre-activation contains a product with the unchanged state
-    # Kernel sources of loops over the elements `j` of the states of sequence `b`, which update them.
-    # Two short chains of functions overlap with those of the next elements, a long one does not.
+    # Kernel sources of loops over the elements `j` of the states of sequence `b`, which they set.
+    # Short chains of functions overlap with those of the next elements, a long chain does not.
     loops: tuple[str, ...]
 
 

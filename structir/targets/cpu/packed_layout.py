@@ -252,11 +252,13 @@ def tiles_text(
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     tiles = {(s.columns, r): tile(module, s, r) for s in shapes for r in s.rows}
-    prefetching, rows = dict[tuple[int, int], TileFunction](), list[TileFunction]()
+    prefetching, rows = dict[tuple[int, int, int], TileFunction](), list[TileFunction]()
     if in_panels:
         prefetching = {
-            (s.columns, v): tile(module, s, s.rows[0], prefetching=v)
+            (s.columns, r, v): tile(module, s, r, prefetching=v)
             for s in shapes
+            for r in s.rows
+            if r > s.rows[0] // 2  # a lower one is the first tile of few rows only
             for v in {1, s.vectors}
         }
         rows = [

@@ -340,9 +340,9 @@ class PanelFunction:
     """Emits the function that applies tiles to all rows of one panel.
 
     panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, far)
-    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel and
-    the registers per term, that prefetch the next panel, at distance `far`, or the next columns of
-    lines that are in no panel.
+    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel,
+    their height and the registers per term, that prefetch the next panel, at distance `far`, or the
+    next columns of lines that are in no panel.
     """
 
     def __init__(
@@ -350,7 +350,7 @@ class PanelFunction:
         module: ir.Module,
         tiles: dict[tuple[int, int], ir.Function],
         name: str,
-        prefetching: dict[tuple[int, int], TileFunction] | None = None,
+        prefetching: dict[tuple[int, int, int], TileFunction] | None = None,
     ) -> None:
         self.tiles, self.name, self.prefetching = tiles, name, prefetching or {}
         kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD, WORD]
@@ -394,8 +394,8 @@ class PanelFunction:
         """Emits a tile. The first ones prefetch the next panel, one register of each line each, or
         the first one all of the next columns of lines that are in no panel."""
         builder, args = self.builder, self.function.args
-        tile = self.prefetching.get((width, 1))
-        if tile is None or tile.rows != height:
+        tile = self.prefetching.get((width, height, 1))
+        if tile is None:
             builder.call(self.tiles[width, height], passed)
             return
         number, lanes = builder.sdiv(row, _word(height)), _word(tile.shape.lanes)
@@ -411,7 +411,7 @@ class PanelFunction:
                     )
                 with lines:
                     soon = builder.gep(args[3], [_word(width)])
-                    wide = self.prefetching[width, tile.shape.vectors]
+                    wide = self.prefetching[width, height, tile.shape.vectors]
                     builder.call(wide.function, [*passed, soon, args[4]])
             with late:
                 builder.call(self.tiles[width, height], passed)
