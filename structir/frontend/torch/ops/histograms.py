@@ -76,7 +76,7 @@ def _equal_edges(node: FxNode, points: Expr, counts: Sequence[int]) -> list[Expr
     or else the extremes."""
     dtype = node.dtype_of(points)
     limits = node.arg("range", None)
-    edges = []
+    edges: list[Expr] = []
     for axis, count in enumerate(counts):
         if limits is None:
             low, high = _extremes(node, _column(node, points, axis))

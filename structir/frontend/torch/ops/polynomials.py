@@ -57,8 +57,8 @@ def orthogonal_polynomial(node: FxNode) -> Expr:
     if not is_float(dtype):
         node.fail(f"x: expected floats, found {dtype}", "convert the operand: `x.float()`")
     family = FAMILIES[node.spec.target.split(".")[1].removeprefix("special_")]
-    before = node.emit(R.full_like(x, number(1, dtype)))
-    value = _linear(node, x, family.slope, family.offset) if degree else before
+    before: Expr = node.emit(R.full_like(x, number(1, dtype)))
+    value: Expr = _linear(node, x, family.slope, family.offset) if degree else before
     for k in range(1, degree):
         a, b, c, d = family.coefficients(k)
         product = R.multiply(_linear(node, x, a, b), value)
