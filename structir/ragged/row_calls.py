@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.batching.candidates import with_operand
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -14,7 +15,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.batched_op import Path
 from structir.projections.scalar_expr import LoopIndex, walk
 from structir.projections.spec import Statement
-from structir.ragged.flattening import DenseForm, operand_paths, with_operand
+from structir.ragged.flattening import DenseForm, operand_paths
 from structir.ragged.parts import PartsScope, RaggedParts
 from structir.ragged.row_op import row_call
 
@@ -102,7 +103,7 @@ def _mentions_sizes(arg: Expr, form: DenseForm) -> bool:
 def _of_one_row(form: DenseForm, kinds: dict[Path, str]) -> Any:
     """Returns the call for one row, as a function."""
     one: Dim = dims.sym("one")
-    (leading,) = [dims.as_sym(d) for d in form.leading]
+    leading: Any = dims.as_sym(form.leading[0])
     params, args = list[Var](), list(form.call.args)
     placed = dict(operand_paths(form.call))
     for k, (path, kind) in enumerate(kinds.items()):

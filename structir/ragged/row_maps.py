@@ -236,7 +236,7 @@ class _RowMaps:
         """Emits the ops of one row on the ragged tensors."""
         known: dict[Any, Any] = dict(zip(row_map.function.params, row_map.operands, strict=True))
         count = next(
-            x.struct_info.axes[0]  # type: ignore[union-attr]
+            x.struct_info.axes[0]
             for x, kind in zip(row_map.operands, row_map.kinds, strict=True)
             if kind == "values"
         )

@@ -259,6 +259,17 @@ def _appended(p: Program, name: str, rows: Any, inner: Any) -> None:
         p.dense.append((p.line(f"R.sum(R.concat(({name}, {other}), axis=0), axis=1)"), expected))
 
 
+def _row_by_row(p: Program, name: str, rows: Any, inner: Any) -> None:
+    """An op without a flat form along the ragged axis, called or mapped over the rows."""
+    if len(p.leading) == 1:
+        op, result = p.rng.choice(
+            [("cumsum", lambda row: row.cumsum(0)), ("flip", lambda row: row[::-1])]
+        )
+        mapped = p.rng.random() < 0.5
+        call = f"R.map(lambda row: R.{op}(row, axis=0), {name})" if mapped else ""
+        p.bind(call or f"R.{op}({name}, axis=1)", list(map(result, rows)), inner)
+
+
 STEPS: list[Callable[..., None]] = [
     _unary,
     _binary,
@@ -273,4 +284,5 @@ STEPS: list[Callable[..., None]] = [
     _argmax,
     _concat,
     _appended,
+    _row_by_row,
 ]

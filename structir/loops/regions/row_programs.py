@@ -49,7 +49,8 @@ def rows_of_op(
     values, starts, limits = operands
     sizes = (dims.sym("one"), dims.sym("length"), *values.shape[1:])
     var = Var("row", TensorStructInfo(sizes, values.dtype))
-    result, out = Var("result", OBJECT), Buffer(spec.results[0].dims, spec.results[0].dtype)
+    dtype = spec.results[0].dtype or values.dtype
+    result, out = Var("result", OBJECT), Buffer(spec.results[0].dims, dtype)
     bindings = [VarBinding(result, row(var, axis=1))]
     parts = [RowOperand(values, "first")], [RowOperand(out, "row")]
     try:
