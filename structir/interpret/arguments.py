@@ -43,8 +43,8 @@ def random_arguments(
     """Returns random values for every parameter.
 
     A symbolic dim has the size passed under its name, that of the array passed for a parameter, or
-    a random one of `among`. A dtype variable is a random one of `dtypes`. Floats are normally distributed; integers are 0, 1 or 2, so that they
-    are valid indices.
+    a random one of `among`. A dtype variable is a random one of `dtypes`. Floats are
+    normally distributed; integers are 0, 1 or 2, so that they are valid indices.
     """
     return random_values(function.params, seed, sizes, values, among, dtypes=dtypes)
 

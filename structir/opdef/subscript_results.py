@@ -117,7 +117,10 @@ def _renamed(subscripts: Subscripts) -> str:
         return str(subscripts)
     numbers: dict[str, int] = {}
     return ";".join(
-        [" ".join([str(numbers.setdefault(axis.name, len(numbers))) for axis in term]) for term in subscripts.terms]  # type: ignore[union-attr]
+        [
+            " ".join([str(numbers.setdefault(axis.name, len(numbers))) for axis in term])
+            for term in subscripts.terms
+        ]  # type: ignore[union-attr]
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
+from structir.errors import Diagnostic, StructInfoError
 from structir.ir.bodies import bindings_of
-from structir.ir.expr import Call, Function
+from structir.ir.expr import Call, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import provided_module
 from structir.ops.ragged import has_ragged_axis
 from structir.ragged.lowering import RaggedLowering
@@ -60,6 +61,26 @@ def _is_op_on_ragged(value: Any) -> bool:
     return any([is_ragged(v.struct_info) for v in (value, *value.args)])
 
 
+def check_calls(module: IRModule) -> None:
+    """Raises where a function of the module takes a ragged tensor as a tensor without one."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    for call in [binding.value for function in functions for binding in bindings_of(function)]:
+        callee = module[call.op.name] if _is_module_call(call) else None
+        if not isinstance(callee, Function):
+            continue
+        for param, arg in zip(callee.params, call.args, strict=False):
+            declared, info = param.struct_info, arg.struct_info
+            if type(declared) is TensorStructInfo and is_ragged(info) and not is_ragged(declared):
+                message = f"parameter {param.name}: expected a dense tensor, found {info}"
+                hint = f"annotate the parameter: `{param.name}: {info}`"
+                name = call.op.name
+                raise StructInfoError(Diagnostic(message, call.span, name, hint=hint, code="E0219"))
+
+
+def _is_module_call(value: Any) -> bool:
+    return isinstance(value, Call) and isinstance(value.op, GlobalVar)
+
+
 def ragged_form(module: IRModule) -> IRModule | None:
     """Returns a module with ragged tensors in the form that runs, and None for other modules.
 
@@ -70,6 +91,7 @@ def ragged_form(module: IRModule) -> IRModule | None:
         return known[1]  # type: ignore[no-any-return]
     form: IRModule | None = None
     if has_ragged_values(module):
+        check_calls(module)
         form = passes.lower_ragged.transform(module)
     if len(_MEMO) >= MEMO_SIZE:
         _MEMO.clear()

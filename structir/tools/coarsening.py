@@ -100,7 +100,10 @@ def _open(info: StructInfo, rng: Random) -> StructInfo:
     unknown = [(None, info.element, info.ndim), (None, info.element), (), (row, info.element)]
     axes = axes_of(info)
     if axes and rng.random() < 0.3:  # some of its axes
-        return tensor_of(tuple([a if type(a) is RowVar or rng.random() < 0.5 else ANY for a in axes]), info.element)
+        return tensor_of(
+            tuple([a if type(a) is RowVar or rng.random() < 0.5 else ANY for a in axes]),
+            info.element,
+        )
     return TensorStructInfo(*rng.choice(unknown))
 
 

@@ -166,7 +166,9 @@ class _PolymorphicGenerator:
 
     def window(self) -> Call | None:
         """Generates windows of an axis, by the offsets of another one."""
-        vectors = [var for var in self.dense() if self.axes(var) and not rows_in(self.axes(var)[-1:])]  # type: ignore[index]
+        vectors = [
+            var for var in self.dense() if self.axes(var) and not rows_in(self.axes(var)[-1:])
+        ]  # type: ignore[index]
         if not vectors:
             return None
         x = self.rng.choice(vectors)
@@ -281,7 +283,11 @@ class _PolymorphicGenerator:
             fitting = [
                 v
                 for v in self.dense()
-                if (len(self.axes(v) or ()) >= rank if row_count else len(self.axes(v) or ()) == rank)
+                if (
+                    len(self.axes(v) or ()) >= rank
+                    if row_count
+                    else len(self.axes(v) or ()) == rank
+                )
             ]
             if not fitting:
                 return None

@@ -1,7 +1,9 @@
 """The examples of Axon, by topic: inferred signatures without annotations, and their values.
 
-The paper is arXiv 2210.02374. Its listings were not at hand: programs and signatures follow its
-description, and the cases of `solver_cases.jsonl` that come from it (`hm-...`).
+The paper is arXiv 2210.02374. Only its abstract and the beginning of its introduction were at hand,
+which contain no listing: `abstract` names the claims of the abstract. The other programs and
+signatures follow its description, and the cases of `solver_cases.jsonl` that come from it
+(`hm-...`).
 """
 
 from typing import Any
@@ -53,6 +55,20 @@ def sequence(x: Any) -> Any:
 A, B, C = (np.random.default_rng(k).normal(size=(2, 3, 4)[k:] + (2, 3, 4)[:k]) for k in range(3))
 M, N = A[0], B[0]
 EXAMPLES: dict[str, tuple[str, str, str, Any, tuple[Any, ...]]] = {
+    "abstract: sizes are expressions of variables, constants and operators": (
+        'x: R.Tensor(("n", "2 * n + 1"), "\'T"), y',
+        "return R.ewise_fma(x, y, y)",
+        "(n, 2 * n + 1) T, (n, 2 * n + 1) T -> (n, 2 * n + 1) T",
+        lambda x, y: x * y + y,
+        (np.ones((1, 3)), np.full((1, 3), 2.0)),
+    ),
+    "abstract: a shape is a sequence of sizes, a variable, or other shapes appended": (
+        'x: R.Tensor(("*s", "*t"), "\'T"), y: R.Tensor(("*s",)), z: R.Tensor(("*t",))',
+        'return R.ewise_fma(x, R.einsum((y, z), "*a; *b -> *a *b"), x)',
+        "(*s, *t) T, (*s) T, (*t) T -> (*s, *t) T",
+        lambda x, y, z: x * np.multiply.outer(y, z) + x,
+        (A, A[:, 0, 0].copy(), A[0].copy()),
+    ),
     "elementwise: ewise_fma": (
         "x, y, z",
         "return R.ewise_fma(x, y, z)",
@@ -281,6 +297,18 @@ def test_lstm_cells_without_annotations_and_with_tuple_states(
     expected = f(state, x, weights)
     np.testing.assert_allclose(structir.interpret(module, "main", *state, x, weights), expected)
     np.testing.assert_allclose(structir.compile(module)["main"](*state, x, weights), expected)
+
+
+def test_abstract_mismatches_of_shapes_are_found_at_run_time() -> None:
+    module = structir.infer(
+        structir.parse("@R.function\ndef main(x, y):\n    return R.ewise_fma(x, y, y)\n")
+    )
+    for run in (
+        structir.compile(module)["main"],
+        lambda *a: structir.interpret(module, "main", *a),
+    ):
+        with pytest.raises(structir.errors.ShapeMismatchError, match="expected"):
+            run(np.ones((2, 3)), np.ones((3, 2)))
 
 
 def test_a_state_of_another_width_is_a_conflict() -> None:

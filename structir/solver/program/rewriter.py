@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
@@ -102,8 +103,12 @@ class Rewriter:
             body = _prepend_checks(tuple(checks), body)
         result = self._rewrite_result(function.ret_struct_info, body.body)
         rewritten = replace(function, params=params, body=body, ret_struct_info=result)
-        dims, rows = self._solved_dims(function), dict(self._solved_rows(function))
-        rewritten = drop_undefined_dims(rewritten, dims, rows)
+        rewritten = drop_undefined_dims(
+            rewritten,
+            function,
+            self.generator.solver.resolve,
+            partial(self._express_axis, new=False),
+        )
         result = result_info(rewritten.ret_struct_info, rewritten.params)
         return replace(rewritten, ret_struct_info=result)
 
@@ -138,26 +143,6 @@ class Rewriter:
             shape = self.generator.solver.resolve((row,))
             if len(shape) > 1 and row_vars(shape):
                 yield row, tuple([self._express_axis(axis, False) for axis in shape])
-
-    def _solved_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
-        """Yields the row variables of the parameters that have axes, with these."""
-        for row in self._rows_of_params(function):
-            shape = self.generator.solver.resolve((row,))
-            axes = tuple([self._express_axis(axis, False) for axis in shape])
-            if shape != (row,) and None not in axes:
-                yield row, axes
-
-    def _solved_dims(self, function: Function) -> dict[Sym, Dim]:
-        """Returns the dims that the parameters declare and that have another value, with it."""
-        values: dict[Sym, Dim] = {}
-        for symbol in standing_alone([param.struct_info for param in function.params]):
-            if type(symbol) is not Sym:
-                continue
-            (size,) = map(size_in, self.generator.solver.resolve((as_dim(symbol),)))
-            value = self._express_axis(size, False)
-            if isinstance(value, Dim) and value != as_dim(symbol):
-                values[symbol] = value
-        return values
 
     def _name_open_dims(self, param: Var) -> None:
         """Names the open sizes of a parameter."""
