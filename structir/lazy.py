@@ -98,8 +98,7 @@ def lazy_names(
             raise _unknown(package, name)
         home = homes[name]
         loaded = importlib.import_module(home.removesuffix(":"))
-        value = module.__dict__[name] = loaded if home.endswith(":") else getattr(loaded, name)
-        return value
+        return loaded if home.endswith(":") else getattr(loaded, name)
 
     return find, lambda: sorted(homes)
 

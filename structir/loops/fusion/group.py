@@ -400,29 +400,26 @@ class FusionState:
     def join_siblings(self) -> None:
         """Fuses maps of the same elements that read a common operand, where that saves memory
         traffic."""
+        maps = set(filter(self._is_map, self.stages))
         for readers in self.readers.values():
             siblings: dict[tuple[Dim, ...], Stage] = {}  # the last one of each index space
-            for stage in dict.fromkeys(readers):
-                if self._is_map(self.members[stage]):
+            for stage in dict.fromkeys(readers) if len(readers) > 1 else ():
+                if maps.issuperset(self.members[stage]) and self._has_one_space(self.members[stage]):
                     space = tuple([stage.extents[axis] for axis in stage.parallel])
                     sibling = siblings.get(space, stage)
                     siblings[space] = stage
                     if self.members[sibling] is not self.members[stage]:
                         self._join_sibling(sibling, stage)
 
-    def _is_map(self, members: Sequence[Stage]) -> bool:
-        """Whether a group computes values element by element, over one index space, and none in
-        the memory of an input."""
+    def _is_map(self, stage: Stage) -> bool:
+        """Whether a stage computes values element by element, and not in the memory of an input."""
+        is_loop = self.kinds[stage] == "loop" and stage.direct and not stage.reduce
+        is_free = stage not in self.settled and stage.out.root not in self.in_place
+        return is_loop and is_free and len(self.writers[stage.out.root]) == 1
+
+    def _has_one_space(self, members: Sequence[Stage]) -> bool:
         rows = self.classes.of_all(members[0].parallel)
-        return all(
-            self.kinds[s] == "loop" and s.direct and not s.reduce and s not in self.settled
-            for s in members
-        ) and all(
-            len(self.writers[s.out.root]) == 1
-            and s.out.root not in self.in_place
-            and self.classes.of_all(s.parallel) == rows
-            for s in members
-        )
+        return all(self.classes.of_all(s.parallel) == rows for s in members)
 
     def _join_sibling(self, sibling: Stage, stage: Stage) -> None:
         first, second = self.members[sibling], self.members[stage]

@@ -68,7 +68,8 @@ def any_row_kernel(numbers: NumberParameters, group: Group) -> KernelText:
     nodes = _nodes_of_rows(group)
     if nodes is None:
         return numbers.kernel(group)
-    return text_of(nodes(group, "kernel"), group, numbers.are_shared(group))
+    shares_numbers = nodes is not short_row_nodes or numbers.are_shared(group)
+    return text_of(nodes(group, "kernel"), group, shares_numbers)
 
 
 def _nodes_of_rows(group: Group) -> Nodes | None:
