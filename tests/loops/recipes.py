@@ -40,7 +40,13 @@ def check(kernel: Kernel, recipe: str, seed: int) -> int:
     shapes = [getattr(i, "dims", None) or (getattr(i, "value", None),) for i in infos]
     symbols = {s for shape in shapes for d in shape if d is not None for s in dims.syms(d)}
     rng = Random(seed)
-    sizes = {s: rng.choice([1, 2, 3, 5]) for s in sorted(symbols, key=str)}
+    extents = [d for shape in shapes for d in shape if d is not None]
+    for _ in range(20):
+        sizes = {s: rng.choice([1, 2, 3, 5]) for s in sorted(symbols, key=str)}
+        if all(dims.evaluate(d, sizes) >= 0 for d in extents):
+            break
+    else:
+        return 0
     arrays = arguments(naive, sizes, seed)
     expected, exact = run(naive, arrays, sizes), True
     kernels = [*[step.before for step in handle.steps], handle.node][1:]

@@ -3,10 +3,11 @@
 import pytest
 
 from structir.errors import DiagnosticError
+from structir.ir import dims
 from structir.loops.primitives import find_primitive, primitive_names
 from structir.loops.schedule.loop_tree import loop_tree, prepared
 from tests.loops.fuzzing import Run
-from tests.loops.running import parsed
+from tests.loops.running import arguments, parsed, run
 
 
 @pytest.mark.parametrize("first", range(0, 60, 12))
@@ -22,6 +23,27 @@ def test_each_primitive_has_an_example_that_applies(name: str) -> None:
     for example in primitive.examples:
         kernel = parsed(example.source)
         assert str(primitive(kernel, *example.args, **example.options)) != str(kernel)
+
+
+def test_partial_results_hold_no_terms_from_outside_of_their_loop() -> None:
+    kernel = prepared(
+        parsed(
+            """
+@I.kernel
+def f(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor((1,), "float32")):
+    t = T.float32(0.0)
+    for i in range(n):
+        for j in range(m):
+            t = T.add_to(t, x[i, j])
+        t = T.add_to(t, T.float32(i))
+    out[0] = t
+"""
+        )
+    )
+    n, m = loop_tree(kernel).kernel.params[0].struct_info.dims
+    sizes = {dims.as_sym(n): 3, dims.as_sym(m): 0}
+    (result,) = run(find_primitive("rfactor")(kernel, "t", "j"), arguments(kernel, sizes, 0), sizes)
+    assert result[0] == 3.0
 
 
 def test_primitives_share_the_index_of_loops_and_accesses() -> None:

@@ -578,6 +578,16 @@ for j in range(m):
         {"primitives.hoist._require_invariant": nothing},
     ),
     Case(
+        "a value that depends on the loop variable",
+        """
+for i in range(m):
+    s = x[0, i] * 2.0
+    out[0, i] = s
+""",
+        ("hoist", "s", "i"),
+        {"primitives.hoist.depends_on": never, "primitives.hoist._require_safe": nothing},
+    ),
+    Case(
         "a scalar that is read before it is assigned",
         """
 s = T.float32(2.0)

@@ -63,6 +63,8 @@ def rfactor(kernel: Kernel, memory: str, loop: str) -> Kernel:
         uses = [a for a in tree.accesses((outer,)) if a.memory is total]
         if not isinstance(outer, For) or any(a.mention.order != fn for a in uses):
             break
+        if any(old not in a.loops for a in uses):  # outside of `old` there is no partial result
+            break
         nest = outer
     extent = iterations_at_most(tree, old)
     names = Names(tree)
