@@ -184,7 +184,7 @@ def _source(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged:
     lines.insert(0, f'rows = T.zeros((batch, {width}), "{dtype}")')
     lines[:0] = [f'reset_state = T.zeros((batch, hidden), "{dtype}")'] if applies_reset else []
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    step = _step(cell, "hidden")
+    step = step_source(cell, "hidden")
     if ragged:
         step = "if t < lengths[b]:\n" + indent(step, " " * 4)
     body = f"""\
@@ -233,7 +233,7 @@ def _step_in_columns(cell: RecurrentCell, products: _Products, backwards: bool) 
 {_copy_states_before(backwards)}\
 {"".join(columns)}\
 for b in range(batch):
-{indent(_step(cell, "low, high"), " " * 4)}"""
+{indent(step_source(cell, "low, high"), " " * 4)}"""
 
 
 def _step_of_sequences(cell: RecurrentCell, products: _Products) -> str:
@@ -253,7 +253,7 @@ stop = {stop}
 {products.of_sequences("last", range(cell.products))}\
 {reset if cell.products < cell.gates else ""}\
 for b in range({sequences}):
-{indent(_step(cell, "hidden"), " " * 4)}"""
+{indent(step_source(cell, "hidden"), " " * 4)}"""
 
 
 def _loop_in_halves(
@@ -317,7 +317,7 @@ def _start(cell: RecurrentCell, sequences: str, columns: str) -> str:
     return f"for b in range({sequences}):\n    for j in range({columns}):\n{starts}\n"
 
 
-def _step(cell: RecurrentCell, columns: str) -> str:
+def step_source(cell: RecurrentCell, columns: str) -> str:
     """Returns kernel source that updates some columns of the states of sequence `b`."""
     loops = (*cell.loops, "hidden_states[t, b, j] = last[b, j]\n")
     return "".join([f"for j in range({columns}):\n{indent(body, ' ' * 4)}" for body in loops])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from textwrap import indent
 
-from structir.frontend.recurrent_kernels import CELLS
+from structir.frontend.recurrent_kernels import CELLS, step_source
 from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
@@ -51,8 +51,6 @@ def {name}(
             for j in range(4 * hidden):
                 rows[b, j] = T.float32(products[j]) * (hidden_scale * scale[j])
 {step}
-            for j in range(hidden):
-                hidden_states[t, b, j] = last[b, j]
 """
 
 
@@ -62,8 +60,7 @@ def quantised_lstm_kernel(backwards: bool) -> Kernel:
     hidden states of all steps and the final states."""
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    loops = [f"for j in range(hidden):\n{indent(loop, ' ' * 4)}" for loop in CELLS["lstm"].loops]
-    step = indent("".join(loops).rstrip(), " " * 12)
+    step = indent(step_source(CELLS["lstm"], "hidden").rstrip(), " " * 12)
     kernel = parse(SOURCE.format(name=name, steps=steps, step=step), f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel
