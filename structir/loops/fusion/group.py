@@ -404,7 +404,9 @@ class FusionState:
         for readers in self.readers.values():
             siblings: dict[tuple[Dim, ...], Stage] = {}  # the last one of each index space
             for stage in dict.fromkeys(readers) if len(readers) > 1 else ():
-                if maps.issuperset(self.members[stage]) and self._has_one_space(self.members[stage]):
+                if maps.issuperset(self.members[stage]) and self._has_one_space(
+                    self.members[stage]
+                ):
                     space = tuple([stage.extents[axis] for axis in stage.parallel])
                     sibling = siblings.get(space, stage)
                     siblings[space] = stage
