@@ -202,12 +202,13 @@ class WindowSum:
         return sorted({at for base in bases for at in self._parts(base)})
 
     def _parts(self, base: int) -> list[int]:
-        """Returns the offsets of the vectors that the taps of a base read. The last one ends with
-        the last element that a tap reads, so that few of them are partly outside of the image."""
+        """Returns the offsets of the vectors that the taps of a base read. Where masks are costly,
+        the last one ends with the last element that a tap reads, so that few vectors need one."""
         form = self.form
-        last = max(w for b, w in map(self._split, range(form.width)) if b == base)
         parts = [base + part * form.lanes for part in range(form.column_step)]
-        parts[-1] -= form.column_step - 1 - last
+        if not has_wide_vectors():
+            last = max(w for b, w in map(self._split, range(form.width)) if b == base)
+            parts[-1] -= form.column_step - 1 - last
         return parts
 
     def _order(self) -> list[int]:
