@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 G = TypeVar("G", bound=Callable[..., Any])
 
 
-class FunctionTable(dict[K, F]):
+class RegistrationTable(dict[K, F]):
     """Functions by key; a call with keys returns the decorator that registers a function."""
 
     def __call__(self, *keys: K) -> Callable[[G], G]:

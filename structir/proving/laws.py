@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from structir.ir.dims import Dim
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
-from structir.ir.registry import FunctionTable
+from structir.ir.registry import RegistrationTable
 from structir.proving.cancellation import contradict, sum_of
 from structir.proving.sums import (
     PRECISION,
@@ -107,7 +107,7 @@ class LawContext(Protocol):
 
 
 Laws = Callable[..., "NormalForm | None"]
-law_of: FunctionTable[str, Laws] = FunctionTable()
+law_of: RegistrationTable[str, Laws] = RegistrationTable()
 
 
 @law_of("add", "sub", "mul", "neg")

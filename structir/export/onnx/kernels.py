@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.ir.kernel import Kernel
-from structir.ir.registry import FunctionTable
+from structir.ir.registry import RegistrationTable
 
 Mapped = Callable[[Any, Any], Any]  # exporter and call -> names of results
 
 _kernels: list[Callable[[Kernel], Mapped | None]] = []
-exports_extern: FunctionTable[str, Mapped] = FunctionTable()  # external functions, ops on functions
+# of external functions, and of ops that take functions
+exports_extern: RegistrationTable[str, Mapped] = RegistrationTable()
 
 
 def exports_kernels(match: Callable[[Kernel], Mapped | None]) -> Callable[[Kernel], Mapped | None]:

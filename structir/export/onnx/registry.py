@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from structir.ir.registry import FunctionTable
+from structir.ir.registry import RegistrationTable
 
 Mapped = Callable[[Any], Any]  # call -> names of results, or None where the mapping does not apply
 
-mappings: FunctionTable[str, Mapped] = FunctionTable()
+mappings: RegistrationTable[str, Mapped] = RegistrationTable()
 
 
 def exports(*names: str) -> Callable[[Mapped], Mapped]:

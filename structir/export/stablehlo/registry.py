@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from structir.ir.registry import FunctionTable
+from structir.ir.registry import RegistrationTable
 
 Mapped = Callable[[Any], Any]  # call -> results, or None where the mapping does not apply
 MappedFunction = Callable[[Any, Any], Any]  # exporter and call -> results
 
-mappings: FunctionTable[str, Mapped] = FunctionTable()
+mappings: RegistrationTable[str, Mapped] = RegistrationTable()
 # of ops on functions, and of external functions
-exports_function: FunctionTable[str, MappedFunction] = FunctionTable()
+exports_function: RegistrationTable[str, MappedFunction] = RegistrationTable()
 
 
 def exports(*names: str) -> Callable[[Mapped], Mapped]:

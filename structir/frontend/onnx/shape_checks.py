@@ -20,7 +20,7 @@ from structir.frontend.onnx.shape_patterns import (
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr, Var
-from structir.ir.registry import FunctionTable
+from structir.ir.registry import RegistrationTable
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -34,7 +34,7 @@ class OperandShapes:
 
 
 ShapeRule = Callable[[OnnxNode], OperandShapes | Sequence[str | None]]
-shape_rule: FunctionTable[str, ShapeRule] = FunctionTable()  # the operand shapes of ops
+shape_rule: RegistrationTable[str, ShapeRule] = RegistrationTable()  # the operand shapes of ops
 
 
 def check_shapes(node: OnnxNode) -> None:

@@ -11,10 +11,10 @@ import attrs
 from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import Expr, Var
 from structir.ir.op import find_op
-from structir.ir.registry import FunctionTable
+from structir.ir.registry import RegistrationTable
 from structir.printer.parser.context import MAX_NESTING, Context
 
-reads: FunctionTable[type[ast.AST], Callable[[Context, Any], Any]] = FunctionTable()
+reads: RegistrationTable[type[ast.AST], Callable[[Context, Any], Any]] = RegistrationTable()
 
 CONSTRUCT_NAMES: dict[type[ast.AST], str] = {
     ast.AnnAssign: "an annotated assignment",
