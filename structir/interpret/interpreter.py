@@ -398,7 +398,7 @@ def call_kernel(
 def of_known_ranks(call: Call, scope: Activation) -> Call | None:
     """Returns a call with the ranks of axis packs that the row variables of its StructInfos
     determine; None if these determine no more than the values."""
-    if "with_result" not in getattr(call.op.definition, "hooks", ()):  # type: ignore[union-attr]
+    if "with_result" not in getattr(getattr(call.op, "definition", None), "hooks", ()):
         return None
     ranked: Call | None = forms.call_of_ranks(call, scope.sizes)
     return ranked

@@ -115,13 +115,9 @@ def _renamed(subscripts: Subscripts) -> str:
     axes = [axis for term in subscripts.terms for axis in term]
     if subscripts.where or not all([type(axis) is NamedAxis for axis in axes]):
         return str(subscripts)
-    numbers: dict[str, int] = {}
-    return ";".join(
-        [
-            " ".join([str(numbers.setdefault(axis.name, len(numbers))) for axis in term])
-            for term in subscripts.terms
-        ]  # type: ignore[union-attr]
-    )
+    numbers = {str(axis): k for k, axis in enumerate(dict.fromkeys(map(str, axes)))}
+    terms = [" ".join([str(numbers[str(axis)]) for axis in term]) for term in subscripts.terms]
+    return ";".join(terms)
 
 
 def _fits(subscripts: Subscripts, infos: list[Any]) -> bool | None:

@@ -64,7 +64,8 @@ def _is_op_on_ragged(value: Any) -> bool:
 def check_calls(module: IRModule) -> None:
     """Raises where a function of the module takes a ragged tensor as a tensor without one."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
-    for call in [binding.value for function in functions for binding in bindings_of(function)]:
+    values: list[Any] = [binding.value for f in functions for binding in bindings_of(f)]
+    for call in values:
         callee = module[call.op.name] if _is_module_call(call) else None
         if not isinstance(callee, Function):
             continue

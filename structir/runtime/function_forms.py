@@ -200,7 +200,7 @@ def call_of_ranks(call: Call, sizes: Mapping[Any, Any]) -> Call | None:
         return None
     of_form = OfForm({row: known(sizes[row]) for row in rows})
     ranked = replace(call, args=tuple([_ranked(arg, of_form) for arg in call.args]))
-    declared = of_form.info(call.struct_info)
+    declared = of_form.info(call.struct_info)  # type: ignore[arg-type]
     ranked = replace(ranked, struct_info=deduce(ranked))
     completed = with_result(ranked, declared, of_form=True)
     return None if completed is ranked else completed  # type: ignore[return-value]

@@ -62,7 +62,7 @@ class _PolymorphicGenerator:
         rng = self.rng
         dims = [sym(letter) for letter in "nmk"]
         rows = [RowVar(letter) for letter in rng.sample("stu", rng.randint(1, 3))]
-        elements = [DtypeVar("T"), DtypeVar("T"), DtypeVar("U"), "float32", "float64"]
+        elements: list[Any] = [DtypeVar("T"), DtypeVar("T"), DtypeVar("U"), "float32", "float64"]
         elements[1] = elements[0]
         infos = [self.info(dims, rows, rng.choice(elements)) for _ in range(rng.randint(1, 3))]
         if name == "main" and rng.random() < RAGGED_PROBABILITY:
@@ -70,7 +70,8 @@ class _PolymorphicGenerator:
             info = tensor((dims[0], Ragged(rng.choice(["", "len"])), *inner), rng.choice(elements))
             infos += [info] * rng.randint(1, 2)
         used = [axis for info in infos for axis in axes_of(info) or ()]
-        for axis in [*rows, *dims]:  # arguments determine each variable
+        variables: list[Any] = [*rows, *dims]
+        for axis in variables:  # arguments determine each variable
             if axis in used and tensor((axis,), None).axes not in [info.axes for info in infos]:
                 infos.append(tensor((axis,), rng.choice(elements)))
         params = [Var(f"x{k}", info) for k, info in enumerate(infos)]
@@ -110,24 +111,24 @@ class _PolymorphicGenerator:
 
     # Operands
 
-    def axes(self, var: Expr) -> tuple[Any, ...] | None:
+    def axes(self, var: Any) -> tuple[Any, ...] | None:
         info = var.struct_info
         return axes_of(info) if type(info) is TensorStructInfo else None
 
-    def tensors(self, like: Var | None = None) -> list[Var]:
+    def tensors(self, like: Any = None) -> list[Any]:
         """Returns the values of known axes, with the dtype of another value if it is passed."""
-        tensors = [var for var in self.live if self.axes(var) is not None]
+        tensors: list[Any] = [var for var in self.live if self.axes(var) is not None]
         if like is None:
             return tensors
-        element = like.struct_info.element  # type: ignore[union-attr]
-        return [var for var in tensors if var.struct_info.element == element]  # type: ignore[union-attr]
+        element = like.struct_info.element
+        return [var for var in tensors if var.struct_info.element == element]
 
-    def dense(self, like: Var | None = None) -> list[Var]:
+    def dense(self, like: Any = None) -> list[Any]:
         return [var for var in self.tensors(like) if not has_ragged_axis(var.struct_info)]
 
     def pick(self) -> Var:
         """Returns a value, more often a late one."""
-        tensors = self.tensors()
+        tensors: list[Var] = self.tensors()
         return tensors[max(self.rng.randrange(len(tensors)), self.rng.randrange(len(tensors)))]
 
     # Calls
@@ -135,7 +136,7 @@ class _PolymorphicGenerator:
     def einsum(self) -> Call | None:
         """Generates an einsum with the names of its operands' axes, of which packs are grouped."""
         rng = self.rng
-        first = rng.choice(self.dense() or [None])  # type: ignore[list-item]
+        first = rng.choice(self.dense() or [None])
         if first is None:
             return None
         same = self.dense(first)
@@ -166,9 +167,8 @@ class _PolymorphicGenerator:
 
     def window(self) -> Call | None:
         """Generates windows of an axis, by the offsets of another one."""
-        vectors = [
-            var for var in self.dense() if self.axes(var) and not rows_in(self.axes(var)[-1:])
-        ]  # type: ignore[index]
+        known = [(var, self.axes(var)) for var in self.dense()]
+        vectors = [var for var, axes in known if axes and not rows_in(axes[-1:])]
         if not vectors:
             return None
         x = self.rng.choice(vectors)
@@ -235,7 +235,7 @@ class _PolymorphicGenerator:
         if not scanned:
             return None
         x, rng = self.rng.choice(scanned), self.rng
-        row = tensor((self.axes(x) or ())[1:], x.struct_info.element)  # type: ignore[union-attr]
+        row = tensor((self.axes(x) or ())[1:], x.struct_info.element)
         kind = rng.choice(["map", "vmap", "reduce", "scan"])
         states = [v for v in self.dense(x) if self.axes(v) == self.axes(x)[1:]]  # type: ignore[index]
         if kind in ("reduce", "scan") and not states:
