@@ -273,7 +273,6 @@ def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
         return None
     if type(info.dims) is tuple:
         return len(info.dims)
-    shape = getattr(info.dims, "struct_info", None)
     return shape.ndim if isinstance(shape, ShapeStructInfo) else None
 
 
@@ -454,9 +453,7 @@ def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
     if kinds is None:
         try:
             hints = typing.get_type_hints(cls, include_extras=True)
-        except (
-            NameError
-        ) as error:  # of a class in a function, whose names are not those of a module
+        except NameError as error:  # of a class in a function
             hint = "import the type at the top level of the module"
             message = f"cannot evaluate the annotation of a field: {error}"
             diagnostic = Diagnostic(message, op=cls.__name__, hint=hint, code="E1134")
@@ -478,10 +475,10 @@ def _kind_of(name: str, hint: Any) -> str:
     if hint == DtypeVar | None:
         return "dtype_var"
     plain = [h for h in typing.get_args(hint) or (hint,) if h is not type(None)]
-    if all(isinstance(h, type) and issubclass(h, StructInfo) for h in plain):
-        return "info"
     if hint in (tuple[StructInfo, ...], tuple[StructInfo, ...] | None):
         return "infos"
+    if all(isinstance(h, type) and issubclass(h, StructInfo) for h in plain):
+        return "info"
     if all(isinstance(h, type) and hasattr(h, "struct_info") for h in plain):
         return "value"
     return "dtype" if name == "dtype" else "static"
@@ -491,8 +488,7 @@ def known_dims(info: TensorStructInfo) -> tuple[Dim, ...] | None:
     """Returns the dims of a tensor: explicit ones, or those of its shape variable."""
     if type(info.dims) is tuple:
         return info.dims
-    shape = getattr(info.dims, "struct_info", None)
-    return shape.dims if isinstance(shape, ShapeStructInfo) else None
+    return getattr(getattr(info.dims, "struct_info", None), "dims", None)
 
 
 def leaf_infos(info: Any) -> Iterator[Any]:

@@ -47,6 +47,13 @@ Hostile = Annotated[
         autocompletion=lambda incomplete: [n for n in hostile_kinds() if n.startswith(incomplete)],
     ),
 ]
+Polymorphic = Annotated[
+    bool,
+    typer.Option(
+        "--polymorphic",
+        help="Generate only programs with row variables, dtype variables and ragged axes.",
+    ),
+]
 Folder = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write failures to.")
 ]
@@ -154,13 +161,7 @@ def fuzz(
         int, typer.Option(min=1, help="Approximate number of bindings per function.")
     ] = 6,
     check: Checks = None,
-    polymorphic: Annotated[
-        bool,
-        typer.Option(
-            "--polymorphic",
-            help="Generate only programs with row variables, dtype variables and ragged axes.",
-        ),
-    ] = False,
+    polymorphic: Polymorphic = False,
     hostile: Hostile = None,
     output: Folder = Path("fuzz-failures"),
     replay: SavedFailure = None,
