@@ -273,7 +273,7 @@ def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
         return None
     if type(info.dims) is tuple:
         return len(info.dims)
-    return shape.ndim if isinstance(shape, ShapeStructInfo) else None
+    return getattr(getattr(info.dims, "struct_info", None), "ndim", None)
 
 
 def _rank_field(check: Callable[[int | None], int | None]) -> Any:
