@@ -41,7 +41,8 @@ from structir.targets.cpu.tiles import (
 
 DTYPES = ("float32", "float64")
 FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
-FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once
+FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once,
+SOME_TERMS = 64  # as those of more rows with AVX2, whose panels are not packed either
 FEW_ROWS = 8  # up to this, a left operand is not transposed
 UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
 UNPACKED_TERMS = 128  # which does not pack so few terms either;
@@ -119,7 +120,9 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
         is_short = (rows <= FEWER_ROWS) & b_column.equals(1)
-        block = code.choice(is_short, FEW_TERMS, TERM_BLOCK)
+        is_unpacked = (rows <= UNPACKED_ROWS[0]) & b_column.equals(1)
+        longer = TERM_BLOCK if len(shapes) > 2 else code.choice(is_unpacked, SOME_TERMS, TERM_BLOCK)
+        block = code.choice(is_short, FEW_TERMS, longer)
         block = code.choice(turned, code.smaller(block, LEFT_TERMS), block)
         for k0 in code.each(0, k, block):
             terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
