@@ -147,7 +147,7 @@ class TableWriter:
             "range": self.dim(kernel.range),
             "scratch": [self.buffer(b) for b in kernel.scratch],
             "origins": kernel.origins,
-            "names": list(kernel.parameters),
+            "names": list(kernel.names if kernel.code is None else kernel.parameters),
             "singles": kernel.singles,
             "has_phases": kernel.has_phases,
             "work": None if kernel.estimate is None else self.work(kernel.estimate()),
