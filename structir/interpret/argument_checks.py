@@ -117,11 +117,14 @@ def _plain_sizes(declared: Any, shape: tuple[int, ...], sizes: MutableMapping[An
 
 def _match_all(declared: Sequence[tuple[StructInfo, Value, str]], scope: Activation) -> None:
     with one_message():
+        mismatch = None
         try:
             facts = gathered(declared, scope)
             _solve(facts.equations, scope)
         except ShapeMismatchError as error:
-            raise with_shape_help(error, declared) from None
+            mismatch = with_shape_help(error, declared)
+        if mismatch is not None:  # outside of the handler: it has the context of the caller
+            raise mismatch
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
         if expected is not None and tuple(expected) != shape:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, starmap
 
 from structir.errors import ShapeMismatchError
 from structir.interpret.scope import Value
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 
 def with_shape_help(
@@ -20,7 +21,7 @@ def with_shape_help(
     """
     if error.code != ShapeMismatchError.code:
         return error
-    for info, value, where in declared:
+    for info, value, where in chain.from_iterable(starmap(_leaves, declared)):
         parameter = where.rpartition(": parameter ")[2]
         if parameter == where or not error.message.startswith(f"{where}: "):
             continue
@@ -31,6 +32,16 @@ def with_shape_help(
         message = f"{error.message}\nhelp: {_edit(parameter, info.dims, value.shape)}"
         return type(error)(message, code=error.code)
     return error
+
+
+def _leaves(info: StructInfo, value: Value, where: str) -> Iterator[tuple[StructInfo, Value, str]]:
+    """Yields the values of nested tuples with their locations, as messages name them."""
+    if not isinstance(info, TupleStructInfo) or not isinstance(value, tuple):
+        yield info, value, where
+        return
+    parts = [f".{k}" for k in info.names] if info.names else [f"[{k}]" for k in range(len(value))]
+    for field, item, part in zip(info.fields, value, parts, strict=False):
+        yield from _leaves(field, item, where + part)
 
 
 def _edit(parameter: str, declared: tuple[Dim, ...], shape: tuple[int, ...]) -> str:

@@ -220,7 +220,7 @@ def test_kernel_data_needs_no_compilation(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: object) -> None:
         raise AssertionError("a kernel was compiled")
 
-    monkeypatch.setattr("structir.runtime.plans.plan.kernel", refuse)
+    monkeypatch.setattr("structir.runtime.plans.plan.kernel_of", refuse)
     assert kernel_data(program_data(structir.parse(LAYER)).module)["functions"]["main"]["kernels"]
 
 
