@@ -184,7 +184,13 @@ class Interpreter:
     def _advance(self, frame: Frame) -> Frame | None:
         """Advances a frame until it is finished (None) or needs the result of another one."""
         for binding in frame.bindings:
-            value = self.evaluate(binding.value, frame.scope)
+            try:
+                value = self.evaluate(binding.value, frame.scope)
+            except ShapeMismatchError:
+                ranked = of_known_ranks(binding, frame.scope)
+                if ranked is None:
+                    raise
+                value = self.evaluate(ranked, frame.scope)
             if isinstance(value, Frame):
                 frame.waiting = binding
                 return value
@@ -355,13 +361,7 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
         interpreter.check_assumptions(call.op, call, scope)
         if _checks_indices(call.op):
             interpreter.check_indices(call, args)
-        try:
-            return applied(call.op.definition, call, args)
-        except ShapeMismatchError:
-            ranked = of_known_ranks(call, scope)
-            if ranked is None:
-                raise
-            return applied(call.op.definition, ranked, args)
+        return applied(call.op.definition, call, args)
     callee = interpreter.value(call.op, scope)
     if isinstance(callee, Closure):
         return interpreter.entered(callee, args)
@@ -395,12 +395,13 @@ def call_kernel(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def of_known_ranks(call: Call, scope: Activation) -> Call | None:
-    """Returns a call with the ranks of axis packs that the row variables of its StructInfos
-    determine; None if these determine no more than the values."""
-    if "with_result" not in getattr(getattr(call.op, "definition", None), "hooks", ()):
+def of_known_ranks(binding: Binding, scope: Activation) -> Call | None:
+    """Returns a call with the ranks of axis packs that the row variables of its operands and its
+    result determine; None if these determine no more than the values."""
+    call, op = binding.value, getattr(binding.value, "op", None)
+    if "with_result" not in getattr(getattr(op, "definition", None), "hooks", ()):
         return None
-    ranked: Call | None = forms.call_of_ranks(call, scope.sizes)
+    ranked: Call | None = forms.call_of_ranks(call, binding.var.struct_info, scope.sizes)
     return ranked
 
 

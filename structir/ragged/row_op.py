@@ -180,9 +180,16 @@ def _result_kinds(function: Any, kinds: Sequence[str]) -> tuple[str, ...]:
     Raises StructInfoError for one that has the length of the row on another axis than the first of
     the row.
     """
-    length = function.params[kinds.index("values")].struct_info.dims[1]
+    fields = function.ret_struct_info.fields
+    row = function.params[kinds.index("values")].struct_info
+    unknown = next((str(info) for info in (row, *fields) if info.dims is None), None)
+    if unknown is not None:
+        hint = 'annotate the ragged tensor with dims: `R.Tensor(("n", "*", "m"), ...)`'
+        message = f"expected known or symbolic sizes of a row, found {unknown}"
+        raise StructInfoError(Diagnostic(message, hint=hint, code="E0219"))
+    length = row.dims[1]
     results = []
-    for info in function.ret_struct_info.fields:
+    for info in fields:
         others = [d for d in info.dims[2:] if dims.syms(length) & dims.syms(d)]
         is_longer = len(info.dims) > 1 and dims.syms(length) & dims.syms(info.dims[1])
         if others or (is_longer and info.dims[1] != length):

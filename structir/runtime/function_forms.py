@@ -191,19 +191,18 @@ def _with_variables(info: StructInfo, numbers: count[int]) -> StructInfo:
     return info
 
 
-def call_of_ranks(call: Call, sizes: Mapping[Any, Any]) -> Call | None:
+def call_of_ranks(call: Call, result: StructInfo, sizes: Mapping[Any, Any]) -> Call | None:
     """Returns a call with the ranks of axis packs that `sizes` of row variables determine; None if
-    the StructInfos of the call have no row variables, or these determine no rank."""
-    infos = [*[arg.struct_info for arg in call.args], call.struct_info]
+    the StructInfos of operands and result have no row variables, or these determine no rank."""
+    infos = [*[arg.struct_info for arg in call.args], result]
     rows = [variable for variable in standing_alone(infos) if type(variable) is RowVar]
     if not rows or not {*rows} <= sizes.keys():
         return None
     of_form = OfForm({row: known(sizes[row]) for row in rows})
     ranked = replace(call, args=tuple([_ranked(arg, of_form) for arg in call.args]))
-    declared = of_form.info(call.struct_info)  # type: ignore[arg-type]
     ranked = replace(ranked, struct_info=deduce(ranked))
-    completed = with_result(ranked, declared, of_form=True)
-    return None if completed is ranked else completed  # type: ignore[return-value]
+    completed = with_result(ranked, of_form.info(result), of_form=True)
+    return None if completed is ranked else replace(completed, args=call.args)
 
 
 def _ranked(operand: Expr, of_form: OfForm) -> Expr:
