@@ -29,7 +29,8 @@ def with_shape_help(
             return error
         if not isinstance(info.dims, tuple) or not hasattr(value, "shape"):
             return error
-        message = f"{error.message}\nhelp: {_edit(parameter, info.dims, value.shape)}"
+        array = f'np.asarray({parameter}, "{value.dtype.name}")'  # the argument may be a list
+        message = f"{error.message}\nhelp: {_edit(array, info.dims, value.shape)}"
         return type(error)(message, code=error.code)
     return error
 
@@ -44,7 +45,7 @@ def _leaves(info: StructInfo, value: Value, where: str) -> Iterator[tuple[Struct
         yield from _leaves(field, item, where + part)
 
 
-def _edit(parameter: str, declared: tuple[Dim, ...], shape: tuple[int, ...]) -> str:
+def _edit(array: str, declared: tuple[Dim, ...], shape: tuple[int, ...]) -> str:
     """Returns a change of the argument that gives it the declared shape."""
     expected = f"({', '.join(map(dims.text, declared))}{',' * (len(declared) == 1)})"
     edits = {"[None]": (1, *shape), "[..., None]": (*shape, 1), ".T": shape[::-1]}
@@ -52,7 +53,7 @@ def _edit(parameter: str, declared: tuple[Dim, ...], shape: tuple[int, ...]) -> 
         edits["[0]"] = shape[1:]
     for edit, new_shape in edits.items():
         if new_shape != shape and _fits(declared, new_shape):
-            return f"pass `{parameter}{edit}`, of shape {new_shape}; expected {expected}"
+            return f"pass `{array}{edit}`, of shape {new_shape}; expected {expected}"
     return f"pass an array of shape {expected}"
 
 

@@ -321,5 +321,6 @@ def _combinator(name: str, view: Any, rule: Any, reference: Any, **defaults: Any
 
 MAP = _combinator("map", _map_view, _result_info, _mapped_reference, axes=0)
 VMAP = _combinator("vmap", _vmap_view, _result_info, _mapped_reference, in_axes=0, out_axes=0)
+MAP.definition.hooks["maps"] = VMAP.definition.hooks["maps"] = True
 VMAP.definition.hooks["curried"] = 1  # the function is an operand of the first call
 REDUCE = _combinator("reduce", _reduce_view, _fold_info, _fold_reference)

@@ -53,7 +53,6 @@ from structir.ops.ragged import (
 from structir.ragged.lowering import RaggedLowering
 from structir.ragged.row_op import row_call
 
-MAPS = ("map", "vmap")
 BODY = "row_body"  # the name of the mapped function in the module of one row
 
 
@@ -80,7 +79,9 @@ def with_row_maps(module: IRModule) -> IRModule:
 
 def _maps_rows(value: Expr) -> bool:
     """Whether a value is a map of a function over ragged operands."""
-    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.name not in MAPS:
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return False
+    if "maps" not in getattr(value.op.definition, "hooks", ()):
         return False
     return any([has_ragged_axis(arg.struct_info) for arg in value.args[1:]])
 

@@ -202,7 +202,7 @@ def call_of_ranks(call: Call, result: StructInfo, sizes: Mapping[Any, Any]) -> C
     ranked = replace(call, args=tuple([_ranked(arg, of_form) for arg in call.args]))
     ranked = replace(ranked, struct_info=deduce(ranked))
     completed = with_result(ranked, of_form.info(result), of_form=True)
-    return None if completed is ranked else replace(completed, args=call.args)
+    return None if completed is ranked else replace(completed, args=call.args)  # type: ignore[return-value]
 
 
 def _ranked(operand: Expr, of_form: OfForm) -> Expr:

@@ -25,14 +25,18 @@ ROOT = Path(__file__).parents[2]
 CHEAP = ["text", "deduction", "solver", "passes"]  # the others compile kernels
 
 
+def assert_no_failure(module: IRModule, seed: int, names: list[str]) -> None:
+    violations = list(failures(module, seed, names))
+    assert not violations, "\n".join([f"{seed} {v.signature}\n{v.error}" for v in violations])
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(4))
 def test_programs_pass_every_check(chunk: int) -> None:
     for seed in range(5000 + chunk * 6, 5000 + (chunk + 1) * 6):
         module = random_program(seed, 6)
         names = [*CHEAP, "cpu", "shards"] if seed % 15 == 0 else CHEAP
-        found = [f"{seed} {each.signature}\n{each.error}" for each in failures(module, seed, names)]
-        assert not found, "\n".join(found)
+        assert_no_failure(module, seed, names)
 
 
 @pytest.mark.sampled(1)
@@ -41,8 +45,7 @@ def test_polymorphic_programs_pass_every_check(chunk: int) -> None:
     for seed in range(chunk * 20, (chunk + 1) * 20):
         module = random_program(seed, 5, polymorphic=True)
         names = ["erasure", "solver"] + ["text", "passes", "cpu"] * (seed % 20 == 0)
-        found = [f"{seed} {each.signature}\n{each.error}" for each in failures(module, seed, names)]
-        assert not found, "\n".join(found)
+        assert_no_failure(module, seed, names)
 
 
 def test_polymorphic_programs_have_rows_dtype_variables_and_ragged_axes() -> None:
