@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -89,6 +89,16 @@ class Disjunction(Assertion):
 
 
 @attrs.frozen(eq=False)
+class Requirement(Assertion):
+    """Asserts that an op accepts its operands, as far as a solver knows them.
+
+    `rejection` returns the message of the op for the shapes of a solver, or None."""
+
+    operands: tuple[Value, ...]
+    rejection: Callable[[ConstraintSolver], str | None]
+
+
+@attrs.frozen(eq=False)
 class UserConstraint(Assertion):
     """Asserts a constraint on variables of the program."""
 
@@ -98,8 +108,9 @@ class UserConstraint(Assertion):
 class ConstraintSolver:
     """An incremental solver: propagates after each assertion, and answers queries at any time."""
 
-    def __init__(self, least: int = 1) -> None:
+    def __init__(self, least: int = 1, search_steps: int = MAX_STEPS) -> None:
         self.store = ConstraintStore(least)
+        self.search_steps = search_steps  # rule runs per call of `solve`
         self.assertions: list[Assertion] = []
         self.rows: dict[Value, Row] = {}
         self.disjunctions: list[Disjunction] = []  # undecided ones
@@ -157,12 +168,26 @@ class ConstraintSolver:
                 self._equate_row(value, row)
             case UserConstraint(_, constraint):
                 store.post(constraint)
+            case Requirement():
+                self._require(assertion)
         store.run()
 
     def _apply(self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value]) -> None:
         result_rows = apply(self.store, scheme, [self.row(value) for value in operands])
         for value, row in zip(results, result_rows, strict=True):
             self._equate_row(value, row)
+
+    def _require(self, requirement: Requirement) -> None:
+        self.solve()  # ranks may follow from a search only
+        message = requirement.rejection(self)
+        if message is None:
+            return
+        operands = set(requirement.operands)
+        shapes = [a for a in self.assertions if isinstance(a, HasShape) and a.value in operands]
+        self.store.begin((requirement.origin, *[shape.origin for shape in shapes]))
+        for value in operands:
+            self.store.row(self.row(value))  # the conflict depends on it
+        raise self.store.conflict(message)
 
     def _equate_row(self, value: Value, row: Row) -> None:
         asserted_row = self.rows.get(value)
@@ -208,7 +233,7 @@ class ConstraintSolver:
 
     def solve(self) -> None:
         """Searches after propagation: rank cases, linear systems and disjunctions."""
-        until = self.store.steps + MAX_STEPS
+        until = self.store.steps + self.search_steps
         search(self.store, until)
         while self._apply_decided(until):
             search(self.store, until)
@@ -311,14 +336,20 @@ class ConstraintSolver:
         self.store.pop(mark)
 
 
+def unconstrained(solver: ConstraintSolver, search_steps: int = MAX_STEPS) -> ConstraintSolver:
+    """Returns a new solver with the preferences of `solver`, and without its assertions."""
+    new = ConstraintSolver(solver.store.least, search_steps)
+    new.store.preference = solver.store.preference
+    new.store.labelled = solver.store.labelled
+    new.store.may_be_ragged = solver.store.may_be_ragged
+    return new
+
+
 def replay(
     assertions: Iterable[Assertion], solver: ConstraintSolver, *, solve: bool = True
 ) -> ConstraintSolver:
     """Returns a new solver with these assertions. Raises Conflict if they are unsatisfiable."""
-    new = ConstraintSolver(solver.store.least)
-    new.store.preference = solver.store.preference
-    new.store.labelled = solver.store.labelled
-    new.store.may_be_ragged = solver.store.may_be_ragged
+    new = unconstrained(solver)
     for assertion in assertions:
         new.assert_(assertion)
     if solve:

@@ -41,7 +41,7 @@ def answer(case: Case) -> Answer:
 
 def explained(found: Answer) -> set[str]:
     """Returns the labels of the assertions in the unsatisfiable core of a conflict."""
-    report = explain(found.program.solver, found.conflict, seconds=5.0)
+    report = explain(found.program.solver, found.conflict, steps=200_000)
     first = found.program.case["ops"][0]["id"]  # blamed where what is given contradicts itself
     return {origin.label for origin in report.culprits} or {first}
 

@@ -75,7 +75,7 @@ from structir.solver.program.value_trees import (
 )
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ANONYMOUS, NAMED, PARAMETER
-from structir.solver.solver import ConstraintSolver, Disjunction, Value
+from structir.solver.solver import ConstraintSolver, Disjunction, Requirement, Value
 
 schemes = provided_module("constraint schemes")
 
@@ -352,17 +352,17 @@ class ConstraintGenerator:
 
     def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
-        infos = None if use.is_unchanged(self.solver) else self._infos(use)
+        infos = None if use.is_unchanged(self.solver) else use.infos(self.solver)
         if infos is None or (use.has_rank_cases and any(map(has_unknown_rank, infos))):
             self.pending.append(use)
             return True
         try:
             op_scheme = self._only_case(use, infos) or schemes.scheme_of(use.call, infos)
-        except schemes.InvalidCall as error:
-            self.solver.store.begin(use.origin)
-            for value in leaves(tuple(use.operands)):
-                self.solver.store.row(self.solver.row(value))
-            raise self.solver.store.conflict(error.message) from None
+        except schemes.InvalidCall:
+            values = tuple(leaves(tuple(use.operands)))
+            self.solver.assert_(Requirement(use.origin, values, use.rejection))
+            self.pending.append(use)  # accepted after a search
+            return True
         if op_scheme is None or len(op_scheme.scheme.results) != len(use.results):
             return False
         if use.reads_ranks and any(not use.is_known(info) for info in infos if info is not None):
@@ -378,14 +378,6 @@ class ConstraintGenerator:
             use.remember(self.solver)
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
-
-    def _infos(self, use: OpUse) -> list[StructInfo | None]:
-        """Returns the inferred StructInfos of the operands of a call."""
-        infos = [arg.struct_info for arg in use.call.args]
-        return [
-            info if info is None or use.is_known(info) else refine_info(self.solver, info, tree)
-            for info, tree in zip(infos, use.operands, strict=True)
-        ]
 
     def _only_case(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Any:
         """Returns the scheme of a call if it is the same for all ranks of its operands, or None."""
@@ -417,7 +409,7 @@ class ConstraintGenerator:
         for use in self.pending:
             if use.has_rank_cases:
                 continue
-            cases = self._rank_case_schemes(use, self._infos(use))
+            cases = self._rank_case_schemes(use, use.infos(self.solver))
             if cases:
                 operands = [operand_at(use.operands, path) for path in cases[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]

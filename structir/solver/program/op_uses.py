@@ -10,7 +10,13 @@ from structir.ir.struct_info import StructInfo
 from structir.lazy import provided_module
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import row_vars
-from structir.solver.program.value_trees import Tree, has_all_sizes, has_numbers, leaves
+from structir.solver.program.value_trees import (
+    Tree,
+    has_all_sizes,
+    has_numbers,
+    leaves,
+    refine_info,
+)
 from structir.solver.solver import ConstraintSolver, Value
 
 schemes = provided_module("constraint schemes")
@@ -34,6 +40,22 @@ class OpUse:
             has_numbers if schemes.depends_on_sizes(call) else has_all_sizes
         )
         self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
+
+    def infos(self, solver: ConstraintSolver) -> list[StructInfo | None]:
+        """Returns the inferred StructInfos of the operands."""
+        infos = [arg.struct_info for arg in self.call.args]
+        return [
+            info if info is None or self.is_known(info) else refine_info(solver, info, tree)
+            for info, tree in zip(infos, self.operands, strict=True)
+        ]
+
+    def rejection(self, solver: ConstraintSolver) -> str | None:
+        """Returns the message of the op if it rejects operands of these shapes, or None."""
+        try:
+            schemes.scheme_of(self.call, self.infos(solver))
+        except schemes.InvalidCall as error:
+            return str(error.message)
+        return None
 
     def remember(self, solver: ConstraintSolver) -> None:
         """Records the shapes of the operands that the index signature was applied to.

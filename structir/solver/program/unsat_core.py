@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 
 import attrs
 
@@ -15,12 +14,13 @@ from structir.solver.solver import (
     HasShape,
     SchemeApplication,
     Value,
-    replay,
+    unconstrained,
 )
 
 PREMISE_KINDS = ("parameter", "fact")  # premises; ops and annotations may be wrong
 TRIALS = 64
-SECONDS = 0.2
+STEPS = 8_000  # assertions and rule runs of all trials; seconds would depend on the machine
+STEPS_PER_TRIAL = 500  # rule runs of a search; an unfinished one counts as satisfiable
 SMALL = 256  # assertions up to which the earliest conflict is searched for
 
 
@@ -59,10 +59,10 @@ def _name(origin: Origin) -> str:
 
 
 def explain(
-    solver: ConstraintSolver, conflict: Conflict, *, trials: int = TRIALS, seconds: float = SECONDS
+    solver: ConstraintSolver, conflict: Conflict, *, trials: int = TRIALS, steps: int = STEPS
 ) -> UnsatCore:
     """Returns a minimal set of conflicting assertions of a solver that raised `conflict`."""
-    minimizer = _CoreMinimizer(solver, trials, monotonic() + seconds)
+    minimizer = _CoreMinimizer(solver, trials, steps)
     premises = [s for s in solver.assertions if s.origin.kind in PREMISE_KINDS]
     others = [s for s in solver.assertions if s.origin.kind not in PREMISE_KINDS]
     if len(others) <= SMALL:  # an earlier prefix may conflict already
@@ -70,8 +70,11 @@ def explain(
     reported = set(origins(conflict.reason))
     suspects = [s for s in others if s.origin in reported]
     if minimizer.conflict(premises, suspects) is None:  # the reason is incomplete
-        suspects = others
-    minimal = minimizer.shrink(premises, suspects)
+        if minimizer.conflict(premises, others) is None:  # it is not due to assertions alone
+            minimizer.exhausted = True
+        else:
+            suspects = others
+    minimal = suspects if minimizer.exhausted else minimizer.shrink(premises, suspects)
     core_conflict = minimizer.conflict(premises, minimal) or conflict
     reasons = set(origins(core_conflict.reason))
     operands = {value for s in minimal if isinstance(s, SchemeApplication) for value in s.operands}
@@ -90,13 +93,13 @@ def _declares(assertion: Assertion, values: set[Value]) -> bool:
 
 
 class _CoreMinimizer:
-    """Removes assertions while the remaining ones conflict, within limits on trials and time."""
+    """Removes assertions while the remaining ones conflict, within limits on trials and steps."""
 
-    def __init__(self, solver: ConstraintSolver, trials: int, until: float) -> None:
+    def __init__(self, solver: ConstraintSolver, trials: int, steps: int) -> None:
         self.solver = solver
         self.order = {id(s): k for k, s in enumerate(solver.assertions)}
         self.trials = trials
-        self.until = until
+        self.steps = steps  # that are left to further trials
         self.exhausted = False
 
     def conflict(
@@ -104,10 +107,15 @@ class _CoreMinimizer:
     ) -> Conflict | None:
         """Returns the conflict of these assertions, or None."""
         assertions = sorted((*premises, *others), key=lambda s: self.order[id(s)])
+        solver = unconstrained(self.solver, STEPS_PER_TRIAL)
         try:
-            replay(assertions, self.solver)
+            for assertion in assertions:
+                solver.assert_(assertion)
+            solver.solve()
         except Conflict as conflict:
             return conflict
+        finally:
+            self.steps -= len(assertions) + solver.store.steps
         return None
 
     def earliest(
@@ -131,7 +139,7 @@ class _CoreMinimizer:
         while size >= 1:
             index = 0
             while index < len(remaining):
-                if self.trials <= 0 or monotonic() > self.until:
+                if self.trials <= 0 or self.steps <= 0:
                     self.exhausted = True
                     return remaining
                 self.trials -= 1
