@@ -88,9 +88,20 @@ def _too_deep(frame: Frame) -> StructIRError:
 
 
 def _sizes_text(dim: dims.Dim, scope: Activation) -> str:
-    """Returns the sizes in a dim with their values: `n = 3, m = 4`."""
-    sizes = {str(s): scope.sizes[s] for s in dims.syms(dim)}
-    return ", ".join([f"{name} = {size}" for name, size in sorted(sizes.items())])
+    """Returns the sizes in a dim with their values and axes: `n = 3 (axis 0 of x), m = 4`."""
+    symbols = sorted(dims.syms(dim), key=lambda symbol: symbol.order)
+    return ", ".join(
+        [f"{display_name(s)} = {scope.sizes[s]}{_axis_text(s, scope)}" for s in symbols]
+    )
+
+
+def _axis_text(symbol: dims.Sym, scope: Activation) -> str:
+    for var in scope.values:
+        sizes = var.struct_info.dims if isinstance(var.struct_info, TensorStructInfo) else None
+        for axis, size in enumerate(sizes if isinstance(sizes, tuple) else ()):
+            if dims.as_sym(size) is symbol:
+                return f" (axis {axis} of {var.name})"
+    return ""
 
 
 def _location(expr: Expr) -> str:
@@ -222,9 +233,8 @@ class Interpreter:
         """Checks the conditions of `R.require` on the actual sizes."""
         for condition in conditions_of(binding):
             if scope.size(condition) != 1:
-                symbols = sorted(dims.syms(condition), key=lambda symbol: symbol.order)
                 with one_message():
-                    sizes = ", ".join(f"{display_name(s)} = {scope.sizes[s]}" for s in symbols)
+                    sizes = _sizes_text(condition, scope)
                     text = f"R.require: expected {dims.text(condition)}, found {sizes}"
                 raise ShapeMismatchError(text, code="E0706")
 

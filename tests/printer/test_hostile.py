@@ -123,6 +123,8 @@ def test_hostile_source_is_rejected_with_a_message(name: str) -> None:
         structir.parse(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 10_000
+    if "nested" in words:
+        assert caught.value.diagnostics[0].span is not None
 
 
 def test_a_message_shows_the_part_of_a_long_line_that_is_wrong() -> None:

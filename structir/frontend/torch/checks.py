@@ -29,11 +29,13 @@ def check_sizes(
 ) -> None:
     """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards."""
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
-    enforced: set[Dim] = {1}
     for var in params.variables:
-        limits = [(d, *ranges.pop(d, (None, None))) for d in params.declared_sizes[var.name]]
-        enforced |= {c for limit in limits for c in _conditions(*limit)}
-        _check(importer, var, [_within(*limit) for limit in limits])
+        _check(importer, var, params.declared_sizes[var.name])
+    declared = [size for var in params.variables for size in params.declared_sizes[var.name]]
+    limits = [c for size in declared if size in ranges for c in _conditions(size, *ranges[size])]
+    for limit in dict.fromkeys(limits):
+        _check_condition(importer, params, limit)
+    enforced: set[Dim] = {1, *limits}
     inputs = _inputs(program, params)
     for guard in dict.fromkeys((*origins.guards, *program.guards)):
         condition = _condition(guard, inputs, guard in origins.internal)
@@ -110,10 +112,3 @@ def _conditions(size: Dim, low: int | None, high: int | None) -> list[Dim]:
     return lower + (
         [dims.compare("le", size, high)] if high is not None and high < NO_UPPER_BOUND else []
     )
-
-
-def _within(size: Dim, low: int | None, high: int | None) -> Dim:
-    """Returns the size, or a different size if it is out of the range that torch enforces."""
-    if low is not None and low > UNENFORCED_LOWER_BOUND:
-        size = dims.dim_max(size, low)
-    return dims.dim_min(size, high) if high is not None and high < NO_UPPER_BOUND else size

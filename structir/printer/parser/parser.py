@@ -94,7 +94,7 @@ def _parse(
     try:
         return module.read(ast.Module(body, []))
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep(source_map.span(_deepest(body))) from None
 
 
 def _statements(
@@ -117,9 +117,24 @@ def parse_macro(
     return Macro(node, source_map, values, defaults)
 
 
-def _too_deep() -> ParseError:
+def _too_deep(span: Span | None) -> ParseError:
     hint = "bind inner parts to names: `y = ...`"
-    return ParseError(Diagnostic("an expression is nested too deeply", hint=hint, code="E0109"))
+    message = "an expression is nested too deeply"
+    return ParseError(Diagnostic(message, span, hint=hint, code="E0109"))
+
+
+def _deepest(body: list[ast.stmt]) -> ast.AST:
+    """Returns the statement that contains the most deeply nested node."""
+    pending: list[tuple[int, ast.AST, ast.AST]] = [(0, node, node) for node in body]
+    deepest, most = pending[0][1], 0
+    while pending:
+        depth, node, statement = pending.pop()
+        if depth > most:
+            deepest, most = statement, depth
+        for child in ast.iter_child_nodes(node):
+            inner = child if isinstance(child, ast.stmt) else statement
+            pending.append((depth + 1, child, inner))
+    return deepest
 
 
 def _tree(source: Source, text: str, indented: bool) -> ast.Module:
@@ -134,8 +149,11 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
         span = Span(source, line, column, line, column + 1)
         hint = "program text uses Python syntax: correct it at the marked position"
         raise ParseError(Diagnostic(f"syntax error: {error.msg}", span, hint=hint)) from None
-    except (RecursionError, MemoryError):
-        raise _too_deep() from None
+    except (RecursionError, MemoryError):  # Python does not say where
+        lines = source.text.splitlines()
+        longest = max(lines, key=len)
+        line, first = source.first_line + lines.index(longest), longest.index(longest.strip())
+        raise _too_deep(Span(source, line, first, line, len(longest))) from None
     except ValueError as error:
         hint = "remove the characters that Python source cannot contain"
         raise ParseError(Diagnostic(f"syntax error: {error}", hint=hint)) from None

@@ -10,8 +10,11 @@ from structir.frontend.torch.graph import FxGraph, all_graphs, names_of
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
+from structir.ir.dim_choice import compare
+from structir.ir.dims import Dim
 from structir.ir.dtype import is_int
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
+from structir.ir.requirements import is_condition
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -164,7 +167,14 @@ ASSERTIONS = (
 
 @torch_op(*ASSERTIONS)
 def assertion(node: FxNode) -> list[Any]:
-    """Ignores torch's assertions: StructIR's ops check their own operands."""
+    """Requires conditions on sizes, as `torch._check` states; ignores torch's other assertions,
+    since StructIR's ops check their own operands."""
+    condition, size = node.arg("self", None), node.arg("size", None)
+    node.require([condition] if is_condition(condition) else [])
+    if isinstance(size, Dim):
+        low, high = node.arg("min", None), node.arg("max", None)
+        node.require([] if low is None else [compare("le", low, size)])
+        node.require([] if high is None else [compare("le", size, high)])
     return []
 
 
