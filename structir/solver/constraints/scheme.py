@@ -13,7 +13,16 @@ from typing import Any
 import attrs
 
 from structir.ir.polynomial import Dim, Poly, Sym, substitute
-from structir.solver.constraints.constraint import Constraint, DimEq, DimJoin, RowJoin, Sum, Window
+from structir.solver.constraints.constraint import (
+    AxisStack,
+    Constraint,
+    DimEq,
+    DimJoin,
+    RowJoin,
+    RowStack,
+    Sum,
+    Window,
+)
 from structir.solver.domains.terms import (
     Element,
     Row,
@@ -303,6 +312,22 @@ def _define_sum(instance: Instance, total: Sum) -> bool:
     return True
 
 
+def _define_axis_stack(instance: Instance, stack: AxisStack) -> bool:
+    return _define_row_stack(
+        instance, RowStack((stack.total,), tuple([(part,) for part in stack.parts]))
+    )
+
+
+def _define_row_stack(instance: Instance, stack: RowStack) -> bool:
+    if instance.store.may_be_ragged:
+        return False
+    first, *others = map(instance.row, stack.parts)
+    for other in others:
+        equate_rows(instance.store, first, other)
+    instance.match(Pattern.of(stack.total), first)
+    return True
+
+
 def _define_window(instance: Instance, window: Window) -> bool:
     symbol = instance.undefined_symbol(window.outer)
     inner = instance.store.dim(instance.size(window.inner))
@@ -319,5 +344,7 @@ DEFINING: dict[type[Constraint], Callable[[Instance, Any], bool]] = {
     DimJoin: _define_size_join,
     DimEq: _define_equal,
     Sum: _define_sum,
+    AxisStack: _define_axis_stack,
+    RowStack: _define_row_stack,
     Window: _define_window,
 }
