@@ -23,6 +23,7 @@ from structir.solver.constraints.constraint import (
     Sum,
     Window,
 )
+from structir.solver.domains.labels import unify_labels
 from structir.solver.domains.terms import (
     Element,
     Row,
@@ -193,8 +194,23 @@ class Instance:
         bound_size = self.sizes.get(symbol)
         if bound_size is None:
             self.sizes[symbol] = axis  # type: ignore[assignment]
-        else:
+        elif not self._have_equal_lengths(symbol, bound_size, axis):
             unify_axes(self.store, bound_size, axis)
+
+    def _have_equal_lengths(self, symbol: Sym, first: Dim, second: Any) -> bool:
+        """Assumes that all rows of a ragged axis have the size of an axis of another operand.
+
+        Returns whether one is ragged, and the other any size.
+        """
+        axes = [self.store.dim(first), self.store.dim(second)]
+        ragged = [axis for axis in axes if is_ragged(axis)]
+        if len(ragged) != 1 or any([symbol_of(axis) is None for axis in axes]):
+            return False
+        if self.store.labelled:
+            unify_labels(self.store, first, second)
+        self.store.assumed.append((axes[0], axes[1], self.store.reason()))
+        self.sizes[symbol] = ragged[0]
+        return True
 
     def _match_row(self, template: RowVar, row: Row) -> None:
         bound_row = self.rows.get(template)
