@@ -283,7 +283,7 @@ class _SchemeBuilder:
                 self.loose_rows.setdefault(entry.pack, []).append(part)
                 elements += part
             elif self._is_stacked(entry.pack, result):
-                part = tuple([_renewed(element) for element in self._row(entry.pack)])
+                part = _renewed_row(self._row(entry.pack))
                 self.stacked_rows.setdefault(entry.pack, []).append(part)
                 elements += part
             else:
@@ -421,12 +421,15 @@ class _SchemeBuilder:
         return frozenset(symbols)
 
 
-def _renewed(element: Any) -> Any:
-    """Returns a template variable of the same name."""
-    symbol = None if type(element) is RowVar else symbol_of(element)
-    if type(element) is RowVar:
-        return RowVar(element.name)
-    return element if symbol is None else fresh(symbol.name)
+def _renewed_row(row: Row) -> Row:
+    """Returns a row of new template variables."""
+    return tuple([RowVar(e.name) if isinstance(e, RowVar) else _renewed(e) for e in row])
+
+
+def _renewed(size: Dim) -> Dim:
+    """Returns a new template variable in place of one."""
+    symbol = symbol_of(size)
+    return size if symbol is None else fresh(symbol.name)
 
 
 def _is_attribute(expr: IndexExpr) -> bool:

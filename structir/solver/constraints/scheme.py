@@ -200,11 +200,11 @@ class Instance:
     def _have_equal_lengths(self, symbol: Sym, first: Dim, second: Any) -> bool:
         """Assumes that all rows of a ragged axis have the size of an axis of another operand.
 
-        Returns whether one is ragged, and the other any size.
+        Returns whether exactly one of them is ragged.
         """
         axes = [self.store.dim(first), self.store.dim(second)]
         ragged = [axis for axis in axes if is_ragged(axis)]
-        if len(ragged) != 1 or any([symbol_of(axis) is None for axis in axes]):
+        if len(ragged) != 1:
             return False
         if self.store.labelled:
             unify_labels(self.store, first, second)
