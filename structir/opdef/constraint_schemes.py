@@ -30,6 +30,7 @@ from structir.opdef.index_expr import (
 from structir.opdef.notation import AxisIndex, IndexSignature, OperandAccess, SideCondition
 from structir.opdef.shape_eval import UNKNOWN
 from structir.solver.constraints.constraint import (
+    AxisStack,
     Constraint,
     DimEq,
     DimJoin,
@@ -39,6 +40,7 @@ from structir.solver.constraints.constraint import (
     Prod,
     RowJoin,
     RowLe,
+    RowStack,
     Sum,
     Window,
 )
@@ -199,6 +201,10 @@ class _SchemeBuilder:
         self.constraints: list[Constraint] = []
         self.loose_rows: dict[str, list[Row]] = {}
         self.loose_sizes: dict[str, list[Dim]] = {}
+        self.stacked_rows: dict[str, list[Row]] = {}
+        self.stacked_sizes: dict[str, list[Dim]] = {}
+        results = [e for access in index_signature.results for e in access.entries]
+        self.joined = frozenset([name for entry in results for name in entry.join])
         self._add_attribute_packs()
         for access in self.operands:
             self._add_packs_around(access, axes)
@@ -207,6 +213,7 @@ class _SchemeBuilder:
     def scheme(self) -> Scheme:
         self._bind_attribute_extents()
         operands = tuple([self._access(access, result=False) for access in self.operands])
+        self._stack()
         results = tuple(
             [self._access(access, result=True) for access in self.index_signature.results]
         )
@@ -275,6 +282,10 @@ class _SchemeBuilder:
                 part: Row = (RowVar(entry.pack),)
                 self.loose_rows.setdefault(entry.pack, []).append(part)
                 elements += part
+            elif self._is_stacked(entry.pack, result):
+                part = _renewed_row(self._row(entry.pack))
+                self.stacked_rows.setdefault(entry.pack, []).append(part)
+                elements += part
             else:
                 elements += self._row(entry.pack)
         return tuple(elements)
@@ -288,12 +299,26 @@ class _SchemeBuilder:
             self.loose_sizes.setdefault(name, []).append(axis)
             return axis
         size = self._size(entry.size)
+        if isinstance(entry.size, IndexExtent) and self._is_stacked(entry.size.name, result):
+            axis = _renewed(size)
+            self.stacked_sizes.setdefault(entry.size.name, []).append(axis)
+            return axis
         if result and entry.join:  # concatenated axes, of which some may be ragged
             parts = tuple([self._extent(name) for name in entry.join])
             if size == reduce(add, parts):
                 size = fresh()
                 self.constraints.append(Sum(size, parts))
         return size
+
+    def _is_stacked(self, name: str, result: bool) -> bool:
+        """Returns whether axes of an operand are beside those along which it is concatenated."""
+        return bool(self.joined) and not result and name not in self.joined
+
+    def _stack(self) -> None:
+        for name, rows in self.stacked_rows.items():
+            self.constraints.append(RowStack(self._row(name), tuple(rows)))
+        for name, axes in self.stacked_sizes.items():
+            self.constraints.append(AxisStack(self._extent(name), tuple(axes)))
 
     def _join_loose(self) -> None:
         for name, parts in self.loose_rows.items():
@@ -394,6 +419,17 @@ class _SchemeBuilder:
                 if type(part) is Poly:
                     symbols.update(variables(part))
         return frozenset(symbols)
+
+
+def _renewed_row(row: Row) -> Row:
+    """Returns a row of new template variables."""
+    return tuple([RowVar(e.name) if isinstance(e, RowVar) else _renewed(e) for e in row])
+
+
+def _renewed(size: Dim) -> Dim:
+    """Returns a new template variable in place of one."""
+    symbol = symbol_of(size)
+    return size if symbol is None else fresh(symbol.name)
 
 
 def _is_attribute(expr: IndexExpr) -> bool:

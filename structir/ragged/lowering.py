@@ -246,15 +246,17 @@ class RaggedLowering:
 
         The unknown sizes of a dense operand become dims.
         """
+        if isinstance(arg, Tuple):
+            return Tuple(tuple(map(self.as_fields, arg.fields)))
         info = getattr(arg, "struct_info", None)
         if isinstance(info, TensorStructInfo) and isinstance(arg, Expr):
             sizes = with_all_sizes(info)
             return arg if sizes is info else self.builder.match_cast(arg, sizes)
-        if isinstance(arg, Tuple) or not isinstance(info, TupleStructInfo):
+        if not isinstance(info, TupleStructInfo):
             return arg
         count = len(info.fields) if any(map(has_ragged_axis, info.fields)) else 0
         fields = [self.builder.emit(TupleGetItem(arg, k)) for k in range(count)]
-        return Tuple(tuple(fields)) if count else arg
+        return self.as_fields(Tuple(tuple(fields))) if count else arg
 
     def derived(self, call: Call, ragged: Mapping[Path, RaggedParts]) -> Value:
         """Returns a call over the values, a reduction of each row, or a lowered decomposition."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from structir.ir.polynomial import Sym
-from structir.solver.constraints.constraint import Constraint, Sum
+from structir.solver.constraints.constraint import AxisStack, Constraint, RowStack, Sum
 from structir.solver.constraints.scheme import Scheme, apply
 from structir.solver.domains import labels, ranks
 from structir.solver.domains.reasons import NO_REASON, Conflict, Origin, Reason, origins
@@ -28,6 +28,7 @@ from structir.solver.propagation import (
     row_broadcast,
     row_unification,
     side_conditions,
+    stacks,
     windows,
 )
 from structir.solver.propagation.row_unification import equate_rows
@@ -44,8 +45,10 @@ RULE_MODULES = (
     ranks,
     row_broadcast,
     row_unification,
+    stacks,
     windows,
 )
+CONCATENATIONS = (Sum, AxisStack, RowStack)  # constraints whose open parts may be ragged
 
 
 @attrs.frozen(eq=False)
@@ -243,15 +246,16 @@ class ConstraintSolver:
 
         Results print an open part as a size, so other constraints must hold for a size."""
         store = self.store
-        sums = [active for active in store.open if type(active.constraint) is Sum]
-        if not store.may_be_ragged or not sums:
+        joined = [a.constraint for a in store.open if type(a.constraint) in CONCATENATIONS]
+        if not store.may_be_ragged or not joined:
             return False
         store.may_be_ragged = False
-        for active in sums:
-            for part in map(store.dim, active.constraint.parts):  # type: ignore[attr-defined]
-                for symbol in variables(part):
+        for constraint in joined:
+            parts = [size for row in constraint.rows() for size in sizes(store.row(row))]
+            for part in map(store.dim, (*constraint.dims(), *parts)):
+                for symbol in () if is_ragged(part) else variables(part):
                     store.set(store.dense, symbol, None)
-            store.post(active.constraint)
+            store.post(constraint)
         store.run()
         return True
 

@@ -187,6 +187,27 @@ class Sum(Constraint):
 
 
 @attrs.frozen(eq=False)
+class AxisStack(Constraint):
+    """An axis of tensors that are concatenated along another one.
+
+    Sizes are equal. If one part is ragged, the total is, and the other parts have any size.
+    """
+
+    total: Dim
+    parts: tuple[Dim, ...]
+    kinds: ClassVar[dict[str, str]] = {"total": "dim", "parts": "dims"}
+
+
+@attrs.frozen(eq=False)
+class RowStack(Constraint):
+    """The axes before or after the one along which tensors are concatenated; see `AxisStack`."""
+
+    total: Row
+    parts: tuple[Row, ...]
+    kinds: ClassVar[dict[str, str]] = {"total": "row", "parts": "rows"}
+
+
+@attrs.frozen(eq=False)
 class Ge(Constraint):
     """A size is at least an integer."""
 

@@ -13,7 +13,17 @@ from typing import Any
 import attrs
 
 from structir.ir.polynomial import Dim, Poly, Sym, substitute
-from structir.solver.constraints.constraint import Constraint, DimEq, DimJoin, RowJoin, Sum, Window
+from structir.solver.constraints.constraint import (
+    AxisStack,
+    Constraint,
+    DimEq,
+    DimJoin,
+    RowJoin,
+    RowStack,
+    Sum,
+    Window,
+)
+from structir.solver.domains.labels import unify_labels
 from structir.solver.domains.terms import (
     Element,
     Row,
@@ -184,8 +194,23 @@ class Instance:
         bound_size = self.sizes.get(symbol)
         if bound_size is None:
             self.sizes[symbol] = axis  # type: ignore[assignment]
-        else:
+        elif not self._have_equal_lengths(symbol, bound_size, axis):
             unify_axes(self.store, bound_size, axis)
+
+    def _have_equal_lengths(self, symbol: Sym, first: Dim, second: Any) -> bool:
+        """Assumes that all rows of a ragged axis have the size of an axis of another operand.
+
+        Returns whether exactly one of them is ragged.
+        """
+        axes = [self.store.dim(first), self.store.dim(second)]
+        ragged = [axis for axis in axes if is_ragged(axis)]
+        if len(ragged) != 1:
+            return False
+        if self.store.labelled:
+            unify_labels(self.store, first, second)
+        self.store.assumed.append((axes[0], axes[1], self.store.reason()))
+        self.sizes[symbol] = ragged[0]
+        return True
 
     def _match_row(self, template: RowVar, row: Row) -> None:
         bound_row = self.rows.get(template)
@@ -303,6 +328,22 @@ def _define_sum(instance: Instance, total: Sum) -> bool:
     return True
 
 
+def _define_axis_stack(instance: Instance, stack: AxisStack) -> bool:
+    return _define_row_stack(
+        instance, RowStack((stack.total,), tuple([(part,) for part in stack.parts]))
+    )
+
+
+def _define_row_stack(instance: Instance, stack: RowStack) -> bool:
+    if instance.store.may_be_ragged:
+        return False
+    first, *others = map(instance.row, stack.parts)
+    for other in others:
+        equate_rows(instance.store, first, other)
+    instance.match(Pattern.of(stack.total), first)
+    return True
+
+
 def _define_window(instance: Instance, window: Window) -> bool:
     symbol = instance.undefined_symbol(window.outer)
     inner = instance.store.dim(instance.size(window.inner))
@@ -319,5 +360,7 @@ DEFINING: dict[type[Constraint], Callable[[Instance, Any], bool]] = {
     DimJoin: _define_size_join,
     DimEq: _define_equal,
     Sum: _define_sum,
+    AxisStack: _define_axis_stack,
+    RowStack: _define_row_stack,
     Window: _define_window,
 }

@@ -37,6 +37,7 @@ from structir.solver.domains.reasons import Conflict
 from structir.solver.domains.terms import row_vars, symbol_of
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.default_selection import Close, default_params, require_names
+from structir.solver.program.dense_parts import solve_dense_parts
 from structir.solver.program.dtypes import complete_dtypes
 from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
@@ -347,22 +348,11 @@ def _generate(function: Function, generator: ConstraintGenerator) -> ConstraintG
     try:
         generator.visit(function)
         generator.solve()
-        _close_sums(generator)
+        solve_dense_parts(generator)
         generator.name_open_sizes(function.params)
     except Conflict as conflict:
         raise _FunctionUnsatisfiable(generator, conflict) from None
     return generator
-
-
-def _close_sums(generator: ConstraintGenerator) -> None:
-    """Takes open parts of concatenations for sizes, unless one must be ragged."""
-    snapshot, may_be_ragged = generator.snapshot(), generator.solver.store.may_be_ragged
-    try:
-        if generator.solver.assume_dense_sums():
-            generator.solve()
-    except Conflict:
-        generator.restore(snapshot)
-    generator.solver.store.may_be_ragged = may_be_ragged
 
 
 def _call_graph(module: IRModule) -> dict[str, list[str]]:

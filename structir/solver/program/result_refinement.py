@@ -13,6 +13,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.solver.domains.reasons import Conflict
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.dense_parts import solve_dense_parts
 from structir.solver.program.ordered_dims import with_ordered_dims
 from structir.solver.program.value_trees import Tree, tensors
 from structir.solver.solver import ConstraintSolver, Value
@@ -31,6 +32,7 @@ def refine_result(call: Call) -> StructInfo:
     generator = ConstraintGenerator({}, least=0)
     tree = generator.visit_call(call)
     generator.solve()
+    solve_dense_parts(generator)
     operand_vars = {
         v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)
     }
