@@ -10,7 +10,7 @@ import numpy as np
 
 import structir
 from structir.ir import dims
-from structir.ir.kernel import For, Kernel
+from structir.ir.kernel import Branch, For, Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.primitives import find_primitive, primitive_names
@@ -176,12 +176,13 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "collapse": nested,
         "reorder": nested,
         "fission": [name for name, loop in tree.loops.items() if len(loop.body) > 1],
+        "bound": [n for n, loop in tree.loops.items() if [type(s) for s in loop.body] == [Branch]],
     }
     name = rng.choice(primitive_names())
     loops = candidates.get(name) or list(tree.loops) or ["none"]
     arrays, scalars = list(tree.arrays), list(tree.scalars)
     params = [p.name for p in kernel.params if isinstance(p.struct_info, TensorStructInfo)]
-    of_kinds = {"hoist": scalars, "rfactor": scalars, "shrink": arrays, "inline": arrays}
+    of_kinds = {"hoist": scalars, "rfactor": scalars, "demote": scalars, "shrink": arrays, "inline": arrays}
     of_kinds |= {"compute_at": arrays, "stage": arrays + params}
     memory = of_kinds.get(name) or arrays + scalars
     if "memory" in find_primitive(name).parameter_names() and not memory:
@@ -218,6 +219,7 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "size": rng.choice(["n", "m"]),
         "value": rng.choice([1, 3, 4]),
         "space": rng.choice(["", "", "registers"]),
+        "ordered": rng.random() < 0.5,
     }
     parameters = find_primitive(name).parameter_names()
     if name == "shrink":
@@ -270,7 +272,7 @@ class Run:
                 assert all(d.hint and d.code for d in error.diagnostics), error
                 self.counts[f"refused {error.diagnostics[0].code}"] += 1
                 continue
-            rounds = primitive.changes_rounding and name != "parallel"
+            rounds = primitive.changes_rounding and name != "parallel" and args[-1] is not True
             self.exact = self.exact and not rounds
             self.counts[name] += 1
             self.log.append((name, args))

@@ -52,7 +52,8 @@ def _replace_products(kernel: KernelHandle, least: int) -> bool:
     _isolate_sums(kernel)
     count, refused = 0, set[str]()
     while True:
-        names = [_nest_around(kernel.tree, kernel.tree.loops_around(s)[-1]) for s in _sums(kernel)]
+        alone = [loop for s in _sums(kernel) if (loop := _loop_of(kernel.tree, s)) is not None]
+        names = [_nest_around(kernel.tree, loop) for loop in alone]
         nest = next((n for n in names if n[-1] not in refused), None)
         if nest is None:
             return count > 0
@@ -120,6 +121,12 @@ def _boundaries(tree: LoopTree, statement: KernelStatement) -> Iterator[tuple[st
                 if 0 < count < len(outer.body):
                     yield outer.variable.name, count
         inner = outer
+
+
+def _loop_of(tree: LoopTree, statement: KernelStatement) -> For | None:
+    """Returns the loop in which a statement is alone."""
+    outer = tree.ancestors[statement][-1]
+    return outer if isinstance(outer, For) and len(outer.body) == 1 else None
 
 
 def _nest_around(tree: LoopTree, loop: For) -> list[str]:
