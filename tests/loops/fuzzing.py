@@ -101,7 +101,16 @@ class DependentLoops:
             else:
                 body.append(self.statement(scope))
         size = "n" if stem == "i" else "m"
+        if self.rng.random() < 0.2:
+            body = [f"if {self.test(name, size, scope)}:", *[f"    {line}" for line in body]]
         return [f"for {name} in range({bounds.format(size)}):", *[f"    {line}" for line in body]]
+
+    def test(self, name: str, size: str, scope: dict[str, str]) -> str:
+        """Returns a condition, often one that bounds a loop variable."""
+        outer = self.rng.choice([v for k, v in scope.items() if k in "ij"])
+        tests = [f"{name} < {size} - 1", f"{name} >= 1", f"2 <= {name}", f"{name} > {outer}"]
+        tests += [f"{outer} != 1", f"{self.element('x', scope)} > 0.0"]
+        return " and ".join(self.rng.sample(tests, self.rng.choice([1, 1, 2, 3])))
 
     def position(self, stem: str, scope: dict[str, str]) -> str:
         """Returns the assignment of an index that is in range."""
@@ -182,7 +191,13 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
     loops = candidates.get(name) or list(tree.loops) or ["none"]
     arrays, scalars = list(tree.arrays), list(tree.scalars)
     params = [p.name for p in kernel.params if isinstance(p.struct_info, TensorStructInfo)]
-    of_kinds = {"hoist": scalars, "rfactor": scalars, "demote": scalars, "shrink": arrays, "inline": arrays}
+    of_kinds = {
+        "hoist": scalars,
+        "rfactor": scalars,
+        "demote": scalars,
+        "shrink": arrays,
+        "inline": arrays,
+    }
     of_kinds |= {"compute_at": arrays, "stage": arrays + params}
     memory = of_kinds.get(name) or arrays + scalars
     if "memory" in find_primitive(name).parameter_names() and not memory:

@@ -29,7 +29,7 @@ def bound(kernel: Kernel, loop: str) -> Kernel:
     tree = loop_tree(kernel)
     old = tree.loop(loop)
     branch = old.body[0]
-    if len(old.body) > 1 or not isinstance(branch, Branch) or branch.otherwise:
+    if len(old.body) > 1 or not isinstance(branch, Branch) or _has_alternative(branch):
         raise refusal(
             "E1116",
             f"expected an `if` without `else` as the only statement of `{loop}`",
@@ -59,6 +59,10 @@ def bound(kernel: Kernel, loop: str) -> Kernel:
     bounded = replace(old, start=_extreme("max", starts), stop=_extreme("min", stops), body=body)
     new = Branch(_all(around), (bounded,), (), branch.span) if around else bounded
     return exchange(kernel, old, new)
+
+
+def _has_alternative(branch: Branch) -> bool:
+    return bool(branch.otherwise)
 
 
 def _conjuncts(test: Scalar) -> Iterator[Scalar]:

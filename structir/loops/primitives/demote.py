@@ -50,9 +50,9 @@ def _region(tree: LoopTree, scalar: Local) -> tuple[KernelStatement, ...]:
     uses = [a.statement for a in tree.accesses(tree.kernel.body) if a.memory is scalar]
     first, store = uses[0], uses[-1]
     block = tree.block_of(first)
-    is_assigned = isinstance(first, Assign) and first.target is scalar and not first.symbol
+    is_assigned = isinstance(first, Assign) and first.target is scalar
     is_stored = isinstance(store, Assign) and isinstance(store.target, Element)
-    if is_assigned and is_stored and any(s is store for s in block) and store is not first:
+    if is_assigned and is_stored and any(s is store for s in block):
         region = block[following(block, first) : following(block, store) + 1]
         if jumps(region) is None:
             return region

@@ -27,7 +27,7 @@ from structir.loops.schedule.edits import calculate, exchange, integer
 from structir.loops.schedule.legality import read_after
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
 from structir.loops.schedule.primitive import primitive
-from structir.loops.schedule.products import added_factors, is_same_place
+from structir.loops.schedule.products import added_factors
 from structir.loops.schedule.refusal import refusal
 from structir.loops.schedule.regions import expression
 

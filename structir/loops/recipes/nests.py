@@ -24,18 +24,19 @@ from structir.loops.schedule.products import added_factors
 
 
 @recipe
-def nests(kernel: KernelHandle, target: TargetInfo, least: int = 512) -> None:
+def nests(kernel: KernelHandle, target: TargetInfo, least: int = 512, fewest: int = 8) -> None:
     """Replaces products by library functions, and makes contiguous stores the innermost loop.
 
     Tests of loop variables become bounds. Loops over blocks are collapsed where the whole nest is a
-    product of at least `least` multiplications. Each element receives the same terms in the same
-    order: no result changes. Nests with an index that may be out of range keep their order.
+    product of at least `least` multiplications, and of at least `fewest` terms and columns. Each
+    element receives the same terms in the same order, so results keep every bit. Nests with an
+    index that may be out of range keep their order.
     """
     for name in reversed(kernel.loops()):
         if isinstance(kernel.tree.loop(name).body[0], Branch):
             kernel.attempt("bound", name)
     before = len(kernel.steps)
-    if not _replace_products(kernel, least):
+    if not _replace_products(kernel, least, fewest):
         kernel.undo(len(kernel.steps) - before)
     for name in innermost_loops(kernel.tree):
         _move_contiguous_inward(kernel, _nest_around(kernel.tree, kernel.tree.loop(name)))
@@ -44,7 +45,7 @@ def nests(kernel: KernelHandle, target: TargetInfo, least: int = 512) -> None:
 # ---- products
 
 
-def _replace_products(kernel: KernelHandle, least: int) -> bool:
+def _replace_products(kernel: KernelHandle, least: int, fewest: int) -> bool:
     """Replaces the products of a kernel; returns whether there is one."""
     for name in list(kernel.tree.scalars):
         if _is_total(kernel.tree, name):
@@ -58,7 +59,7 @@ def _replace_products(kernel: KernelHandle, least: int) -> bool:
         if nest is None:
             return count > 0
         before = len(kernel.steps)
-        if _replace(kernel, nest, least):
+        if _replace(kernel, nest, least, fewest):
             count += 1
         else:
             kernel.undo(len(kernel.steps) - before)
@@ -139,7 +140,7 @@ def _nest_around(tree: LoopTree, loop: For) -> list[str]:
     return names
 
 
-def _replace(kernel: KernelHandle, names: list[str], least: int) -> bool:
+def _replace(kernel: KernelHandle, names: list[str], least: int, fewest: int) -> bool:
     """Replaces a nest that adds products by a library function."""
     names = _without_blocks(kernel, names)
     tree = kernel.tree
@@ -163,7 +164,7 @@ def _replace(kernel: KernelHandle, names: list[str], least: int) -> bool:
         and not _depends(tree, right, loop)
     ]
     inner = [*rows[-1:], terms[-1], columns]
-    if _is_small(tree, inner, least):
+    if _is_small(tree, inner, least) or any(_is_small(tree, [e], fewest) for e in inner[-2:]):
         return False
     order = [loop for loop in loops if loop not in inner] + inner
     wanted = [loop.variable.name for loop in order]
@@ -198,6 +199,7 @@ def _without_blocks(kernel: KernelHandle, names: list[str]) -> list[str]:
 
 
 def _is_small(tree: LoopTree, loops: list[For], least: int) -> bool:
+    """Whether nested loops are known to have less than so many iterations."""
     counts = [tree.trip_count(loop) for loop in loops]
     known = [count for count in counts if isinstance(count, int)]
     return len(known) == len(counts) and prod(known) < least

@@ -14,10 +14,10 @@ from structir.loops.schedule.regions import expression, extremum
 def without_blocks(tree: LoopTree, outer: For, inner: For) -> For | None:
     """Returns the loop over the iterations of all blocks; None if the inner loop is not over
     consecutive blocks, one per iteration of the outer loop."""
-    ranges = _ends(tree, outer), _ends(tree, inner)
-    if ranges[0] is None or ranges[1] is None:
+    around, inside = _ends(tree, outer), _ends(tree, inner)
+    if around is None or inside is None:
         return None
-    (first, stops), (start, ends) = ranges
+    (first, stops), (start, ends) = around, inside
     symbol = tree.symbol(outer.variable)
     step, base = dims.linear(start, symbol) or (0, start)
     length = step * outer.step
@@ -27,7 +27,7 @@ def without_blocks(tree: LoopTree, outer: For, inner: For) -> For | None:
         return None
     fixed = list(dict.fromkeys([end for end in ends if symbol not in dims.syms(end)]))
     others = [end for end in ends if symbol in dims.syms(end)]
-    if not others or not all(dims.equal(end, start + length) is True for end in others):
+    if not others or not _are_consecutive(others, start + length):
         return None
     begin = base + step * first
     last = [begin + length * dims.ceildiv(stop - first, outer.step) for stop in stops]
@@ -37,6 +37,11 @@ def without_blocks(tree: LoopTree, outer: For, inner: For) -> For | None:
     if len(known) < len(scalars):
         return None
     return replace(inner, start=known[0], stop=extremum("min", known[1:]))
+
+
+def _are_consecutive(ends: list[Dim], start: Dim) -> bool:
+    """Whether each block ends where the next one starts."""
+    return all(dims.equal(end, start) is True for end in ends)
 
 
 def blocked_by(tree: LoopTree, inner: For, among: list[For]) -> For | None:

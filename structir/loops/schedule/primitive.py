@@ -44,14 +44,14 @@ class Primitive:
             help = 'pass an `@I.kernel` function, or use `structir.schedule(module).kernel("y")`'
             raise ScheduleError(Diagnostic(message, None, self.name, hint=help, code="E1115"))
         try:
-            inspect.signature(self.transform).bind(kernel, *args, **options)
+            bound = inspect.signature(self.transform).bind(kernel, *args, **options)
         except TypeError as error:
             message = f"{error}; the parameters are {self.parameter_text()}"
             diagnostic = Diagnostic(message, kernel.span, self.name, code="E1115")
             help = f"write `{self.name}{self.parameter_text()}`"
             raise ScheduleError(diagnostic.hinted(help)) from None
         try:
-            if exact and self.changes_rounding and not options.get(self.exact_option):
+            if exact and self.changes_rounding and not bound.arguments.get(self.exact_option):
                 raise refusal(
                     "E1118",
                     "expected a primitive that keeps every bit, found one that changes rounding",
