@@ -91,7 +91,7 @@ class DependentLoops:
             ["{0}"] * 4 + ["1, {0} - 1", "1, {0}", "0, {0}, 2", "{0} - 1, -1, -1"]
         )
         scope = {**scope, stem: name, f"bounds_{stem}": bounds}
-        body: list[str] = []
+        body, outer = list[str](), dict(scope)
         if self.rng.random() < 0.25:  # an index that is assigned, from loops or from data
             body.append(self.position(stem, scope))
             scope |= {stem: f"p{self.count}", f"bounds_{stem}": "{0}"}
@@ -102,7 +102,7 @@ class DependentLoops:
                 body.append(self.statement(scope))
         size = "n" if stem == "i" else "m"
         if self.rng.random() < 0.2:
-            body = [f"if {self.test(name, size, scope)}:", *[f"    {line}" for line in body]]
+            body = [f"if {self.test(name, size, outer)}:", *[f"    {line}" for line in body]]
         return [f"for {name} in range({bounds.format(size)}):", *[f"    {line}" for line in body]]
 
     def test(self, name: str, size: str, scope: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ from structir.ir.kernel import Apply, Branch, For, Kernel, Scalar
 from structir.ir.node import replace
 from structir.loops.schedule.edits import exchange
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
+from structir.loops.schedule.nests import depends_on
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.refusal import refusal
 from structir.loops.schedule.regions import expression, extremum
@@ -93,7 +94,7 @@ def _limits(tree: LoopTree, loop: For, test: Scalar) -> Limits | None:
     if form is None or not _is_small(difference):
         return None
     if form[0] == 0:
-        return [], []
+        return None if depends_on(test, loop.variable) else ([], [])
     if slack is None or not isinstance(form[0], int):
         return None
     least, sign = slack

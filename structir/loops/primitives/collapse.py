@@ -6,12 +6,13 @@ from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Element, For, Kernel, LoopVariable, Scalar
+from structir.ir.kernel import Element, For, Kernel, Local, LoopVariable, Scalar
 from structir.ir.node import replace
 from structir.loops.schedule.block_loops import without_blocks
 from structir.loops.schedule.edits import Names, calculate, exchange, integer, substitute
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
 from structir.loops.schedule.nests import (
+    depends_on,
     only_loop_in,
     refuse_dependent_bounds,
     refuse_jumps,
@@ -39,7 +40,7 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
         refuse_jumps(each)
         refuse_varying_bounds(tree, each, outer)
     whole = without_blocks(tree, outer, inner)
-    if whole is not None:
+    if whole is not None and not _uses(tree, inner, outer.variable):
         return exchange(kernel, outer, whole)
     refuse_dependent_bounds(outer, inner)
     counts = [_count(tree, each) for each in (outer, inner)]
@@ -49,6 +50,11 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
     body = tuple([substitute(statement, change) for statement in inner.body])
     stop = calculate("mul", outer.stop, inner.stop)
     return exchange(kernel, outer, For(joined, integer(0), stop, 1, body))
+
+
+def _uses(tree: LoopTree, loop: For, variable: Local) -> bool:
+    """Whether the body of a loop uses a variable."""
+    return any(depends_on(statement, variable) for statement in tree.within(loop.body))
 
 
 def _count(tree: LoopTree, loop: For) -> Dim:
