@@ -64,6 +64,11 @@ def _tiled_product(left: Any, right: Any, out: Any, _: Sizes) -> None:
     out[...] = left @ right
 
 
+def _ordered_product(left: Any, right: Any, out: Any, _: Sizes) -> None:
+    for column, line in zip(left.T, right, strict=True):
+        out += column[:, None] * line
+
+
 def _pack_panels(panels: Any, source: Any, sizes: Sizes) -> None:
     panels[:, : sizes["columns"]] = source
 
@@ -174,6 +179,7 @@ CHECKS: dict[str, Check] = {
 }
 ON_MEMORY: dict[str, Callable[..., None]] = {
     "tiled_product": _tiled_product,
+    "ordered_product": _ordered_product,
     "pack_panels": _pack_panels,
     "packed_product": _packed_product,
     "column_product": _column_product,

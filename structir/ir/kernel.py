@@ -169,6 +169,11 @@ class LibraryCall(KernelStatement):
         assert isinstance(element, Element)
         return element
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether the call adds to the elements that it writes."""
+        return LIBRARY[self.fn].accumulates
+
 
 @node
 class Prefetch(KernelStatement):

@@ -84,14 +84,15 @@ class LibraryFunction:
     """A library function on memory regions.
 
     `regions` maps each region to the (count, step) of each of its axes, as names of `integers`.
-    `written` is the index of the region that the function writes. `tables` are regions of int64;
-    the other ones have one dtype.
+    `written` is the index of the region that the function writes, or adds to if it `accumulates`.
+    `tables` are regions of int64; the other ones have one dtype.
     """
 
     regions: dict[str, tuple[tuple[str, str], ...]]
     integers: tuple[str, ...]
     written: int
     tables: frozenset[str] = frozenset()
+    accumulates: bool = False
 
     def steps(self, region: str, values: dict[str, Any]) -> list[tuple[Any, Any]]:
         """Returns the count and the step of each axis of a region."""
@@ -104,6 +105,18 @@ PANEL_COLUMNS = 16  # panels have a multiple of this many columns
 WINDOW = (
     *("window_rows", "window_columns", "row_step", "column_step"),
     *("row_dilation", "column_dilation"),
+)
+
+
+# A product of strided matrices.
+PRODUCT_REGIONS: dict[str, tuple[tuple[str, str], ...]] = {
+    "left": (("rows", "left_row"), ("terms", "left_term")),
+    "right": (("terms", "right_term"), ("columns", "right_column")),
+    "out": (("rows", "out_row"), ("columns", "")),
+}
+PRODUCT_INTEGERS = (
+    *("rows", "columns", "terms", "left_row", "left_term", "right_term", "right_column"),
+    "out_row",
 )
 
 
@@ -177,24 +190,8 @@ LIBRARY = {
         4,
         frozenset({"starts", "points"}),
     ),
-    "tiled_product": LibraryFunction(
-        {
-            "left": (("rows", "left_row"), ("terms", "left_term")),
-            "right": (("terms", "right_term"), ("columns", "right_column")),
-            "out": (("rows", "out_row"), ("columns", "")),
-        },
-        (
-            "rows",
-            "columns",
-            "terms",
-            "left_row",
-            "left_term",
-            "right_term",
-            "right_column",
-            "out_row",
-        ),
-        2,
-    ),
+    "tiled_product": LibraryFunction(PRODUCT_REGIONS, PRODUCT_INTEGERS, 2),
+    "ordered_product": LibraryFunction(PRODUCT_REGIONS, PRODUCT_INTEGERS, 2, accumulates=True),
     "transpose": LibraryFunction(
         {
             "out": (("rows", "out_row"), ("columns", "")),

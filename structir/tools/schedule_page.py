@@ -26,7 +26,8 @@ def page(text: str) -> str:
 def entry(primitive: Primitive) -> str:
     """Returns the section of a primitive: description, and each example before and after."""
     title = f"### `{primitive.name}{primitive.parameter_text()}`"
-    rounding = ["May change rounding."] if primitive.changes_rounding else []
+    unless = f", unless `{primitive.exact_option}`" if primitive.exact_option else ""
+    rounding = [f"May change rounding{unless}."] if primitive.changes_rounding else []
     parts = [
         title,
         primitive.__doc__,

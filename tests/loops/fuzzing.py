@@ -10,7 +10,7 @@ import numpy as np
 
 import structir
 from structir.ir import dims
-from structir.ir.kernel import For, Kernel
+from structir.ir.kernel import Branch, For, Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.primitives import find_primitive, primitive_names
@@ -91,7 +91,7 @@ class DependentLoops:
             ["{0}"] * 4 + ["1, {0} - 1", "1, {0}", "0, {0}, 2", "{0} - 1, -1, -1"]
         )
         scope = {**scope, stem: name, f"bounds_{stem}": bounds}
-        body: list[str] = []
+        body, outer = list[str](), dict(scope)
         if self.rng.random() < 0.25:  # an index that is assigned, from loops or from data
             body.append(self.position(stem, scope))
             scope |= {stem: f"p{self.count}", f"bounds_{stem}": "{0}"}
@@ -101,7 +101,16 @@ class DependentLoops:
             else:
                 body.append(self.statement(scope))
         size = "n" if stem == "i" else "m"
+        if self.rng.random() < 0.2:
+            body = [f"if {self.test(name, size, outer)}:", *[f"    {line}" for line in body]]
         return [f"for {name} in range({bounds.format(size)}):", *[f"    {line}" for line in body]]
+
+    def test(self, name: str, size: str, scope: dict[str, str]) -> str:
+        """Returns a condition, often one that bounds a loop variable."""
+        outer = self.rng.choice([v for k, v in scope.items() if k in "ij"])
+        tests = [f"{name} < {size} - 1", f"{name} >= 1", f"2 <= {name}", f"{name} > {outer}"]
+        tests += [f"{outer} != 1", f"{self.element('x', scope)} > 0.0"]
+        return " and ".join(self.rng.sample(tests, self.rng.choice([1, 1, 2, 3])))
 
     def position(self, stem: str, scope: dict[str, str]) -> str:
         """Returns the assignment of an index that is in range."""
@@ -176,12 +185,19 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "collapse": nested,
         "reorder": nested,
         "fission": [name for name, loop in tree.loops.items() if len(loop.body) > 1],
+        "bound": [n for n, loop in tree.loops.items() if [type(s) for s in loop.body] == [Branch]],
     }
     name = rng.choice(primitive_names())
     loops = candidates.get(name) or list(tree.loops) or ["none"]
     arrays, scalars = list(tree.arrays), list(tree.scalars)
     params = [p.name for p in kernel.params if isinstance(p.struct_info, TensorStructInfo)]
-    of_kinds = {"hoist": scalars, "rfactor": scalars, "shrink": arrays, "inline": arrays}
+    of_kinds = {
+        "hoist": scalars,
+        "rfactor": scalars,
+        "demote": scalars,
+        "shrink": arrays,
+        "inline": arrays,
+    }
     of_kinds |= {"compute_at": arrays, "stage": arrays + params}
     memory = of_kinds.get(name) or arrays + scalars
     if "memory" in find_primitive(name).parameter_names() and not memory:
@@ -218,6 +234,7 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "size": rng.choice(["n", "m"]),
         "value": rng.choice([1, 3, 4]),
         "space": rng.choice(["", "", "registers"]),
+        "ordered": rng.random() < 0.5,
     }
     parameters = find_primitive(name).parameter_names()
     if name == "shrink":
@@ -270,7 +287,7 @@ class Run:
                 assert all(d.hint and d.code for d in error.diagnostics), error
                 self.counts[f"refused {error.diagnostics[0].code}"] += 1
                 continue
-            rounds = primitive.changes_rounding and name != "parallel"
+            rounds = primitive.changes_rounding and name != "parallel" and args[-1] is not True
             self.exact = self.exact and not rounds
             self.counts[name] += 1
             self.log.append((name, args))

@@ -716,6 +716,66 @@ for i in range(n):
         code="E1116",
     ),
     Case(
+        "terms in an order that their own loop decides",
+        """
+for k in range(n):
+    for i in range(k):
+        for j in range(m):
+            out[i, j] = out[i, j] + x[i, k] * x[k, j]
+""",
+        ("tensorise", "k", True),
+        {"primitives.tensorise._ends": lambda nest, loop: (0, [0])},
+        code="E1116",
+    ),
+    Case(
+        "a test behind one of an element",
+        """
+for i in range(n):
+    if x[i, 0] > 0.0 and i < 2:
+        out[i, 0] = 1.0
+""",
+        ("bound", "i"),
+        {"primitives.bound._limits": lambda tree, loop, test: ([], [])},
+        code="E1116",
+    ),
+    Case(
+        "a test with an alternative",
+        """
+for i in range(n):
+    if i < 2:
+        out[i, 0] = 1.0
+    else:
+        out[i, 0] = 2.0
+""",
+        ("bound", "i"),
+        {"primitives.bound._has_alternative": never},
+        code="E1116",
+    ),
+    Case(
+        "a scalar that is stored to an element that is read before",
+        """
+for i in range(n):
+    t = T.float32(0.0)
+    for j in range(m):
+        t = t + x[i, j] + out[i, 0]
+    out[i, 0] = t
+""",
+        ("demote", "t"),
+        {"primitives.demote._require_alone": nothing},
+        code="E1119",
+    ),
+    Case(
+        "blocks that overlap",
+        """
+for i_0 in range(0, n, 2):
+    for i in range(i_0, min(i_0 + 3, n)):
+        out[i, 0] = out[i, 0] + x[i, 0]
+""",
+        ("collapse", "i_0"),
+        {"schedule.block_loops._are_consecutive": always},
+        code="E1116",
+    ),
+    Case(
         "an index that the loop assigns",
         """
 for i in range(n):

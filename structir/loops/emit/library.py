@@ -18,6 +18,7 @@ from structir.loops.emit.packed import (
     check_part,
     emit_packed_product,
     emit_packing,
+    ordered_loops,
     packable_form,
 )
 from structir.loops.emit.windows import COMBINE, emit_windows
@@ -25,7 +26,11 @@ from structir.loops.products.contraction import MatrixForm
 from structir.loops.program.kernel_table import dtype_of
 from structir.targets.cpu.assembly import STORED
 from structir.targets.cpu.layouts import PART_MULTIPLE
-from structir.targets.cpu.products import WIDEST_PANEL, has_own_products
+from structir.targets.cpu.products import (
+    WIDEST_PANEL,
+    has_own_products,
+    has_products_of_floats,
+)
 from structir.targets.cpu.tiles import columns_together
 
 ONE = Literal(1, "int64")
@@ -206,6 +211,18 @@ def _plain_product(
         emitter.asm.call_prepared(f"product_{dtype}", "void", _arguments(places, integers))
 
 
+def _ordered_product(
+    emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
+) -> None:
+    """A product that is added to the result term by term, as loops if the CPU has no tiles."""
+    dtype = dtype_of(call.written.array)
+    if not has_products_of_floats(dtype):
+        emitter.block(ordered_loops(call))
+        return
+    room = emitter.array(_room(emitter, dtype))
+    _call(emitter, f"structir_ordered_product_{dtype}", places, integers, (room,))
+
+
 def _transpose(
     emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
 ) -> None:
@@ -243,6 +260,7 @@ def _room(emitter: Emitter, dtype: str) -> Var:
 Row = Callable[[Emitter, LibraryCall, Sequence[Place], Sequence[str]], None]
 ROWS: dict[str, Row] = {
     "tiled_product": _product,
+    "ordered_product": _ordered_product,
     "pack_panels": emit_packing,
     "packed_product": emit_packed_product,
     "column_product": _column_product,

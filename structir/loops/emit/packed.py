@@ -26,7 +26,7 @@ from structir.loops.program.kernel_table import dtype_of
 from structir.targets.cpu.products import has_own_products
 
 Place = Callable[[], str]
-ZERO = Literal(0, "int64")
+ZERO, ONE = Literal(0, "int64"), Literal(1, "int64")
 # The functions whose right operand can be packed, and its number of columns.
 RIGHT_COLUMNS = {"tiled_product": "columns", "column_product": "all_columns"}
 
@@ -139,16 +139,34 @@ def _check_columns(
 def _copy(call: LibraryCall) -> list[KernelStatement]:
     n = dict(zip(LIBRARY[call.fn].integers, call.args[2:], strict=True))
     term, column = [LoopVariable(f"{call.fn}_{axis}", "int64") for axis in "tj"]
-
-    def at(region: int, row: Scalar, step: Scalar) -> Element:
-        element = call.args[region]
-        assert isinstance(element, Element)
-        index = element.indices[0]
-        for variable, stride in ((term, row), (column, step)):
-            product = Apply("mul", (variable, stride), "int64")
-            index = Apply("add", (index, product), "int64")
-        return Element(element.array, (index,), element.dtype, flat=True)
-
-    target = at(0, n["panel_columns"], Literal(1, "int64"))
-    copy = Assign(target, at(1, n["source_row"], n["source_column"]))
+    target = _strided(call.args[0], (term, n["panel_columns"]), (column, ONE))
+    source = _strided(call.args[1], (term, n["source_row"]), (column, n["source_column"]))
+    copy = Assign(target, source)
     return [For(term, ZERO, n["terms"], 1, (For(column, ZERO, n["columns"], 1, (copy,)),))]
+
+
+def ordered_loops(call: LibraryCall) -> list[KernelStatement]:
+    """Returns the loops of a product that is added to its result term by term."""
+    function = LIBRARY[call.fn]
+    n = dict(zip(function.integers, call.args[3:], strict=True))
+    loops = {axis: LoopVariable(f"{call.fn}_{axis}", "int64") for axis in ("columns", "terms")}
+    loops["rows"] = LoopVariable(f"{call.fn}_rows", "int64")
+    left, right, out = [
+        _strided(element, *[(loops[count], n[step] if step else ONE) for count, step in axes])
+        for element, axes in zip(call.args, function.regions.values(), strict=False)
+    ]
+    product = Apply("mul", (left, right), out.dtype)
+    body: KernelStatement = Assign(out, Apply("add", (out, product), out.dtype))
+    for axis, variable in loops.items():  # innermost first
+        body = For(variable, ZERO, n[axis], 1, (body,))
+    return [body]
+
+
+def _strided(element: Scalar, *axes: tuple[Scalar, Scalar]) -> Element:
+    """Returns the element that is so many steps after another one, along each axis."""
+    assert isinstance(element, Element)
+    index = element.indices[0]
+    for variable, stride in axes:
+        product = Apply("mul", (variable, stride), "int64")
+        index = Apply("add", (index, product), "int64")
+    return Element(element.array, (index,), element.dtype, flat=True)

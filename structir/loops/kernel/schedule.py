@@ -14,6 +14,7 @@ from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.by_recipe import NumberParameters, kernel_by_recipe, scheduled_blocks
 from structir.loops.kernel.columns import column_nodes
 from structir.loops.kernel.extrema import extremum_nodes, is_extremum
+from structir.loops.kernel.handwritten import scheduled_nests
 from structir.loops.kernel.in_place_results import with_reuse
 from structir.loops.kernel.library_nodes import text_of
 from structir.loops.kernel.matrix import product_kernel
@@ -51,7 +52,7 @@ def routine_kernel(group: Group) -> KernelText | None:
     if routine is None or not routine.runs:
         return None
     if isinstance(routine, KernelCall):
-        return called_kernel(routine, stage.origin)
+        return _called_kernel(routine, stage.origin)
     kernel = PointKernel(routine)
     return KernelText(
         kernel.source,
@@ -61,6 +62,13 @@ def routine_kernel(group: Group) -> KernelText | None:
         origins=(stage.origin,),
         function=kernel,
     )
+
+
+def _called_kernel(call: KernelCall, origin: str) -> KernelText:
+    """Returns the kernel of a call; a handwritten one is scheduled."""
+    if call.is_generated:
+        return called_kernel(call, origin)
+    return called_kernel(attrs.evolve(call, kernel=scheduled_nests(call.kernel)), origin)
 
 
 def any_row_kernel(numbers: NumberParameters, group: Group) -> KernelText:

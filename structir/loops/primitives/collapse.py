@@ -6,11 +6,13 @@ from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.kernel import Element, For, Kernel, LoopVariable, Scalar
+from structir.ir.kernel import Element, For, Kernel, Local, LoopVariable, Scalar
 from structir.ir.node import replace
+from structir.loops.schedule.block_loops import without_blocks
 from structir.loops.schedule.edits import Names, calculate, exchange, integer, substitute
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
 from structir.loops.schedule.nests import (
+    depends_on,
     only_loop_in,
     refuse_dependent_bounds,
     refuse_jumps,
@@ -24,18 +26,23 @@ from structir.loops.schedule.sizes import size
 
 @primitive
 def collapse(kernel: Kernel, loop: str) -> Kernel:
-    """Collapses a loop and the loop perfectly nested in it, both counting from 0, into one loop.
+    """Collapses a loop and the loop perfectly nested in it into one loop.
 
-    Accesses with a constant stride through both loops become accesses of `x.flat`; other uses of
-    the two variables become a quotient and a remainder.
+    Loops over blocks and over the iterations of each block, as `split` creates them, become the
+    loop over all blocks. Other loops must count from 0: accesses with a constant stride through
+    both become accesses of `x.flat`; other uses of the two variables become a quotient and a
+    remainder.
     """
     tree = loop_tree(kernel)
     outer = tree.loop(loop)
     inner = only_loop_in(outer)
-    refuse_dependent_bounds(outer, inner)
     for each in (outer, inner):
         refuse_jumps(each)
         refuse_varying_bounds(tree, each, outer)
+    whole = without_blocks(tree, outer, inner)
+    if whole is not None and not _uses(tree, inner, outer.variable):
+        return exchange(kernel, outer, whole)
+    refuse_dependent_bounds(outer, inner)
     counts = [_count(tree, each) for each in (outer, inner)]
     names = Names(tree)
     joined = LoopVariable(names.fresh(f"{loop}_{inner.variable.name}"), "int64")
@@ -43,6 +50,11 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
     body = tuple([substitute(statement, change) for statement in inner.body])
     stop = calculate("mul", outer.stop, inner.stop)
     return exchange(kernel, outer, For(joined, integer(0), stop, 1, body))
+
+
+def _uses(tree: LoopTree, loop: For, variable: Local) -> bool:
+    """Whether the body of a loop uses a variable."""
+    return any(depends_on(statement, variable) for statement in tree.within(loop.body))
 
 
 def _count(tree: LoopTree, loop: For) -> Dim:
@@ -108,4 +120,15 @@ def scale(
             out[i, j] = x[i, j] * b[j]
 """,
     "i",
+)
+collapse.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    for i_0 in range(0, n, 64):
+        for i in range(i_0, min(i_0 + 64, n)):
+            out[i] = 2.0 * x[i]
+""",
+    "i_0",
 )

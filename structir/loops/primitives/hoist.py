@@ -93,7 +93,7 @@ def _require_safe(tree: LoopTree, assign: Assign, loop: For) -> None:
 
 
 def _is_safe(tree: LoopTree, part: object, loop: For) -> bool:
-    return not isinstance(part, Element) or is_in_range(tree, part, loop)
+    return not isinstance(part, Element) or is_in_range(tree, part, tree.loops_around(loop))
 
 
 hoist.example(

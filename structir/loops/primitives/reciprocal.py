@@ -82,7 +82,8 @@ def _is_invariant(tree: LoopTree, divisor: Scalar, loop: For) -> bool:
     changes = any(part is other for part in parts for other in (*inside, *written))
     elements = [part for part in parts if isinstance(part, Element)]
     is_readable = all(
-        is_in_range(tree, e, loop) and all(e.array is not memory for memory in written)
+        is_in_range(tree, e, tree.loops_around(loop))
+        and all(e.array is not memory for memory in written)
         for e in elements
     )
     return is_float(divisor.dtype) and not changes and is_readable

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from structir.ir import dims
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import (
     Apply,
     Assign,
@@ -21,22 +21,22 @@ from structir.ir.kernel import (
     Literal,
     Local,
     Scalar,
-    assigned_value,
 )
 from structir.ir.node import Node
-from structir.loops.schedule.accesses import is_same
 from structir.loops.schedule.edits import calculate, exchange, integer
 from structir.loops.schedule.legality import read_after
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
 from structir.loops.schedule.primitive import primitive
+from structir.loops.schedule.products import added_factors
 from structir.loops.schedule.refusal import refusal
 from structir.loops.schedule.regions import expression
 
 DTYPES = ("float32", "float64")
 
 
-@primitive(changes_rounding=True)  # products are summed in another order
-def tensorise(kernel: Kernel, loop: str) -> Kernel:
+# products are summed in another order
+@primitive(changes_rounding=True, exact_option="ordered")
+def tensorise(kernel: Kernel, loop: str, ordered: bool = False) -> Kernel:
     """Replaces a loop nest by a call of a library function that computes the same:
     `T.tiled_product` for a matrix product, `T.transpose` for a transposed copy.
 
@@ -44,10 +44,13 @@ def tensorise(kernel: Kernel, loop: str) -> Kernel:
     over the elements of the result, around a sum of products over a third loop, or around a copy.
     The sum starts at 0, in a scalar or in the element itself. Each loop variable must be an index
     of its own, and the last index of the result a loop variable.
+
+    With `ordered`, no operation is rounded differently: the nest must add products to the elements
+    of the result, in two or three loops in any order, and becomes `T.ordered_product`.
     """
     tree = loop_tree(kernel)
     nest = _nest(tree, tree.loop(loop))
-    for match in MATCHES:
+    for match in ORDERED_MATCHES if ordered else MATCHES:
         call = match(nest)
         if call is not None:
             return exchange(kernel, nest.loops[0], call)
@@ -61,6 +64,7 @@ class _TensorisedNest:
     tree: LoopTree
     loops: tuple[For, ...]
     body: tuple[KernelStatement, ...]
+    variables: frozenset[Sym]  # of these loops, and of those in the body
 
     def stride(self, element: Element, loop: For | None) -> Dim:
         """Returns the stride of an element along a loop."""
@@ -109,16 +113,19 @@ def _nest(tree: LoopTree, outer: For) -> _TensorisedNest:
     loops = [outer]
     while len(loops[-1].body) == 1 and isinstance(loops[-1].body[0], For):
         loops.append(loops[-1].body[0])
-    return _TensorisedNest(tree, tuple(loops), loops[-1].body)
+    inner = [s for s in tree.within((outer,)) if isinstance(s, For)]
+    variables = frozenset([tree.symbol(each.variable) for each in inner])
+    return _TensorisedNest(tree, tuple(loops), loops[-1].body, variables)
 
 
 def _ends(nest: _TensorisedNest, loop: For) -> tuple[Dim, list[Dim]]:
     """Returns the start and the stops of a loop, which must not depend on other loops of the
     nest."""
     ends = nest.tree.exact_ends(loop)
-    inner = [s for s in nest.tree.within(nest.loops) if isinstance(s, For)]
-    symbols = {nest.tree.symbol(each.variable) for each in (*nest.loops, *inner)}
-    if ends is None or loop.step != 1 or any(dims.syms(d) & symbols for d in (ends[0], *ends[1])):
+    is_dependent = ends is not None and any(
+        dims.syms(d) & nest.variables for d in (ends[0], *ends[1])
+    )
+    if ends is None or loop.step != 1 or is_dependent:
         raise _unmatched(nest, loop, "a range in steps of 1 that does not depend on the nest")
     return ends[0], ends[1]
 
@@ -154,6 +161,29 @@ def _product(nest: _TensorisedNest) -> LibraryCall | None:
     if product is None:
         return None
     terms, factors, out, total = product
+    if isinstance(total, Local):
+        _refuse_live(nest, total)
+    return _call("tiled_product", nest, terms, factors, out)
+
+
+def _ordered_product(nest: _TensorisedNest) -> LibraryCall | None:
+    match nest.body:
+        case (Assign(Element() as out) as step,):
+            factors = added_factors(step, out)
+        case _:
+            return None
+    terms = [each for each in nest.loops if nest.stride(out, each) == 0]
+    if factors is None or len(terms) != 1:
+        return None
+    others = tuple([each for each in nest.loops if each is not terms[0]])
+    over = attrs.evolve(nest, loops=others)
+    return _call("ordered_product", over, terms[0], factors, out) if others else None
+
+
+def _call(
+    fn: str, nest: _TensorisedNest, terms: For, factors: tuple[Element, Element], out: Element
+) -> LibraryCall | None:
+    """Returns the product that a nest is, over the elements of the result."""
     order = nest.order(out, 2)
     if order is None or not _are_arrays(nest, out, *factors):
         return None
@@ -163,8 +193,6 @@ def _product(nest: _TensorisedNest) -> LibraryCall | None:
     for left, right in (factors, factors[::-1]):
         if nest.stride(left, columns) != 0 or nest.stride(right, rows) != 0:
             continue
-        if isinstance(total, Local):
-            _refuse_live(nest, total)
         strides = [
             *[nest.scalar(nest.stride(left, each), left) for each in (rows, terms)],
             *[nest.scalar(nest.stride(right, each), right) for each in (terms, columns)],
@@ -172,11 +200,13 @@ def _product(nest: _TensorisedNest) -> LibraryCall | None:
         counts = [_count(nest, each) for each in (rows, columns, terms)]
         row = counts[1] if rows is None else nest.scalar(nest.stride(out, rows), out)
         elements = [nest.start(each, (*nest.loops, terms)) for each in (left, right, out)]
-        return LibraryCall("tiled_product", (*elements, *counts, *strides, row))
+        return LibraryCall(fn, (*elements, *counts, *strides, row))
     return None
 
 
-MATCHES: tuple[Callable[[_TensorisedNest], LibraryCall | None], ...] = (_transpose, _product)
+Match = Callable[[_TensorisedNest], LibraryCall | None]
+MATCHES: tuple[Match, ...] = (_transpose, _product)
+ORDERED_MATCHES: tuple[Match, ...] = (_transpose, _ordered_product)
 
 
 def _sum_of_products(
@@ -193,22 +223,8 @@ def _sum_of_products(
             return None
     if not _is_zero(zero) or len(terms.body) != 1 or not isinstance(terms.body[0], Assign):
         return None
-    step = terms.body[0]
-    value = assigned_value(step)
-    if not _is_same_place(step.target, total) or not isinstance(value, Apply):
-        return None
-    if value.fn not in ("add", "add_to") or len(value.args) != 2:
-        return None
-    others = [arg for arg in value.args if not _is_same_place(arg, total)]
-    match others:
-        case [Apply("mul", (Element() as one, Element() as other))]:
-            return terms, (one, other), out, total
-    return None
-
-
-def _is_same_place(first: Any, second: Any) -> bool:
-    """Whether two expressions are the same scalar or the same element."""
-    return first is second or (isinstance(first, Element) and is_same(first, second))
+    factors = added_factors(terms.body[0], total)
+    return None if factors is None else (terms, factors, out, total)
 
 
 def _is_zero(value: Scalar) -> bool:
@@ -271,6 +287,24 @@ def product(
             c[i, j] = total
 """,
     "i",
+)
+tensorise.example(
+    """
+@I.kernel
+def product(
+    a: R.Tensor(("n", 64), "float32"),
+    b: R.Tensor((64, "m"), "float32"),
+    c: R.Tensor(("n", "m"), "float32"),
+):
+    n = T.int64()
+    m = T.int64()
+    for k in range(64):
+        for i in range(n):
+            for j in range(m):
+                c[i, j] = c[i, j] + a[i, k] * b[k, j]
+""",
+    "k",
+    ordered=True,
 )
 tensorise.example(
     """

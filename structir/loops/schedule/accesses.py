@@ -173,7 +173,7 @@ def _of_library_call(call: LibraryCall) -> Iterator[Mention]:
         if isinstance(argument, Element):
             for index in argument.indices:
                 yield from _reads(index)
-            if argument is not call.written:
+            if argument is not call.written or call.accumulates:
                 yield Mention(argument.array, False)
         else:
             yield from _reads(argument)

@@ -51,12 +51,10 @@ def _distance(tree: LoopTree, loop: For, end: Dim) -> int:
     return loop.step if is_exact else 1
 
 
-def is_in_range(tree: LoopTree, element: Element, loop: For) -> bool:
-    """Whether a loop-invariant element is in bounds in all iterations of the enclosing loops, even
-    if the loop itself has no iteration."""
+def is_in_range(tree: LoopTree, element: Element, around: Sequence[For]) -> bool:
+    """Whether an element is in bounds in all iterations of the loops around it."""
     shape: Sequence[Dim] = element.array.struct_info.dims  # type: ignore[attr-defined]
     sizes = (prod(shape),) if element.flat else shape
-    around = tree.loops_around(loop)
     for index, size in zip(tree.indices(element), sizes, strict=False):
         if index is None:
             return False

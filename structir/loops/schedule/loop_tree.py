@@ -198,11 +198,11 @@ class LoopTree:
         return stop if is_count else None
 
     def _all_stops(self, scalar: Any) -> list[Dim] | None:
-        is_minimum = isinstance(scalar, Apply) and scalar.fn == "min"
-        parts = scalar.args if is_minimum else (scalar,)
-        stops = [as_index(part, self.values) for part in parts]
-        known = [stop for stop in stops if stop is not None]
-        return known if len(known) == len(stops) else None
+        if not isinstance(scalar, Apply) or scalar.fn != "min":
+            stop = as_index(scalar, self.values)
+            return None if stop is None else [stop]
+        stops = [self._all_stops(part) for part in scalar.args]
+        return None if None in stops else [stop for part in stops for stop in part or ()]
 
     def runs(self, loop: For) -> bool:
         """Whether a loop has at least one iteration for all sizes."""

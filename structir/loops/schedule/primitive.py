@@ -27,12 +27,14 @@ class Example:
 class Primitive:
     """A transformation of kernels that preserves their results, or raises ScheduleError.
 
-    `changes_rounding` marks primitives that may change the last bits of floats.
+    `changes_rounding` marks primitives that may change the last bits of floats; `exact_option` is
+    the name of an option with which they keep all bits.
     """
 
     name: str
     transform: Callable[..., Kernel]
     changes_rounding: bool = False
+    exact_option: str = ""
     examples: list[Example] = attrs.Factory(list)
 
     def __call__(self, kernel: Kernel, *args: Any, exact: bool = False, **options: Any) -> Kernel:
@@ -42,19 +44,19 @@ class Primitive:
             help = 'pass an `@I.kernel` function, or use `structir.schedule(module).kernel("y")`'
             raise ScheduleError(Diagnostic(message, None, self.name, hint=help, code="E1115"))
         try:
-            inspect.signature(self.transform).bind(kernel, *args, **options)
+            bound = inspect.signature(self.transform).bind(kernel, *args, **options)
         except TypeError as error:
             message = f"{error}; the parameters are {self.parameter_text()}"
             diagnostic = Diagnostic(message, kernel.span, self.name, code="E1115")
             help = f"write `{self.name}{self.parameter_text()}`"
             raise ScheduleError(diagnostic.hinted(help)) from None
         try:
-            if exact and self.changes_rounding:
+            if exact and self.changes_rounding and not bound.arguments.get(self.exact_option):
                 raise refusal(
                     "E1118",
                     "expected a primitive that keeps every bit, found one that changes rounding",
                     kernel,
-                    help="omit `exact=True`, or this primitive",
+                    help=self._exact_use() or "omit `exact=True`, or this primitive",
                 )
             if kernel.blocks is not None:
                 raise refusal(
@@ -68,6 +70,9 @@ class Primitive:
         except ScheduleError as error:
             named = [attrs.evolve(d, op=d.op or self.name) for d in error.diagnostics]
             raise ScheduleError(named) from None
+
+    def _exact_use(self) -> str:
+        return f"pass `{self.exact_option}=True`" if self.exact_option else ""
 
     def parameter_names(self) -> list[str]:
         """Returns the names of the parameters after the kernel."""
@@ -92,14 +97,20 @@ class Primitive:
 @overload
 def primitive(transform: Callable[..., Kernel]) -> Primitive: ...
 @overload
-def primitive(*, changes_rounding: bool) -> Callable[[Callable[..., Kernel]], Primitive]: ...
-def primitive(transform: Any = None, *, changes_rounding: bool = False) -> Any:
+def primitive(
+    *, changes_rounding: bool, exact_option: str = ""
+) -> Callable[[Callable[..., Kernel]], Primitive]: ...
+def primitive(
+    transform: Any = None, *, changes_rounding: bool = False, exact_option: str = ""
+) -> Any:
     """Declares a primitive from a function from kernel to kernel.
 
     Its other parameters are names of loops and arrays, and numbers.
     """
     if transform is None:
-        return lambda function: Primitive(function.__name__, function, changes_rounding)
+        return lambda function: Primitive(
+            function.__name__, function, changes_rounding, exact_option
+        )
     return Primitive(transform.__name__, transform)
 
 

@@ -43,7 +43,8 @@ def library_accesses(
     }
     elements = dict(zip(function.regions, call.args[:count], strict=True))
     written = list(function.regions)[function.written]
-    reads = tuple([(elements[n], indices[n]) for n in function.regions if n != written])
+    read = [n for n in function.regions if n != written or function.accumulates]
+    reads = tuple([(elements[n], indices[n]) for n in read])
     return LibraryAccesses(loops, reads, indices[written])  # type: ignore[arg-type]
 
 

@@ -31,6 +31,7 @@ from structir.targets.cpu.packed_layout import (
 )
 from structir.targets.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.targets.cpu.tiles import (
+    OrderedTile,
     TileFunction,
     TileShape,
     cut_shapes,
@@ -40,6 +41,7 @@ from structir.targets.cpu.tiles import (
 )
 
 DTYPES = ("float32", "float64")
+ORDERED = "ordered_panel"  # tiles that add products term by term
 FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
 FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once,
 SOME_TERMS = 64  # as those of more rows with AVX2, whose panels are not packed either
@@ -69,9 +71,11 @@ def pass_panels(
     out: tuple[ElementPointer, Word, Word],
     sizes: tuple[Word, Word, Word],
     memory: tuple[ElementPointer, Word],
+    tiles: str,
 ) -> None:
     """Emits the sums of a block of terms in some rows of the result, panel by panel of the right
-    operand, which is packed in `memory`: a pointer and a number of elements."""
+    operand, which is packed in `memory`: a pointer and a number of elements. `tiles` is the name of
+    the tile functions."""
     b, b_row, b_column = right
     c, c_row, adds = out
     rows, n, terms = sizes
@@ -100,19 +104,22 @@ def pass_panels(
         start = code.choice_of_pointers(test, panel.at(offset.value), lines)
         step = code.choice(test, width, b_row)
         tile = (start, step, c.at(j0), c_row, terms, columns, adds)
-        code.call_symbol(f"structir_panel_{shapes[0].dtype}", *left, *tile, registers, rows, 0)
+        code.call_symbol(f"structir_{tiles}_{shapes[0].dtype}", *left, *tile, registers, rows, 0)
 
 
-def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -> str:
     """Returns the product of unpacked operands, which packs panels of the right one as needed.
 
-    Blocks of a transposed left operand are transposed: its columns would evict each other."""
+    Blocks of a transposed left operand are transposed: its columns would evict each other. With
+    ordered `tiles`, the terms are added to the result in their order."""
     code, dtype = FunctionCode(symbol), shapes[0].dtype
     a, b, c = code.pointers(dtype, dtype, dtype)
     m, n, k, a_row, a_column, b_row, b_column, c_row = code.integers(8)
     (panel,) = code.pointers(dtype)
-    with code.when((k <= 0).name):
-        fill_with_zeros(code, c, m, n, c_row)
+    accumulates = tiles == ORDERED
+    if not accumulates:
+        with code.when((k <= 0).name):
+            fill_with_zeros(code, c, m, n, c_row)
     turned = a_row.equals(1) & a_column.differs(1) & (m > FEW_ROWS)
     room = code.choice(turned, WIDEST_PANEL - LEFT_ROWS * LEFT_TERMS, WIDEST_PANEL)
     row, column = code.choice(turned, LEFT_TERMS, a_row), code.choice(turned, 1, a_column)
@@ -125,7 +132,7 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
         block = code.choice(is_short, FEW_TERMS, longer)
         block = code.choice(turned, code.smaller(block, LEFT_TERMS), block)
         for k0 in code.each(0, k, block):
-            terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
+            terms, adds = code.smaller(k - k0, block), code.choice(k0 >= int(not accumulates), 1, 0)
             source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
             with code.when(turned.name):
                 name = f"structir_turning_{dtype}"
@@ -133,8 +140,13 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
             left = (code.choice_of_pointers(turned, lines, source), row, column)
             right = (b.at(k0 * b_row), b_row, b_column)
             out = (c.at(i0 * c_row), c_row, adds)
-            pass_panels(code, shapes, left, right, out, (rows, n, terms), (panel, room))
+            pass_panels(code, shapes, left, right, out, (rows, n, terms), (panel, room), tiles)
     return code.text()
+
+
+def _ordered_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the product that is added to the result term by term, with each operation rounded."""
+    return _product(shapes, symbol, ORDERED)
 
 
 def _packed_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
@@ -246,6 +258,12 @@ def _load_panels(dtype: str) -> None:
 
 
 @cache
+def _load_ordered_panels(dtype: str) -> None:
+    shapes = tile_shapes(dtype)
+    load_tiles(f"structir_{ORDERED}_{dtype}", shapes, f"ordered tiles {shapes}", OrderedTile)
+
+
+@cache
 def _load_paired_panels(dtype: str) -> None:
     shapes = paired_shapes(dtype)
     load_tiles(f"structir_paired_panel_{dtype}", shapes, f"paired tiles {shapes}", TileFunction)
@@ -291,6 +309,7 @@ def panels_at_once(dtype: str) -> int:
 
 PARTS: dict[str, Callable[[tuple[TileShape, ...], str], str]] = {
     "product": _product,
+    "ordered_product": _ordered_product,
     "packed_product": _packed_product,
     "paired_product": _paired_product,
     "windows_product": _windows_product,
@@ -302,6 +321,7 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...], str], str]] = {
 LOADERS: dict[str, Callable[[str], None]] = {
     **{name: partial(_load_part, name) for name in PARTS},
     "panel": _load_panels,
+    ORDERED: _load_ordered_panels,
     "paired_panel": _load_paired_panels,
     "transpose": _load_transpose,
     "windows_panel": _load_windows_panel,
@@ -315,6 +335,6 @@ symbol_builders |= {
 }
 symbol_builders |= {
     row_name(f"structir_{name}_{dtype}"): partial(LOADERS[name], dtype)
-    for name in ("panel", "paired_panel")
+    for name in ("panel", "paired_panel", ORDERED)
     for dtype in DTYPES
 }

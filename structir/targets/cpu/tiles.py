@@ -322,6 +322,13 @@ class TileFunction:
             self.builder.call(store, [total, place, alignment, self.masks[vector]])
 
 
+class OrderedTile(TileFunction):
+    """A tile whose products and sums are rounded one by one, in the order of the terms."""
+
+    def _sum(self, left: Any, right: Any, total: Any) -> Any:
+        return self.builder.fadd(total, self.builder.fmul(left, right))
+
+
 def comes_next(
     builder: Any, remaining: Any, heights: Sequence[int], height: int, across: int
 ) -> Any:

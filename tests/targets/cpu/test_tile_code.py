@@ -18,7 +18,13 @@ from structir.targets.cpu.integer_tiles import IntegerTile, grouping, integer_sh
 from structir.targets.cpu.named_cpu import features_of
 from structir.targets.cpu.packed_layout import tiles_text
 from structir.targets.cpu.pixel_tiles import pixel_tiles_text
-from structir.targets.cpu.tiles import TileFunction, TileShape, cut_shapes, tile_shapes
+from structir.targets.cpu.tiles import (
+    OrderedTile,
+    TileFunction,
+    TileShape,
+    cut_shapes,
+    tile_shapes,
+)
 from structir.targets.cpu.window_sums import WindowForm, WindowSum, block_rows
 
 AVX2 = frozenset({"avx2", "fma"})
@@ -35,7 +41,7 @@ PROCESSORS = {
 }
 ARM = {"neoverse-v2": "aarch64-unknown-linux-gnu", "apple-m1": "arm64-apple-darwin"}
 ASKED = sorted({"avx2", "fma", "avx512f", "avx512bw", "avx512vnni"})
-PRODUCT = re.compile(r"vfmadd|vpdpbusd|v?pmaddwd|v?pmulld|mla\b")
+PRODUCT = re.compile(r"vfmadd|vmulp|vpdpbusd|v?pmaddwd|v?pmulld|mla\b")
 JUMP = r"(j\w+|b(\.\w+)?|[ct]bn?z\s.*,)\s+"
 STORE_TO_STACK = re.compile(r", *-?\d*\(%r[sb]p\)$|^st\w+\s.*\[(sp|x29)\b")
 
@@ -117,6 +123,7 @@ def texts() -> Iterator[tuple[str, str]]:
             yield f"cut {dtype}", tiles_text("panel", highest(cut_shapes(dtype)), cut_windows)
     if shapes := tile_shapes("float32"):
         yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
+        yield "ordered", tiles_text("panel", highest(shapes), OrderedTile, in_panels=True)
         yield "pixels", pixel_tiles_text(shapes, "pixels", 72)
 
 
