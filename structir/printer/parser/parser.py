@@ -149,7 +149,7 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
         span = Span(source, line, column, line, column + 1)
         hint = "program text uses Python syntax: correct it at the marked position"
         raise ParseError(Diagnostic(f"syntax error: {error.msg}", span, hint=hint)) from None
-    except (RecursionError, MemoryError):  # Python does not say where
+    except (RecursionError, MemoryError):  # Python gives no location
         lines = source.text.splitlines()
         longest = max(lines, key=len)
         line, first = source.first_line + lines.index(longest), longest.index(longest.strip())
