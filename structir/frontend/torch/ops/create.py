@@ -52,6 +52,16 @@ def arange(node: FxNode) -> Expr:
     return cast(R.add(as_tensor(start, work_dtype), offsets), dtype)
 
 
+@torch_op("range")
+def closed_range(node: FxNode) -> Expr:
+    """Returns the numbers from `start` to `end`, which is included, in steps of `step`."""
+    dtype, (count,) = node.out_dtype(), node.out_dims()
+    work_dtype = dtype if is_float(dtype) else "float64"
+    step = as_tensor(node.arg("step", 1), work_dtype)
+    offsets = R.multiply(index_range(count, work_dtype), step)
+    return cast(R.add(as_tensor(node.arg("start"), work_dtype), offsets), dtype)
+
+
 @torch_op("linspace")
 def linspace(node: FxNode) -> Expr:
     dtype, count = node.out_dtype(), node.size("steps")

@@ -20,6 +20,9 @@ abs acos acosh asin asinh atan atanh bitwise_not cos cosh erf erfc erfinv exp ex
 log log1p negative rsqrt sigmoid sign sin sinh sqrt square tan tanh
 """
 direct({name: getattr(R, name) for name in SAME_NAMES.split()})
+# torch decomposes `arccos`, but not `arccos_`
+ALIASES = ("acos", "acosh", "asin", "asinh", "atan", "atanh")
+direct({f"arc{name[1:]}": getattr(R, name) for name in ALIASES} | {"absolute": R.abs})
 direct(
     {
         "neg": R.negative,
