@@ -217,8 +217,9 @@ class _RowMaps:
 
     def _program(
         self, body: Function, params: Sequence[Var], axes: Sequence[Any], length: Dim
-    ) -> Function | None:
-        """Returns the function of one row, as batched ops; None if it is invalid."""
+    ) -> dict[str, Any] | None:
+        """Returns the function of one row, as batched ops, and those that it calls, by name; None
+        if it is invalid."""
         body = _OfOneRow(length).function(body)
         others = {n: f for n, f in self.module.functions.items() if n != "main"}
         builder = BlockBuilder(IRModule({**others, BODY: body}))
