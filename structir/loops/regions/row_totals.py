@@ -120,7 +120,7 @@ def lane_dtype(loop: For, statement: Any, length: Local) -> str:
     value, dtype = statement.value, statement.target.dtype
     term = value.args[1] if _combines(statement.target, value) else value
     is_position = position(loop, term, loop.variable, length) is not None
-    return "int32" if is_position else dtype  # type: ignore[no-any-return]
+    return "int32" if is_position else dtype
 
 
 def identity_of(value: Apply) -> Any:
