@@ -276,10 +276,15 @@ class RaggedLowering:
         raise _unsupported(call, ragged)
 
     def with_rows(self, values: Expr, form: DenseForm) -> Value:
-        """Returns the result of a call over the values as a ragged tensor."""
-        if isinstance(values.struct_info, TensorStructInfo):
+        """Returns the results of a call over the values as ragged tensors."""
+        info = values.struct_info
+        if isinstance(info, TensorStructInfo):
             return RaggedParts(values, form.rows)
-        raise _unsupported(form.call, form.ragged)
+        if not isinstance(info, TupleStructInfo):
+            raise _unsupported(form.call, form.ragged)
+        fields = [self.builder.emit(TupleGetItem(values, k)) for k in range(len(info.fields))]
+        parts = [RaggedParts(field, form.rows) for field in fields]
+        return Tuple(tuple([self.scope.tensor(each) for each in parts]))
 
     def dense_form(self, call: Call, ragged: Mapping[Path, RaggedParts]) -> DenseForm | None:
         """Returns the call with a dense axis in place of the ragged one."""

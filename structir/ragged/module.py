@@ -11,10 +11,11 @@ from structir.ir.expr import Call, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.lazy import provided_module
+from structir.lazy import lazy_module, provided_module
 from structir.ops.ragged import has_ragged_axis
 from structir.ragged.lowering import RaggedLowering
 
+expr_printer = lazy_module("structir.printer.expr_printer")
 passes = provided_module("ragged pass")
 PARTS = frozenset(
     [f"ragged.{n}" for n in ("values", "row_starts", "row_limits", "from_values", "same_rows")]
@@ -73,7 +74,8 @@ def check_calls(module: IRModule) -> None:
             declared, info = param.struct_info, arg.struct_info
             if type(declared) is TensorStructInfo and is_ragged(info) and not is_ragged(declared):
                 message = f"parameter {param.name}: expected a dense tensor, found {info}"
-                hint = f"annotate the parameter: `{param.name}: {info}`"
+                shown = expr_printer.ExprPrinter().signature_info(info)
+                hint = f"annotate the parameter: `{param.name}: {shown}`"
                 name = call.op.name
                 raise StructInfoError(Diagnostic(message, call.span, name, hint=hint, code="E0219"))
 

@@ -3,7 +3,7 @@ by one call that computes a function for every row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ import attrs
 from structir.analysis.closures import with_captured
 from structir.analysis.loop_view import LoopView
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars
+from structir.analysis.variables import free_vars, walk_values
 from structir.batching.combinators import expanded
 from structir.batching.expansion_values import without_dataflow, without_unused_closures
 from structir.build import BlockBuilder
@@ -127,6 +127,7 @@ class _RowMap:
     """A map over rows: the program of one row, whose parameters are the operands by their kinds."""
 
     function: Function
+    others: Mapping[str, Any]  # the functions that it calls
     operands: Sequence[Expr]
     kinds: tuple[str, ...]
     one: Dim
@@ -201,10 +202,11 @@ class _RowMaps:
                 return None
             kinds.append(row[0])
             params.append(Var(f"x{k}", row[1]))
-        function = self._program(with_captured(body, captured, ()), params, axes, length)
-        if function is None or "values" not in kinds:
+        functions = self._program(with_captured(body, captured, ()), params, axes, length)
+        if functions is None or "values" not in kinds:
             return None
-        return _RowMap(function, operands, tuple(kinds), one, length)
+        function = functions.pop("main")
+        return _RowMap(function, functions, operands, tuple(kinds), one, length)
 
     def _body(self, callee: Expr) -> Function | None:
         """Returns the function that is mapped."""
@@ -215,8 +217,9 @@ class _RowMaps:
 
     def _program(
         self, body: Function, params: Sequence[Var], axes: Sequence[Any], length: Dim
-    ) -> Function | None:
-        """Returns the function of one row, as batched ops; None if it is invalid."""
+    ) -> dict[str, Any] | None:
+        """Returns the function of one row, as batched ops, and those that it calls, by name; None
+        if it is invalid."""
         body = _OfOneRow(length).function(body)
         others = {n: f for n, f in self.module.functions.items() if n != "main"}
         builder = BlockBuilder(IRModule({**others, BODY: body}))
@@ -226,10 +229,9 @@ class _RowMaps:
                 mapped = apply("vmap", builder.global_var(BODY), *params, in_axes=in_axes)
                 builder.emit_func_output(builder.emit(mapped))
             module = IRModule({**others, BODY: body, "main": builder.finished("main")})
-            function: Any = expanded(module).functions["main"]
+            return _called(expanded(module).functions, "main")
         except DiagnosticError:
             return None
-        return function if isinstance(function, Function) else None
 
     # ---- its two forms
 
@@ -268,13 +270,24 @@ class _RowMaps:
             return builder.match_cast(flat, cast)
 
         operands = [plain(*each) for each in zip(row_map.operands, row_map.kinds, strict=True)]
-        call = row_call(row_map.function, operands, row_map.kinds, (starts, limits))
+        call = row_call(row_map.function, operands, row_map.kinds, (starts, limits), row_map.others)
         results, fields = emit(call), list[Expr]()
         for k, kind in enumerate(call.attrs["results"]):
             field = emit(TupleGetItem(results, k))
             fields.append(emit(from_values(field, starts, limits)) if kind == "values" else field)
         is_tuple = isinstance(row_map.function.ret_struct_info, TupleStructInfo)
         return emit(Tuple(tuple(fields))) if is_tuple else fields[0]
+
+
+def _called(functions: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns a function of a module, and those that it calls."""
+    called, todo = dict[str, Any](), [name]
+    while todo:
+        name = todo.pop()
+        if name in functions and name not in called:
+            called[name] = functions[name]
+            todo += [v.name for v in walk_values(called[name]) if isinstance(v, GlobalVar)]
+    return called
 
 
 def _of_row(

@@ -6,7 +6,7 @@ that all rows share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -148,13 +148,18 @@ _DEFINITION.hooks["row_function"] = lambda call: row_function(call.attrs["row"])
 
 
 def row_call(
-    function: Function, operands: Sequence[Expr], kinds: tuple[str, ...], of_rows: Sequence[Expr]
+    function: Function,
+    operands: Sequence[Expr],
+    kinds: tuple[str, ...],
+    of_rows: Sequence[Expr],
+    others: Mapping[str, Any] | None = None,
 ) -> Call:
     """Returns the call of a function of one row for every row, with the starts and limits of rows.
 
-    Raises StructInfoError for a result that no tensor of all rows has.
+    `others` are the functions that it calls. Raises StructInfoError for a result that no tensor of
+    all rows has.
     """
-    text = IRModule({"main": _with_tuple(function)}).script()
+    text = IRModule({**(others or {}), "main": _with_tuple(function)}).script()
     results = _result_kinds(row_function(text), kinds)
     attributes = {"row": text, "kinds": kinds, "results": results}
     call = Call(rows, (Tuple(tuple(operands)), *of_rows), attributes)

@@ -207,7 +207,7 @@ def test_empty_rows_keep_the_dtype_of_arrays(rows, dtype):
 def test_a_product_of_bfloat16_rows_overflows_without_a_warning(recwarn):
     module = parsed("y = R.prod(x, axis=1)\nreturn y", 'x: R.Tensor(("n", "*"), "bfloat16")')
     x = RaggedArray(np.full(400, 3, numpy_dtype("bfloat16")), [0, 3, 400])
-    for actual in (structir.interpret(module, "main", x), structir.compile(module)(x)):
+    for actual in (structir.interpret(module, "main", x), structir.compile(module)["main"](x)):
         np.testing.assert_array_equal(actual.astype("float32"), [27, np.inf])
     assert not recwarn.list
 
@@ -585,3 +585,32 @@ def test_a_cast_to_sizes_of_values_before_it_defines_no_sizes():
     ):
         actual, expected = [getattr(y, "values", y) for y in (actual, expected)]
         np.testing.assert_allclose(actual, expected)
+
+
+RESULTS = {
+    "split": ("R.split(x, 2, axis=2)", lambda v: np.split(v, 2, 1)),
+    "split at": ("R.split(x, [1, 3], axis=-1)", lambda v: np.split(v, [1, 3], 1)),
+    "top k": (
+        "R.topk(x, k=2, axis=2)",
+        lambda v: [-np.sort(-v, 1)[:, :2], np.argsort(-v, 1, kind="stable")[:, :2]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_ops_with_several_results_over_the_axes_behind_the_ragged_one(name):
+    body, expected = RESULTS[name]
+    text = f'@R.function\ndef main(x: R.Tensor(("n", "*", 4), "float32")):\n    y = {body}\n'
+    module = structir.parse(f"{text}    return (y, R.sum(y[0], axis=1), R.abs(y[1]))\n")
+    x = RaggedArray(np.random.default_rng(0).standard_normal((9, 4), "float32"), [0, 4, 4, 9])
+    for run in (
+        lambda: structir.interpret(module, "main", x),
+        lambda: structir.compile(module)["main"](x),
+    ):
+        results, total, last = run()
+        values = expected(x.values)
+        for result, each in zip(results, values, strict=True):
+            assert result.offsets.tolist() == x.offsets.tolist()
+            np.testing.assert_array_equal(result.values, each)
+        np.testing.assert_allclose(total[2], values[0][4:].sum(0), 1e-6)
+        np.testing.assert_allclose(last.values, np.abs(values[1]), 1e-6)

@@ -106,7 +106,29 @@ def test_rows_that_do_not_follow_each_other_do_not_overwrite_others(name, wrap, 
     check(name, result, values, zip(starts, limits, strict=True))
 
 
-@pytest.mark.parametrize("name", ("difference", "softmax", "of exponentials"))
+@pytest.mark.parametrize("dtype", ("float16", "float32", "float64", "int8", "uint8", "int64"))
+@pytest.mark.parametrize(
+    "body", ("x", "R.abs(x)", "R.subtract(x, R.min(x, axis=1, keepdims=True))")
+)
+@pytest.mark.parametrize("op", ("argmax", "argmin"))
+def test_the_first_of_equal_extremes_of_a_row(op, body, dtype, width):
+    """Few distinct numbers, so that an extreme occurs in several lanes and blocks; and NaN."""
+    text = f'x: R.Tensor(("n", "*"), "{dtype}")):\n    y = R.{op}({body}, axis=1)\n    return y\n'
+    compiled = structir.compile(structir.parse(f"@R.function\ndef main({text}"), num_threads=1)
+    rng = np.random.default_rng(0)
+    for lengths in LAYOUTS.values():
+        offsets = np.cumsum([0, *lengths])
+        for numbers in ([1, 2, 3], [2], [0, 1] if "int" in dtype else [0, np.nan, np.inf, 3]):
+            values = rng.choice(np.array(numbers, dtype), offsets[-1])
+            rows = [values[first:last] for first, last in pairwise(offsets)]
+            if "min" in body:
+                with np.errstate(invalid="ignore"):
+                    rows = [row - row.min() if row.size else row for row in rows]
+            expected = [getattr(row, op)() if row.size else 0 for row in rows]
+            assert compiled(RaggedArray(values, offsets)).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ("difference", "softmax", "of exponentials", "argmax"))
 def test_kernels_of_rows_access_no_element_out_of_bounds(name, width):
     source = structir.compile(program(name, "float32")).source("main")
     text = source[source.index("@I.kernel\ndef rows") :].split("\n\n#")[0]
@@ -117,7 +139,7 @@ def test_kernels_of_rows_access_no_element_out_of_bounds(name, width):
         offsets = np.cumsum([0, *lengths])
         x = rng.uniform(0.5, 1.1, offsets[-1]).astype("float32")
         is_per_row = result.struct_info.dims != kernel.functions["rows"].params[0].struct_info.dims
-        out = np.zeros(len(lengths) if is_per_row else offsets[-1], "float32")
+        out = np.zeros(len(lengths) if is_per_row else offsets[-1], result.struct_info.dtype)
         structir.interpret(kernel, "rows", x, offsets[:-1].copy(), offsets[1:].copy(), out)
         results = out if is_per_row else RaggedArray(out, offsets)
         check(name, results, x, pairwise(offsets))

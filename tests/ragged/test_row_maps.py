@@ -18,6 +18,20 @@ def softmax(x):
     return powers / powers.sum(-1, keepdims=True)
 
 
+def recurrence(x, state):
+    outputs = np.zeros_like(x)
+    for k, row in enumerate(x):
+        outputs[k], state = state * row, np.sin(state) + row
+    return state, outputs
+
+
+CELL = """
+@R.function(private=True)
+def cell(h: R.Tensor((4,), "float64"), a: R.Tensor((4,), "float64")):
+    return (R.add(R.sin(h), a), R.multiply(h, a))
+"""
+
+
 # programs of x (n, *, 4), s (n,) and w (4,), and the value of one row
 MAPS = {
     "elementwise": ("R.map(lambda r: R.multiply(r, r), x)", lambda x, s, w: x * x),
@@ -38,6 +52,14 @@ MAPS = {
     "weighted": (
         "R.vmap(lambda r, t: R.cumsum(R.multiply(R.multiply(r, w), t), axis=0))(x, s)",
         lambda x, s, w: (x * w * s).cumsum(0),
+    ),
+    "scan": (
+        "R.map(lambda r: R.scan(cls.cell, (R.zeros((4,), 'float64'),), r)[1], x)",
+        lambda x, s, w: recurrence(x, 0 * w)[1],
+    ),
+    "last state": (
+        "R.vmap(lambda r, t: R.scan(cls.cell, (R.multiply(w, t),), r)[0])(x, s)",
+        lambda x, s, w: recurrence(x, w * s)[0],
     ),
     "reversed": ("R.map(lambda r: R.flip(r, axis=0), x)", lambda x, s, w: x[::-1]),
     "product of rows": (
@@ -62,7 +84,7 @@ MAPS = {
 
 def program(body, result="y"):
     return structir.parse(
-        "@R.function\n"
+        f"{CELL * ('cls.cell' in body)}\n@R.function\n"
         "def main(x: R.Tensor(('n', '*', 4), 'float64'), s: R.Tensor(('n',), 'float64'), "
         "w: R.Tensor((4,), 'float64')):\n"
         f"    n = T.int64()\n    y = {body}\n    return {result}\n"
@@ -82,7 +104,7 @@ def test_maps_over_rows_match_numpy(name):
     rows = [x.values[a:b] for a, b in pairwise(OFFSETS)]
     expected = [of_row(row, own, w) for row, own in zip(rows, s, strict=True)]
     compiled = structir.compile(module)
-    assert not compiled.fallbacks
+    assert bool(compiled.fallbacks) is ("cls.cell" in body)  # scans run on the interpreter
     for result in (structir.interpret(module, "main", x, s, w), compiled["main"](x, s, w)):
         results = result.to_list() if isinstance(result, RaggedArray) else result
         for actual, value in zip(results, expected, strict=True):

@@ -88,9 +88,11 @@ class RowLoops:
         )
 
     def _inside(self, row: Scalar) -> list[Scalar]:
-        """Returns numbers of which one is negative if a row has values outside of all values."""
+        """Returns numbers of which one is negative if a row has values outside of all values, or
+        more than int32 counts."""
         first, limit = self.start_of(row), self.limit_of(row)
-        return [first, _minus(limit, first), _minus(self.total, limit)]
+        length = _minus(limit, first)
+        return [first, length, _minus(self.total, limit), _minus(integer(2**31 - 1), length)]
 
 
 def _local(name: str) -> Local:

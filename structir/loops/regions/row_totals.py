@@ -64,7 +64,7 @@ class RowMemory:
 
 def totals_of(loop: For, memory: RowMemory) -> Mapping[Local, Apply] | None:
     """Returns what a loop over a row adds to totals; None if its iterations depend on each other,
-    or if it has another access than to the value of the row."""
+    or if it has another access than to the value of the row. A term may be a position in it."""
     is_row = isinstance(loop.start, Literal) and loop.start.value == 0 and loop.step == 1
     if not is_row or loop.stop is not memory.length:
         return None
@@ -80,6 +80,8 @@ def totals_of(loop: For, memory: RowMemory) -> Mapping[Local, Apply] | None:
             totals[target] = value  # type: ignore[assignment]
             value = value.args[1]  # type: ignore[attr-defined]
         leaves = list(_leaves(value))
+        if target in totals and position(loop, value, loop.variable, memory.length) is not None:
+            leaves = [leaf for leaf in leaves if leaf is not loop.variable]
         if any(not _is_plain(leaf, loop.variable, memory) for leaf in leaves):
             return None
         if any(leaf in totals for leaf in leaves):
@@ -87,6 +89,38 @@ def totals_of(loop: For, memory: RowMemory) -> Mapping[Local, Apply] | None:
         if isinstance(target, Local) and target not in totals:
             assigned.add(target)
     return None if _are_read_before(loop, assigned) or assigned & totals.keys() else totals
+
+
+def position(loop: For, value: Scalar, index: Scalar, length: Local) -> Scalar | None:
+    """Returns the term of a total of positions as an int32, as is the index; None for another
+    term."""
+    if loop.variable not in _leaves(value):
+        return None
+    return _position(value, loop.variable, index, length)
+
+
+def _position(value: Any, variable: Local, index: Scalar, length: Local) -> Scalar | None:
+    if value is variable:
+        return index
+    if value is length:
+        return Apply("cast", (length,), "int32")
+    if isinstance(value, Literal) and abs(value.value) < 2**31:
+        return replace(value, dtype="int32")
+    if not isinstance(value, Apply) or value.fn != "select" or variable in _leaves(value.args[0]):
+        return None
+    test, *sides = value.args
+    narrow = [_position(side, variable, index, length) for side in sides]
+    if None in narrow:
+        return None
+    return Apply("select", (test, *narrow), "int32")  # type: ignore[arg-type]
+
+
+def lane_dtype(loop: For, statement: Any, length: Local) -> str:
+    """Returns the dtype in which a statement of a loop is computed: of positions, int32."""
+    value, dtype = statement.value, statement.target.dtype
+    term = value.args[1] if _combines(statement.target, value) else value
+    is_position = position(loop, term, loop.variable, length) is not None
+    return "int32" if is_position else dtype
 
 
 def identity_of(value: Apply) -> Any:

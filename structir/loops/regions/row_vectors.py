@@ -34,7 +34,13 @@ from structir.ir.scalar_functions import declared
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.lower.as_scalar import applied, literal, stated
 from structir.loops.program.buffer import element_bytes
-from structir.loops.regions.row_totals import RowMemory, identity_of, totals_of
+from structir.loops.regions.row_totals import (
+    RowMemory,
+    identity_of,
+    lane_dtype,
+    position,
+    totals_of,
+)
 from structir.loops.schedule.edits import calculate, fresh_copy, integer
 from structir.targets.cpu.unaligned_sums import WHOLE_BYTES, vector_bytes
 
@@ -73,7 +79,7 @@ class VectorBlocks:
         is_plain = all(self._only_reads(loop) for loop in totals if totals[loop] is None)
         if not loops or not is_plain or any(isinstance(node, For) for node in others):
             return None
-        values = _function_block(loops) if any(map(_calls_functions, loops)) else _block(loops)
+        values = _function_block(loops) if any(map(_calls_functions, loops)) else self._block(loops)
         self.bytes = vector_bytes([node for s in statements for node in nodes_of(s)])
         rewritten = list[KernelStatement]()
         for statement in statements:
@@ -82,9 +88,15 @@ class VectorBlocks:
                 rewritten.append(statement)
                 continue
             is_shared = self._has_functions_or_rooms(statement)
-            size = self._size(values if is_shared else _block([statement]))
+            size = self._size(values if is_shared else self._block([statement]))
             rewritten += _Blocks(self, size, statement, own).statements()
         return [*self._heads(), *rewritten]
+
+    def _block(self, loops: Sequence[Any]) -> int:
+        """Returns the values of a block of other functions, whose totals are in registers."""
+        pairs = [(loop, statement) for loop in loops for statement in loop.body]
+        dtypes = [lane_dtype(*pair, self.memory.length) for pair in pairs]
+        return BLOCK // 2 if any(element_bytes(dtype) == 8 for dtype in dtypes) else BLOCK
 
     def _only_reads(self, loop: Any) -> bool:
         """Whether a loop writes no memory, and reads none that blocks of other loops write."""
@@ -132,37 +144,43 @@ class _Blocks:
         inner = _vector(self.next, values, self._further_block())
         yield For(self.start, integer(0), whole, values, (inner,))
         for total, value in self.totals.items():
-            count = min(self.rows.bytes // element_bytes(total.dtype), values, MOST_LANES)
-            term = self._across(total, value, count)
+            dtype: str = self.lanes[total].struct_info.dtype  # type: ignore[attr-defined]
+            count = min(self.rows.bytes // element_bytes(dtype), values, MOST_LANES)
+            term = self._across(total, replace(value, dtype=dtype), count)
+            term = term if dtype == total.dtype else Apply("cast", (term,), total.dtype)
             yield _vector(self.lane, count, [Assign(total, _with(value, total, term))])
 
     def _lanes(self, total: Local) -> Var:
         """Returns an array for the totals of the lanes of a block."""
         name, totals = f"totals{len(self.rows.totals)}", self.rows.totals
-        array = Var(name, TensorStructInfo((self.size.values,), total.dtype))
+        statement = Assign(total, self.totals[total])
+        dtype = lane_dtype(self.loop, statement, self.rows.memory.length)
+        array = Var(name, TensorStructInfo((self.size.values,), dtype))
         totals.append(Scratch(array, zeros=False, space=REGISTERS))
         return array
 
     def _first_block(self) -> Iterator[KernelStatement]:
         # LLVM would compare the numbers themselves as int64, of which a vector has half as many
-        index = Apply("cast", (self.first,), "int32")
+        index = _narrow(self.first)
         distance = Apply("sub", (index, self.size.lanes), "int32")
         is_inside = Apply("lt", (distance, Literal(0, "int32")), "bool")
-        for statement in self._at(self.first, self.first):
+        for statement in self._at(self.first, self.first, index):
             total = statement.target
             if total not in self.lanes:
                 yield statement
                 continue
-            term = Local(f"{total.name}_term", total.dtype)
-            none = literal(identity_of(statement.value), total.dtype)
+            place = _element(self.lanes[total], self.first)
+            term = Local(f"{total.name}_term", place.dtype)
+            none = literal(identity_of(statement.value), place.dtype)
             yield Assign(term, stated(statement.value.args[1]))
-            value = applied("select", [is_inside, term, none], total.dtype)
-            yield Assign(_element(self.lanes[total], self.first), value)
+            yield Assign(place, applied("select", [is_inside, term, none], place.dtype))
 
     def _further_block(self) -> Iterator[KernelStatement]:
         index = calculate("add", self.start, self.next)
         room = calculate("add", index, integer(self.size.values))
-        for statement in self._at(room, calculate("add", self.size.rest, index)):
+        block = _narrow(calculate("add", self.size.rest, self.start))
+        position = Apply("add", (block, _narrow(self.next)), "int32")
+        for statement in self._at(room, calculate("add", self.size.rest, index), position):
             total = statement.target
             if total not in self.lanes:
                 yield statement
@@ -170,10 +188,18 @@ class _Blocks:
             place = _element(self.lanes[total], self.next)
             yield Assign(place, _with(statement.value, place, statement.value.args[1]))
 
-    def _at(self, room: Scalar, value: Scalar) -> Iterator[Any]:
-        """Yields the statements of the loop at an index in rooms, and one in the row."""
+    def _at(self, room: Scalar, value: Scalar, index: Scalar) -> Iterator[Any]:
+        """Yields the statements of the loop at an index in rooms, and one in the row, which is also
+        given as an int32."""
+        memory, variable = self.rows.memory, self.loop.variable
         for statement in self.loop.body:
-            yield self.rows.memory.at(statement, self.loop.variable, room, value)
+            if statement.target in self.totals:
+                combined = statement.value
+                term = position(self.loop, combined.args[1], index, memory.length)
+                if term is not None:
+                    combined = replace(combined, args=(combined.args[0], term), dtype="int32")
+                    statement = replace(statement, value=combined)
+            yield memory.at(statement, variable, room, value)
 
     def _across(self, total: Local, value: Apply, count: int) -> Scalar:
         """Returns the combination of a lane of all vectors of a block, as a tree: each result waits
@@ -207,12 +233,6 @@ def _function_block(loops: Sequence[For]) -> int:
     return vector_bytes(nodes) // max([4, *sizes])
 
 
-def _block(loops: Sequence[Any]) -> int:
-    """Returns the values of a block of other functions, whose totals are in registers."""
-    targets = [statement.target for loop in loops for statement in loop.body]
-    return BLOCK // 2 if any(element_bytes(target.dtype) == 8 for target in targets) else BLOCK
-
-
 def _calls_functions(loop: Any) -> bool:
     """Whether a loop calls math functions."""
     return any(isinstance(node, Apply) and node.fn in declared() for node in nodes_of(loop))
@@ -220,6 +240,11 @@ def _calls_functions(loop: Any) -> bool:
 
 def _vector(variable: LoopVariable, count: int, body: Any) -> For:
     return For(variable, integer(0), integer(count), 1, tuple(body), kind=VECTOR)
+
+
+def _narrow(index: Scalar) -> Apply:
+    """Returns an index as an int32, of which a vector has twice as many."""
+    return Apply("cast", (index,), "int32")
 
 
 def _element(array: Var, index: Scalar) -> Element:
