@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 
 from structir.ir import dims
@@ -32,14 +33,47 @@ def nests(kernel: KernelHandle, target: TargetInfo, least: int = 512, fewest: in
     element receives the same terms in the same order, so results keep every bit. Nests with an
     index that may be out of range keep their order.
     """
+    for change in (partial(_replace_products, least=least, fewest=fewest), _move_inward):
+        before = len(kernel.steps)
+        _inline_indices(kernel)
+        _bound_loops(kernel)
+        if not change(kernel):
+            kernel.undo(len(kernel.steps) - before)
+    _bound_loops(kernel)
+
+
+def _bound_loops(kernel: KernelHandle) -> None:
+    """Moves the tests in loops to their bounds, innermost first."""
     for name in reversed(kernel.loops()):
         if isinstance(kernel.tree.loop(name).body[0], Branch):
             kernel.attempt("bound", name)
-    before = len(kernel.steps)
-    if not _replace_products(kernel, least, fewest):
-        kernel.undo(len(kernel.steps) - before)
-    for name in innermost_loops(kernel.tree):
-        _move_contiguous_inward(kernel, _nest_around(kernel.tree, kernel.tree.loop(name)))
+
+
+def _inline_indices(kernel: KernelHandle) -> None:
+    """Replaces indices that are assigned in loops by their values, and positions in blocks by
+    indices."""
+    for name, scalar in list(kernel.tree.scalars.items()):
+        if kernel.tree.values.get(scalar) is not None:
+            kernel.attempt("inline", name)
+    for name in kernel.loops():
+        _skew(kernel, name)
+
+
+def _skew(kernel: KernelHandle, name: str) -> None:
+    """Makes a loop over the positions in a block one over indices."""
+    tree = kernel.tree
+    loop = tree.loop(name)
+    symbol = tree.symbol(loop.variable)
+    accesses = [a for a in tree.accesses(loop.body) if a.mention.element is not None]
+    indices = [i for a in accesses for i in tree.indices(a.mention.element)]  # type: ignore[arg-type]
+    known = [index for index in indices if index is not None and symbol in dims.syms(index)]
+    for outer in reversed(tree.loops_around(loop)):
+        forms = {dims.linear(index, tree.symbol(outer.variable)) for index in known}
+        factors = {None if form is None else form[0] for form in forms}
+        (factor,) = factors if len(factors) == 1 else (None,)
+        if isinstance(factor, int) and factor > 0 and tree.index(loop.start) == 0:
+            kernel.attempt("skew", name, outer.variable.name, factor)
+            return
 
 
 # ---- products
@@ -208,24 +242,33 @@ def _is_small(tree: LoopTree, loops: list[For], least: int) -> bool:
 # ---- order of loops
 
 
-def _move_contiguous_inward(kernel: KernelHandle, names: list[str]) -> None:
+def _move_inward(kernel: KernelHandle) -> bool:
+    """Moves contiguous loops of all nests inward; returns whether there are any."""
+    moved = False
+    for name in innermost_loops(kernel.tree):
+        nest = _nest_around(kernel.tree, kernel.tree.loop(name))
+        moved = _move_contiguous_inward(kernel, nest) or moved
+    return moved
+
+
+def _move_contiguous_inward(kernel: KernelHandle, names: list[str]) -> bool:
     """Makes the loop along which the stores of a nest are contiguous the innermost one, unless a
-    read is not."""
+    read is not; returns whether the order has changed."""
     tree = kernel.tree
     loops = [tree.loop(name) for name in names]
     stores = [s.target for s in loops[-1].body if isinstance(s, Assign)]
     elements = [e for s in loops[-1].body for e in expressions(s) if isinstance(e, Element)]
     if len(loops) < 2 or len(stores) < len(loops[-1].body) or not _is_safe(tree, loops[-1].body[0]):
-        return
+        return False
     for loop in reversed(loops):
         is_stored = all(isinstance(s, Element) and _is_contiguous(tree, s, loop) for s in stores)
         if is_stored and all(
             _is_contiguous(tree, e, loop) or not _depends(tree, e, loop) for e in elements
         ):
-            if loop is not loops[-1]:
-                name = loop.variable.name
-                kernel.attempt("reorder", *[n for n in names if n != name], name)
-            return
+            name = loop.variable.name
+            others = [n for n in names if n != name]
+            return loop is not loops[-1] and kernel.attempt("reorder", *others, name)
+    return False
 
 
 def _depends(tree: LoopTree, element: Element, loop: For) -> bool:
