@@ -772,7 +772,7 @@ for i in range(n):
 for j in range(m):
     out[0, j] = x[0, j]
 """,
-        ("skew", "j", "i"),
+        ("skew", "i", "j"),
         {"primitives.skew._is_around": always},
         code="E1116",
     ),

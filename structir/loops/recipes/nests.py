@@ -13,7 +13,6 @@ from structir.ir.kernel import (
     Element,
     For,
     KernelStatement,
-    Local,
 )
 from structir.loops.handle import KernelHandle, TargetInfo, recipe
 from structir.loops.recipe_steps import innermost_loops
@@ -84,60 +83,69 @@ def _replace_products(kernel: KernelHandle, least: int, fewest: int) -> bool:
     for name in list(kernel.tree.scalars):
         if _is_total(kernel.tree, name):
             kernel.attempt("demote", name)
-    _isolate_sums(kernel)
+    safe: Safe = {}
+    _isolate_sums(kernel, safe)
     count, refused = 0, set[str]()
     while True:
-        alone = [loop for s in _sums(kernel) if (loop := _loop_of(kernel.tree, s)) is not None]
-        names = [_nest_around(kernel.tree, loop) for loop in alone]
-        nest = next((n for n in names if n[-1] not in refused), None)
-        if nest is None:
+        alone = (_loop_of(kernel.tree, s) for s in _sums(kernel.tree, safe))
+        names = (loop.variable.name for loop in alone if loop is not None)
+        name = next((name for name in names if name not in refused), None)
+        if name is None:
             return count > 0
         before = len(kernel.steps)
-        if _replace(kernel, nest, least, fewest):
+        if _replace(kernel, _nest_around(kernel.tree, kernel.tree.loop(name)), least, fewest):
             count += 1
         else:
             kernel.undo(len(kernel.steps) - before)
-            refused.add(nest[-1])
+            refused.add(name)
 
 
 def _is_total(tree: LoopTree, name: str) -> bool:
-    """Whether a scalar is assigned in a loop that does not contain its first assignment."""
+    """Whether a scalar is a sum of products in a loop that does not contain its first
+    assignment."""
     scalar = tree.scalar(name)
-    writes = [s for s in tree.within(tree.kernel.body) if _assigns(s, scalar)]
+    statements = (s for s in tree.within(tree.kernel.body) if isinstance(s, Assign))
+    writes = [s for s in statements if s.target is scalar]
     depths = [len(tree.loops_around(s)) for s in writes]
-    return len(writes) > 1 and depths[0] < depths[-1]
+    is_sum = any(added_factors(s, scalar) is not None for s in writes)
+    return is_sum and depths[0] < depths[-1]
 
 
-def _assigns(statement: KernelStatement, scalar: Local) -> bool:
-    return isinstance(statement, Assign) and statement.target is scalar
+Safe = dict[KernelStatement, bool]  # by statements of the kernel: are all indices in range?
 
 
-def _sums(kernel: KernelHandle) -> Iterator[Assign]:
-    """Yields the statements in loops that add a product to an element."""
-    for statement in kernel.tree.within(kernel.tree.kernel.body):
+def _sums(tree: LoopTree, safe: Safe) -> Iterator[Assign]:
+    """Yields the statements that add a product to an element in several iterations of a loop, in
+    nests with all indices in range."""
+    for statement in tree.within(tree.kernel.body):
         if isinstance(statement, Assign) and isinstance(statement.target, Element):
-            factors = added_factors(statement, statement.target)
-            if factors is not None and _is_safe(kernel.tree, statement):
+            loops, out = tree.loops_around(statement), statement.target
+            if (
+                added_factors(statement, out) is not None
+                and not all(_depends(tree, out, loop) for loop in loops)
+                and _is_safe(tree, statement, safe)
+            ):
                 yield statement
 
 
-def _is_safe(tree: LoopTree, statement: KernelStatement) -> bool:
-    """Whether a statement is in loops in which all indices are in range, so that no check of an
-    index fails, in whatever order."""
-    around = tree.ancestors[statement]
-    if not tree.loops_around(statement):
-        return False
-    return all(
-        access.mention.element is None or is_in_range(tree, access.mention.element, access.loops)
-        for access in tree.accesses(around[:1])
-    )
+def _is_safe(tree: LoopTree, statement: KernelStatement, safe: Safe) -> bool:
+    """Whether all indices in the outermost loop around a statement are in range, so that no check
+    of an index fails, in whatever order."""
+    (outer,) = tree.ancestors[statement][:1] or (statement,)
+    if outer not in safe:
+        safe[outer] = all(
+            a.mention.element is None or is_in_range(tree, a.mention.element, a.loops)
+            for a in tree.accesses((outer,))
+        )
+    return safe[outer]
 
 
-def _isolate_sums(kernel: KernelHandle) -> None:
+def _isolate_sums(kernel: KernelHandle, safe: Safe) -> None:
     """Distributes loops, so that sums of products are alone in their loops."""
     refused = set[tuple[str, int]]()
     while True:
-        places = [p for s in _sums(kernel) for p in _boundaries(kernel.tree, s)]
+        tree = kernel.tree
+        places = (place for s in _sums(tree, safe) for place in _boundaries(tree, s))
         place = next((p for p in places if p not in refused), None)
         if place is None:
             return
@@ -244,21 +252,21 @@ def _is_small(tree: LoopTree, loops: list[For], least: int) -> bool:
 
 def _move_inward(kernel: KernelHandle) -> bool:
     """Moves contiguous loops of all nests inward; returns whether there are any."""
-    moved = False
+    moved, safe = False, Safe()
     for name in innermost_loops(kernel.tree):
         nest = _nest_around(kernel.tree, kernel.tree.loop(name))
-        moved = _move_contiguous_inward(kernel, nest) or moved
+        moved = _move_contiguous_inward(kernel, nest, safe) or moved
     return moved
 
 
-def _move_contiguous_inward(kernel: KernelHandle, names: list[str]) -> bool:
+def _move_contiguous_inward(kernel: KernelHandle, names: list[str], safe: Safe) -> bool:
     """Makes the loop along which the stores of a nest are contiguous the innermost one, unless a
     read is not; returns whether the order has changed."""
     tree = kernel.tree
     loops = [tree.loop(name) for name in names]
     stores = [s.target for s in loops[-1].body if isinstance(s, Assign)]
     elements = [e for s in loops[-1].body for e in expressions(s) if isinstance(e, Element)]
-    if len(loops) < 2 or len(stores) < len(loops[-1].body) or not _is_safe(tree, loops[-1].body[0]):
+    if len(loops) < 2 or len(stores) < len(loops[-1].body):
         return False
     for loop in reversed(loops):
         is_stored = all(isinstance(s, Element) and _is_contiguous(tree, s, loop) for s in stores)
@@ -267,7 +275,8 @@ def _move_contiguous_inward(kernel: KernelHandle, names: list[str]) -> bool:
         ):
             name = loop.variable.name
             others = [n for n in names if n != name]
-            return loop is not loops[-1] and kernel.attempt("reorder", *others, name)
+            is_legal = loop is not loops[-1] and _is_safe(tree, loop, safe)
+            return is_legal and kernel.attempt("reorder", *others, name)
     return False
 
 
