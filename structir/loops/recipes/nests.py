@@ -88,8 +88,8 @@ def _replace_products(kernel: KernelHandle, least: int, fewest: int) -> bool:
     count, refused = 0, set[str]()
     while True:
         alone = (_loop_of(kernel.tree, s) for s in _sums(kernel.tree, safe))
-        names = (loop.variable.name for loop in alone if loop is not None)
-        name = next((name for name in names if name not in refused), None)
+        inner = (loop.variable.name for loop in alone if loop is not None)
+        name = next((each for each in inner if each not in refused), None)
         if name is None:
             return count > 0
         before = len(kernel.steps)
