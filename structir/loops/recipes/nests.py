@@ -80,18 +80,19 @@ def _skew(kernel: KernelHandle, name: str) -> None:
 
 def _replace_products(kernel: KernelHandle, least: int, fewest: int) -> bool:
     """Replaces the products of a kernel; returns whether there is one."""
-    for name in list(kernel.tree.scalars):
-        if _is_total(kernel.tree, name):
-            kernel.attempt("demote", name)
+    for scalar in list(kernel.tree.scalars):
+        if _is_total(kernel.tree, scalar):
+            kernel.attempt("demote", scalar)
     safe: Safe = {}
     _isolate_sums(kernel, safe)
     count, refused = 0, set[str]()
     while True:
         alone = (_loop_of(kernel.tree, s) for s in _sums(kernel.tree, safe))
         inner = (loop.variable.name for loop in alone if loop is not None)
-        name = next((each for each in inner if each not in refused), None)
-        if name is None:
+        remaining = [name for name in inner if name not in refused]
+        if not remaining:
             return count > 0
+        name = remaining[0]
         before = len(kernel.steps)
         if _replace(kernel, _nest_around(kernel.tree, kernel.tree.loop(name)), least, fewest):
             count += 1
