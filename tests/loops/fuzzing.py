@@ -235,6 +235,7 @@ def random_step(kernel: Kernel, rng: Random) -> tuple[str, tuple[Any, ...]]:
         "value": rng.choice([1, 3, 4]),
         "space": rng.choice(["", "", "registers"]),
         "ordered": rng.random() < 0.5,
+        "outer": rng.choice(loops[: at + 1]),
     }
     parameters = find_primitive(name).parameter_names()
     if name == "shrink":

@@ -23,7 +23,7 @@ class _Loop:
     """The lines that open a loop over an axis, or over its blocks, and the test that they need."""
 
     axis: str
-    head: str
+    heads: list[str]
     test: str = ""
 
 
@@ -78,10 +78,10 @@ def kind_axes(kind: str) -> list[str]:
 @st.composite
 def _loops(draw: Any, axes: list[str], sizes: dict[str, str]) -> list[_Loop]:
     """Draws the loops over axes, outermost first; those over blocks may be anywhere before."""
-    loops = [_Loop(axis, f"for {axis} in range({sizes[axis]}):") for axis in axes]
+    loops = [_Loop(axis, [f"for {axis} in range({sizes[axis]}):"]) for axis in axes]
     for axis in draw(st.sets(st.sampled_from(axes))):
         size, count = sizes[axis], draw(st.integers(2, 5))
-        form = draw(st.sampled_from(["min", "if", "numbered"]))
+        form = draw(st.sampled_from(["min", "if", "numbered", "assigned", "position"]))
         at = next(k for k, loop in enumerate(loops) if loop.axis == axis)
         start, blocks = f"{axis}0", f"for {axis}0 in range(0, {size}, {count}):"
         if form == "numbered":
@@ -89,8 +89,14 @@ def _loops(draw: Any, axes: list[str], sizes: dict[str, str]) -> list[_Loop]:
             blocks = f"for {axis}0 in range(({size} + {count - 1}) // {count}):"
         stop = f"{start} + {count}" if form == "if" else f"min({start} + {count}, {size})"
         test = f"{axis} < {size}" if form == "if" else ""
-        loops[at] = _Loop(axis, f"for {axis} in range({start}, {stop}):", test)
-        loops.insert(draw(st.integers(0, at)), _Loop(f"{axis}0", blocks))
+        heads = [f"for {axis} in range({start}, {stop}):"]
+        if form == "assigned":
+            heads = [f"end_{axis} = {stop}", f"for {axis} in range({start}, end_{axis}):"]
+        if form == "position":
+            heads = [f"for {axis}1 in range({count}):", f"{axis} = {axis}0 + {axis}1"]
+            test = f"{axis} < {size}"
+        loops[at] = _Loop(axis, heads, test)
+        loops.insert(draw(st.integers(0, at)), _Loop(f"{axis}0", [blocks]))
     return loops
 
 
@@ -108,8 +114,9 @@ def _nested(loops: list[_Loop], body: list[str], joined: bool) -> list[str]:
     lines, depth = list[str](), 0
     tests = [loop.test for loop in loops if loop.test]
     for k, loop in enumerate(loops):
-        lines.append("    " * depth + loop.head)
-        depth += 1
+        for head in loop.heads:
+            lines.append("    " * depth + head)
+            depth += head.startswith("for")
         test = loop.test if not joined else " and ".join(tests) if k == len(loops) - 1 else ""
         if test:
             lines.append("    " * depth + f"if {test}:")

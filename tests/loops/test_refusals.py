@@ -765,6 +765,18 @@ for i in range(n):
         code="E1119",
     ),
     Case(
+        "a loop that is not around the other",
+        """
+for i in range(n):
+    out[i, 0] = x[i, 0]
+for j in range(m):
+    out[0, j] = x[0, j]
+""",
+        ("skew", "i", "j"),
+        {"primitives.skew._is_around": always},
+        code="E1116",
+    ),
+    Case(
         "blocks that overlap",
         """
 for i_0 in range(0, n, 2):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from structir.ir.expr import Var
-from structir.ir.kernel import Element, LibraryCall, Literal, Scalar
+from structir.ir.kernel import Element, LibraryCall, Literal, Scalar, nodes_of
 from structir.ir.kernel_functions import LIBRARY
 from structir.ir.struct_info import TensorStructInfo
 from structir.loops.emit.emitter import Emitter
@@ -27,6 +27,7 @@ from structir.loops.program.kernel_table import dtype_of
 from structir.targets.cpu.assembly import STORED
 from structir.targets.cpu.layouts import PART_MULTIPLE
 from structir.targets.cpu.products import (
+    FEWER_ROWS,
     WIDEST_PANEL,
     has_own_products,
     has_products_of_floats,
@@ -214,13 +215,24 @@ def _plain_product(
 def _ordered_product(
     emitter: Emitter, call: LibraryCall, places: Sequence[Place], integers: Sequence[str]
 ) -> None:
-    """A product that is added to the result term by term, as loops if the CPU has no tiles."""
-    dtype = dtype_of(call.written.array)
+    """A product that is added to the result term by term: line by line of the right operand if the
+    result has few rows, since these are bound by memory, or if the CPU has no tiles."""
+    asm, dtype = emitter.asm, dtype_of(call.written.array)
+    loops = ordered_loops(call)
+    emitter.sure |= {n for loop in loops for n in nodes_of(loop) if isinstance(n, Element)}
+
+    def by_tiles() -> None:
+        room = emitter.array(_room(emitter, dtype))
+        _call(emitter, f"structir_ordered_product_{dtype}", places, integers, (room,))
+
+    rows, *_, right_column, _ = integers
     if not has_products_of_floats(dtype):
-        emitter.block(ordered_loops(call))
-        return
-    room = emitter.array(_room(emitter, dtype))
-    _call(emitter, f"structir_ordered_product_{dtype}", places, integers, (room,))
+        emitter.block(loops)
+    elif right_column == "1":
+        has_few_rows = asm.compare("slt", rows, str(FEWER_ROWS))
+        asm.choose(has_few_rows, lambda: emitter.block(loops), by_tiles)
+    else:
+        by_tiles()
 
 
 def _transpose(

@@ -18,7 +18,7 @@ from structir.ir.kernel import (
 )
 from structir.loops.handle import KernelHandle
 from structir.loops.program.kernel_table import table_of
-from structir.loops.recipes.nests import nests
+from structir.loops.recipes import find_recipe
 from structir.loops.schedule.loop_tree import blocks_of
 from structir.loops.schedule.refusal import ScheduleError
 
@@ -38,7 +38,7 @@ def scheduled_nests(kernel: Kernel) -> Kernel:
 def _scheduled(kernel: Kernel) -> Kernel:
     try:
         handle = KernelHandle(kernel, exact=True)
-        nests(handle)
+        find_recipe("nests")(handle)
     except ScheduleError:  # loops that no proof considers
         return kernel
     return handle.node if handle.is_changed() else kernel

@@ -1,13 +1,15 @@
-"""Inlines a local array: recomputes its elements at each read."""
+"""Inlines a local array or an index: recomputes it at each read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from structir.ir.kernel import Element, Kernel, KernelStatement
+import attrs
+
+from structir.ir.kernel import Assign, Element, Kernel, KernelStatement, Local
 from structir.loops.schedule.edits import exchange_all, fresh_copy, substitute
-from structir.loops.schedule.loop_tree import loop_tree
+from structir.loops.schedule.loop_tree import LoopTree, derive, loop_tree
 from structir.loops.schedule.nests import following
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.producers import producer, refuse_changes, require_reads_after
@@ -20,8 +22,12 @@ def inline(kernel: Kernel, memory: str) -> Kernel:
     The array must have one store, indexed by its loop variables. Refused if an operand of the
     elements changes before they are read. Each read recomputes the value: do not inline the
     operands of matrix products.
+
+    An index that is assigned once, from loop variables and sizes, is replaced by its value.
     """
     tree = loop_tree(kernel)
+    if memory in tree.scalars and tree.values.get(tree.scalars[memory]) is not None:
+        return _without_index(kernel, tree, tree.scalars[memory])
     scratch = tree.array(memory)
     array = scratch.array
     uses = [a for a in tree.accesses(kernel.body) if a.memory is array and a.statement != scratch]
@@ -43,6 +49,23 @@ def inline(kernel: Kernel, memory: str) -> Kernel:
     return exchange_all(kernel, exchanges)
 
 
+def _without_index(kernel: Kernel, tree: LoopTree, index: Local) -> Kernel:
+    """Returns the kernel with the value of an index instead of its name."""
+    uses = [a for a in tree.accesses(kernel.body) if a.memory is index]
+    (assign,) = [a.statement for a in uses if a.is_write]
+    assert isinstance(assign, Assign)
+    value = assign.value
+
+    def read(part: Any) -> Any:
+        if part is assign:
+            return part
+        return fresh_copy(None, value) if part is index else None
+
+    body = tuple([substitute(statement, read) for statement in kernel.body])
+    new = derive(attrs.evolve(kernel, body=body), kernel)
+    return exchange_all(new, {assign: ()})
+
+
 inline.example(
     """
 @I.kernel
@@ -55,4 +78,16 @@ def chain(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
         out[j] = row[j] + 1.0
 """,
     "row",
+)
+inline.example(
+    """
+@I.kernel
+def scale(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    for i_0 in range(0, n, 64):
+        end = min(i_0 + 64, n)
+        for i in range(i_0, end):
+            out[i] = 2.0 * x[i]
+""",
+    "end",
 )

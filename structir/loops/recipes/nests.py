@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 
 from structir.ir import dims
@@ -12,7 +13,6 @@ from structir.ir.kernel import (
     Element,
     For,
     KernelStatement,
-    Local,
 )
 from structir.loops.handle import KernelHandle, TargetInfo, recipe
 from structir.loops.recipe_steps import innermost_loops
@@ -32,14 +32,47 @@ def nests(kernel: KernelHandle, target: TargetInfo, least: int = 512, fewest: in
     element receives the same terms in the same order, so results keep every bit. Nests with an
     index that may be out of range keep their order.
     """
+    for change in (partial(_replace_products, least=least, fewest=fewest), _move_inward):
+        before = len(kernel.steps)
+        _inline_indices(kernel)
+        _bound_loops(kernel)
+        if not change(kernel):
+            kernel.undo(len(kernel.steps) - before)
+    _bound_loops(kernel)
+
+
+def _bound_loops(kernel: KernelHandle) -> None:
+    """Moves the tests in loops to their bounds, innermost first."""
     for name in reversed(kernel.loops()):
         if isinstance(kernel.tree.loop(name).body[0], Branch):
             kernel.attempt("bound", name)
-    before = len(kernel.steps)
-    if not _replace_products(kernel, least, fewest):
-        kernel.undo(len(kernel.steps) - before)
-    for name in innermost_loops(kernel.tree):
-        _move_contiguous_inward(kernel, _nest_around(kernel.tree, kernel.tree.loop(name)))
+
+
+def _inline_indices(kernel: KernelHandle) -> None:
+    """Replaces indices that are assigned in loops by their values, and positions in blocks by
+    indices."""
+    for name, scalar in list(kernel.tree.scalars.items()):
+        if kernel.tree.values.get(scalar) is not None:
+            kernel.attempt("inline", name)
+    for name in kernel.loops():
+        _skew(kernel, name)
+
+
+def _skew(kernel: KernelHandle, name: str) -> None:
+    """Makes a loop over the positions in a block one over indices."""
+    tree = kernel.tree
+    loop = tree.loop(name)
+    symbol = tree.symbol(loop.variable)
+    accesses = [a for a in tree.accesses(loop.body) if a.mention.element is not None]
+    indices = [i for a in accesses for i in tree.indices(a.mention.element)]  # type: ignore[arg-type]
+    known = [index for index in indices if index is not None and symbol in dims.syms(index)]
+    for outer in reversed(tree.loops_around(loop)):
+        forms = {dims.linear(index, tree.symbol(outer.variable)) for index in known}
+        factors = {None if form is None else form[0] for form in forms}
+        (factor,) = factors if len(factors) == 1 else (None,)
+        if isinstance(factor, int) and factor > 0 and tree.index(loop.start) == 0:
+            kernel.attempt("skew", name, outer.variable.name, factor)
+            return
 
 
 # ---- products
@@ -47,63 +80,73 @@ def nests(kernel: KernelHandle, target: TargetInfo, least: int = 512, fewest: in
 
 def _replace_products(kernel: KernelHandle, least: int, fewest: int) -> bool:
     """Replaces the products of a kernel; returns whether there is one."""
-    for name in list(kernel.tree.scalars):
-        if _is_total(kernel.tree, name):
-            kernel.attempt("demote", name)
-    _isolate_sums(kernel)
+    for scalar in list(kernel.tree.scalars):
+        if _is_total(kernel.tree, scalar):
+            kernel.attempt("demote", scalar)
+    safe: Safe = {}
+    _isolate_sums(kernel, safe)
     count, refused = 0, set[str]()
     while True:
-        alone = [loop for s in _sums(kernel) if (loop := _loop_of(kernel.tree, s)) is not None]
-        names = [_nest_around(kernel.tree, loop) for loop in alone]
-        nest = next((n for n in names if n[-1] not in refused), None)
-        if nest is None:
+        alone = (_loop_of(kernel.tree, s) for s in _sums(kernel.tree, safe))
+        inner = (loop.variable.name for loop in alone if loop is not None)
+        remaining = [name for name in inner if name not in refused]
+        if not remaining:
             return count > 0
+        name = remaining[0]
         before = len(kernel.steps)
-        if _replace(kernel, nest, least, fewest):
+        if _replace(kernel, _nest_around(kernel.tree, kernel.tree.loop(name)), least, fewest):
             count += 1
         else:
             kernel.undo(len(kernel.steps) - before)
-            refused.add(nest[-1])
+            refused.add(name)
 
 
 def _is_total(tree: LoopTree, name: str) -> bool:
-    """Whether a scalar is assigned in a loop that does not contain its first assignment."""
+    """Whether a scalar is a sum of products in a loop that does not contain its first
+    assignment."""
     scalar = tree.scalar(name)
-    writes = [s for s in tree.within(tree.kernel.body) if _assigns(s, scalar)]
+    statements = (s for s in tree.within(tree.kernel.body) if isinstance(s, Assign))
+    writes = [s for s in statements if s.target is scalar]
     depths = [len(tree.loops_around(s)) for s in writes]
-    return len(writes) > 1 and depths[0] < depths[-1]
+    is_sum = any(added_factors(s, scalar) is not None for s in writes)
+    return is_sum and depths[0] < depths[-1]
 
 
-def _assigns(statement: KernelStatement, scalar: Local) -> bool:
-    return isinstance(statement, Assign) and statement.target is scalar
+Safe = dict[KernelStatement, bool]  # by statements of the kernel: are all indices in range?
 
 
-def _sums(kernel: KernelHandle) -> Iterator[Assign]:
-    """Yields the statements in loops that add a product to an element."""
-    for statement in kernel.tree.within(kernel.tree.kernel.body):
+def _sums(tree: LoopTree, safe: Safe) -> Iterator[Assign]:
+    """Yields the statements that add a product to an element in several iterations of a loop, in
+    nests with all indices in range."""
+    for statement in tree.within(tree.kernel.body):
         if isinstance(statement, Assign) and isinstance(statement.target, Element):
-            factors = added_factors(statement, statement.target)
-            if factors is not None and _is_safe(kernel.tree, statement):
+            loops, out = tree.loops_around(statement), statement.target
+            if (
+                added_factors(statement, out) is not None
+                and not all(_depends(tree, out, loop) for loop in loops)
+                and _is_safe(tree, statement, safe)
+            ):
                 yield statement
 
 
-def _is_safe(tree: LoopTree, statement: KernelStatement) -> bool:
-    """Whether a statement is in loops in which all indices are in range, so that no check of an
-    index fails, in whatever order."""
-    around = tree.ancestors[statement]
-    if not tree.loops_around(statement):
-        return False
-    return all(
-        access.mention.element is None or is_in_range(tree, access.mention.element, access.loops)
-        for access in tree.accesses(around[:1])
-    )
+def _is_safe(tree: LoopTree, statement: KernelStatement, safe: Safe) -> bool:
+    """Whether all indices in the outermost loop around a statement are in range, so that no check
+    of an index fails, in whatever order."""
+    (outer,) = tree.ancestors[statement][:1] or (statement,)
+    if outer not in safe:
+        safe[outer] = all(
+            a.mention.element is None or is_in_range(tree, a.mention.element, a.loops)
+            for a in tree.accesses((outer,))
+        )
+    return safe[outer]
 
 
-def _isolate_sums(kernel: KernelHandle) -> None:
+def _isolate_sums(kernel: KernelHandle, safe: Safe) -> None:
     """Distributes loops, so that sums of products are alone in their loops."""
     refused = set[tuple[str, int]]()
     while True:
-        places = [p for s in _sums(kernel) for p in _boundaries(kernel.tree, s)]
+        tree = kernel.tree
+        places = (place for s in _sums(tree, safe) for place in _boundaries(tree, s))
         place = next((p for p in places if p not in refused), None)
         if place is None:
             return
@@ -208,24 +251,34 @@ def _is_small(tree: LoopTree, loops: list[For], least: int) -> bool:
 # ---- order of loops
 
 
-def _move_contiguous_inward(kernel: KernelHandle, names: list[str]) -> None:
+def _move_inward(kernel: KernelHandle) -> bool:
+    """Moves contiguous loops of all nests inward; returns whether there are any."""
+    moved, safe = False, Safe()
+    for name in innermost_loops(kernel.tree):
+        nest = _nest_around(kernel.tree, kernel.tree.loop(name))
+        moved = _move_contiguous_inward(kernel, nest, safe) or moved
+    return moved
+
+
+def _move_contiguous_inward(kernel: KernelHandle, names: list[str], safe: Safe) -> bool:
     """Makes the loop along which the stores of a nest are contiguous the innermost one, unless a
-    read is not."""
+    read is not; returns whether the order has changed."""
     tree = kernel.tree
     loops = [tree.loop(name) for name in names]
     stores = [s.target for s in loops[-1].body if isinstance(s, Assign)]
     elements = [e for s in loops[-1].body for e in expressions(s) if isinstance(e, Element)]
-    if len(loops) < 2 or len(stores) < len(loops[-1].body) or not _is_safe(tree, loops[-1].body[0]):
-        return
+    if len(loops) < 2 or len(stores) < len(loops[-1].body):
+        return False
     for loop in reversed(loops):
         is_stored = all(isinstance(s, Element) and _is_contiguous(tree, s, loop) for s in stores)
         if is_stored and all(
             _is_contiguous(tree, e, loop) or not _depends(tree, e, loop) for e in elements
         ):
-            if loop is not loops[-1]:
-                name = loop.variable.name
-                kernel.attempt("reorder", *[n for n in names if n != name], name)
-            return
+            name = loop.variable.name
+            others = [n for n in names if n != name]
+            is_legal = loop is not loops[-1] and _is_safe(tree, loop, safe)
+            return is_legal and kernel.attempt("reorder", *others, name)
+    return False
 
 
 def _depends(tree: LoopTree, element: Element, loop: For) -> bool:
