@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
 from structir.targets.cpu.code_generation import compile_ir, load_function
+from structir.targets.cpu.line_tiles import LINES, LONGEST, LineTile
 from structir.targets.cpu.objects import load_or_build, symbol_builders
 from structir.targets.cpu.packed_layout import (
     ROW_BLOCK,
@@ -26,6 +27,7 @@ from structir.targets.cpu.packed_layout import (
     fill_with_zeros,
     load_tiles,
     packed_product_text,
+    prefetched,
     row_name,
     tiles_text,
 )
@@ -40,9 +42,6 @@ from structir.targets.cpu.tiles import (
 )
 
 DTYPES = ("float32", "float64")
-FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
-FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once,
-SOME_TERMS = 64  # as those of more rows with AVX2, whose panels are not packed either
 FEW_ROWS = 8  # up to this, a left operand is not transposed
 UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
 UNPACKED_TERMS = 128  # which does not pack so few terms either;
@@ -100,14 +99,34 @@ def pass_panels(
         start = code.choice_of_pointers(test, panel.at(offset.value), lines)
         step = code.choice(test, width, b_row)
         tile = (start, step, c.at(j0), c_row, terms, columns, adds)
-        code.call_symbol(f"structir_panel_{shapes[0].dtype}", *left, *tile, registers, rows, 0)
+        parts = code.choice(test, 0, 1)
+        more = (registers, rows, lines.at(width), b_row, parts)  # the next columns of the lines
+        code.call_symbol(f"structir_panel_{shapes[0].dtype}", *left, *tile, *more)
+
+
+def pass_lines(
+    code: FunctionCode,
+    shape: TileShape,
+    left: tuple[ElementPointer, Word, Word],
+    right: tuple[ElementPointer, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+    soon: ElementPointer,
+) -> None:
+    """Emits the sums of a block of lines in few rows of the result; the number of columns is a
+    multiple of a tile's. The block at `soon` is prefetched."""
+    c, c_row, adds = out
+    rows, columns, terms = sizes
+    tile = (*left, *right, c, c_row, terms, columns, adds, shape.vectors, rows)
+    more = prefetched(code, soon, Word(code, str(shape.columns)), rows, shape)
+    code.call_symbol(f"structir_lines_{shape.dtype}", *tile, *more)
 
 
 def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     """Returns the product of unpacked operands, which packs panels of the right one as needed.
 
     Blocks of a transposed left operand are transposed: its columns would evict each other."""
-    code, dtype = FunctionCode(symbol), shapes[0].dtype
+    code, dtype, widest = FunctionCode(symbol), shapes[0].dtype, shapes[-1]
     a, b, c = code.pointers(dtype, dtype, dtype)
     m, n, k, a_row, a_column, b_row, b_column, c_row = code.integers(8)
     (panel,) = code.pointers(dtype)
@@ -119,21 +138,31 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     together = code.choice(turned, LEFT_ROWS, ROW_BLOCK)
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
-        is_short = (rows <= FEWER_ROWS) & b_column.equals(1)
-        is_unpacked = (rows <= UNPACKED_ROWS[0]) & b_column.equals(1)
-        longer = TERM_BLOCK if len(shapes) > 2 else code.choice(is_unpacked, SOME_TERMS, TERM_BLOCK)
-        block = code.choice(is_short, FEW_TERMS, longer)
-        block = code.choice(turned, code.smaller(block, LEFT_TERMS), block)
-        for k0 in code.each(0, k, block):
-            terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
-            source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
-            with code.when(turned.name):
-                name = f"structir_turning_{dtype}"
-                code.call_symbol(name, lines, source, rows, terms, LEFT_TERMS, a_column)
-            left = (code.choice_of_pointers(turned, lines, source), row, column)
-            right = (b.at(k0 * b_row), b_row, b_column)
-            out = (c.at(i0 * c_row), c_row, adds)
-            pass_panels(code, shapes, left, right, out, (rows, n, terms), (panel, room))
+        in_lines = (rows <= UNPACKED_ROWS[len(shapes) > 2]) & b_column.equals(1)
+        block = code.choice(turned, LEFT_TERMS, TERM_BLOCK)
+        block = code.choice(in_lines, LINES, block)
+        length = code.choice(in_lines, LONGEST, code.larger(n, 1))
+        for j0 in code.each(0, n, length):
+            columns = code.smaller(n - j0, length)
+            whole = code.choice(in_lines, columns - columns % widest.columns, 0)
+            for k0 in code.each(0, k, block):
+                terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
+                source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
+                with code.when(turned.name):
+                    name = f"structir_turning_{dtype}"
+                    code.call_symbol(name, lines, source, rows, terms, LEFT_TERMS, a_column)
+                left = (code.choice_of_pointers(turned, lines, source), row, column)
+                start, to = b.at(k0 * b_row + j0 * b_column), c.at(i0 * c_row + j0)
+                with code.when((whole > 0).name):
+                    is_last = (k - k0) <= block
+                    soon = code.choice_of_pointers(is_last, start, start.at(block * b_row))
+                    sizes = (rows, whole, terms)
+                    pass_lines(
+                        code, widest, left, (start, b_row), (to, c_row, adds), sizes, soon
+                    )
+                right, out = (start.at(whole * b_column), b_row, b_column), (to.at(whole), c_row, adds)
+                sizes = (rows, columns - whole, terms)
+                pass_panels(code, shapes, left, right, out, sizes, (panel, room))
     return code.text()
 
 
@@ -167,10 +196,10 @@ def _windows_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
             with code.cases() as when:
                 with when(columns.equals(width)):
                     whole = f"structir_windows_panel_{dtype}"
-                    code.call_symbol(whole, *left, *right, registers, m, 0)
+                    code.call_symbol(whole, *left, *right, registers, m, b, 0, 0)
                 with when(None):
                     cut = f"structir_cut_windows_panel_{dtype}"
-                    code.call_symbol(cut, *left, *right, registers, m, 0)
+                    code.call_symbol(cut, *left, *right, registers, m, b, 0, 0)
     return code.text()
 
 
@@ -246,6 +275,13 @@ def _load_panels(dtype: str) -> None:
 
 
 @cache
+def _load_lines(dtype: str) -> None:
+    shapes, name = tile_shapes(dtype)[-1:], f"structir_lines_{dtype}"
+    text = partial(tiles_text, name, shapes, LineTile, prefetching=True)
+    _load_text(f"lines {shapes}", name, text)
+
+
+@cache
 def _load_paired_panels(dtype: str) -> None:
     shapes = paired_shapes(dtype)
     load_tiles(f"structir_paired_panel_{dtype}", shapes, f"paired tiles {shapes}", TileFunction)
@@ -302,6 +338,7 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...], str], str]] = {
 LOADERS: dict[str, Callable[[str], None]] = {
     **{name: partial(_load_part, name) for name in PARTS},
     "panel": _load_panels,
+    "lines": _load_lines,
     "paired_panel": _load_paired_panels,
     "transpose": _load_transpose,
     "windows_panel": _load_windows_panel,
