@@ -2,8 +2,8 @@
 of memory.
 
 Such a product is bound by the bandwidth of memory. A panel of all terms would touch one cache line
-of each line, which hardware prefetchers do not follow, and which evict each other. So a block of
-some lines is read from the first column to the last one, and prefetches the block after it.
+of each line: hardware prefetchers do not follow it, and its cache lines evict each other. So a few
+lines are read from the first column to the last one.
 """
 
 from __future__ import annotations
@@ -15,38 +15,46 @@ from llvmlite import ir
 
 from structir.targets.cpu.tiles import WORD, TileFunction
 
-LINES = 12  # of a block
+STREAMS = 8  # lines of a block, for rows of one tile: far apart, so that the block after it
+AHEAD = 256  # continues all of them; prefetch distance in bytes
+LINES = 12  # of a block, for more rows: next to each other, as tiles read them again
 LONGEST = 2048  # columns of a block: two of them are in the second-level cache
 
 
 class LineTile(TileFunction):
     """Emits a tile function that repeats along lines.
 
-    `columns` is a multiple of the tile's. With `prefetching`, each tile prefetches memory from
-    where the one before ended.
+    `columns` is a multiple of the tile's. With `prefetching`, one more argument is the distance
+    from the address of a tile to that of the next one.
     """
 
-    def steps_of(self, builder: Any, args: Sequence[Any]) -> Any:
-        """Returns the number of times that a call with these arguments prefetches."""
-        return builder.mul(args[7], builder.sdiv(args[8], _word(self.shape.columns)))
+    prefetch_kinds = (WORD, WORD)
+
+    def reach(self, builder: Any, args: Sequence[Any], more: Sequence[Any]) -> Any:
+        """Returns how far a call with these arguments prefetches."""
+        return builder.mul(more[1], builder.sdiv(args[8], _word(self.shape.columns)))
 
     def write(self) -> None:
         """Emits the loop over tiles."""
         builder, function, before = self.builder, self.function, self.builder.block
-        b, c, soon = self.b, self.c, self.soon
+        b, c, phis = self.b, self.c, list[Any]()
         tile, after = (function.append_basic_block(name) for name in ("tile", "last"))
         builder.branch(tile)
         builder.position_at_end(tile)
         column = builder.phi(WORD)
+        if self.soon:
+            first, step, along = self.soon
+            phis.append(builder.phi(first.type))
+            phis[0].add_incoming(first, before)
+            self.soon = [phis[0], step]
         self.b, self.c = builder.gep(b, [column]), builder.gep(c, [column])
-        if soon:
-            steps = builder.mul(self.terms, builder.sdiv(column, _word(self.shape.columns)))
-            self.soon = [builder.gep(soon[0], [builder.mul(steps, soon[1])]), soon[1]]
         self.write_tile()
-        following = builder.add(column, _word(self.shape.columns))
+        end = builder.add(column, _word(self.shape.columns))
         column.add_incoming(_word(0), before)
-        column.add_incoming(following, builder.block)
-        builder.cbranch(builder.icmp_signed("<", following, self.columns), tile, after)
+        column.add_incoming(end, builder.block)
+        for soon in phis:
+            soon.add_incoming(builder.gep(soon, [along]), builder.block)
+        builder.cbranch(builder.icmp_signed("<", end, self.columns), tile, after)
         builder.position_at_end(after)
         builder.ret_void()
 

@@ -315,14 +315,14 @@ def pass_packed_panels(
 
 def prefetched(
     code: FunctionCode, soon: ElementPointer, elements: Word, rows: Word, shape: TileShape
-) -> tuple[ElementPointer, Word, Word]:
+) -> tuple[Word, ElementPointer, Word]:
     """Returns the last arguments of a panel function: its first tiles prefetch as much as it has,
     `elements` of each term, in parts, so that memory is busy all the time."""
     tallest = shape.rows[0]
     tiles = code.smaller((rows + (tallest - 1)) // tallest, MOST_PARTS)
     are_few = tiles * CACHE_LINE < elements * soon.bytes  # for one cache line per term
     parts = code.choice(are_few, 1, tiles)
-    return soon, elements // parts, parts
+    return parts, soon, elements // parts
 
 
 def fill_with_zeros(code: FunctionCode, c: ElementPointer, m: Word, n: Word, c_row: Word) -> None:

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
 from structir.targets.cpu.code_generation import compile_ir, load_function
-from structir.targets.cpu.line_tiles import LINES, LONGEST, LineTile
+from structir.targets.cpu.line_tiles import AHEAD, LINES, LONGEST, STREAMS, LineTile
 from structir.targets.cpu.objects import load_or_build, symbol_builders
 from structir.targets.cpu.packed_layout import (
     ROW_BLOCK,
@@ -99,8 +99,8 @@ def pass_panels(
         start = code.choice_of_pointers(test, panel.at(offset.value), lines)
         step = code.choice(test, width, b_row)
         tile = (start, step, c.at(j0), c_row, terms, columns, adds)
-        parts = code.choice(test, 0, 1)
-        more = (registers, rows, lines.at(width), b_row, parts)  # the next columns of the lines
+        parts, soon = code.choice(test, 0, 1), lines.at(width)
+        more = (registers, rows, parts, soon, b_row)  # the next columns of the lines
         code.call_symbol(f"structir_panel_{shapes[0].dtype}", *left, *tile, *more)
 
 
@@ -111,22 +111,65 @@ def pass_lines(
     right: tuple[ElementPointer, Word],
     out: tuple[ElementPointer, Word, Word],
     sizes: tuple[Word, Word, Word],
-    soon: ElementPointer,
+    following: ElementPointer,
 ) -> None:
     """Emits the sums of a block of lines in few rows of the result; the number of columns is a
-    multiple of a tile's. The block at `soon` is prefetched."""
-    c, c_row, adds = out
+    multiple of a tile's. `following` is the next block, which several tiles prefetch in the order
+    of memory; the only tile prefetches the lines that it reads."""
+    (lines, b_row), (c, c_row, adds) = right, out
     rows, columns, terms = sizes
-    tile = (*left, *right, c, c_row, terms, columns, adds, shape.vectors, rows)
-    more = prefetched(code, soon, Word(code, str(shape.columns)), rows, shape)
-    code.call_symbol(f"structir_lines_{shape.dtype}", *tile, *more)
+    width, is_alone = Word(code, str(shape.columns)), rows <= shape.rows[0]
+    parts, _, step = prefetched(code, following, width, rows, shape)
+    step, along = code.choice(is_alone, b_row, step), code.choice(is_alone, width, step * terms)
+    soon = code.choice_of_pointers(is_alone, lines.at(AHEAD // lines.bytes), following)
+    tile = (*left, lines, b_row, c, c_row, terms, columns, adds, shape.vectors, rows)
+    code.call_symbol(f"structir_lines_{shape.dtype}", *tile, parts, soon, step, along)
+
+
+def sum_lines(
+    code: FunctionCode,
+    shapes: tuple[TileShape, ...],
+    left: tuple[ElementPointer, Word, Word],
+    right: tuple[ElementPointer, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+    memory: tuple[ElementPointer, Word],
+) -> None:
+    """Emits the sums of a block of terms in few rows of the result, whose right operand has
+    contiguous lines: some lines at once."""
+    (a, a_row, a_column), (b, b_row), (c, c_row, adds) = left, right, out
+    (rows, n, k), width = sizes, shapes[-1].columns
+    is_alone = rows <= shapes[-1].rows[0]
+    count = code.choice(is_alone, STREAMS, LINES)
+    blocks = k // count  # without the last one, if it has fewer lines
+    apart, further = code.choice(is_alone, blocks, 1), code.choice(is_alone, 1, count)
+    for j0 in code.each(0, n, LONGEST):
+        columns = code.smaller(n - j0, LONGEST)
+        inside = columns - columns % width
+        for block in code.each(0, (k + count - 1) // count):
+            is_whole = block < blocks
+            start = code.choice(is_whole, block * further, blocks * count)
+            terms = code.choice(is_whole, count, k - blocks * count)
+            step = code.choice(is_whole, apart, 1)
+            more = code.choice((block > 0) | adds.differs(0), 1, 0)
+            from_left = (a.at(start * a_column), a_row, a_column * step)
+            lines, to = b.at(start * b_row + j0), c.at(j0)
+            with code.when((inside > 0).name):
+                is_last = (start + count) >= k
+                following = code.choice_of_pointers(is_last, lines, lines.at(count * b_row))
+                from_right, into = (lines, b_row * step), (to, c_row, more)
+                sizes = (rows, inside, terms)
+                pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
+            from_right, into = (lines.at(inside), b_row * step, Word(code, "1")), (to.at(inside), c_row, more)
+            sizes = (rows, columns - inside, terms)
+            pass_panels(code, shapes, from_left, from_right, into, sizes, memory)
 
 
 def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     """Returns the product of unpacked operands, which packs panels of the right one as needed.
 
     Blocks of a transposed left operand are transposed: its columns would evict each other."""
-    code, dtype, widest = FunctionCode(symbol), shapes[0].dtype, shapes[-1]
+    code, dtype = FunctionCode(symbol), shapes[0].dtype
     a, b, c = code.pointers(dtype, dtype, dtype)
     m, n, k, a_row, a_column, b_row, b_column, c_row = code.integers(8)
     (panel,) = code.pointers(dtype)
@@ -139,30 +182,26 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
         in_lines = (rows <= UNPACKED_ROWS[len(shapes) > 2]) & b_column.equals(1)
-        block = code.choice(turned, LEFT_TERMS, TERM_BLOCK)
-        block = code.choice(in_lines, LINES, block)
-        length = code.choice(in_lines, LONGEST, code.larger(n, 1))
-        for j0 in code.each(0, n, length):
-            columns = code.smaller(n - j0, length)
-            whole = code.choice(in_lines, columns - columns % widest.columns, 0)
-            for k0 in code.each(0, k, block):
-                terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
-                source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
-                with code.when(turned.name):
-                    name = f"structir_turning_{dtype}"
-                    code.call_symbol(name, lines, source, rows, terms, LEFT_TERMS, a_column)
-                left = (code.choice_of_pointers(turned, lines, source), row, column)
-                start, to = b.at(k0 * b_row + j0 * b_column), c.at(i0 * c_row + j0)
-                with code.when((whole > 0).name):
-                    is_last = (k - k0) <= block
-                    soon = code.choice_of_pointers(is_last, start, start.at(block * b_row))
-                    sizes = (rows, whole, terms)
-                    pass_lines(
-                        code, widest, left, (start, b_row), (to, c_row, adds), sizes, soon
-                    )
-                right, out = (start.at(whole * b_column), b_row, b_column), (to.at(whole), c_row, adds)
-                sizes = (rows, columns - whole, terms)
-                pass_panels(code, shapes, left, right, out, sizes, (panel, room))
+        block = code.choice(in_lines, code.larger(k, 1), TERM_BLOCK)
+        block = code.choice(turned, LEFT_TERMS, block)
+        for k0 in code.each(0, k, block):
+            terms, adds = code.smaller(k - k0, block), code.choice(k0 > 0, 1, 0)
+            source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
+            with code.when(turned.name):
+                name = f"structir_turning_{dtype}"
+                code.call_symbol(name, lines, source, rows, terms, LEFT_TERMS, a_column)
+            left = (code.choice_of_pointers(turned, lines, source), row, column)
+            start, out = b.at(k0 * b_row), (c.at(i0 * c_row), c_row, adds)
+            sizes, memory = (rows, n, terms), (panel, room)
+
+            def by_lines() -> None:
+                sum_lines(code, shapes, left, (start, b_row), out, sizes, memory)
+
+            def by_panels() -> None:
+                right = (start, b_row, b_column)
+                pass_panels(code, shapes, left, right, out, sizes, memory)
+
+            code.choose(in_lines.name, by_lines, by_panels)
     return code.text()
 
 
@@ -196,10 +235,10 @@ def _windows_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
             with code.cases() as when:
                 with when(columns.equals(width)):
                     whole = f"structir_windows_panel_{dtype}"
-                    code.call_symbol(whole, *left, *right, registers, m, b, 0, 0)
+                    code.call_symbol(whole, *left, *right, registers, m, 0, b, 0)
                 with when(None):
                     cut = f"structir_cut_windows_panel_{dtype}"
-                    code.call_symbol(cut, *left, *right, registers, m, b, 0, 0)
+                    code.call_symbol(cut, *left, *right, registers, m, 0, b, 0)
     return code.text()
 
 

@@ -104,6 +104,7 @@ class TileFunction:
 
     unit = 1  # elements of b per lane of a register
     steps = 1  # terms per iteration, of which the number of terms is a multiple
+    prefetch_kinds = (WORD,)  # of the arguments after the address to prefetch from
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class TileFunction:
         self.elements_per_line = CACHE_LINE // _bytes(right.pointee)
         steps = WORD.as_pointer() if windows else WORD
         kinds = [left, WORD, WORD, right, steps, self.real.as_pointer(), WORD, WORD, WORD, WORD]
-        kinds += [right, WORD] if prefetching else [WORD] if panels > 1 else []
+        kinds += [right, *self.prefetch_kinds] if prefetching else [WORD] if panels > 1 else []
         kind = ir.FunctionType(ir.VoidType(), kinds)
         name = name or tile_name(shape, rows) + (f"_fetching_{prefetching}" if prefetching else "")
         self.function = ir.Function(module, kind, name)
@@ -145,9 +146,10 @@ class TileFunction:
         """The number of cache lines of a line of a panel."""
         return max(self.shape.columns * self.unit // self.elements_per_line, 1)
 
-    def steps_of(self, builder: Any, args: Sequence[Any]) -> Any:
-        """Returns the number of times that a call with these arguments prefetches."""
-        return args[7]
+    def reach(self, builder: Any, args: Sequence[Any], more: Sequence[Any]) -> Any:
+        """Returns how far a call with these arguments prefetches. `more` follow the address to
+        prefetch from."""
+        return builder.mul(args[7], more[0])
 
     def write(self) -> None:
         """Emits the body."""
@@ -355,10 +357,10 @@ def comes_next(
 class PanelFunction:
     """Emits the function that applies tiles to all rows of one panel.
 
-    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, soon,
-    step, parts) uses the tiles of `registers` registers. The first `parts` tiles are `prefetching`
-    ones, by the registers and rows of a tile, and the cache lines per term: each prefetches memory
-    from where the one before ended, from `soon` on, `step` elements further with each term.
+    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows,
+    parts, soon, ...) uses the tiles of `registers` registers. The first `parts` tiles are
+    `prefetching` ones, by the registers and rows of a tile, and the cache lines per term. The last
+    arguments are theirs: each prefetches memory from where the one before ended, from `soon` on.
     """
 
     def __init__(
@@ -369,8 +371,9 @@ class PanelFunction:
         prefetching: dict[tuple[int, int, int], TileFunction] | None = None,
     ) -> None:
         self.tiles, self.name, self.prefetching = tiles, name, prefetching or {}
-        operands = next(iter(tiles.values())).function.function_type.args
-        kinds = [*operands, WORD, WORD, operands[3], WORD, WORD]
+        tile = next(iter([*self.prefetching.values(), *tiles.values()])).function
+        operands = tile.function_type.args
+        kinds = [*operands[:10], WORD, WORD, WORD, *operands[10:]]
         self.function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), self.name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
@@ -412,14 +415,15 @@ class PanelFunction:
     def _pass(self, across: int, height: int, number: Any, passed: list[Any]) -> None:
         """Emits a tile, which prefetches its part if it has one; the only part is of whole lines
         of the panel."""
-        builder, (soon, step, parts) = self.builder, self.function.args[12:]
+        builder, args = self.builder, self.function.args
         plain, tile = self.tiles[across, height], self.prefetching.get((across, height, 1))
         if tile is None:
             builder.call(plain.function, passed)
             return
         lines = self.prefetching[across, height, tile.lines_per_term]
-        before = builder.mul(builder.mul(number, step), tile.steps_of(builder, passed))
-        more = [builder.gep(soon, [before]), step]
+        parts, soon, *more = args[12:]
+        before = builder.mul(number, tile.reach(builder, passed, more))
+        more = [builder.gep(soon, [before]), *more]
         is_alone = builder.icmp_signed("==", parts, _word(1))
         with builder.if_else(builder.icmp_signed("<", number, parts)) as (early, late):
             with early, builder.if_else(is_alone) as (one, shared):
