@@ -50,6 +50,11 @@ WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
 
 
+def most_in_lines(dtype: str) -> int:
+    """Returns the most rows of products that read contiguous lines in place, in their order."""
+    return UNPACKED_ROWS[len(tile_shapes(dtype)) > 2]
+
+
 def packs_panels(rows: Any, terms: Any, most: int) -> Any:
     """Whether panels of contiguous columns are packed, for tiles of up to so many registers: few
     lines stay in the first-level cache, and few rows read them once or twice. `rows` and `terms`
@@ -181,7 +186,7 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     together = code.choice(turned, LEFT_ROWS, ROW_BLOCK)
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
-        in_lines = (rows <= UNPACKED_ROWS[len(shapes) > 2]) & b_column.equals(1)
+        in_lines = (rows <= most_in_lines(dtype)) & b_column.equals(1)
         block = code.choice(in_lines, code.larger(k, 1), TERM_BLOCK)
         block = code.choice(turned, LEFT_TERMS, block)
         for k0 in code.each(0, k, block):
