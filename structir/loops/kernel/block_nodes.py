@@ -74,7 +74,9 @@ class _BlockWriter(FlatNodeWriter):
         self._tables(into)
         ends: tuple[Scalar, Scalar] = low, high  # of the loop over blocks,
         within: tuple[Scalar, Scalar] = integer(0), integer(1)  # and of the items of one
-        point, body = LoopVariable("g", "int64"), list[KernelStatement]()
+        joins = blocks.split is not None and blocks.split.joins != 0
+        kind, body = Local if joins else LoopVariable, list[KernelStatement]()
+        point = kind("g", "int64")
         if items != 1:
             size = self.divisor(items)
             more = calculate("add", high, calculate("sub", size, integer(1)))
@@ -84,9 +86,31 @@ class _BlockWriter(FlatNodeWriter):
             after = calculate("min", calculate("sub", high, skipped), size)
             within = self._named("first", before, body), self._named("last", after, body)
         block = self._positions(point, count, body)
+        if blocks.split is not None:
+            following = calculate("add", block, self._together(blocks.split))
+            if blocks.split.joins != 0:
+                following = calculate("min", following, ends[1])
+            self.columns = self._columns(blocks.split, block, following, body)
         self._pack(body)
         self._items(block, *within, unit, body)
-        into.append(self.loop_over(point, *ends, body))
+        into.append(self._over_blocks(point, ends, body))
+
+    def _together(self, split: ColumnSplit) -> Scalar:
+        """Returns the number of blocks of columns that are processed together."""
+        return self.integers(dims.select(split.joins, split.together, 1))[0]
+
+    def _over_blocks(
+        self, point: Local, ends: tuple[Scalar, Scalar], body: Statements
+    ) -> KernelStatement:
+        """Writes the loop over blocks, or over those that are processed together."""
+        split = self.blocks.split
+        if split is None or split.joins == 0:
+            return self.loop_over(point, *ends, body)
+        turn, together = LoopVariable("turn", "int64"), self._together(split)
+        rest = calculate("add", calculate("sub", ends[1], ends[0]), together)
+        turns = calculate("floordiv", calculate("sub", rest, integer(1)), together)
+        start = calculate("add", ends[0], calculate("mul", turn, together))
+        return self.loop_over(turn, integer(0), turns, [Assign(point, start), *body])
 
     def _positions(self, point: Local, count: Dim, into: Statements) -> Scalar:
         """Splits the number of a block into positions of the batch, and the block at that point,
@@ -103,7 +127,7 @@ class _BlockWriter(FlatNodeWriter):
         return block
 
     def _items(
-        self, block: Scalar, first: Scalar, last: Scalar, unit: int, into: Statements
+        self, block: Scalar, first: Scalar, last: Scalar, unit: Dim, into: Statements
     ) -> None:
         """Writes some items of a block: rows, or lines of an image."""
         blocks = self.blocks
@@ -117,11 +141,10 @@ class _BlockWriter(FlatNodeWriter):
             self._segments(start, self._named("i1", end, into), parts)
             into.append(self.loop_over(line, first, last, parts))
             return
-        if blocks.split is not None:
-            self.columns = self._columns(blocks.split, block, into)
         if unit != 1:
-            end = calculate("min", calculate("mul", last, integer(unit)), rows)
-            first, last = calculate("mul", first, integer(unit)), self._named("stop", end, into)
+            (together,) = self.integers(unit)
+            end = calculate("min", calculate("mul", last, together), rows)
+            first, last = calculate("mul", first, together), self._named("stop", end, into)
         row = LoopVariable("i0", "int64")
         end = calculate("min", calculate("add", row, height), last)
         self._segments(row, self._named("i1", end, parts), parts)
@@ -137,13 +160,13 @@ class _BlockWriter(FlatNodeWriter):
         return local
 
     def _columns(
-        self, split: ColumnSplit, block: Scalar, into: Statements
+        self, split: ColumnSplit, block: Scalar, following: Scalar, into: Statements
     ) -> tuple[Scalar, Scalar]:
-        """Writes the ends of a block of columns."""
-        size, more, extent = self.integers(split.size, split.size + split.slack, split.extent)
+        """Writes the ends of the columns of some blocks; `following` is the block after them."""
+        size, count, extent = self.integers(split.size, split.count, split.extent)
         low = self._named("c0", calculate("mul", block, size), into)
-        is_inner = Apply("gt", (calculate("sub", extent, low), more), "bool")
-        end = Apply("select", (is_inner, calculate("add", low, size), extent), "int64")
+        is_inner = Apply("lt", (following, count), "bool")
+        end = Apply("select", (is_inner, calculate("mul", following, size), extent), "int64")
         self.scalars.axes[split.start] = low
         return low, self._named("c1", end, into)
 

@@ -27,8 +27,9 @@ from structir.loops.program.access import Address, address_of, joined_axes
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import Entry, axis_dim
 from structir.loops.program.stage import Stage
+from structir.targets.cpu.line_tiles import LONGEST
 from structir.targets.cpu.packed_layout import lanes_of
-from structir.targets.cpu.products import has_own_products, panels_at_once
+from structir.targets.cpu.products import has_own_products, most_in_lines, panels_at_once
 from structir.targets.cpu.tiles import columns_together, tile_shapes
 
 ROWS = 128  # rows of a block with packed right operands
@@ -48,7 +49,9 @@ class ColumnSplit:
     """Blocks of the positions along collapsed axes of columns.
 
     A block has `size` positions, and the last one up to `slack` more: so few are no block of their
-    own. `start` is the first position of the current block.
+    own. `start` is the first position of the current block. If `joins` is 1, there are at most
+    `few` rows, and as many neighbouring blocks are processed `together`: long lines of the right
+    operand are read faster. It is 0 otherwise.
     """
 
     axes: tuple[Sym, ...]
@@ -56,6 +59,9 @@ class ColumnSplit:
     size: Dim
     slack: int
     extent: Dim
+    joins: Dim = 0
+    few: int = 1
+    together: int = 1
 
     @property
     def count(self) -> Dim:
@@ -69,7 +75,9 @@ class ColumnSplit:
         flat: Dim = 0
         for axis in self.axes:
             flat = flat * entries[axis] + axis_dim(axis)
-        sizes = [self.size + self.slack, *[entries[axis] for axis in rest]]
+        width, more = [self.size * blocks + self.slack for blocks in (1, self.together)]
+        width = dims.select(self.joins, dims.dim_min(more, self.extent), width)
+        sizes = [width, *[entries[axis] for axis in rest]]
         return sizes, (flat - axis_dim(self.start), *map(axis_dim, rest))
 
 
@@ -119,7 +127,13 @@ def column_split(
             return None
     start = dims.as_sym(dims.sym("j0"))
     assert start is not None
-    return ColumnSplit(axes, start, size, slack, extent)
+    together = LONGEST // size if isinstance(size, int) else 1
+    if product.windows or together <= 1 or product.column_steps[-1] != 1:
+        return ColumnSplit(axes, start, size, slack, extent)
+    few = most_in_lines(stage.out.dtype)
+    joins = dims.compare("<=", rows, few)
+    few = min(few, rows) if isinstance(rows, int) else few
+    return ColumnSplit(axes, start, size, slack, extent, joins, few, together)
 
 
 def _most_columns(rows: Dim, is_wide: bool) -> int:
@@ -239,7 +253,9 @@ class BlockSchedule:
             return None
         is_packed = any(map(self.is_constant, self.products))
         rows = self.extent(self.block)
-        return column_split(self.group, self.products, self._accesses(), rows, is_packed)
+        split = column_split(self.group, self.products, self._accesses(), rows, is_packed)
+        is_joined = not (split is None or is_packed or self.batch)
+        return split if split is None or is_joined else attrs.evolve(split, joins=0)
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads}
@@ -276,7 +292,7 @@ class BlockSchedule:
         depends = set(self.products[stage].right_address.coefficients) & self.dependent
         return bool(depends) and self.split is None
 
-    def counts(self) -> tuple[Dim, Dim, int]:
+    def counts(self) -> tuple[Dim, Dim, Dim]:
         """Returns the number of blocks at each point of the batch, that of the items of each block
         which threads can share, and the number of rows of an item."""
         rows = self.extent(self.block)
@@ -285,8 +301,11 @@ class BlockSchedule:
         unit = max(map(self.unit, self.products))
         if not unit:
             unit = self._rows_at_once() if self.batch or self.split is not None else 1
-        blocks = 1 if self.split is None else self.split.count
-        return blocks, ceildiv(rows, unit), unit
+        if self.split is None:
+            return 1, ceildiv(rows, unit), unit
+        joins = self.split.joins
+        items = dims.select(joins, 1, ceildiv(rows, unit))
+        return self.split.count, items, dims.select(joins, self.split.few, unit)
 
     def _rows_at_once(self) -> int:
         """Returns the number of rows of a tile, which no part splits."""
@@ -301,10 +320,12 @@ class BlockSchedule:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
             sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
+            height: Dim = self.height
             if self.split is not None:
+                height = dims.select(self.split.joins, self.split.few, height)
                 axes = [self._axis_of(stage.write[k]) for k in inner]
                 sizes, columns = self.split.memory(dict(zip(axes, sizes, strict=True)))
-            place = Buffer((self.height, *sizes), stage.out.dtype, "scratch")
+            place = Buffer((height, *sizes), stage.out.dtype, "scratch")
             self.moved[stage.out] = BlockPlace(place, row, tuple(inner), columns)
 
     def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:

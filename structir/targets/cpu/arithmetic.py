@@ -43,6 +43,10 @@ class Word:
         """The quotient of numbers that are not negative."""
         return self._with("sdiv", other)
 
+    def __mod__(self, other: Word | int) -> Word:
+        """The remainder of numbers that are not negative."""
+        return self._with("srem", other)
+
     def rounded_down(self, multiple: int) -> Word:
         """Returns the largest multiple, of a power of two, that is not above this number."""
         return self._with("and", -multiple)
@@ -114,7 +118,7 @@ class ElementPointer:
 
     def copy_vector(self, source: ElementPointer, lanes: int) -> None:
         """Copies as many elements as a vector register has lanes."""
-        vector, alignment = f"<{lanes} x {self.kind}>", f"align {self._bytes()}"
+        vector, alignment = f"<{lanes} x {self.kind}>", f"align {self.bytes}"
         value = self.code.value(f"load {vector}, ptr {source.name}, {alignment}")
         self.code.run(f"store {vector} {value}, ptr {self.name}, {alignment}")
 
@@ -122,14 +126,16 @@ class ElementPointer:
         """Copies the first elements, fewer than a vector register has lanes."""
         code, vector = self.code, f"<{lanes} x {self.kind}>"
         mask = code.lanes_below(count, lanes)
-        suffix, alignment = f"v{lanes}{SUFFIXES[self.kind]}.p0", ("i32", str(self._bytes()))
+        suffix, alignment = f"v{lanes}{SUFFIXES[self.kind]}.p0", ("i32", str(self.bytes))
         places = [("ptr", source.name), alignment, (f"<{lanes} x i1>", mask), (vector, "undef")]
         value = code.call(f"llvm.masked.load.{suffix}", vector, places)
         args = [(vector, value), ("ptr", self.name), alignment, (f"<{lanes} x i1>", mask)]
         code.call(f"llvm.masked.store.{suffix}", "void", args)
 
-    def _bytes(self) -> int:
-        return 4 if self.kind == "float" else 8
+    @property
+    def bytes(self) -> int:
+        """The size of an element."""
+        return {"i8": 1, "float": 4, "double": 8}[self.kind]
 
 
 @attrs.frozen(eq=False)

@@ -80,7 +80,7 @@ def integer_product(symbol: str, name: str, shapes: tuple[TileShape, ...], group
             right = (panels, groups * unit + HEAD, g0 * unit)
             out = (c.at(i0 * c_row), c_row, adds)
             sizes = (rows, n, count)
-            pass_packed_panels(code, name, shapes, (left, count, 1), right, out, sizes)
+            pass_packed_panels(code, name, shapes, (left, count, 1), right, out, sizes, unit)
     return code.text()
 
 

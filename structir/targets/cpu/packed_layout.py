@@ -20,6 +20,7 @@ from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Predic
 from structir.targets.cpu.code_generation import compile_ir
 from structir.targets.cpu.objects import load_or_build
 from structir.targets.cpu.tiles import (
+    CACHE_LINE,
     PANELS_PER_ROW_TILE,
     PanelFunction,
     TileFunction,
@@ -33,6 +34,7 @@ ALIGNMENT = 64
 MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
 AHEAD = 8  # prefetch distance in lines,
 LINE = 16  # and step in elements, at least a cache line
+MOST_PARTS = 4  # tiles of a panel that share its prefetches
 
 
 def lanes_of(dtype: str) -> int:
@@ -246,28 +248,26 @@ def tiles_text(
     name: str,
     shapes: tuple[TileShape, ...],
     tile: Callable[..., TileFunction],
+    prefetching: bool = False,
     in_panels: bool = False,
 ) -> str:
-    """Returns the tile functions of all sizes as LLVM IR."""
+    """Returns the tile functions of all sizes as LLVM IR. With `prefetching`, the widest ones also
+    exist with prefetches; with `in_panels`, there is one of one row over several panels."""
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
-    tiles = {(s.columns, r): tile(module, s, r) for s in shapes for r in s.rows}
-    prefetching, rows = dict[tuple[int, int, int], TileFunction](), list[TileFunction]()
+    tiles = {(s.vectors, r): tile(module, s, r) for s in shapes for r in s.rows}
+    more, widest = dict[tuple[int, int, int], TileFunction](), shapes[-1]
+    for rows in widest.rows if prefetching or in_panels else ():
+        for count in {1, tiles[widest.vectors, rows].lines_per_term}:
+            key = widest.vectors, rows, count
+            more[key] = tile(module, widest, rows, prefetching=count)
+    functions = [*tiles.values(), *more.values()]
     if in_panels:
-        prefetching = {
-            (s.columns, r, v): tile(module, s, r, prefetching=v)
-            for s in shapes
-            for r in s.rows
-            if r > s.rows[0] // 2  # a lower one is the first tile of few rows only
-            for v in {1, s.vectors}
-        }
-        rows = [
-            tile(module, row_tile_shape(shapes), 1, panels=PANELS_PER_ROW_TILE, name=row_name(name))
-        ]
-    for function in [*tiles.values(), *prefetching.values(), *rows]:
+        shape = row_tile_shape(shapes)
+        functions.append(tile(module, shape, 1, panels=PANELS_PER_ROW_TILE, name=row_name(name)))
+    for function in functions:
         function.write()
-    functions = {key: function.function for key, function in tiles.items()}
-    PanelFunction(module, functions, name, prefetching).write()
+    PanelFunction(module, tiles, name, more).write()
     return str(module)
 
 
@@ -279,11 +279,13 @@ def pass_packed_panels(
     right: tuple[ElementPointer, Word, Word],
     out: tuple[ElementPointer, Word, Word],
     sizes: tuple[Word, Word, Word],
+    unit: int = 1,
 ) -> None:
     """Emits the product of a block of rows and terms with all panels.
 
-    The tile functions are those of `load_tiles`. A panel has `size` elements per column; `start` is
-    the number of those before the first term of the block. `sizes` are rows, columns and terms.
+    The tile functions are those of `load_tiles`. A panel has `size` elements per column, `unit` for
+    each term; `start` is the number of those before the first term of the block. `sizes` are rows,
+    columns and terms.
     """
     lanes, most = shapes[0].lanes, len(shapes)
     widest, wide = lanes * most, lanes * most * PANELS_PER_ROW_TILE
@@ -307,7 +309,20 @@ def pass_packed_panels(
     for j0, registers, width in each_panel(code, n, shapes, column.value):
         lines, columns = panels.at(j0 * size + start * width), code.smaller(width, n - j0)
         tile = (lines, width, c.at(j0), c_row, terms, columns, adds)
-        code.call_symbol(name, *left, *tile, registers, rows, width * size)
+        soon = prefetched(code, lines.at(width * size), width * unit, rows, shapes[-1])
+        code.call_symbol(name, *left, *tile, registers, rows, *soon)
+
+
+def prefetched(
+    code: FunctionCode, soon: ElementPointer, elements: Word, rows: Word, shape: TileShape
+) -> tuple[Word, ElementPointer, Word]:
+    """Returns the last arguments of a panel function: its first tiles prefetch as much as it has,
+    `elements` of each term, in parts, so that memory is busy all the time."""
+    tallest = shape.rows[0]
+    tiles = code.smaller((rows + (tallest - 1)) // tallest, MOST_PARTS)
+    are_few = tiles * CACHE_LINE < elements * soon.bytes  # for one cache line per term
+    parts = code.choice(are_few, 1, tiles)
+    return parts, soon, elements // parts
 
 
 def fill_with_zeros(code: FunctionCode, c: ElementPointer, m: Word, n: Word, c_row: Word) -> None:

@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
 from structir.targets.cpu.code_generation import compile_ir, load_function
+from structir.targets.cpu.line_tiles import AHEAD, LINES, LONGEST, STREAMS, LineTile
 from structir.targets.cpu.objects import load_or_build, symbol_builders
 from structir.targets.cpu.packed_layout import (
     ROW_BLOCK,
@@ -26,6 +27,7 @@ from structir.targets.cpu.packed_layout import (
     fill_with_zeros,
     load_tiles,
     packed_product_text,
+    prefetched,
     row_name,
     tiles_text,
 )
@@ -42,15 +44,17 @@ from structir.targets.cpu.tiles import (
 
 DTYPES = ("float32", "float64")
 ORDERED = "ordered_panel"  # tiles that add products term by term
-FEWER_ROWS = 4  # up to this, a product is bound by the bandwidth of its right operand,
-FEW_TERMS = 32  # which is read in short blocks of terms, so that few lines are open at once,
-SOME_TERMS = 64  # as those of more rows with AVX2, whose panels are not packed either
 FEW_ROWS = 8  # up to this, a left operand is not transposed
 UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
 UNPACKED_TERMS = 128  # which does not pack so few terms either;
 MORE_UNPACKED = (128, 256)  # with AVX2, up to so many rows and terms: its lines stay in L1
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
+
+
+def most_in_lines(dtype: str) -> int:
+    """Returns the most rows of products that read contiguous lines in place, in their order."""
+    return UNPACKED_ROWS[len(tile_shapes(dtype)) > 2]
 
 
 def packs_panels(rows: Any, terms: Any, most: int) -> Any:
@@ -104,7 +108,71 @@ def pass_panels(
         start = code.choice_of_pointers(test, panel.at(offset.value), lines)
         step = code.choice(test, width, b_row)
         tile = (start, step, c.at(j0), c_row, terms, columns, adds)
-        code.call_symbol(f"structir_{tiles}_{shapes[0].dtype}", *left, *tile, registers, rows, 0)
+        parts, soon = code.choice(test, 0, 1), lines.at(width)
+        more = (registers, rows, parts, soon, b_row)  # the next columns of the lines
+        code.call_symbol(f"structir_{tiles}_{shapes[0].dtype}", *left, *tile, *more)
+
+
+def pass_lines(
+    code: FunctionCode,
+    shape: TileShape,
+    left: tuple[ElementPointer, Word, Word],
+    right: tuple[ElementPointer, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+    following: ElementPointer,
+) -> None:
+    """Emits the sums of a block of lines in few rows of the result; the number of columns is a
+    multiple of a tile's. `following` is the next block, which several tiles prefetch in the order
+    of memory; the only tile prefetches the lines that it reads."""
+    (lines, b_row), (c, c_row, adds) = right, out
+    rows, columns, terms = sizes
+    width, is_alone = Word(code, str(shape.columns)), rows <= shape.rows[0]
+    parts, _, step = prefetched(code, following, width, rows, shape)
+    step, along = code.choice(is_alone, b_row, step), code.choice(is_alone, width, step * terms)
+    soon = code.choice_of_pointers(is_alone, lines.at(AHEAD // lines.bytes), following)
+    tile = (*left, lines, b_row, c, c_row, terms, columns, adds, shape.vectors, rows)
+    code.call_symbol(f"structir_lines_{shape.dtype}", *tile, parts, soon, step, along)
+
+
+def sum_lines(
+    code: FunctionCode,
+    shapes: tuple[TileShape, ...],
+    left: tuple[ElementPointer, Word, Word],
+    right: tuple[ElementPointer, Word],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word],
+    memory: tuple[ElementPointer, Word],
+) -> None:
+    """Emits the sums of a block of terms in few rows of the result, whose right operand has
+    contiguous lines: some lines at once."""
+    (a, a_row, a_column), (b, b_row), (c, c_row, adds) = left, right, out
+    (rows, n, k), width = sizes, shapes[-1].columns
+    is_alone = rows <= shapes[-1].rows[0]
+    count = code.choice(is_alone, STREAMS, LINES)
+    blocks = k // count  # without the last one, if it has fewer lines
+    apart, further = code.choice(is_alone, blocks, 1), code.choice(is_alone, 1, count)
+    for j0 in code.each(0, n, LONGEST):
+        columns = code.smaller(n - j0, LONGEST)
+        inside = columns - columns % width
+        for block in code.each(0, (k + count - 1) // count):
+            is_whole = block < blocks
+            start = code.choice(is_whole, block * further, blocks * count)
+            terms = code.choice(is_whole, count, k - blocks * count)
+            step = code.choice(is_whole, apart, 1)
+            more = code.choice((block > 0) | adds.differs(0), 1, 0)
+            from_left = (a.at(start * a_column), a_row, a_column * step)
+            lines, to = b.at(start * b_row + j0), c.at(j0)
+            with code.when((inside > 0).name):
+                is_last = (start + count) >= k
+                following = code.choice_of_pointers(is_last, lines, lines.at(count * b_row))
+                from_right, into = (lines, b_row * step), (to, c_row, more)
+                sizes = (rows, inside, terms)
+                pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
+            from_right = (lines.at(inside), b_row * step, Word(code, "1"))
+            into = (to.at(inside), c_row, more)
+            sizes = (rows, columns - inside, terms)
+            pass_panels(code, shapes, from_left, from_right, into, sizes, memory, "panel")
 
 
 def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -> str:
@@ -126,11 +194,9 @@ def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -
     together = code.choice(turned, LEFT_ROWS, ROW_BLOCK)
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
-        is_short = (rows <= FEWER_ROWS) & b_column.equals(1)
-        is_unpacked = (rows <= UNPACKED_ROWS[0]) & b_column.equals(1)
-        longer = TERM_BLOCK if len(shapes) > 2 else code.choice(is_unpacked, SOME_TERMS, TERM_BLOCK)
-        block = code.choice(is_short, FEW_TERMS, longer)
-        block = code.choice(turned, code.smaller(block, LEFT_TERMS), block)
+        in_lines = (rows <= most_in_lines(dtype)) & b_column.equals(1)
+        whole = TERM_BLOCK if accumulates else code.choice(in_lines, code.larger(k, 1), TERM_BLOCK)
+        block = code.choice(turned, LEFT_TERMS, whole)
         for k0 in code.each(0, k, block):
             terms, adds = code.smaller(k - k0, block), code.choice(k0 >= int(not accumulates), 1, 0)
             source, lines = a.at(i0 * a_row + k0 * a_column), panel.at(room)
@@ -138,9 +204,20 @@ def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -
                 name = f"structir_turning_{dtype}"
                 code.call_symbol(name, lines, source, rows, terms, LEFT_TERMS, a_column)
             left = (code.choice_of_pointers(turned, lines, source), row, column)
-            right = (b.at(k0 * b_row), b_row, b_column)
-            out = (c.at(i0 * c_row), c_row, adds)
-            pass_panels(code, shapes, left, right, out, (rows, n, terms), (panel, room), tiles)
+            start, out = b.at(k0 * b_row), (c.at(i0 * c_row), c_row, adds)
+            sizes, memory = (rows, n, terms), (panel, room)
+
+            def by_lines() -> None:
+                sum_lines(code, shapes, left, (start, b_row), out, sizes, memory)
+
+            def by_panels() -> None:
+                right = (start, b_row, b_column)
+                pass_panels(code, shapes, left, right, out, sizes, memory, tiles)
+
+            if accumulates:  # lines are not read in the order of the terms
+                by_panels()
+            else:
+                code.choose(in_lines.name, by_lines, by_panels)
     return code.text()
 
 
@@ -179,10 +256,10 @@ def _windows_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
             with code.cases() as when:
                 with when(columns.equals(width)):
                     whole = f"structir_windows_panel_{dtype}"
-                    code.call_symbol(whole, *left, *right, registers, m, 0)
+                    code.call_symbol(whole, *left, *right, registers, m, 0, b, 0)
                 with when(None):
                     cut = f"structir_cut_windows_panel_{dtype}"
-                    code.call_symbol(cut, *left, *right, registers, m, 0)
+                    code.call_symbol(cut, *left, *right, registers, m, 0, b, 0)
     return code.text()
 
 
@@ -264,6 +341,13 @@ def _load_ordered_panels(dtype: str) -> None:
 
 
 @cache
+def _load_lines(dtype: str) -> None:
+    shapes, name = tile_shapes(dtype)[-1:], f"structir_lines_{dtype}"
+    text = partial(tiles_text, name, shapes, LineTile, prefetching=True)
+    _load_text(f"lines {shapes}", name, text)
+
+
+@cache
 def _load_paired_panels(dtype: str) -> None:
     shapes = paired_shapes(dtype)
     load_tiles(f"structir_paired_panel_{dtype}", shapes, f"paired tiles {shapes}", TileFunction)
@@ -322,6 +406,7 @@ LOADERS: dict[str, Callable[[str], None]] = {
     **{name: partial(_load_part, name) for name in PARTS},
     "panel": _load_panels,
     ORDERED: _load_ordered_panels,
+    "lines": _load_lines,
     "paired_panel": _load_paired_panels,
     "transpose": _load_transpose,
     "windows_panel": _load_windows_panel,

@@ -74,6 +74,7 @@ def tile_name(shape: TileShape, rows: int) -> str:
 
 
 NEAR, NEXT = 2, 3  # prefetch localities: L2 and L1
+CACHE_LINE = 64  # bytes
 AHEAD = 16  # prefetch distance of one row over panels, in registers
 PANELS_PER_ROW_TILE = 4  # enough accumulators and streams to hide latency
 
@@ -97,12 +98,13 @@ class TileFunction:
     of c, `columns` wide, as the sum over `terms`, added to c if `accumulate` is nonzero. Strides
     are in elements. Lines of b are read in full, or with `cut` up to `columns`. With `windows`,
     b_row is a table of line offsets. With `prefetching`, the last arguments are the address to
-    prefetch from, so many registers per term, and the distance between terms. With several
+    prefetch from, so many cache lines per term, and the distance between terms. With several
     `panels`, the last argument is their distance.
     """
 
     unit = 1  # elements of b per lane of a register
     steps = 1  # terms per iteration, of which the number of terms is a multiple
+    prefetch_kinds = (WORD,)  # of the arguments after the address to prefetch from
 
     def __init__(
         self,
@@ -122,9 +124,10 @@ class TileFunction:
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
         left, right = [kind.as_pointer() for kind in operands or (self.real, self.real)]
+        self.elements_per_line = CACHE_LINE // _bytes(right.pointee)
         steps = WORD.as_pointer() if windows else WORD
         kinds = [left, WORD, WORD, right, steps, self.real.as_pointer(), WORD, WORD, WORD, WORD]
-        kinds += [right, WORD] if prefetching else [WORD] if panels > 1 else []
+        kinds += [right, *self.prefetch_kinds] if prefetching else [WORD] if panels > 1 else []
         kind = ir.FunctionType(ir.VoidType(), kinds)
         name = name or tile_name(shape, rows) + (f"_fetching_{prefetching}" if prefetching else "")
         self.function = ir.Function(module, kind, name)
@@ -138,10 +141,25 @@ class TileFunction:
         self.accumulate = accumulate
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
+    @property
+    def lines_per_term(self) -> int:
+        """The number of cache lines of a line of a panel."""
+        return max(self.shape.columns * self.unit // self.elements_per_line, 1)
+
+    def reach(self, builder: Any, args: Sequence[Any], more: Sequence[Any]) -> Any:
+        """Returns how far a call with these arguments prefetches. `more` follow the address to
+        prefetch from."""
+        return builder.mul(args[7], more[0])
+
     def write(self) -> None:
-        """Emits the body: initial totals, the loop over terms, and the stores."""
-        builder, function = self.builder, self.function
+        """Emits the body."""
         self.masks = [self._mask(v) for v in range(self.shape.vectors)]
+        self.write_tile()
+        self.builder.ret_void()
+
+    def write_tile(self) -> None:
+        """Emits initial totals, the loop over terms, and the stores."""
+        builder, function = self.builder, self.function
         start = self._start()
         before = builder.block
         head, body, after = (function.append_basic_block(n) for n in ("head", "body", "after"))
@@ -166,7 +184,6 @@ class TileFunction:
         builder.branch(head)
         builder.position_at_end(after)
         self._store(totals)
-        builder.ret_void()
 
     def _added(self, term: Any, lines: list[Any], totals: list[list[Any]]) -> list[list[Any]]:
         """Emits the accumulation of a term's products; returns the new totals."""
@@ -195,9 +212,10 @@ class TileFunction:
         """Prefetches the next panel, or later lines of several panels, whose single row is bound by
         memory bandwidth."""
         builder, across = self.builder, self.shape.lanes * self.unit
-        for v in range(self.prefetching):
+        for line_number in range(self.prefetching):
             start, step = self.soon
-            place = builder.add(builder.mul(term, step), _word(v * across))
+            skipped = _word(line_number * self.elements_per_line)
+            place = builder.add(builder.mul(term, step), skipped)
             self._prefetch(builder.gep(start, [place]), NEAR)
         for v in range(self.shape.vectors if self.panels > 1 else 0):
             ahead = _word(AHEAD * across)
@@ -346,82 +364,87 @@ def comes_next(
 class PanelFunction:
     """Emits the function that applies tiles to all rows of one panel.
 
-    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, far)
-    uses the tiles of `registers` registers. `prefetching` are tiles, by the width of the panel,
-    their height and the registers per term, that prefetch the next panel, at distance `far`, or the
-    next columns of lines that are in no panel.
+    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows,
+    parts, soon, ...) uses the tiles of `registers` registers. The first `parts` tiles are
+    `prefetching` ones, by the registers and rows of a tile, and the cache lines per term. The last
+    arguments are theirs: each prefetches memory from where the one before ended, from `soon` on.
     """
 
     def __init__(
         self,
         module: ir.Module,
-        tiles: dict[tuple[int, int], ir.Function],
+        tiles: dict[tuple[int, int], TileFunction],
         name: str,
         prefetching: dict[tuple[int, int, int], TileFunction] | None = None,
     ) -> None:
         self.tiles, self.name, self.prefetching = tiles, name, prefetching or {}
-        kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD, WORD]
-        kind = ir.FunctionType(ir.VoidType(), kinds)
-        self.function = ir.Function(module, kind, self.name)
+        tile = next(iter([*self.prefetching.values(), *tiles.values()])).function
+        operands = tile.function_type.args
+        kinds = [*operands[:10], WORD, WORD, WORD, *operands[10:]]
+        self.function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), self.name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def write(self) -> None:
         """Emits a chain of loops for each width."""
         builder, registers = self.builder, self.function.args[10]
         widths: dict[int, list[int]] = {}
-        for width, height in self.tiles:
-            widths.setdefault(width, []).append(height)
-        for number, (width, heights) in enumerate(widths.items(), 1):
-            with builder.if_then(builder.icmp_signed("==", registers, _word(number))):
-                self._passes(width, heights, number)
+        for across, height in self.tiles:
+            widths.setdefault(across, []).append(height)
+        for across, heights in widths.items():
+            with builder.if_then(builder.icmp_signed("==", registers, _word(across))):
+                self._passes(across, heights)
         builder.ret_void()
 
-    def _passes(self, width: int, heights: list[int], registers: int) -> None:
+    def _passes(self, across: int, heights: list[int]) -> None:
         """Emits loops over tiles of decreasing height."""
         builder, args = self.builder, self.function.args
-        place = builder.alloca(WORD)
+        place, count = builder.alloca(WORD), builder.alloca(WORD)
         builder.store(_word(0), place)
+        builder.store(_word(0), count)
         for height in heights:
             head, body, after = (self.function.append_basic_block() for _ in range(3))
             builder.branch(head)
             builder.position_at_end(head)
             row = builder.load(place)
-            fits = comes_next(builder, builder.sub(args[11], row), heights, height, registers)
+            fits = comes_next(builder, builder.sub(args[11], row), heights, height, across)
             builder.cbranch(fits, body, after)
             builder.position_at_end(body)
             passed = list(args[:10])
             passed[0] = builder.gep(args[0], [builder.mul(row, args[1])])
             passed[5] = builder.gep(args[5], [builder.mul(row, args[6])])
-            self._pass(width, height, row, passed)
+            number = builder.load(count)
+            self._pass(across, height, number, passed)
             builder.store(builder.add(row, _word(height)), place)
+            builder.store(builder.add(number, _word(1)), count)
             builder.branch(head)
             builder.position_at_end(after)
 
-    def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
-        """Emits a tile. The first ones prefetch the next panel, one register of each line each, or
-        the first one all of the next columns of lines that are in no panel."""
+    def _pass(self, across: int, height: int, number: Any, passed: list[Any]) -> None:
+        """Emits a tile, which prefetches its part if it has one; the only part is of whole lines
+        of the panel."""
         builder, args = self.builder, self.function.args
-        tile = self.prefetching.get((width, height, 1))
+        plain, tile = self.tiles[across, height], self.prefetching.get((across, height, 1))
         if tile is None:
-            builder.call(self.tiles[width, height], passed)
+            builder.call(plain.function, passed)
             return
-        number, lanes = builder.sdiv(row, _word(height)), _word(tile.shape.lanes)
-        in_panels = builder.icmp_signed("==", args[4], _word(width))
-        last = builder.select(in_panels, _word(tile.shape.vectors), _word(1))
-        with builder.if_else(builder.icmp_signed("<", number, last)) as (early, late):
-            with early, builder.if_else(in_panels) as (packed, lines):
-                with packed:
-                    before = builder.mul(builder.mul(number, args[7]), lanes)
-                    soon = builder.gep(args[3], [builder.add(args[12], before)])
-                    builder.call(
-                        tile.function, [*passed, soon, _word(tile.shape.lanes * tile.unit)]
-                    )
-                with lines:
-                    soon = builder.gep(args[3], [_word(width)])
-                    wide = self.prefetching[width, height, tile.shape.vectors]
-                    builder.call(wide.function, [*passed, soon, args[4]])
+        lines = self.prefetching[across, height, tile.lines_per_term]
+        parts, soon, *more = args[12:]
+        before = builder.mul(number, tile.reach(builder, passed, more))
+        more = [builder.gep(soon, [before]), *more]
+        is_alone = builder.icmp_signed("==", parts, _word(1))
+        with builder.if_else(builder.icmp_signed("<", number, parts)) as (early, late):
+            with early, builder.if_else(is_alone) as (one, shared):
+                with one:
+                    builder.call(lines.function, [*passed, *more])
+                with shared:
+                    builder.call(tile.function, [*passed, *more])
             with late:
-                builder.call(self.tiles[width, height], passed)
+                builder.call(plain.function, passed)
+
+
+def _bytes(kind: Any) -> int:
+    """Returns the size of an element of LLVM's type."""
+    return kind.width // 8 if isinstance(kind, ir.IntType) else 8 if kind == ir.DoubleType() else 4
 
 
 def _word(value: int) -> ir.Constant:
