@@ -14,7 +14,6 @@ from structir.loops.schedule.nests import (
     only_loop_in,
     refuse_dependent_bounds,
     refuse_jumps,
-    refuse_varying_bounds,
 )
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.refusal import refusal
@@ -35,7 +34,6 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
     refuse_dependent_bounds(outer, inner)
     for each in (outer, inner):
         refuse_jumps(each)
-        refuse_varying_bounds(tree, each, outer)
     counts = [_count(tree, each) for each in (outer, inner)]
     names = Names(tree)
     joined = LoopVariable(names.fresh(f"{loop}_{inner.variable.name}"), "int64")
