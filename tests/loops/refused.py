@@ -84,10 +84,10 @@ class Case:
 
     def computes_the_same(self, kernel: Any, new: Kernel) -> bool:
         """Whether a kernel, in any order of its parts and lanes, has the results of another one."""
-        sizes = dict(zip(_symbols(new) if self.sizes else (), self.sizes, strict=True))
+        sizes = dict(zip(symbols_of(new) if self.sizes else (), self.sizes, strict=True))
         arrays = arguments(new, sizes, 1)
         expected = self.expected(kernel, arrays, sizes)
-        return all(_computes(new, expected, arrays, sizes, seed) for seed in range(4))
+        return all(computes(new, expected, arrays, sizes, seed) for seed in range(4))
 
 
 @attrs.frozen
@@ -124,7 +124,7 @@ class JoiningCase(Case):
         return run(second, [between[0], *results], sizes)
 
 
-def _computes(
+def computes(
     kernel: Kernel, expected: Arrays, arrays: Arrays, sizes: dict[Any, int], seed: int
 ) -> bool:
     """Whether a kernel runs, and has these results."""
@@ -135,7 +135,7 @@ def _computes(
     return all(map(np.array_equal, results, expected))
 
 
-def _symbols(kernel: Kernel) -> list[Any]:
+def symbols_of(kernel: Kernel) -> list[Any]:
     """Returns the symbolic sizes of a kernel, in order."""
     info: Any = kernel.params[0].struct_info
     return [dims.as_sym(dim) for dim in info.dims]
