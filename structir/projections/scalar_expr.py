@@ -121,8 +121,9 @@ class ScalarExpr:
 Operandish = ScalarExpr | Scalar | Dim
 
 
-def _value_key(value: Scalar) -> tuple[type, str]:
-    return type(value), repr(value)  # 1, 1.0 and True are three literals, and so are 0.0 and -0.0
+def _value_key(value: Scalar) -> tuple[type, Scalar | str]:
+    # 1, 1.0 and True are three literals, and so are 0.0 and -0.0; a NaN is one.
+    return type(value), value if value and value == value else repr(value)
 
 
 @attrs.frozen(repr=False, order=False)
@@ -145,7 +146,7 @@ class LoopIndex(ScalarExpr):
         return self.index_var.name
 
 
-@attrs.frozen(repr=False, order=False)
+@attrs.frozen(repr=False, order=False, cache_hash=True)
 class ScalarLiteral(ScalarExpr):
     """A literal; it takes the dtype of the other operand."""
 
@@ -317,20 +318,44 @@ def walk(expr: ScalarExpr) -> Iterator[ScalarExpr]:
             worklist += reversed(node.args)
 
 
+def distinct_nodes(expr: ScalarExpr) -> list[ScalarExpr]:
+    """Returns the nodes of a tree in preorder, each object once: derivatives share subtrees, and
+    have many times as many paths as nodes."""
+    nodes: dict[int, ScalarExpr] = {}
+    worklist = [expr]
+    while worklist:
+        node = worklist.pop()
+        if id(node) not in nodes:
+            nodes[id(node)] = node
+            if isinstance(node, ScalarOp):
+                worklist += reversed(node.args)
+    return list(nodes.values())
+
+
 def operands_of(expr: ScalarExpr) -> frozenset[str]:
     """Returns the names of the reads that a value depends on."""
-    return frozenset(n.name for n in walk(expr) if isinstance(n, OperandElement))
+    return frozenset([n.name for n in distinct_nodes(expr) if isinstance(n, OperandElement)])
 
 
 def substitute(expr: ScalarExpr, replacements: Mapping[ScalarExpr, ScalarExpr]) -> ScalarExpr:
-    """Returns the tree with some nodes replaced."""
-    replacement = replacements.get(expr)
-    if replacement is not None:
-        return replacement
-    if not isinstance(expr, ScalarOp):
-        return expr
-    args = tuple([substitute(a, replacements) for a in expr.args])
-    return expr if args == expr.args else ScalarOp(expr.fn, args, expr.dtype)
+    """Returns the tree with some nodes replaced; what it shares stays shared."""
+    replaced: dict[int, ScalarExpr] = {}
+
+    def change(node: ScalarExpr) -> ScalarExpr:
+        new = replaced.get(id(node))
+        if new is None:
+            new = replacements.get(node)
+            new = replaced[id(node)] = changed_args(node) if new is None else new
+        return new
+
+    def changed_args(node: ScalarExpr) -> ScalarExpr:
+        if not isinstance(node, ScalarOp):
+            return node
+        args = tuple([change(arg) for arg in node.args])
+        same = all(new is old for new, old in zip(args, node.args, strict=True))
+        return node if same else ScalarOp(node.fn, args, node.dtype)
+
+    return change(expr)
 
 
 def fold(

@@ -40,6 +40,7 @@ from structir.projections.scalar_expr import (
     ScalarExpr,
     ScalarExtent,
     ScalarLiteral,
+    distinct_nodes,
     walk,
 )
 
@@ -88,7 +89,9 @@ class AccessIndex:
         sizes.
         """
         if isinstance(self.index, ScalarExpr):
-            return frozenset(n.index_var for n in walk(self.index) if isinstance(n, LoopIndex))
+            return frozenset(
+                [n.index_var for n in distinct_nodes(self.index) if isinstance(n, LoopIndex)]
+            )
         return dims.syms(self.index)
 
 
@@ -145,7 +148,7 @@ class Write:
     @cached_property
     def index_vars(self) -> frozenset[Sym]:
         """The index variables that the value depends on."""
-        nodes = () if self.value is None else walk(self.value)
+        nodes = () if self.value is None else distinct_nodes(self.value)
         return frozenset([n.index_var for n in nodes if isinstance(n, LoopIndex)])
 
     @property
@@ -355,4 +358,6 @@ def _dims(spec: IndexSpec) -> Iterator[Dim]:
                 exprs.append(entry.index)
             else:
                 yield entry.index
-        yield from [n.dim for expr in exprs for n in walk(expr) if isinstance(n, ScalarExtent)]
+        yield from [
+            n.dim for expr in exprs for n in distinct_nodes(expr) if isinstance(n, ScalarExtent)
+        ]

@@ -7,8 +7,9 @@ import structir
 from structir.loops.primitives import find_primitive
 from structir.loops.schedule.loop_tree import prepared
 from structir.loops.schedule.refusal import ScheduleError
+from tests.loops.refused import HEAD, computes, symbols_of
+from tests.loops.refused_wrong_results import always
 from tests.loops.running import arguments, parsed, run
-from tests.loops.test_refusals import HEAD, always, computes, dims_of
 
 VARYING = {
     "an assigned divisor": "d = T.float32(2.0)\nfor i in range(n):\n    for j in range(m):\n"
@@ -31,9 +32,9 @@ def test_divisors_that_change_keep_their_division(
     assert diagnostic.code == "E1117" and len(diagnostic.notes) == 2 and diagnostic.hint
     monkeypatch.setattr("structir.loops.primitives.reciprocal._is_invariant", always)
     wrong = reciprocal(naive, "j")
-    sizes = dict(zip(dims_of(naive), (3, 4), strict=True))
+    sizes = dict(zip(symbols_of(naive), (3, 4), strict=True))
     arrays = arguments(naive, sizes, 1)
-    (expected,) = run(naive, arrays, sizes)
+    expected = run(naive, arrays, sizes)
     assert not computes(wrong, expected, arrays, sizes, 1)
 
 
@@ -48,7 +49,7 @@ def test_one_reciprocal_replaces_equal_divisors_and_augmented_divisions() -> Non
     naive = prepared(parsed(HEAD + source.strip("\n")))
     after = find_primitive("reciprocal")(naive, "j")
     assert str(after).count("/") == 1
-    sizes = dict(zip(dims_of(naive), (3, 4), strict=True))
+    sizes = dict(zip(symbols_of(naive), (3, 4), strict=True))
     arrays = arguments(naive, sizes, 1)
     assert np.array_equal(run(after, arrays, sizes)[0], run(naive, arrays, sizes)[0])
     with pytest.raises(ScheduleError, match="E1118"):
@@ -90,7 +91,7 @@ def test_quotients_that_are_rounded_to_integers_stay(
         reciprocal(naive, "j")
     monkeypatch.setattr("structir.loops.primitives.reciprocal._rounded_divisions", lambda _: ())
     wrong = reciprocal(naive, "j")
-    sizes = dict(zip(dims_of(naive), (1, 1), strict=True))
+    sizes = dict(zip(symbols_of(naive), (1, 1), strict=True))
     arrays = [np.full_like(array, 41.0) for array in arguments(naive, sizes, 1)]
     assert run(naive, arrays, sizes)[0] == 1 and run(wrong, arrays, sizes)[0] == 0
 
@@ -115,7 +116,7 @@ def test_elements_that_exist_in_all_iterations_are_divisors(divisor: str) -> Non
     naive = prepared(parsed(ELEMENTS.replace("DIVISOR", divisor)))
     after = find_primitive("reciprocal")(naive, "j")
     for sizes in ({"n": 3, "m": 4}, {"n": 3, "m": 0}):
-        sizes = dict(zip(dims_of(naive), sizes.values(), strict=True))
+        sizes = dict(zip(symbols_of(naive), sizes.values(), strict=True))
         arrays = arguments(naive, sizes, 1)
         expected, result = run(naive, arrays, sizes)[0], run(after, arrays, sizes)[0]
         np.testing.assert_allclose(result, expected, 1e-5)
@@ -128,7 +129,7 @@ def test_other_elements_are_no_divisors(divisor: str, monkeypatch: pytest.Monkey
         find_primitive("reciprocal")(naive, "j")
     monkeypatch.setattr("structir.loops.primitives.reciprocal._is_invariant", always)
     wrong = find_primitive("reciprocal")(naive, "j")
-    sizes = dict(zip(dims_of(naive), (3, 4 if "out" in divisor else 0), strict=True))
+    sizes = dict(zip(symbols_of(naive), (3, 4 if "out" in divisor else 0), strict=True))
     arrays = arguments(naive, sizes, 1)
-    (expected,) = run(naive, arrays, sizes)
+    expected = run(naive, arrays, sizes)
     assert not computes(wrong, expected, arrays, sizes, 1)

@@ -5,8 +5,8 @@ import pytest
 from structir.loops.primitives import find_primitive
 from structir.loops.schedule.loop_tree import prepared
 from structir.loops.schedule.refusal import ScheduleError
+from tests.loops.refused import HEAD, symbols_of
 from tests.loops.running import arguments, parsed, run
-from tests.loops.test_refusals import HEAD, dims_of
 
 SOURCE = """
     row = T.zeros((m + 1,), "float32")
@@ -26,6 +26,6 @@ def test_a_size_is_a_number_in_its_version() -> None:
     kernel = find_primitive("unroll")(kernel, "j")
     assert "for j_0 in range(0, 4, 2)" in str(kernel)
     for m in (3, 4):
-        sizes = dict(zip(dims_of(naive), (3, m), strict=True))
+        sizes = dict(zip(symbols_of(naive), (3, m), strict=True))
         arrays = arguments(naive, sizes, 1)
         assert run(kernel, arrays, sizes)[0].tolist() == run(naive, arrays, sizes)[0].tolist()

@@ -27,7 +27,7 @@ from structir.loops.program.kernel_table import dtype_of
 from structir.targets.cpu.assembly import STORED
 from structir.targets.cpu.layouts import PART_MULTIPLE
 from structir.targets.cpu.products import (
-    FEWER_ROWS,
+    FEW_ORDERED_ROWS,
     WIDEST_PANEL,
     has_own_products,
     has_products_of_floats,
@@ -229,7 +229,7 @@ def _ordered_product(
     if not has_products_of_floats(dtype):
         emitter.block(loops)
     elif right_column == "1":
-        has_few_rows = asm.compare("slt", rows, str(FEWER_ROWS))
+        has_few_rows = asm.compare("slt", rows, str(FEW_ORDERED_ROWS))
         asm.choose(has_few_rows, lambda: emitter.block(loops), by_tiles)
     else:
         by_tiles()

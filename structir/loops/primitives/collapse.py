@@ -16,7 +16,6 @@ from structir.loops.schedule.nests import (
     only_loop_in,
     refuse_dependent_bounds,
     refuse_jumps,
-    refuse_varying_bounds,
 )
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.refusal import refusal
@@ -38,7 +37,6 @@ def collapse(kernel: Kernel, loop: str) -> Kernel:
     inner = only_loop_in(outer)
     for each in (outer, inner):
         refuse_jumps(each)
-        refuse_varying_bounds(tree, each, outer)
     whole = without_blocks(tree, outer, inner)
     if whole is not None and not _uses(tree, inner, outer.variable):
         return exchange(kernel, outer, whole)

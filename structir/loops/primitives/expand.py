@@ -23,7 +23,7 @@ from structir.loops.schedule.edits import Names, calculate, exchange_all, substi
 from structir.loops.schedule.initialisation import Memory, first_uninitialised_read
 from structir.loops.schedule.legality import read_after
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
-from structir.loops.schedule.nests import iterations_at_most, refuse_varying_bounds
+from structir.loops.schedule.nests import iterations_at_most
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.refusal import refusal
 
@@ -38,7 +38,6 @@ def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
     tree = loop_tree(kernel)
     old = tree.loop(loop)
     target: Memory = tree.scalar(memory) if memory in tree.scalars else tree.array(memory).array
-    refuse_varying_bounds(tree, old)
     _require_private(tree, target, old)
     _refuse_lanes(tree, target, old)
     extent = iterations_at_most(tree, old)

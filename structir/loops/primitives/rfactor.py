@@ -32,7 +32,7 @@ from structir.loops.schedule.edits import (
     substitute,
 )
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
-from structir.loops.schedule.nests import iterations_at_most, refuse_varying_bounds
+from structir.loops.schedule.nests import iterations_at_most
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.refusal import refusal
 from structir.loops.schedule.sizes import size
@@ -55,7 +55,6 @@ def rfactor(kernel: Kernel, memory: str, loop: str) -> Kernel:
     """
     tree = loop_tree(kernel)
     total, old = tree.scalar(memory), tree.loop(loop)
-    refuse_varying_bounds(tree, old)
     accesses = [a for a in tree.accesses((old,)) if a.memory is total]
     fn = _function(tree, total, accesses, old)
     nest = old

@@ -9,7 +9,7 @@ from structir.ir.kernel import Apply, For, Kernel, LoopVariable, Scalar
 from structir.ir.node import replace
 from structir.loops.schedule.edits import calculate, exchange, integer, substitute
 from structir.loops.schedule.loop_tree import LoopTree, loop_tree
-from structir.loops.schedule.nests import depends_on, refuse_varying_bounds
+from structir.loops.schedule.nests import depends_on
 from structir.loops.schedule.primitive import positive, primitive
 from structir.loops.schedule.refusal import refusal
 from structir.loops.schedule.regions import expression, extremum
@@ -33,7 +33,6 @@ def skew(kernel: Kernel, loop: str, outer: str, factor: int = 1) -> Kernel:
             ("outer", around),
             help=f'name a loop around it: `skew("{outer}", "{loop}")`',
         )
-    refuse_varying_bounds(tree, old)
     variable = LoopVariable(loop, "int64", old.variable.span)
     offset = calculate("mul", integer(factor), around.variable)
     shift = dims.as_dim(tree.symbol(around.variable)) * factor

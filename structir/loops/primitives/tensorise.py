@@ -29,7 +29,7 @@ from structir.loops.schedule.loop_tree import LoopTree, loop_tree
 from structir.loops.schedule.primitive import primitive
 from structir.loops.schedule.products import added_factors
 from structir.loops.schedule.refusal import refusal
-from structir.loops.schedule.regions import expression
+from structir.loops.schedule.regions import written
 
 DTYPES = ("float32", "float64")
 
@@ -85,15 +85,8 @@ class _TensorisedNest:
         """Returns the element in the first iteration of loops, as `x.flat[i]`."""
         index: Any = self.tree.flat_index(element)
         firsts = {self.tree.symbol(each.variable): _ends(self, each)[0] for each in loops}
-        scalar = self.scalar(dims.substitute(index, firsts), element)
-        return Element(element.array, (scalar,), element.dtype, None, True)
-
-    def scalar(self, dim: Dim, element: Element) -> Scalar:
-        """Returns a dim as an expression."""
-        scalar = expression(self.tree, dim)
-        if scalar is None:
-            raise _unmatched(self, element, "an index without quotients of loop variables")
-        return scalar
+        start = written(self.tree, dims.substitute(index, firsts))
+        return Element(element.array, (start,), element.dtype, None, True)
 
     def order(self, target: Element, count: int) -> tuple[For | None, For] | None:
         """Returns the loop over rows, if there is one, and the loop over columns, whose variable is
@@ -150,7 +143,7 @@ def _transpose(nest: _TensorisedNest) -> LibraryCall | None:
     if nest.stride(source, rows) != 1 or nest.stride(source, columns) == 0:
         return None
     pairs = (out, rows), (source, columns)
-    steps = [nest.scalar(nest.stride(each, along), each) for each, along in pairs]
+    steps = [written(nest.tree, nest.stride(each, along)) for each, along in pairs]
     elements = [nest.start(each, nest.loops) for each in (out, source)]
     counts = [_count(nest, rows), _count(nest, columns)]
     return LibraryCall("transpose", (*elements, *counts, *steps))
@@ -194,11 +187,11 @@ def _call(
         if nest.stride(left, columns) != 0 or nest.stride(right, rows) != 0:
             continue
         strides = [
-            *[nest.scalar(nest.stride(left, each), left) for each in (rows, terms)],
-            *[nest.scalar(nest.stride(right, each), right) for each in (terms, columns)],
+            *[written(nest.tree, nest.stride(left, each)) for each in (rows, terms)],
+            *[written(nest.tree, nest.stride(right, each)) for each in (terms, columns)],
         ]
         counts = [_count(nest, each) for each in (rows, columns, terms)]
-        row = counts[1] if rows is None else nest.scalar(nest.stride(out, rows), out)
+        row = counts[1] if rows is None else written(nest.tree, nest.stride(out, rows))
         elements = [nest.start(each, (*nest.loops, terms)) for each in (left, right, out)]
         return LibraryCall(fn, (*elements, *counts, *strides, row))
     return None

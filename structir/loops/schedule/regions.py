@@ -80,9 +80,9 @@ def expression(tree: LoopTree, dim: Dim) -> Scalar | None:
 
 
 def written(tree: LoopTree, dim: Dim) -> Scalar:
-    """Returns a bound of a region as an expression."""
+    """Returns an index, or a bound of a region, as an expression."""
     scalar = expression(tree, dim)
-    assert scalar is not None, "region() returns only dims that are expressions"
+    assert scalar is not None, "indices are parsed from expressions"
     return scalar
 
 

@@ -20,7 +20,7 @@ from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.memo import spec_of
 from structir.passes.manager.edge_plan import has_unknown_rank
-from structir.projections.scalar_expr import ScalarExpr, ScalarOp, walk
+from structir.projections.scalar_expr import ScalarExpr, ScalarOp, distinct_nodes
 from structir.projections.spec import IndexSpec
 from structir.projections.values import EvaluationPoint, evaluate
 
@@ -110,7 +110,7 @@ def margins_of(call: Call) -> tuple[Margin, ...]:
     value: ScalarExpr = spec.statements[0].writes[0].value  # type: ignore[assignment]
     dtypes = {operand.dtype for operand in spec.operands}
     margins = []
-    for expr in dict.fromkeys(walk(value)):
+    for expr in dict.fromkeys(distinct_nodes(value)):
         if isinstance(expr, ScalarOp):
             margins += [Margin(expr, of, outcomes) for of, outcomes in MARGINS.get(expr.fn, ())]
             if expr.fn == "cast" and _truncates(dtypes, expr.dtype):

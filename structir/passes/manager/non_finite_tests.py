@@ -16,7 +16,7 @@ from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.opdef.memo import spec_of
 from structir.passes.decompose import decompose
-from structir.projections.scalar_expr import ScalarOp, walk
+from structir.projections.scalar_expr import ScalarOp, distinct_nodes
 
 EXPLICIT = frozenset({"isnan", "isinf", "isfinite"})
 FUNCTIONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "min", "max", "select", "sign"})
@@ -45,5 +45,5 @@ def _may_test(call: Call, op: Op) -> bool:
     if spec is None or not spec.computes:
         return True
     values = [write.value for each in spec.statements for write in each.writes]
-    fns = {e.fn for value in values for e in walk(value) if isinstance(e, ScalarOp)}
+    fns = {e.fn for value in values for e in distinct_nodes(value) if isinstance(e, ScalarOp)}
     return bool(fns & FUNCTIONS) or any(each.monoid not in MOVES for each in spec.statements)

@@ -16,7 +16,7 @@ from structir.ir.op import Op
 from structir.ir.ragged_array import RaggedArray
 from structir.opdef.memo import spec_of
 from structir.passes.manager.effects import EffectRecorder
-from structir.projections.scalar_expr import ScalarOp, walk
+from structir.projections.scalar_expr import ScalarOp, distinct_nodes
 
 EXACT_FUNCTIONS = frozenset(
     {
@@ -143,7 +143,7 @@ def rounds_nothing(call: Call) -> bool:
         return type(call.op) is Op and dtype is not None and is_int(dtype)
     is_order = all(not each.reduce or each.monoid in ORDERS for each in spec.statements)
     values = [write.value for each in spec.statements for write in each.writes]
-    fns = {e.fn for v in values for e in walk(v) if isinstance(e, ScalarOp)}
+    fns = {e.fn for v in values for e in distinct_nodes(v) if isinstance(e, ScalarOp)}
     return is_order and fns <= EXACT_FUNCTIONS and not ("cast" in fns and _narrows(call))
 
 

@@ -43,7 +43,8 @@ from structir.targets.cpu.tiles import (
 )
 
 DTYPES = ("float32", "float64")
-ORDERED = "ordered_panel"  # tiles that add products term by term
+ORDERED = "ordered_panel"  # tiles that add products term by term,
+FEW_ORDERED_ROWS = 4  # but up to this, lines of the right operand are added one by one
 FEW_ROWS = 8  # up to this, a left operand is not transposed
 UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
 UNPACKED_TERMS = 128  # which does not pack so few terms either;
@@ -206,18 +207,15 @@ def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -
             left = (code.choice_of_pointers(turned, lines, source), row, column)
             start, out = b.at(k0 * b_row), (c.at(i0 * c_row), c_row, adds)
             sizes, memory = (rows, n, terms), (panel, room)
-
-            def by_lines() -> None:
-                sum_lines(code, shapes, left, (start, b_row), out, sizes, memory)
-
-            def by_panels() -> None:
-                right = (start, b_row, b_column)
-                pass_panels(code, shapes, left, right, out, sizes, memory, tiles)
-
+            right = (start, b_row, b_column)
             if accumulates:  # lines are not read in the order of the terms
-                by_panels()
-            else:
-                code.choose(in_lines.name, by_lines, by_panels)
+                pass_panels(code, shapes, left, right, out, sizes, memory, tiles)
+                continue
+            with code.cases() as when:
+                with when(in_lines):
+                    sum_lines(code, shapes, left, (start, b_row), out, sizes, memory)
+                with when(None):
+                    pass_panels(code, shapes, left, right, out, sizes, memory, tiles)
     return code.text()
 
 

@@ -12,6 +12,7 @@ from tests.frontend.torch.op_cases import GROUPS, add, normal, positive, words
 
 __all__ = ["GROUPS"]
 COMPLEX = torch.complex64
+torch.manual_seed(1)
 Z, ROW, X = torch.randn(4, 6, dtype=COMPLEX), torch.randn(6, dtype=COMPLEX), normal(4, 6)
 WIDE = torch.randn(3, 3, dtype=torch.complex128)
 
