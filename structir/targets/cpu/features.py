@@ -13,7 +13,9 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.targets.cpu.named_cpu import UnknownCPUError, features_in_child
+from structir.lazy import lazy_module
+
+named_cpu = lazy_module("structir.targets.cpu.named_cpu")
 
 NAME, FEATURES = "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"
 
@@ -43,8 +45,9 @@ def cpu_features() -> frozenset[str]:
     if is_host():
         return frozenset(f[1:] for f in features.split(",") if f.startswith("+"))
     try:
-        return features_in_child(name, features)
-    except UnknownCPUError as error:
+        features_by_name: frozenset[str] = named_cpu.features_in_child(name, features)
+        return features_by_name
+    except named_cpu.UnknownCPUError as error:
         message, hint = f"{error.variable}: {error.message}", error.hint
         raise DiagnosticError(Diagnostic(message, hint=hint)) from None
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import attrs
 
+from structir.lazy import lazy_module
 from structir.loops.program.point_text import PointText
 from structir.loops.program.routine import Routine
 from structir.system.cache import digest
 from structir.targets.cpu.functions import routine_source
 from structir.targets.cpu.objects import SOURCE_HEAD
+
+metadata = lazy_module("importlib.metadata")
 
 
 @attrs.frozen(eq=False)
@@ -34,4 +36,4 @@ class PointKernel:
         lines = [*text.arrays_at(), *calls, *routine_source(self.function).split("\n")]
         shown = "".join([f"# {line}".rstrip() + "\n" for line in lines])
         dtypes = [buffer.dtype for buffer in self.routine.buffers]
-        return f"{SOURCE_HEAD}{digest(shown, version('numba'), *dtypes)[:32]}\n{shown}"
+        return f"{SOURCE_HEAD}{digest(shown, metadata.version('numba'), *dtypes)[:32]}\n{shown}"
