@@ -274,8 +274,7 @@ def _max(args: list[Evaluate]) -> Evaluate:
 
 def _rounding(dtype: str) -> Callable[[Any], Any]:
     """Returns the rounding of a float32 to the numbers of a dtype."""
-    kind = numpy_dtype(dtype)
-    return lambda value: value.astype(kind)
+    return lambda value: value.astype(numpy_dtype(dtype))
 
 
 def _to_odd(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import attrs
@@ -20,6 +19,7 @@ from structir.runtime.tables import html_of, text_of
 from structir.targets.cpu.layouts import ROW, SPACE
 
 rich_table = lazy_module("rich.table")
+statistics = lazy_module("statistics")
 
 
 @attrs.frozen
@@ -140,7 +140,7 @@ class ProfileRecorder:
         return KernelTime(
             text.origins,
             runs,
-            median(map(sum, rounds)),
+            statistics.median(map(sum, rounds)),
             runs * dims.evaluate(bound.plan.recipe.operations[index], bound.sizes),
             runs * sum(bound.bytes_of(buffer) for buffer in touched),
             text,
@@ -165,4 +165,4 @@ def profile_calls(
             call()
     finally:
         recording.reset(token)
-    return Profile(recorder.kernels(), median(times))
+    return Profile(recorder.kernels(), statistics.median(times))

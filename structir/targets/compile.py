@@ -7,7 +7,6 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Collection
 from functools import cache, partial
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.targets as backends
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from structir.runtime.executable import Executable
     from structir.targets.cuda.executable import DeviceExecutable
 
+metadata = lazy_module("importlib.metadata")
 combinators = lazy_module("structir.batching.combinators")
 eager = lazy_module("structir.runtime.eager")
 lowering = lazy_module("structir.ragged.module")  # of ragged tensors

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from structir.lazy import lazy_module
 from structir.targets.cpu.arithmetic import declared
+from structir.targets.cpu.kinds import INDEX, NOTHING, Intrinsic, Kind, element_of
 from structir.targets.cpu.objects import require_symbol, symbol_builders
 
 cython_blas = lazy_module("scipy.linalg.cython_blas")
 
-ROUTINES = {types.float32: "sgemm", types.float64: "dgemm"}
-BLAS_DTYPES = frozenset({"float32", "float64"})
+ROUTINES = {"float32": "sgemm", "float64": "dgemm"}
+BLAS_DTYPES = frozenset(ROUTINES)
 
 
 def _capsule_address(capsule: Any) -> int:
@@ -57,64 +57,49 @@ def _in_memory(builder: Any, value: Any) -> Any:
     return slot
 
 
-@intrinsic
-def multiply_matrices(
-    typing_context: Any,
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_row: Any,
-    a_column: Any,
-    b_row: Any,
-    b_column: Any,
-    c_row: Any,
-) -> Any:
+def _layout(builder: Any, row: Any, column: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
+    """Emits the letter of an operand's layout, and its leading dimension."""
+    one = ir.Constant(row.type, 1)
+    # The stride of a single line is arbitrary; the other stride may be 1.
+    flipped = builder.icmp_signed("==", row, one)
+    flipped = builder.and_(flipped, builder.icmp_signed("!=", column, one))
+    flipped = builder.and_(flipped, builder.icmp_signed(">", columns, one))
+    plain = builder.not_(flipped)
+    stride = builder.select(plain, row, column)
+    line = builder.select(plain, columns, rows)
+    letters = [ir.Constant(ir.IntType(8), ord(letter)) for letter in "NT"]
+    return builder.select(plain, *letters), _at_least(builder, stride, line)
+
+
+def _at_least(builder: Any, value: Any, other: Any) -> Any:
+    one = ir.Constant(value.type, 1)
+    larger = builder.select(builder.icmp_signed(">", value, other), value, other)
+    return builder.select(builder.icmp_signed(">", larger, one), larger, one)
+
+
+def _write_product(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> None:
     """Computes c[m, n] = a[m, k] @ b[k, n]; each operand has stride 1 along one axis.
 
     BLAS is column-major: c' = b' @ a'. Leading dimensions are at least the length of a line.
     """
-    routine = _registered(ROUTINES[a.dtype])
+    left, right, out, m, n, k, a_row, a_column, b_row, b_column, c_row = args
+    real = left.type.pointee
+    none = ir.Constant(k.type, 0)
+    k = builder.select(builder.icmp_signed(">", k, none), k, none)  # no terms: zeros
+    a_code, a_leading = _layout(builder, a_row, a_column, m, k)
+    b_code, b_leading = _layout(builder, b_row, b_column, k, n)
+    sizes = (n, m, k, b_leading, a_leading, _at_least(builder, c_row, n))
+    words = [builder.trunc(v, ir.IntType(32)) for v in sizes]
+    n_, m_, k_, ldb, lda, ldc = [_in_memory(builder, word) for word in words]
+    alpha = _in_memory(builder, ir.Constant(real, 1.0))
+    beta = _in_memory(builder, ir.Constant(real, 0.0))
+    codes = [_in_memory(builder, b_code), _in_memory(builder, a_code)]
+    passed = [*codes, n_, m_, k_, alpha, right, ldb, left, lda, beta, out, ldc]
+    shape = ir.FunctionType(ir.VoidType(), [v.type for v in passed])
+    routine = _registered(ROUTINES[element_of(kinds[0])])
+    builder.call(declared(builder.module, shape, f"structir_{routine}"), passed)
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        left, right, out, m, n, k, a_row, a_column, b_row, b_column, c_row = args
-        integer, letter = ir.IntType(32), ir.IntType(8)
-        real = context.get_value_type(signature.args[0].dtype)
-        one, none = ir.Constant(m.type, 1), ir.Constant(k.type, 0)
-        k = builder.select(builder.icmp_signed(">", k, none), k, none)  # no terms: zeros
 
-        def at_least(value: Any, other: Any) -> Any:
-            larger = builder.select(builder.icmp_signed(">", value, other), value, other)
-            return builder.select(builder.icmp_signed(">", larger, one), larger, one)
-
-        def layout(row: Any, column: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
-            # The stride of a single line is arbitrary; the other stride may be 1.
-            plain = builder.icmp_signed("==", column, one)
-            plain = builder.or_(plain, builder.icmp_signed("<=", columns, one))
-            flipped = builder.icmp_signed("==", row, one)
-            flipped = builder.and_(flipped, builder.icmp_signed("!=", column, one))
-            flipped = builder.and_(flipped, builder.icmp_signed(">", columns, one))
-            plain = builder.not_(flipped)
-            stride = builder.select(plain, row, column)
-            line = builder.select(plain, columns, rows)
-            code = builder.select(
-                plain, ir.Constant(letter, ord("N")), ir.Constant(letter, ord("T"))
-            )
-            return code, at_least(stride, line)
-
-        a_code, a_leading = layout(a_row, a_column, m, k)
-        b_code, b_leading = layout(b_row, b_column, k, n)
-        leading = at_least(c_row, n)
-        sizes = [builder.trunc(v, integer) for v in (n, m, k, b_leading, a_leading, leading)]
-        n_, m_, k_, ldb, lda, ldc = [_in_memory(builder, v) for v in sizes]
-        alpha = _in_memory(builder, ir.Constant(real, 1.0))
-        beta = _in_memory(builder, ir.Constant(real, 0.0))
-        codes = [_in_memory(builder, b_code), _in_memory(builder, a_code)]
-        passed = [*codes, n_, m_, k_, alpha, right, ldb, left, lda, beta, out, ldc]
-        shape = ir.FunctionType(ir.VoidType(), [v.type for v in passed])
-        builder.call(declared(builder.module, shape, f"structir_{routine}"), passed)
-        return context.get_dummy_value()
-
-    return types.void(a, b, c, *[types.int64] * 8), generate
+multiply_matrices: Any = Intrinsic(
+    lambda *kinds: (NOTHING, (*kinds[:3], *[INDEX] * 8)), _write_product
+)

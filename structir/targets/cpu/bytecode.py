@@ -11,15 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from numba import types
-
 from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import POINTERS, offset_by
+from structir.targets.cpu.kinds import INDEX, WORDS
 from structir.targets.cpu.layouts import PAUSE, SPACE, STATE
-from structir.targets.cpu.math.options import vectorisable
 from structir.targets.cpu.native import call_c
-from structir.targets.cpu.objects import load_or_build
-from structir.targets.cpu.runner import WORDS, Word, patch, run_rows, words_at
+from structir.targets.cpu.runner import Word, patch, run_rows, words_at
 
 bytes_at: Any = POINTERS["uint8"]
 advance: Any = offset_by
@@ -86,7 +83,6 @@ OPCODE, STOP, REPEAT, BODY = Opcodes(), StopReasons(), RepeatWords(), BodyWords(
 NO_LIMIT: Final = 2**63 - 1
 
 
-@vectorisable
 def run_plan(instruction: Word, slots: Word) -> Word:
     """Runs a plan on the addresses in some slots; nonzero on failure."""
     space, chosen = words_at(instruction[1]), words_at(instruction[2])
@@ -97,7 +93,6 @@ def run_plan(instruction: Word, slots: Word) -> Word:
     return run_rows(space)
 
 
-@vectorisable
 def execute(instruction: Word, slots: Word, at: Word, move: Word) -> Word:
     """Executes an instruction that cannot stop; returns the index of the next one."""
     kind, first = instruction[0], instruction[1]
@@ -128,14 +123,12 @@ def execute(instruction: Word, slots: Word, at: Word, move: Word) -> Word:
     return at + 1
 
 
-@vectorisable
 def move_arguments(moves: Word, count: Word, slots: Word) -> None:
     """Stores the addresses in slots as arguments of kernels."""
     for k in range(count):
         words_at(moves[2 * k])[0] = slots[moves[2 * k + 1]]
 
 
-@vectorisable
 def run_step(table: Word, slots: Word, state: Word) -> Word:
     """Runs the body of a loop once; nonzero on failure."""
     body = words_at(table[REPEAT.body])
@@ -152,7 +145,6 @@ def run_step(table: Word, slots: Word, state: Word) -> Word:
     return 0
 
 
-@vectorisable
 def start_repeat(table: Word, slots: Word, step: Word) -> None:
     """Loads the elements of a step, and stores all arguments of the kernels."""
     rows = words_at(table[REPEAT.rows])
@@ -161,7 +153,6 @@ def start_repeat(table: Word, slots: Word, step: Word) -> None:
     move_arguments(words_at(table[REPEAT.moves]), table[REPEAT.move_count], slots)
 
 
-@vectorisable
 def run_repeat(table: Word, slots: Word, state: Word) -> Word:
     """Runs a loop from its current step; returns a reason to stop, or -1 at its end."""
     counter, going, limit = words_at(slots[table[REPEAT.counter]]), table[REPEAT.going], NO_LIMIT
@@ -228,8 +219,7 @@ def run_bytecode(state: Word) -> Word:
 @cache
 def bytecode_address() -> int:
     """Returns the address of `run_bytecode`."""
-    signature = types.int64(WORDS)
-    return load_or_build("run_bytecode", lambda: c_function(signature, run_bytecode)).addresses[0]
+    return c_function(run_bytecode, INDEX, WORDS)
 
 
 @cache

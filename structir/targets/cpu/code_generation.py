@@ -16,31 +16,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from ctypes import string_at
+from functools import cache
 from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
-from numba.core import config
-from numba.core.llvm_bindings import create_pass_builder
-from numba.core.registry import cpu_target
 
-from structir.system.cache import digest
+from structir.lazy import lazy_module
 from structir.targets.cpu.features import processor
-from structir.targets.cpu.library import WHOLE
-from structir.targets.cpu.objects import (
-    Loaded,
-    MachineCode,
-    code_of_library,
-    load_new_code,
-    load_or_build,
-)
-from structir.targets.cpu.translated import translate_c_function
+from structir.targets.cpu.kinds import Kind
+from structir.targets.cpu.objects import Loaded, MachineCode, load_new_code, load_or_build
+
+translated = lazy_module("structir.targets.cpu.translated")
 
 ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
+WHOLE = 1  # the optimization level: level 2 gains nothing, level 3 duplicates loops
 functions: Any = ffi.lib
-options: Any = config
-make_pass_builder: Any = create_pass_builder
 
 
 def _unlocked(name: str) -> Any:
@@ -101,29 +93,48 @@ def module_for_host(text: str, context: Any = None) -> Any:
     """Parses LLVM IR as a module with the data layout of this CPU, in a new context if none is
     given."""
     module = module_of_assembly(text, context)
-    context_of_cpu: Any = cpu_target.target_context
-    module.data_layout = context_of_cpu.codegen()._data_layout
+    module.data_layout = _data_layout()
     return module
 
 
-def pending_module(module: Any, symbol: str) -> PendingCode:
-    """Returns the compilation of a module that defines a symbol."""
-    vectors = {
-        "loop_vectorize": options.LOOP_VECTORIZE,
-        "slp_vectorize": options.SLP_VECTORIZE,
-    }
-    machine, builder = code_generator(module.triple, {**vectors, **WHOLE})
-    passes = builder.getModulePassManager()
+@cache
+def _data_layout() -> str:
+    return str(machine_for_host().target_data)
+
+
+def pending_module(module: Any, symbol: str, passes: Any = None) -> PendingCode:
+    """Returns the compilation of a module that defines a symbol; the passes of kernels are the
+    default."""
+    machine = machine_for_host()
+    builder = pass_builder(machine, loop_vectorization=True)
+    passes = passes or builder.getModulePassManager()
     return PendingCode(symbol, module, machine, builder, passes, ffi.OutputString())
 
 
-def code_generator(triple: str, passes: dict[str, Any]) -> tuple[Any, Any]:
-    """Returns a target machine with numba's options, and a builder of optimization passes."""
-    choices: dict[str, Any] = {"opt": options.OPT}
-    context: Any = cpu_target.target_context
-    context.codegen()._customize_tm_options(choices)
-    machine: Any = llvm.Target.from_triple(triple).create_target_machine(**choices)
-    return machine, make_pass_builder(machine, **passes)
+def machine_for_host() -> Any:
+    """Returns a code generator for the CPU, whose code is loaded into this process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target, (name, features) = llvm.Target.from_triple(llvm.get_process_triple()), processor()
+    reloc = "static" if target.name.startswith("x86") else "default"
+    return target.create_target_machine(
+        cpu=name, features=features, opt=3, reloc=reloc, codemodel="jitdefault", jit=True
+    )
+
+
+def pass_builder(machine: Any, loop_vectorization: bool, loop_unrolling: bool = True) -> Any:
+    """Returns a builder of optimization passes."""
+    choices: Any = llvm.create_pipeline_tuning_options(speed_level=WHOLE)
+    choices.loop_vectorization, choices.slp_vectorization = loop_vectorization, False
+    choices.loop_unrolling = loop_unrolling
+    return llvm.create_pass_builder(machine, choices)
+
+
+def simplify(module: Any) -> None:
+    """Optimizes functions before they are inlined into others. Their loops are not unrolled: the
+    vectorizer would treat several iterations as one."""
+    builder = pass_builder(machine_for_host(), loop_vectorization=False, loop_unrolling=False)
+    builder.getModulePassManager().run(module, builder)
 
 
 def module_of_bitcode(data: bytes, context: Any = None) -> Any:
@@ -141,14 +152,39 @@ def _freed_by_context(module: Any) -> Any:
     return module
 
 
-def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
-    """Compiles a function with the C calling convention."""
+def c_function(function: Callable[..., Any], result: Kind, *kinds: Kind) -> int:
+    """Returns the address of a Python function with the C calling convention, from the cache or
+    newly compiled; `kinds` are those of its parameters."""
+    symbol = f"structir_{function.__name__}"
+
+    def build() -> Loaded:
+        text = translated.library_function(function, symbol, result, kinds)
+        return compile_module(text, symbol, scalar_passes())
+
+    return load_or_build(function.__name__, build).addresses[0]
+
+
+def scalar_passes() -> Any:
+    """Returns the optimization passes for code without loops over elements, which take a tenth of
+    the time of all passes."""
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_dead_store_elimination_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    return passes
+
+
+def compile_module(text: str, symbol: str, passes: Any = None) -> Loaded:
+    """Compiles LLVM IR with optimization passes, by default those of kernels, and loads it; it
+    exports one symbol."""
     start = time.perf_counter()
-    symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
-    library = translate_c_function(function, symbol, signature)
-    address = library.get_pointer_to_function(symbol)
-    code = code_of_library(library, [symbol], time.perf_counter() - start)
-    return Loaded(code, (address,), library, from_disk=False)
+    pending = pending_module(module_for_host(text), symbol, passes)
+    code = pending.machine_code(pending.generate(), time.perf_counter() - start)
+    return load_new_code(code)
 
 
 def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
@@ -167,13 +203,8 @@ def load_function(key: str, symbol: str, text: Callable[[], str]) -> None:
 
     `text` returns the IR of a module whose only exported function is `symbol`."""
 
-    def build() -> Loaded:
-        start = time.perf_counter()
-        pending = pending_module(module_for_host(text()), symbol)
-        code = pending.machine_code(pending.generate(), time.perf_counter() - start)
-        return load_new_code(code)
-
-    llvm.add_symbol(symbol, load_or_build(key, build).addresses[0])
+    code = load_or_build(key, lambda: compile_module(text(), symbol))
+    llvm.add_symbol(symbol, code.addresses[0])
 
 
 def module_with_target(text: str, name: str, features: str) -> tuple[Any, Any]:

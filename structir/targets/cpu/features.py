@@ -7,31 +7,32 @@ features.
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core import config
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.targets.cpu.named_cpu import UnknownCPUError, features_in_child
+from structir.lazy import lazy_module
 
-options: Any = config
+named_cpu = lazy_module("structir.targets.cpu.named_cpu")
+
+NAME, FEATURES = "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"
 
 
 @cache
 def processor() -> tuple[str, str]:
-    """Returns the name of the CPU, and the features that differ from the defaults of this name.
-
-    For a named CPU, numba would add the features of the host; its option is set to "".
-    """
-    name, features = options.CPU_NAME, options.CPU_FEATURES
+    """Returns the name of the CPU, and the features that differ from the defaults of this name."""
+    name, features = os.environ.get(NAME), os.environ.get(FEATURES)
     if name in (None, "", "host"):
-        options.CPU_NAME = None
         host = llvm.get_host_cpu_features().flatten() if features is None else features
         return llvm.get_host_cpu_name(), str(host)
-    options.CPU_FEATURES = features or ""
-    return str(name), options.CPU_FEATURES
+    return str(name), features or ""
+
+
+def is_host() -> bool:
+    """Whether code is generated for the CPU of this machine, with all its features."""
+    return os.environ.get(NAME) in (None, "", "host") and os.environ.get(FEATURES) is None
 
 
 @cache
@@ -41,11 +42,12 @@ def cpu_features() -> frozenset[str]:
     Raises DiagnosticError if LLVM does not know the CPU that the environment names.
     """
     name, features = processor()
-    if options.CPU_FEATURES is None:
+    if is_host():
         return frozenset(f[1:] for f in features.split(",") if f.startswith("+"))
     try:
-        return features_in_child(name, features)
-    except UnknownCPUError as error:
+        features_by_name: frozenset[str] = named_cpu.features_in_child(name, features)
+        return features_by_name
+    except named_cpu.UnknownCPUError as error:
         message, hint = f"{error.variable}: {error.message}", error.hint
         raise DiagnosticError(Diagnostic(message, hint=hint)) from None
 
@@ -65,9 +67,9 @@ UNUSED = frozenset(NAMES_OF_UNUSED.split())
 def check_host() -> None:
     """Raises DiagnosticError if code for the CPU that the environment names cannot run on the
     host."""
-    name, _ = processor()
-    if options.CPU_FEATURES is None:
-        return  # the host
+    name, features = processor()
+    if is_host():
+        return
     here = {f for f, has in llvm.get_host_cpu_features().items() if has}
     missing = sorted(cpu_features() - here - UNUSED)
     if missing:
@@ -75,7 +77,7 @@ def check_host() -> None:
         message = f"NUMBA_CPU_NAME: expected a CPU whose code runs on this one, {host}, found "
         message += f"{name}, which has {', '.join(missing)}"
         hint = f"`NUMBA_CPU_NAME={host}`, or unset it, to run programs; other CPUs compile only"
-        written = [f for f in missing if f"+{f}" in options.CPU_FEATURES.split(",")]
+        written = [f for f in missing if f"+{f}" in features.split(",")]
         if written:
             message = f"NUMBA_CPU_FEATURES: expected features of this CPU, found {written[0]}"
             hint = f"remove `+{written[0]}`"

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import ml_dtypes
 import numpy as np
-from numba import njit
 
 from structir.targets.cpu.math.bits import bits_of_single
 from structir.targets.cpu.math.options import Number
@@ -39,17 +38,13 @@ FORMATS = {
 }
 
 
-def _options() -> dict[str, Any]:
-    return {"error_model": "numpy", "_nrt": False}
-
-
 def _value_of(dtype: str) -> Any:
     table = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, dtype)).astype(np.float32)
 
     def value(code: Number) -> Number:
         return table[code]
 
-    return njit(**_options())(value)
+    return value
 
 
 def _code_of(layout: Format) -> Any:
@@ -80,7 +75,7 @@ def _code_of(layout: Format) -> Any:
             return np.uint8(negative_zero if sign else 0)
         return np.uint8(rounded | sign)
 
-    return njit(**_options())(code)
+    return code
 
 
 def float8_helpers() -> dict[str, Any]:

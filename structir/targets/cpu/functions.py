@@ -1,60 +1,23 @@
-"""Compiles plain Python functions over arrays, together with the functions that they call."""
+"""Python functions over arrays that kernels call: their sources, and copies with other globals."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable
 from textwrap import dedent
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.core.registry import cpu_target
-from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 
-from structir.errors import Diagnostic, DiagnosticError, StructIRError, code_span
+from structir.errors import Diagnostic, DiagnosticError, code_span
 from structir.ir.code_hash import code_hash, is_of_package
 from structir.lazy import lazy_module
-from structir.system.locks import new_rlock
-from structir.targets.cpu.pipeline import RoutineCompiler
 
 LAZY = type(lazy_module("numpy"))
-OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    "pipeline_class": RoutineCompiler,
-}
-HINT = "use loops over arrays and numbers, and functions of NumPy and math that numba supports"
-COLOUR = re.compile("\x1b\\[[0-9;]*m")
-DETAILS = ("There are", "During", "File", "- Of which")  # lines of an error of numba
-_lock = new_rlock()
 
 
-def compiled_function(function: Callable[..., Any]) -> Any:
-    """Returns a function that kernels can call, compiled once per combination of dtypes and ranks.
-
-    Functions that it calls by global names are compiled too. Lazy imports of NumPy are resolved.
-    """
-    with _lock:
-        return _compiled(function)
-
-
-def _compiled(function: Callable[..., Any]) -> Any:
-    return _compiled_version(function, _version(function))
-
-
-@cache
-def _compiled_version(function: Callable[..., Any], _version: str) -> Any:
-    return njit(**OPTIONS)(rebind_globals(function, _compiled))
-
-
-def _version(function: Callable[..., Any]) -> str:
+def version_of(function: Callable[..., Any]) -> str:
     """Returns a hash of the values that a function of another package reads, such as globals."""
     return "" if is_of_package(function) else code_hash(function)
 
@@ -93,36 +56,13 @@ def kernel_error(
     return DiagnosticError(Diagnostic(message, span, hint=hint, code="E1136"))
 
 
-@contextmanager
-def reported(function: Callable[..., Any]) -> Iterator[None]:
-    """Raises DiagnosticError where numba cannot compile a kernel of another package."""
-    try:
-        yield
-    except Exception as error:  # numba raises several kinds
-        if is_of_package(function) or isinstance(error, StructIRError):
-            raise
-        name = function.__qualname__
-        message = f"{name}: numba cannot compile the kernel: {_summary(error)}"
-        raise kernel_error(function, message, HINT) from error
-
-
-def _summary(error: Exception) -> str:
-    """Returns the reason in an error of numba, without colours and without where it occurred."""
-    if isinstance(error, RecursionError):
-        return "it calls itself"
-    lines = [COLOUR.sub("", line).strip() for line in str(error).splitlines()]
-    lines = [line for line in lines if line and not line.startswith("Failed in")]
-    length = next((k for k, line in enumerate(lines) if line.startswith(DETAILS)), len(lines))
-    return " ".join(lines[:length]).partition(" Raised from")[0]
-
-
 def routine_source(function: Callable[..., Any]) -> str:
     """Returns the source of a function and of its callees, which identifies it.
 
     The source of a function of another package does not determine the values that it reads, such as
     global constants: a hash of these is added.
     """
-    version = _version(function)
+    version = version_of(function)
     lines = [f"# {version}"] if version else []
     return "\n".join([*lines, *map(_source, transitive_callees(function))])
 
@@ -143,12 +83,6 @@ def transitive_callees(function: Any) -> list[Any]:
         values += [cell.cell_contents for cell in caller.__closure__ or ()]
         functions += [v for v in values if isinstance(v, FunctionType) and v not in functions]
     return functions
-
-
-@cache
-def ready_for_arrays() -> None:
-    """Registers the symbols of numba's runtime, through which compiled code allocates arrays."""
-    rtsys.initialize(cpu_target.target_context)
 
 
 def _names(code: CodeType) -> set[str]:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
-import numba
 import numpy as np
-from numba.core import config
 
 from structir.lazy import lazy_module
 from structir.targets.cpu.features import processor
@@ -20,14 +18,8 @@ from structir.targets.cpu.features import processor
 structir = lazy_module("structir")
 
 PACKAGE = Path(__file__).resolve().parent
-SOURCES = (
-    PACKAGE,
-    PACKAGE.parent / "emit",
-    PACKAGE.parent / "math",
-    PACKAGE.parents[1] / "scalars",
-)  # functions in these files are inlined into kernels, or emit functions of the library
-
-COMPILER_OPTIONS = ("CPU_NAME", "CPU_FEATURES", "OPT", "ENABLE_AVX", "LOOP_VECTORIZE")
+# Functions in these files are inlined into kernels, or emit functions of the library.
+SOURCES = (PACKAGE, PACKAGE / "math", PACKAGE.parents[1] / "scalars")
 
 
 @cache
@@ -43,9 +35,7 @@ def sources_digest() -> str:
 def machine_identity() -> str:
     """Returns everything that must be equal for cached machine code to be valid."""
     features = llvm.get_host_cpu_features().flatten()
-    named = processor()  # called first, because it sets options
-    options = [getattr(config, name, None) for name in COMPILER_OPTIONS]
-    versions = [structir.__version__, numba.__version__, llvmlite.__version__, np.__version__]
+    versions = [structir.__version__, llvmlite.__version__, np.__version__]
     parts = [*versions, sys.version, sys.platform, llvm.get_process_triple()]
-    parts += [llvm.get_host_cpu_name(), features, *named, *options, sources_digest()]
+    parts += [llvm.get_host_cpu_name(), features, *processor(), sources_digest()]
     return "\n".join(map(str, parts))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
-from collections.abc import Callable, Mapping
+import linecache
+from collections import ChainMap, Counter
+from collections.abc import Mapping
 from functools import cache
-from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
@@ -30,20 +30,33 @@ KNOWN += (
 
 @attrs.frozen(eq=False)
 class Inlined:
-    """The parameters and statements of a function, and its global and closure variables."""
+    """The parameters and statements of a function, its global and captured variables, and the
+    numbers of assignments of its local ones."""
 
     params: tuple[str, ...]
     body: tuple[ast.stmt, ...]
     names: Mapping[str, Any]
+    assigned: Mapping[str, int]
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether it only returns an expression."""
+        return isinstance(self.body[0], ast.Return)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether it returns a value."""
+        nodes = [n for statement in self.body for n in ast.walk(statement)]
+        return any(isinstance(n, ast.Return) and n.value is not None for n in nodes)
 
 
-def inlinable(function: Any) -> Inlined | None:
-    """Returns a function to be inlined; None if it must be called."""
-    return (
-        None
-        if getattr(function, "py_func", function) in _never_inlined
-        else parse_function(function)
-    )
+def inlined(tree: ast.FunctionDef, names: Mapping[str, Any]) -> Inlined:
+    """Returns a function by its syntax tree, without its docstring."""
+    params = tuple([a.arg for a in tree.args.args])
+    body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
+    nodes = [n for statement in body for n in ast.walk(statement)]
+    stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return Inlined(params, tuple(body), names, Counter((*params, *stored)))
 
 
 def parse_function(function: Any) -> Inlined | None:
@@ -53,27 +66,30 @@ def parse_function(function: Any) -> Inlined | None:
     return _inlined(python) if isinstance(python, FunctionType) else None
 
 
-def never_inline(function: Any) -> None:
-    """Marks a function to be called instead, because only numba can compile it."""
-    _never_inlined.add(getattr(function, "py_func", function))
-
-
-_never_inlined: set[Any] = set()
-
-
 @cache
-def _inlined(function: Callable[..., Any]) -> Inlined | None:
-    try:
-        (tree,) = ast.parse(dedent(inspect.getsource(function))).body
-    except (OSError, SyntaxError, ValueError):
-        return None
-    if not isinstance(tree, ast.FunctionDef) or not _has_plain_parameters(tree.args):
+def _inlined(function: FunctionType) -> Inlined | None:
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    source = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    tree = _functions_of(source).get(code.co_firstlineno)
+    if tree is None or not _has_plain_parameters(tree.args):
         return None
     if not all(isinstance(node, KNOWN) for part in tree.body for node in ast.walk(part)):
         return None
-    around = inspect.getclosurevars(function)
-    names = {**function.__globals__, **around.nonlocals}
-    return Inlined(tuple([a.arg for a in tree.args.args]), tuple(tree.body), names)
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    captured = {name: cell.cell_contents for name, cell in cells}
+    return inlined(tree, ChainMap(captured, function.__globals__))
+
+
+@cache
+def _functions_of(source: str) -> Mapping[int, ast.FunctionDef]:
+    """Returns the functions in a file by their first lines."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    return {min(n.lineno, *[d.lineno for d in n.decorator_list], n.lineno): n for n in functions}
 
 
 def _has_plain_parameters(args: ast.arguments) -> bool:

@@ -13,38 +13,25 @@ from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
-from numba import njit, types
 
+from structir.lazy import lazy_module
 from structir.loops.program.kernel_text import KernelText, MissingCodeError
 from structir.system.cache import digest
 from structir.system.locks import new_lock
 from structir.targets.cpu.code_generation import Assembled, PendingCode, pending_kernel
-from structir.targets.cpu.functions import ready_for_arrays, reported
 from structir.targets.cpu.objects import (
     Loaded,
     code_key,
-    code_of_library,
     load_cached,
     load_new_code,
     load_or_build,
     register_code,
 )
-from structir.targets.cpu.pipeline import RoutineCompiler
 from structir.targets.cpu.point_kernels import PointKernel
 from structir.targets.cpu.prepared import prepared
-from structir.targets.cpu.registries import read_all
 from structir.targets.cpu.threads import physical_cores
 
-TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
-SIGNATURE = types.void(TABLE, types.int64, types.int64)
-OPTIONS: dict[str, Any] = {
-    "error_model": "numpy",
-    "nogil": True,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    "pipeline_class": RoutineCompiler,
-}
-CONTRACTED = {"contract"}  # fused multiply-add is allowed
+numba_code = lazy_module("structir.targets.cpu.routine_code")
 
 
 @attrs.frozen(eq=False)
@@ -85,21 +72,8 @@ def _built(text: str, code: Assembled | PointKernel | None) -> Loaded:
     if isinstance(code, Assembled):
         pending = pending_kernel(code, symbol_of(text), prepared)
         return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
-    library, symbol = _numba_library(code, symbol_of(text))
-    address = library.get_pointer_to_function(symbol)
-    machine_code = code_of_library(library, [symbol], time.perf_counter() - start)
-    return Loaded(machine_code, (address,), library, from_disk=False)
-
-
-def _numba_library(routine: PointKernel, symbol: str) -> Any:
-    """Compiles a kernel with numba's compiler; returns the library and the symbol."""
-    with reported(routine.function):
-        function = routine.entry()
-        function.__qualname__ = symbol
-        read_all()  # numba reads registries in parts, and an interrupt would lose one
-        dispatcher = njit(SIGNATURE, fastmath=CONTRACTED, **OPTIONS)(function)
-        compiled: list[Any] = list(dispatcher.overloads.values())
-        return compiled[0].library, compiled[0].fndesc.llvm_func_name
+    compiled: Loaded = numba_code.routine_code(code, symbol_of(text))
+    return compiled
 
 
 def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKernel:
@@ -114,7 +88,7 @@ def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKe
         if compiled is None:
             start = time.perf_counter()
             if isinstance(code, PointKernel):
-                ready_for_arrays()
+                numba_code.ready_for_arrays()
             loaded = load_or_build(text, lambda: _built(text, code))
             compiled = add_kernel(text, loaded, start)
         return compiled

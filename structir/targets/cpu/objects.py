@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -193,13 +193,3 @@ def _engine() -> Any:
 def _shared_engine() -> Any:
     """Returns the engine that objects share: creating one takes 1 ms, adding an object 0.1 ms."""
     return _engine()
-
-
-def code_of_library(library: Any, symbols: Sequence[str], seconds: float) -> MachineCode:
-    """Returns the machine code of a numba code library."""
-    functions = list(library._final_module.functions)
-    declared = [f.name for f in functions if f.is_declaration]
-    needs = tuple([name for name in declared if not name.startswith("llvm.")])
-    defined = {f.name for f in functions if not f.is_declaration}
-    alone = defined != set(symbols)
-    return MachineCode(bytes(library._get_compiled_object()), tuple(symbols), needs, alone, seconds)

@@ -8,38 +8,51 @@ from functools import cache
 from typing import Any
 
 import attrs
-from numba import types
+import llvmlite.binding as llvm
 
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
 from structir.ir.kernel_functions import EIGHTHS
 from structir.ir.scalar_functions import ScalarFunction, declared
+from structir.lazy import lazy_module
 from structir.system import cache as disk
 from structir.targets.cpu.blas import multiply_matrices
 from structir.targets.cpu.code_generation import (
-    code_generator,
+    module_for_host,
     module_of_assembly,
     module_of_bitcode,
+    simplify,
 )
 from structir.targets.cpu.identity import machine_identity
 from structir.targets.cpu.intrinsics import half_bits, half_value
-from structir.targets.cpu.library import WHOLE, simplify
+from structir.targets.cpu.kinds import INDEX, NOTHING, Kind
 from structir.targets.cpu.math.options import Number
+from structir.targets.cpu.objects import symbol_builders
 from structir.targets.cpu.scalars import helpers
-from structir.targets.cpu.translated import translate_c_function
+from structir.targets.cpu.translated import translate
 from structir.targets.cpu.window_sums import form_of, module_text
 
+helperlib = lazy_module("numba._helperlib")
+
 FLOATS = ("float32", "float64")
-pointer: Any = types.CPointer
-multiply: Any = multiply_matrices
+LGAMMA = "numba_lgamma"
+
+
+def _register_lgamma() -> None:
+    """Registers numba's function of C that computes lgamma."""
+    llvm.add_symbol(LGAMMA, helperlib.c_helpers["lgamma"])
+
+
+symbol_builders[LGAMMA] = _register_lgamma
 
 
 @attrs.frozen(eq=False)
 class PreparedFunction:
-    """A Python function to be inlined, and its numba signature."""
+    """A Python function to be inlined, and the kinds of its result and its parameters."""
 
     function: Callable[..., Number]
-    signature: Any
+    result: Kind
+    kinds: tuple[Kind, ...]
 
 
 def _of_one(function: Any) -> Any:
@@ -69,7 +82,7 @@ def _product(
     right_column: Number,
     out_row: Number,
 ) -> None:
-    multiply(
+    multiply_matrices(
         left,
         right,
         out,
@@ -103,36 +116,32 @@ def _of_declared(declarations: tuple[ScalarFunction, ...]) -> dict[str, Prepared
     for row in declarations:
         for dtype in FLOATS:
             if row.form(dtype) is not None:
-                kind, wrap = getattr(types, dtype), _of_two if row.count == 2 else _of_one
-                name = row.symbol_of(dtype)
-                signature = kind(*[kind] * row.count)
-                functions[name] = PreparedFunction(wrap(helpers()[name]), signature)
+                wrap, name = _of_two if row.count == 2 else _of_one, row.symbol_of(dtype)
+                kinds = (dtype,) * row.count
+                functions[name] = PreparedFunction(wrap(helpers()[name]), dtype, kinds)
     for dtype in sorted(INTS & KERNEL_DTYPES):
-        kind = getattr(types, dtype)
-        power = PreparedFunction(_of_two(helpers()["whole_power"]), kind(kind, kind))
-        functions[f"pow_{dtype}"] = power
-        for name in (f"floordiv_{dtype}", f"quotient_{dtype}", f"mod_{dtype}"):
-            functions[name] = PreparedFunction(_of_two(helpers()[name]), kind(kind, kind))
+        names = {f"pow_{dtype}": "whole_power"}
+        names |= {f"{name}_{dtype}": f"{name}_{dtype}" for name in ("floordiv", "quotient", "mod")}
+        for name, helper in names.items():
+            functions[name] = PreparedFunction(_of_two(helpers()[helper]), dtype, (dtype, dtype))
     for dtype in FLOATS:
-        kind = getattr(types, dtype)
         for name in (f"floor_quotient_{dtype}", f"remainder_{dtype}"):
-            functions[name] = PreparedFunction(_of_two(helpers()[name]), kind(kind, kind))
-        place = pointer(getattr(types, dtype))
-        product = types.void(*[place] * 3, *[types.int64] * 8)
-        functions[f"product_{dtype}"] = PreparedFunction(_product, product)
-        transpose = types.void(*[place] * 2, *[types.int64] * 4)
-        functions[f"transpose_{dtype}"] = PreparedFunction(_transpose, transpose)
+            functions[name] = PreparedFunction(_of_two(helpers()[name]), dtype, (dtype, dtype))
+        place = f"{dtype}*"
+        product = (*(place,) * 3, *(INDEX,) * 8)
+        functions[f"product_{dtype}"] = PreparedFunction(_product, NOTHING, product)
+        transpose = (place, place, *(INDEX,) * 4)
+        functions[f"transpose_{dtype}"] = PreparedFunction(_transpose, NOTHING, transpose)
     for eighth in EIGHTHS:
-        for name, signature in (
-            (f"{eighth}_value", types.float32(types.uint8)),
-            (f"{eighth}_code", types.uint8(types.float32)),
+        for name, result, kind in (
+            (f"{eighth}_value", "float32", "uint8"),
+            (f"{eighth}_code", "uint8", "float32"),
         ):
-            functions[name] = PreparedFunction(_of_one(helpers()[name]), signature)
-    value, bits = types.float32(types.uint16), types.uint16(types.float32)
+            functions[name] = PreparedFunction(_of_one(helpers()[name]), result, (kind,))
     return functions | {
-        "to_odd": PreparedFunction(_of_one(helpers()["odd_single"]), types.float64(types.float64)),
-        "half_value": PreparedFunction(_of_one(half_value), value),
-        "half_bits": PreparedFunction(_of_one(half_bits), bits),
+        "to_odd": PreparedFunction(_of_one(helpers()["odd_single"]), "float64", ("float64",)),
+        "half_value": PreparedFunction(_of_one(half_value), "float32", ("uint16",)),
+        "half_bits": PreparedFunction(_of_one(half_bits), "uint16", ("float32",)),
     }
 
 
@@ -164,10 +173,8 @@ def _built(name: str) -> bytes:
     if form is not None:  # which is optimised with its constants
         return module_of_assembly(module_text(form)).as_bitcode()  # type: ignore[no-any-return]
     row = _functions()[name]
-    library = translate_c_function(row.function, name, row.signature)
-    module = module_of_bitcode(library.linked_bitcode())
-    machine, _ = code_generator(module.triple, WHOLE)
-    simplify(module, machine)
+    module = module_for_host(translate(row.function, name, row.result, row.kinds))
+    simplify(module)
     for function in module.functions:
         if not function.is_declaration:
             function.linkage = "external" if function.name == name else "internal"

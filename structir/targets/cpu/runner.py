@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from structir.targets.cpu.atomics import atomic_set
 from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import POINTERS, offset_by
+from structir.targets.cpu.kinds import INDEX, WORDS
 from structir.targets.cpu.layouts import (
     ARRAY_DATA,
     ARRAY_DIMS,
@@ -34,14 +33,11 @@ from structir.targets.cpu.layouts import (
     TUPLE_SIZE,
     WRITEABLE,
 )
-from structir.targets.cpu.math.options import vectorisable
 from structir.targets.cpu.native import call_c, call_kernel
-from structir.targets.cpu.objects import load_or_build
 from structir.targets.cpu.thread_pool import acquire, release, run_phases, run_split
 from structir.targets.cpu.tuples import flat_arguments, new_tuples, put_result
 
 Word = Any  # a 64-bit integer, or an address
-WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 LOW_HALF = 0xFFFFFFFF
 MAX_SIZED_ELEMENTS = 1 << 15  # of the arguments of a plan for all sizes: a Python call is cheap
 NOT_RUN = -1
@@ -52,7 +48,6 @@ words_at: Any = POINTERS["int64"]
 advance: Any = offset_by
 
 
-@vectorisable
 def run_row(space: Word, number: Word, pool: Word) -> Word:
     """Runs one kernel of a plan, on the thread pool if there is one; nonzero on failure."""
     place = space[SPACE.rows] + 8 * len(ROW) * number
@@ -65,7 +60,6 @@ def run_row(space: Word, number: Word, pool: Word) -> Word:
     return call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high])
 
 
-@vectorisable
 def patch(space: Word) -> None:
     """Writes the addresses of inputs and results into the argument block of each thread."""
     patches, outside = words_at(space[SPACE.patches]), words_at(space[SPACE.outside])
@@ -75,7 +69,6 @@ def patch(space: Word) -> None:
             arguments[patches[2 * i]] = outside[patches[2 * i + 1]]
 
 
-@vectorisable
 def run_rows(space: Word) -> Word:
     """Runs the kernels of a patched workspace; returns 0, or 1 + the index of a failed kernel."""
     pool, own, failed = space[SPACE.pool], space[SPACE.pool], 0
@@ -97,7 +90,6 @@ def run_space(space: Word) -> Word:
     return run_rows(space)
 
 
-@vectorisable
 def is_dense(value: Word, table: Word, dtype: Word, rank: Word, flags: Word) -> Word:
     """Whether an object is an array of this dtype and rank with all these flags."""
     if value[OBJECT_TYPE] != table[TABLE.array_type] or value[ARRAY_DTYPE] != dtype:
@@ -107,7 +99,6 @@ def is_dense(value: Word, table: Word, dtype: Word, rank: Word, flags: Word) -> 
     return (value[ARRAY_FLAGS] & flags) == flags
 
 
-@vectorisable
 def same_dims(value: Word, dims: Word, rank: Word) -> Word:
     """Whether an array has this shape."""
     actual = words_at(value[ARRAY_DIMS])
@@ -117,7 +108,6 @@ def same_dims(value: Word, dims: Word, rank: Word) -> Word:
     return True
 
 
-@vectorisable
 def fits_space(args: Word, table: Word, space: Word) -> Word:
     """Whether the arguments have the shapes of a workspace."""
     forms, dims = words_at(table[TABLE.forms]), words_at(space[SPACE.dims])
@@ -130,7 +120,6 @@ def fits_space(args: Word, table: Word, space: Word) -> Word:
     return True
 
 
-@vectorisable
 def find_space(args: Word, table: Word) -> Word:
     """Returns the address of a free workspace for the shapes of the arguments, or 0.
 
@@ -149,7 +138,6 @@ def find_space(args: Word, table: Word) -> Word:
     return 0
 
 
-@vectorisable
 def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Word:
     """Whether the memory of a result overlaps that of an argument."""
     low = out[ARRAY_DATA]
@@ -161,7 +149,6 @@ def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Wor
     return False
 
 
-@vectorisable
 def run_all(space: Word) -> Word:
     """Runs the bytecode of a workspace, or its kernels; nonzero unless it completes."""
     patch(space)
@@ -171,7 +158,6 @@ def run_all(space: Word) -> Word:
     return call_c(space[SPACE.code], (space[SPACE.state],))
 
 
-@vectorisable
 def handle_signals(table: Word, state: Word) -> Word:
     """Acquires the GIL, unless `state` is 0, and handles Python's signals; nonzero on an
     exception."""
@@ -180,7 +166,6 @@ def handle_signals(table: Word, state: Word) -> Word:
     return call_c(table[TABLE.check_signals], ()) & LOW_HALF
 
 
-@vectorisable
 def run_released(space: Word, table: Word) -> Word:
     """Runs a workspace; releases the GIL for long work, and handles signals in its loops."""
     space[SPACE.busy] = 1
@@ -201,7 +186,6 @@ def run_released(space: Word, table: Word) -> Word:
     return status
 
 
-@vectorisable
 def accepts_out(args: Word, table: Word, space: Word, out: Word) -> Word:
     """Whether an array can be `out`: its form matches the only result, and it overlaps no
     argument."""
@@ -215,7 +199,6 @@ def accepts_out(args: Word, table: Word, space: Word, out: Word) -> Word:
     return not overlaps(args, table, value, words_at(space[SPACE.result_bytes])[0], space)
 
 
-@vectorisable
 def allocate_results(table: Word, space: Word) -> Word:
     """Allocates the results and stores their addresses; returns an array or a tuple, 0 on an
     error."""
@@ -244,7 +227,6 @@ def allocate_results(table: Word, space: Word) -> Word:
     return together
 
 
-@vectorisable
 def matching_space(args: Word, table: Word) -> Word:
     """Returns a free workspace for dense arguments and stores their addresses; else 0."""
     forms = words_at(table[TABLE.forms])
@@ -260,7 +242,6 @@ def matching_space(args: Word, table: Word) -> Word:
     return at
 
 
-@vectorisable
 def reads_sizes(args: Word, table: Word, space: Word) -> Word:
     """Stores the addresses and sizes of dense arguments; returns whether they are few elements."""
     forms, slots = words_at(table[TABLE.forms]), words_at(space[SIZED_SPACE.slots])
@@ -280,7 +261,6 @@ def reads_sizes(args: Word, table: Word, space: Word) -> Word:
     return elements <= MAX_SIZED_ELEMENTS
 
 
-@vectorisable
 def copied_result(table: Word, space: Word, k: Word, place: Word) -> Word:
     """Returns a new array with a result of a plan for all sizes, 0 on an error; `place` is the
     index of its first size."""
@@ -303,7 +283,6 @@ def copied_result(table: Word, space: Word, k: Word, place: Word) -> Word:
     return array
 
 
-@vectorisable
 def copied_results(table: Word, space: Word) -> Word:
     """Returns the results of a plan for all sizes: an array or a tuple; 0 on an error."""
     if table[TABLE.single] != 0:
@@ -322,7 +301,6 @@ def copied_results(table: Word, space: Word) -> Word:
     return together
 
 
-@vectorisable
 def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
     """Runs a plan for all sizes; returns its results, 0 on an exception, or NOT_RUN."""
     if space[SIZED_SPACE.busy] != 0 or not reads_sizes(args, table, space):
@@ -345,7 +323,6 @@ def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
     return result
 
 
-@vectorisable
 def named_out(table: Word, count: Word, names: Word) -> Word:
     """Whether `out` is the only keyword argument, and the function has a single result."""
     if words_at(names)[TUPLE_SIZE] != 1 or table[TABLE.single] == 0:
@@ -399,20 +376,17 @@ def space_reserver() -> Callable[[int], int]:
     It holds the GIL, as native calls do that search a free workspace: no other thread runs between
     the test and the write.
     """
-    code = load_or_build("reserve", lambda: c_function(types.int64(WORDS), reserve))
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])
+    address = c_function(reserve, INDEX, WORDS)
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
 @cache
 def entry_address() -> int:
     """Returns the address of `enter`."""
-    word = types.int64
-    signature = word(word, word, word, word)
-    return load_or_build("enter", lambda: c_function(signature, enter)).addresses[0]
+    return c_function(enter, INDEX, INDEX, INDEX, INDEX, INDEX)
 
 
 @cache
 def run_address() -> int:
     """Returns the address of `run_space`."""
-    signature = types.int64(WORDS)
-    return load_or_build("run_space", lambda: c_function(signature, run_space)).addresses[0]
+    return c_function(run_space, INDEX, WORDS)

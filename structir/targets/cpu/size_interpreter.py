@@ -10,14 +10,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from numba import types
-
 from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import offset_by
-from structir.targets.cpu.objects import load_or_build
+from structir.targets.cpu.kinds import INDEX, WORDS
 
 Word = Any
-WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 INSTRUCTION_WORDS: Final = 5  # an operation, the registers of its result and of three operands
 HEAD_WORDS: Final = 4
 LIFETIME_WORDS: Final = 3  # first and last kernel, bytes of an element
@@ -193,15 +190,12 @@ def assign_offsets(lifetimes: Word, count: Word, memory: Word) -> Word:
 @cache
 def size_evaluator() -> Callable[[int, int], int]:
     """Returns `evaluate_sizes` for the addresses of a program and its registers."""
-    make = types.int64(WORDS, WORDS)
-    code = load_or_build("evaluate_sizes", lambda: c_function(make, evaluate_sizes))
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.addresses[0])
+    address = c_function(evaluate_sizes, INDEX, WORDS, WORDS)
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
 @cache
 def offset_assigner() -> Callable[[int, int, int], int]:
     """Returns `assign_offsets` for the address of lifetimes, their number, and that of memory."""
-    make = types.int64(WORDS, types.int64, WORDS)
-    code = load_or_build("assign_offsets", lambda: c_function(make, assign_offsets))
-    address = ctypes.c_void_p
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, address, ctypes.c_int64, address)(code.addresses[0])
+    code, address = c_function(assign_offsets, INDEX, WORDS, INDEX, WORDS), ctypes.c_void_p
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, address, ctypes.c_int64, address)(code)

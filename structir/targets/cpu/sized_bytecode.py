@@ -11,14 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from numba import types
-
 from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import POINTERS, offset_by
+from structir.targets.cpu.kinds import INDEX, WORDS
 from structir.targets.cpu.layouts import PAUSE, ROW, SPACE
 from structir.targets.cpu.native import call_c, call_kernel
-from structir.targets.cpu.objects import load_or_build
-from structir.targets.cpu.runner import WORDS, Word, patch, words_at
+from structir.targets.cpu.runner import Word, patch, words_at
 from structir.targets.cpu.size_interpreter import HEAD, assign_offsets, evaluate_sizes
 
 bytes_at: Any = POINTERS["uint8"]
@@ -319,8 +317,7 @@ def run_sized(state: Word) -> Word:
 @cache
 def sized_address() -> int:
     """Returns the address of `run_sized`."""
-    code = load_or_build("run_sized", lambda: c_function(types.int64(WORDS), run_sized))
-    return code.addresses[0]
+    return c_function(run_sized, INDEX, WORDS)
 
 
 @cache

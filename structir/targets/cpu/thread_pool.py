@@ -14,8 +14,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from structir.targets.cpu.atomics import (
     atomic_add,
     atomic_read,
@@ -26,10 +24,9 @@ from structir.targets.cpu.atomics import (
 )
 from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import POINTERS, offset_by
+from structir.targets.cpu.kinds import INDEX
 from structir.targets.cpu.layouts import PHASE, POOL, ROW
-from structir.targets.cpu.math.options import vectorisable
 from structir.targets.cpu.native import call_c, call_kernel
-from structir.targets.cpu.objects import load_or_build
 
 Word = Any
 LOOKS = 4000  # polls of an idle worker before it blocks: tens of microseconds
@@ -41,7 +38,6 @@ words_at: Any = POINTERS["int64"]
 advance: Any = offset_by
 
 
-@vectorisable
 def work_on(pool: Word, worker: Word) -> Word:
     """Claims and runs chunks of the current kernel until none is left."""
     row = words_at(pool[POOL.row])
@@ -55,7 +51,6 @@ def work_on(pool: Word, worker: Word) -> Word:
             atomic_write(advance(pool, POOL.failed), 1)
 
 
-@vectorisable
 def claim_part(pool: Word, words: Word, phase: Word, own: Word, is_patient: Word) -> Word:
     """Claims the part of a phase of a thread, or of any thread if it is not patient; -1 if there is
     none. `words` is the address of the phase words of the first thread."""
@@ -68,7 +63,6 @@ def claim_part(pool: Word, words: Word, phase: Word, own: Word, is_patient: Word
     return -1
 
 
-@vectorisable
 def work_in_phases(pool: Word, worker: Word) -> Word:
     """Claims and runs parts of the phases of the current kernel until all are completed."""
     row, parts, phases = words_at(pool[POOL.row]), pool[POOL.threads], pool[POOL.phases]
@@ -97,7 +91,6 @@ def work_in_phases(pool: Word, worker: Word) -> Word:
         atomic_add(advance(pool, POOL.done), 1)
 
 
-@vectorisable
 def wake(pool: Word) -> Word:
     """Wakes blocked workers."""
     if atomic_read(advance(pool, POOL.sleepers)) > 0:
@@ -107,7 +100,6 @@ def wake(pool: Word) -> Word:
     return 0
 
 
-@vectorisable
 def run_split(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
     """Runs a kernel, given the address of its row, on the pool that the caller owns; nonzero on
     failure.
@@ -121,7 +113,6 @@ def run_split(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
     return run_open(pool)
 
 
-@vectorisable
 def run_phases(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
     """Runs a kernel with phases, given the address of its row, on the pool that the caller owns;
     nonzero on failure."""
@@ -139,7 +130,6 @@ def run_phases(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
     return failed
 
 
-@vectorisable
 def work_on_open(pool: Word, worker: Word) -> Word:
     """Takes part in the current kernel."""
     if pool[POOL.phases] != 0:
@@ -147,7 +137,6 @@ def work_on_open(pool: Word, worker: Word) -> Word:
     return work_on(pool, worker)
 
 
-@vectorisable
 def run_open(pool: Word) -> Word:
     """Opens the current kernel to the workers and takes part in it; nonzero on failure."""
     atomic_write(advance(pool, POOL.open), 1)
@@ -164,7 +153,6 @@ def run_open(pool: Word) -> Word:
     return atomic_set(advance(pool, POOL.failed), 0)
 
 
-@vectorisable
 def acquire(pool: Word) -> Word:
     """Registers a call; returns whether it owns the pool, because no other call is running.
 
@@ -173,14 +161,12 @@ def acquire(pool: Word) -> Word:
     return atomic_add(advance(pool, POOL.callers), 1) == 0
 
 
-@vectorisable
 def release(pool: Word) -> Word:
     """Unregisters a call."""
     atomic_add(advance(pool, POOL.callers), -1)
     return 0
 
 
-@vectorisable
 def sleep_until_work(pool: Word, seen: Word) -> Word:
     """Blocks until a generation after `seen` has started."""
     call_c(pool[POOL.lock], (pool[POOL.mutex],))
@@ -214,5 +200,4 @@ def serve(address: Word, worker: Word) -> Word:
 @cache
 def worker_address() -> int:
     """Returns the address of `serve`."""
-    word = types.int64
-    return load_or_build("serve", lambda: c_function(word(word, word), serve)).addresses[0]
+    return c_function(serve, INDEX, INDEX, INDEX)

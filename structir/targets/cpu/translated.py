@@ -1,74 +1,89 @@
-"""Translates C functions to LLVM IR without numba's compiler."""
+"""Translates Python functions to modules in LLVM IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import types
-from numba.core.compiler_lock import global_compiler_lock
 
 from structir.ir.collection import collection_paused
-from structir.targets.cpu.inlined import Inlined, inlinable
-from structir.targets.cpu.library import KernelLibrary
-from structir.targets.cpu.operations import Operations, Typed, UntranslatedError, target
-from structir.targets.cpu.registries import read_all, registries_read
+from structir.targets.cpu.inlined import Inlined, parse_function
+from structir.targets.cpu.kinds import INDEX, NOTHING, Kind, llvm_type
+from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
 from structir.targets.cpu.translation import Translation
 
 
-def translate_c_function(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
-    """Returns the code library of a Python function with the C calling convention; retries if an
-    inlined function must be called instead, or if further registries must be loaded.
+class LibraryTranslation(Translation):
+    """Translates a function of the library: those that it calls become functions of the module,
+    with integers as results, unless they only return an expression."""
 
-    Parameters are numbers and pointers; the result is a number or void.
-    """
-    taken, context = inlinable(function), target(contracted=False)
-    if taken is None:
-        raise UntranslatedError(function.__name__)
-    while True:
-        try:
-            return _library(taken, symbol, signature, context)
-        except (UntranslatedError, NotImplementedError) as error:
-            if not getattr(error, "blamed", False) and not read_all():
-                raise
-
-
-def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: Any) -> None:
-    """Emits the function in numba's calling convention, which its calls require, and a C
-    wrapper."""
-    convention, result, kinds = context.call_conv, signature.return_type, signature.args
-    inner = ir.Function(module, convention.get_function_type(result, kinds), f"{symbol}_inside")
-    inner.linkage = "internal"
-    convention.decorate_function(inner, taken.params, kinds)
-    operations = Operations(context, ir.IRBuilder(inner.append_basic_block("entry")))
-    both = zip(convention.get_arguments(inner), kinds, strict=True)
-    arguments = [Typed(value, kind) for value, kind in both]
-    translation = Translation(operations, taken.names, taken.params, taken.body)
-    value = translation.inline(taken, arguments)
-    if translation.results:
-        convention.return_value(operations.builder, operations.cast(value, result))
-    else:  # the function has an infinite loop
-        operations.builder.unreachable()
-    types_of_c = [context.get_value_type(kind) for kind in kinds]
-    out = ir.VoidType() if result == types.none else context.get_value_type(result)
-    outer = ir.Function(module, ir.FunctionType(out, types_of_c), symbol)
-    builder = ir.IRBuilder(outer.append_basic_block("entry"))
-    _, value = convention.call_function(builder, inner, result, kinds, outer.args)
-    if result == types.none:
-        builder.ret_void()
-    else:
-        builder.ret(value)
+    def called(self, function: Any, args: Sequence[Typed]) -> Typed:
+        """Translates a call."""
+        taken, kinds = parse_function(function), tuple([a.kind for a in args])
+        if taken is None or taken.is_expression or any(isinstance(k, tuple) for k in kinds):
+            return super().called(function, args)
+        result = INDEX if taken.has_result else NOTHING
+        module, name = self.builder.module, f"{function.__name__}.{'.'.join(kinds)}"
+        callee = module.globals.get(name)
+        if callee is None:
+            callee = _define(module, name, taken, result, kinds, LibraryTranslation)
+            callee.linkage = "internal"
+            callee.attributes.add("alwaysinline")
+        value = self.builder.call(callee, [a.value for a in args])
+        return Typed(value, INDEX) if taken.has_result else self.operations.nothing()
 
 
 @collection_paused()
-def _library(taken: Inlined, symbol: str, signature: Any, context: Any) -> Any:
-    with global_compiler_lock, registries_read(context):
-        make: Any = KernelLibrary
-        library = make(context.codegen(), symbol)
-        library.enable_object_caching()
-        with context.push_code_library(library):
-            module = library.create_ir_module(symbol)
-            _write_c(module, taken, symbol, signature, context)
-            library.add_ir_module(module)
-    return library
+def translate(
+    function: Callable[..., Any],
+    symbol: str,
+    result: Kind,
+    kinds: Sequence[Kind],
+    translation: type[Translation] = Translation,
+) -> str:
+    """Returns a module that defines a Python function under a symbol, with the C calling
+    convention.
+
+    Parameters are numbers and pointers; the result is a number or none. Raises UntranslatedError if
+    the function has other constructs than compiled functions have.
+    """
+    taken = parse_function(function)
+    if taken is None or len(taken.params) != len(kinds):
+        raise UntranslatedError(f"{function} is not a function of {len(kinds)} parameters")
+    module = ir.Module(symbol)
+    module.triple = llvm.get_process_triple()
+    _define(module, symbol, taken, result, kinds, translation)
+    return str(module)
+
+
+def library_function(
+    function: Callable[..., Any], symbol: str, result: Kind, kinds: Sequence[Kind]
+) -> str:
+    """Returns a module that defines a function of the library, and the functions that it calls."""
+    return translate(function, symbol, result, kinds, LibraryTranslation)
+
+
+def _define(
+    module: Any,
+    symbol: str,
+    taken: Inlined,
+    result: Kind,
+    kinds: Sequence[Kind],
+    kind_of_translation: type[Translation],
+) -> Any:
+    """Defines a function in a module."""
+    shape = ir.FunctionType(llvm_type(result), [llvm_type(kind) for kind in kinds])
+    function = ir.Function(module, shape, symbol)
+    operations = Operations(ir.IRBuilder(function.append_basic_block("entry")))
+    arguments = [Typed(*pair) for pair in zip(function.args, kinds, strict=True)]
+    translation = kind_of_translation(operations, taken)
+    value = translation.inline(taken, arguments)
+    if not translation.results:  # an infinite loop
+        operations.builder.unreachable()
+    elif result == NOTHING:
+        operations.builder.ret_void()
+    else:
+        operations.builder.ret(operations.cast(value, result))
+    return function

@@ -1,36 +1,26 @@
-"""Translates Python functions to LLVM IR in one pass over their statements, with numba's operators.
+"""Translates Python functions to LLVM IR in one pass over their statements.
 
-numba's compiler converts bytecode to SSA and infers all types before it emits code. The functions
-of this package need neither: names are assigned before use, and each has one type. Others are
-rejected with UntranslatedError, and numba compiles them.
+The functions of this package need no type inference: names are assigned before use, and each has
+one kind. Others are rejected with UntranslatedError.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from numba import types
-
-from structir.targets.cpu.inlined import Inlined, inlinable, never_inline
+from structir.targets.cpu.inlined import Inlined, parse_function
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
-from structir.targets.cpu.registries import all_read
 from structir.targets.cpu.values import BINARY, Values
 
 
 class Translation(Values):
     """Translates the statements of one function."""
 
-    def __init__(
-        self,
-        operations: Operations,
-        names: Mapping[str, Any],
-        params: Sequence[str],
-        body: Sequence[ast.stmt],
-    ) -> None:
-        super().__init__(operations, names, params, body)
+    def __init__(self, operations: Operations, function: Inlined) -> None:
+        super().__init__(operations, function)
         self.loops: list[tuple[Any, Any]] = []  # the targets of `continue` and `break`
         self.break_targets: list[Any] = []  # the blocks that some `break` jumps to
         self.end: Any = None  # the target of `return` in inlined functions
@@ -136,7 +126,7 @@ class Translation(Values):
         index = builder.phi(low.value.type)
         index.add_incoming(low.value, before)
         self.scopes.append({})
-        self.named(_name(loop.target), Typed(index, types.int64))
+        self.named(_name(loop.target), Typed(index, self.operations.index))
         self._loop_body(loop, following, after)
         self.scopes.pop()
         builder.position_at_end(following)
@@ -185,7 +175,7 @@ class Translation(Values):
                 zero, one = self.operations.constant(0), self.operations.constant(1)
                 low_high_step = [zero, given[0], one] if len(given) == 1 else [*given, one][:3]
                 if (
-                    all(g.kind == types.int64 for g in low_high_step)
+                    all(g.kind == self.operations.index for g in low_high_step)
                     and low_high_step[2].number != 0
                 ):
                     return low_high_step
@@ -219,18 +209,11 @@ class Translation(Values):
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
         """Translates a call: inlines the function if it is supported."""
-        taken = inlinable(function)
+        taken = parse_function(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
-        translation = type(self)(self.operations, taken.names, taken.params, taken.body)
-        try:
-            with self.operations.contracted():
-                return translation.inline(taken, args)
-        except UntranslatedError as error:
-            if not error.blamed and all_read():
-                never_inline(function)
-                error.blamed = True
-            raise
+        with self.operations.contracted():
+            return type(self)(self.operations, taken).inline(taken, args)
 
     def inline(self, function: Inlined, args: Sequence[Typed]) -> Typed:
         """Inlines a function; returns its result."""
@@ -248,7 +231,7 @@ class Translation(Values):
         if len(kinds) != 1:
             raise UntranslatedError(f"several return types: {kinds}")
         (first, _), *others = self.results
-        if not others or first.kind == types.none:
+        if not others or first.kind == self.operations.nothing_kind:
             return first
         return Typed(self._merge(self.end, [(v.value, b) for v, b in self.results]), first.kind)
 

@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 
 from structir.targets.cpu.intrinsics import POINTERS
 from structir.targets.cpu.layouts import OBJECT_TYPE, TABLE, TUPLE_ITEMS, TUPLE_SIZE
-from structir.targets.cpu.math.options import vectorisable
 from structir.targets.cpu.native import call_c
 
 Word = Any  # a 64-bit integer, or an address
@@ -27,13 +26,11 @@ class PathWords(NamedTuple):
 PATH = PathWords()
 
 
-@vectorisable
 def path_at(table: Word, index: Word) -> Word:
     """Returns the words of a path."""
     return words_at(table + 8 * PATH_WORDS * index)
 
 
-@vectorisable
 def follow(root: Word, path: Word, steps: Word) -> Word:
     """Returns the object at some positions in a tuple."""
     node = root
@@ -42,7 +39,6 @@ def follow(root: Word, path: Word, steps: Word) -> Word:
     return node
 
 
-@vectorisable
 def flat_arguments(args: Word, table: Word) -> Word:
     """Returns the address of the leaves of the arguments; 0 if a tuple has another form.
 
@@ -63,7 +59,6 @@ def flat_arguments(args: Word, table: Word) -> Word:
     return table[TABLE.flat]
 
 
-@vectorisable
 def put_in_tuple(table: Word, root: Word, path: Word, value: Word) -> None:
     """Stores an object at its place in new tuples."""
     depth = path[PATH.depth] - 1
@@ -71,7 +66,6 @@ def put_in_tuple(table: Word, root: Word, path: Word, value: Word) -> None:
     call_c(table[TABLE.set_item], (parent, path[PATH.positions + depth], value))
 
 
-@vectorisable
 def new_tuples(table: Word) -> Word:
     """Returns the outermost of the tuples of results, which have no leaves; 0 on an error."""
     root = 0
@@ -89,7 +83,6 @@ def new_tuples(table: Word) -> Word:
     return root
 
 
-@vectorisable
 def put_result(table: Word, root: Word, k: Word, array: Word) -> None:
     """Stores a result in new tuples."""
     put_in_tuple(table, root, path_at(table[TABLE.result_leaves], k), array)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import operator
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
+from structir.targets.cpu.inlined import Inlined
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
 
 BINARY: dict[type, Any] = {
@@ -47,17 +46,10 @@ ARITHMETIC += (ast.UnaryOp, ast.operator, ast.cmpop, ast.unaryop, ast.expr_conte
 class Values(ABC):
     """The scopes of a function, and the translation of its expressions."""
 
-    def __init__(
-        self,
-        operations: Operations,
-        names: Mapping[str, Any],
-        params: Sequence[str],
-        body: Sequence[ast.stmt],
-    ) -> None:
-        self.operations, self.names = operations, names
+    def __init__(self, operations: Operations, function: Inlined) -> None:
+        self.operations, self.names = operations, function.names
         self.builder = operations.builder
-        assigned = _assignments(body) + Counter(params)
-        self.reassigned = {name for name, count in assigned.items() if count > 1}
+        self.reassigned = {name for name, count in function.assigned.items() if count > 1}
         self.scopes: list[dict[str, Typed]] = [{}]  # of names that are assigned once
         self.slots: dict[str, Typed] = {}  # of the other names
         self.type_names: dict[str, Any] = {}  # names of types
@@ -85,6 +77,8 @@ class Values(ABC):
                 sides = zip([left, *rights], ops, rights, strict=False)
                 each = [ast.Compare(one, [op], [other]) for one, op, other in sides]
                 return self._short_circuit(False, each[0], each[1:])
+            case ast.Subscript(ast.Name(name), index) if self.is_table(name):
+                return self.operations.element(self.names[name], self.value(index))
             case ast.Subscript(pointer, index) if not isinstance(index, ast.Slice):
                 return self.operations.applied(operator.getitem, self.place(pointer, index))
             case ast.Call(ast.Name("min" | "max" as name), args, []):
@@ -116,13 +110,18 @@ class Values(ABC):
         inner loop share an index.
         """
         base = self.value(pointer)
-        while isinstance(base.kind, types.CPointer) and _is_sum(index):
+        while self.operations.is_pointer(base.kind) and _is_sum(index):
             first = self.value(index.left)  # type: ignore[attr-defined]
-            if first.kind != types.int64:
+            if first.kind != self.operations.index:
                 break
             base = Typed(self.builder.gep(base.value, [first.value]), base.kind)
             index = index.right  # type: ignore[attr-defined]
         return base, self.value(index)
+
+    def is_table(self, name: str) -> bool:
+        """Whether a name is that of a constant array."""
+        is_variable = any(name in scope for scope in self.scopes) or name in self.slots
+        return not is_variable and isinstance(self.names.get(name), np.ndarray)
 
     def variable(self, name: str) -> Typed:
         """Returns the value of a name."""
@@ -154,13 +153,13 @@ class Values(ABC):
 
     def _extreme(self, name: str, given: Sequence[Typed]) -> Typed:
         """Emits the minimum or maximum of some indices."""
-        if any(g.kind != types.int64 for g in given):
+        if any(g.kind != self.operations.index for g in given):
             raise UntranslatedError(f"{name} of {[g.kind for g in given]}")
         extreme = given[0].value
         for other in given[1:]:
             better = self.builder.icmp_signed("<" if name == "min" else ">", other.value, extreme)
             extreme = self.builder.select(better, other.value, extreme)
-        return Typed(extreme, types.int64)
+        return Typed(extreme, self.operations.index)
 
     def _short_circuit(self, wanted: bool, left: ast.expr, rest: Sequence[ast.expr]) -> Typed:
         """Emits `and`, or `or` if `wanted`; operands with side effects or cost are
@@ -176,7 +175,7 @@ class Values(ABC):
             self.builder.position_at_end(asked)
             second = self.operations.truth(self.value(right))
             first = self._merge(after, [(first, here), (second, self.builder.block)])
-        return Typed(first, types.boolean)
+        return Typed(first, self.operations.boolean)
 
     def _select(self, test: Typed, sides: tuple[ast.expr, ast.expr]) -> Typed:
         """Emits a conditional expression: a select of cheap operands, else branches."""
@@ -225,9 +224,3 @@ def _is_effortless(expr: ast.expr) -> bool:
         isinstance(n, ARITHMETIC) and not isinstance(n, ast.Div | ast.FloorDiv | ast.Mod)
         for n in ast.walk(expr)
     )
-
-
-def _assignments(body: Sequence[ast.stmt]) -> Counter[str]:
-    """Counts the assignments of each name."""
-    nodes = [n for statement in body for n in ast.walk(statement)]
-    return Counter(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))

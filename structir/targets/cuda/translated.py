@@ -19,11 +19,12 @@ from numba.core.cpu_options import FastMathOptions
 from structir.ir.scalar_functions import with_double
 from structir.loops.program.buffer import STORED_AS
 from structir.targets.cpu.arithmetic import declared
-from structir.targets.cpu.inlined import Inlined, parse_function
-from structir.targets.cpu.operations import Operations, Typed, UntranslatedError, target
+from structir.targets.cpu.inlined import Inlined, inlined, parse_function
+from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
 from structir.targets.cuda import fragments
 from structir.targets.cuda.device_text import SIDE, DeviceText
 from structir.targets.cuda.names import kernel_names
+from structir.targets.cuda.numba_operations import target
 from structir.targets.cuda.numbers import functions_of_blocks, inside, sigmoid
 from structir.targets.cuda.threads import CUDA, UNROLLED, WRITTEN, InlinedFunction
 from structir.targets.cuda.translation import DeviceOperations, DeviceTranslation
@@ -91,7 +92,7 @@ def _write(
     builder = ir.IRBuilder(new_function.append_basic_block("entry"))
     params = [a.arg for a in function.args.args]
     operations = DeviceOperations(context, builder)
-    translation = DeviceTranslation(operations, names, params, function.body)
+    translation = DeviceTranslation(operations, inlined(function, names))
     for name, value, kind in zip(params, new_function.args, kinds, strict=True):
         value.name = name
         if isinstance(kind, types.CPointer) and name != REPORT:
@@ -161,4 +162,4 @@ def _taken(text: str, names: Mapping[str, Any]) -> Inlined:
     """Returns a function that is given as source."""
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
-    return Inlined(tuple([a.arg for a in function.args.args]), tuple(function.body), names)
+    return inlined(function, names)

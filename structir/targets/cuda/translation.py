@@ -10,15 +10,15 @@ from math import gcd
 from typing import Any, TypeGuard, TypeVar
 
 import attrs
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.np.numpy_support import from_dtype
 
 from structir.targets.cpu.inlined import Inlined, parse_function
-from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
+from structir.targets.cpu.operations import Typed, UntranslatedError
 from structir.targets.cpu.translation import Translation
 from structir.targets.cpu.values import BINARY
+from structir.targets.cuda.numba_operations import NumbaOperations
 from structir.targets.cuda.threads import (
     LOCAL_ARRAY,
     SHARED_ARRAY,
@@ -50,7 +50,7 @@ class Registers(Typed):
     slots: tuple[Any, ...] = ()
 
 
-class DeviceOperations(Operations):
+class DeviceOperations(NumbaOperations):
     """Operators and functions of the CPU, plus registers and functions of threads."""
 
     def constant(self, value: Any) -> Typed:
@@ -71,6 +71,7 @@ class DeviceOperations(Operations):
 class DeviceTranslation(Translation):
     """Translates one function of a GPU thread."""
 
+    operations: DeviceOperations
     apart = False  # whether the iterations of a loop over lanes are independent
 
     def value(self, expr: ast.expr) -> Typed:
@@ -104,7 +105,7 @@ class DeviceTranslation(Translation):
                 return self._seen(view, index)
             case ast.Subscript(ast.Name(name), index) if held := self._held_in(name, Registers):
                 return Typed(self.builder.load(held.slots[self._number(index)]), held.kind)
-            case ast.Subscript(ast.Name(name), index) if self._is_table(name):
+            case ast.Subscript(ast.Name(name), index) if self.is_table(name):
                 return self._entry(self.names[name], self.value(index))
         return super().value(expr)
 
@@ -182,9 +183,8 @@ class DeviceTranslation(Translation):
         taken = function if isinstance(function, Inlined) else parse_function(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
-        nested = type(self)(self.operations, taken.names, taken.params, taken.body)
         with self.operations.contracted():
-            return nested.inline(taken, args)
+            return type(self)(self.operations, taken).inline(taken, args)
 
     # ---- memory
 
@@ -239,10 +239,6 @@ class DeviceTranslation(Translation):
         dense = view.dense and axes[0] == len(view.shape) - len(axes)
         shape, steps = ([of[k] for k in axes] for of in (view.shape, view.steps))
         return DeviceView(value, view.kind, shape=tuple(shape), steps=tuple(steps), dense=dense)
-
-    def _is_table(self, name: str) -> bool:
-        known = any(name in scope for scope in self.scopes) or name in self.slots
-        return not known and isinstance(self.names.get(name), np.ndarray)
 
     def _shared(self, count: int, dtype: str) -> Typed:
         """Returns memory that the threads of a block share."""

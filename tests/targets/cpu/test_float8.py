@@ -3,10 +3,10 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from numba import njit
 
 import structir
 from structir.targets.cpu.float8 import FORMATS, float8_helpers
+from tests.runtime.python_functions import mapped
 
 
 def numbers(kind):
@@ -23,15 +23,8 @@ def numbers(kind):
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_rounded_as_ml_dtypes_does(dtype):
     code, kind = float8_helpers()[f"{dtype}_code"], getattr(ml_dtypes, dtype)
-
-    @njit
-    def codes(x, out):
-        for k in range(len(x)):
-            out[k] = code(x[k])
-
     x = numbers(kind)
-    found = np.empty(len(x), np.uint8)
-    codes(x, found)
+    found = mapped(code, x, result=np.uint8)
     np.testing.assert_array_equal(found, x.astype(kind).view(np.uint8))
 
 

@@ -108,6 +108,7 @@ def test_programs_for_a_cpu_by_its_name_alone(name: str) -> None:
 
 CODE_OF_NUMBA = """
 import re, numba
+import structir.targets.cpu.routine_code
 from structir.targets.cpu.features import cpu_features
 assert "avx512f" not in cpu_features()
 @numba.njit(numba.float32[::1](numba.float32[::1]), fastmath=True)

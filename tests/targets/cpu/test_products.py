@@ -5,7 +5,6 @@ import ctypes
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from numba import njit, types
 
 import structir
 from structir.build import BlockBuilder
@@ -16,9 +15,11 @@ from structir.script import R
 from structir.targets.cpu import products
 from structir.targets.cpu.blas import multiply_matrices
 from structir.targets.cpu.intrinsics import POINTERS
+from structir.targets.cpu.kinds import INDEX, NOTHING
 from structir.targets.cpu.objects import require_symbol
 from structir.targets.cpu.packed_layout import tiles_text
 from structir.targets.cpu.tiles import TileFunction, TileShape, tile_shapes
+from tests.runtime.python_functions import compiled
 
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
 SIZES += [(20, 999, 30), (9, 300, 1100)]  # of many panels, copied together
@@ -31,11 +32,10 @@ def product_by(dtype, way):
         address = llvm.address_of_symbol(f"structir_product_{dtype}")
         return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)(address)
 
-    @njit([types.void(*[types.int64] * 12)])
     def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
         multiply_matrices(pointer(a), pointer(b), pointer(c), m, n, k, ar, ac, br, bc, cr)
 
-    return product
+    return compiled(product, NOTHING, *[INDEX] * 12)
 
 
 def stored(random, rows, columns, dtype, turned):

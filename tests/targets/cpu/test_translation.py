@@ -1,23 +1,98 @@
-"""Texts brought into LLVM's form by ourselves: what numba's whole compiler makes of them, bit for
+"""Functions of Python as LLVM IR: results and dtypes are those of numba's whole compiler, bit for
 bit."""
 
 import ctypes
 import functools
+import itertools
+import math
+import operator
 from enum import IntEnum
+from types import CellType, FunctionType
 
 import numpy as np
 import pytest
-from numba import cfunc, types
-from numba.extending import intrinsic
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic as intrinsic_of_numba
 
 from structir.targets.cpu import runner
-from structir.targets.cpu.inlined import inlinable
-from structir.targets.cpu.operations import UntranslatedError
-from structir.targets.cpu.translated import translate_c_function
-from structir.targets.cuda.names import kernel_names
-from tests.runtime.python_functions import POINTER, WORD, function_of
+from structir.targets.cpu.inlined import parse_function
+from structir.targets.cpu.intrinsics import POINTERS, half_bits, half_value, maximum
+from structir.targets.cpu.kinds import INDEX, NOTHING, WORDS, Intrinsic, is_pointer, llvm_type
+from structir.targets.cpu.operations import NUMBERS, Operations, Typed, UntranslatedError
+from structir.targets.cpu.registries import read_all
+from structir.targets.cpu.scalars import helpers
+from structir.targets.cpu.translated import LibraryTranslation, Translation, translate
+from tests.runtime.python_functions import compiled, function_of
 
-SIGNATURE = types.void(POINTER(WORD), WORD, WORD)
+POINTER = types.CPointer
+SIGNATURE = types.void(POINTER(types.int64), types.int64, types.int64)
+DTYPES = ("float32", "float64", "int32", "int64", "uint8")
+
+
+def names():
+    """The names in the functions of this file."""
+    return {
+        **helpers(),
+        **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},
+        **{dtype: getattr(np, dtype) for dtype in DTYPES},
+        "maximum": maximum,
+        "half_value": half_value,
+        "half_bits": half_bits,
+        "inf": np.inf,
+    }
+
+
+def type_of(kind):
+    """numba's type of a kind."""
+    if is_pointer(kind):
+        return POINTER(type_of(kind.removesuffix("*")))
+    return types.boolean if kind == "bool" else getattr(types, kind)
+
+
+@functools.cache
+def for_numba(value):
+    """An intrinsic or a function, with all that it calls, as numba has it."""
+    if isinstance(value, Intrinsic):
+        return one_of_numba(value)
+    cells = [CellType(known_to_numba(c.cell_contents)) for c in value.__closure__ or ()]
+    copy = FunctionType(value.__code__, known(value), value.__name__, None, tuple(cells))
+    return njit(error_model="numpy", fastmath={"contract"}, _nrt=False)(copy)
+
+
+def known(function):
+    """The global names of a function, as numba has them."""
+    used = function.__globals__.keys() & {*function.__code__.co_names}
+    return {name: known_to_numba(function.__globals__[name]) for name in used}
+
+
+def known_to_numba(value):
+    is_own = isinstance(value, FunctionType) and value.__module__.startswith("structir.targets")
+    return for_numba(value) if is_own or isinstance(value, Intrinsic) else value
+
+
+def one_of_numba(own):
+    def typed(*given):
+        result, kinds = own.signature(*[str(types.unliteral(kind)) for kind in given])
+
+        def generate(context, builder, signature, args):
+            return own.write(builder, args, kinds)
+
+        return type_of(result)(*map(type_of, kinds)), generate
+
+    def of_one(typing_context, x):
+        return typed(x)
+
+    def of_two(typing_context, x, y):
+        return typed(x, y)
+
+    def of_three(typing_context, x, y, z):
+        return typed(x, y, z)
+
+    count = len(own.signature("float32")[1])
+    return intrinsic_of_numba((of_one, of_two, of_three)[count - 1])
+
 
 HEAD = """def kernel(a, lo, hi):
     x = float32_pointer(a[0])
@@ -51,7 +126,7 @@ BODIES = {
                 continue
             if j > 20 and x[j] > float32(1.0):
                 break
-            total = add_to(total, x[j] * x[i])
+            total = total + x[j] * x[i]
         y[i] = total
 """,
     "a loop downwards, and one that tests first": """
@@ -112,12 +187,52 @@ def run(code, seed=5, n=37):
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_same_as_numba(body):
-    function = function_of(HEAD + body, kernel_names())
-    own = translate_c_function(function, "kernel_own", SIGNATURE)
-    whole = cfunc(SIGNATURE, error_model="numpy", _nrt=False)(function)
-    found, expected = run(own.get_pointer_to_function("kernel_own")), run(whole.address)
+    function = function_of(HEAD + body, names())
+    own = compiled(function, NOTHING, WORDS, INDEX, INDEX)
+    of_numba = FunctionType(function.__code__, known(function))
+    whole = cfunc(SIGNATURE, error_model="numpy", _nrt=False)(of_numba)
+    found, expected = run(own.code.addresses[0]), run(whole.address)
     assert found.tobytes() == expected.tobytes()
     assert np.count_nonzero(found) > 20
+
+
+@functools.cache
+def typing_of_numba():
+    read_all()
+    cpu_target.typing_context.refresh()
+    return cpu_target.typing_context
+
+
+def kind_of(function, kinds):
+    """The kind of a result; None if the function has no such operands."""
+    module = ir.Module()
+    shape = ir.FunctionType(ir.VoidType(), [llvm_type(kind) for kind in kinds])
+    holder = ir.Function(module, shape, "holder")
+    operations = Operations(ir.IRBuilder(holder.append_basic_block()))
+    try:
+        args = [Typed(*pair) for pair in zip(holder.args, kinds, strict=True)]
+        return operations.applied(function, args).kind
+    except UntranslatedError:
+        return None
+
+
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "and_", "or_", "xor", "lshift")
+ARITHMETIC += ("rshift", "lt", "le", "gt", "ge", "eq", "ne")
+BINARY = [getattr(operator, name) for name in ARITHMETIC]
+UNARY = [operator.neg, operator.invert, operator.not_, abs, int, bool, np.float32, np.int16]
+UNARY += [np.uint64, np.floor, np.rint, math.sqrt]
+
+
+@pytest.mark.parametrize("function", [*BINARY, *UNARY], ids=lambda f: f.__name__)
+def test_dtypes_are_those_of_numba(function):
+    typing, count = typing_of_numba(), 2 if function in BINARY else 1
+    for kinds in itertools.product(sorted(NUMBERS), repeat=count):
+        own = kind_of(function, kinds)
+        if own is None or {*kinds} == {"uint16", "float32"}:  # NumPy's is float32
+            continue
+        of_numba = typing.resolve_value_type(function)
+        signature = typing.resolve_function_type(of_numba, tuple(map(type_of, kinds)), {})
+        assert str(signature.return_type) == own, kinds
 
 
 @pytest.mark.parametrize(
@@ -131,8 +246,9 @@ def test_same_as_numba(body):
     ],
 )
 def test_what_is_not_understood_is_an_error(body):
+    function = function_of(HEAD + body, names())
     with pytest.raises(UntranslatedError):
-        translate_c_function(function_of(HEAD + body, kernel_names()), "kernel_left", SIGNATURE)
+        translate(function, "kernel_left", NOTHING, [WORDS, INDEX, INDEX])
 
 
 def inner(x, n):
@@ -160,23 +276,16 @@ def outer(x, n, to):
     return a
 
 
-@intrinsic
-def sum_of(typing_context, fields):
-    def generate(context, builder, signature, args):
-        parts = [builder.extract_value(args[0], k) for k in range(len(fields.types))]
-        return functools.reduce(builder.add, parts)
-
-    return types.int64(fields), generate
+def _sum(builder, args, kinds):
+    return functools.reduce(builder.add, args[0])
 
 
-def test_functions_of_python_as_c_functions():
-    pointer = types.CPointer(types.int64)
-    signature = types.int64(pointer, types.int64, pointer)
-    library = translate_c_function(outer, "structir_test_outer", signature)
-    code = library.get_pointer_to_function("structir_test_outer")
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
-        code
-    )
+sum_of = Intrinsic(lambda fields: (INDEX, (fields,)), _sum)
+
+
+@pytest.mark.parametrize("translation", [Translation, LibraryTranslation])
+def test_functions_of_python_as_c_functions(translation):
+    function = compiled(outer, INDEX, WORDS, INDEX, WORDS, translation=translation)
     for values in ([3, 1, -8, 2], [1, 2, 3, 4, 5], [4] * 9, [-1, 7]):
         x, to = np.array(values, np.int64), np.zeros(1, np.int64)
         expected = inner(x, len(x))
@@ -186,6 +295,6 @@ def test_functions_of_python_as_c_functions():
 
 def test_functions_of_the_library_are_all_translated():
     for function in (runner.enter, runner.run_space):
-        assert inlinable(function) is not None
-    assert inlinable(lambda x: x) is None
-    assert inlinable(max) is None
+        assert parse_function(function) is not None
+    assert parse_function(lambda x: x) is None
+    assert parse_function(max) is None

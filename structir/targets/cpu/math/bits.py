@@ -3,23 +3,20 @@ and functions that are called for rare operands only."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import has_fma
+from structir.targets.cpu.kinds import Kind, intrinsic, llvm_type, of_operands
 
 
-def _bit_cast(source: Any, target: Any) -> Any:
-    @intrinsic
-    def cast(typing_context: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.bitcast(args[0], context.get_value_type(target))
-
-        return target(source), generate
+def _bit_cast(source: Kind, target: Kind) -> Any:
+    @intrinsic(target, source)
+    def cast(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+        return builder.bitcast(args[0], llvm_type(target))
 
     return cast
 
@@ -33,13 +30,10 @@ def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.fptrunc(builder.fadd(builder.fmul(*wide[:2]), wide[2]), a.type)
 
 
-def _fused(kind: Any) -> Any:
-    @intrinsic
-    def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return _multiply_add(builder, *args)
-
-        return kind(kind, kind, kind), generate
+def _fused(kind: Kind) -> Any:
+    @intrinsic(kind, kind, kind, kind)
+    def fma(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+        return _multiply_add(builder, *args)
 
     return fma
 
@@ -56,61 +50,49 @@ def polynomial(*coefficients: float, one_rounding: bool = True) -> Any:
     and it has two on CPUs without fused multiply-add."""
     step = _multiply_add if one_rounding else _contracted
 
-    @intrinsic
-    def value(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            terms = [ir.Constant(args[0].type, float(c)) for c in coefficients]
-            total = terms.pop()
-            while terms:
-                total = step(builder, total, args[0], terms.pop())
-            return total
-
-        return x(x), generate
+    @of_operands(1)
+    def value(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+        terms = [ir.Constant(args[0].type, float(c)) for c in coefficients]
+        total = terms.pop()
+        while terms:
+            total = step(builder, total, args[0], terms.pop())
+        return total
 
     return value
 
 
-bits_of_single = _bit_cast(types.float32, types.int32)
-single_of_bits = _bit_cast(types.int32, types.float32)
-bits_of_double = _bit_cast(types.float64, types.int64)
-double_of_bits = _bit_cast(types.int64, types.float64)
-fma_single = _fused(types.float32)
-fma_double = _fused(types.float64)
+bits_of_single = _bit_cast("float32", "int32")
+single_of_bits = _bit_cast("int32", "float32")
+bits_of_double = _bit_cast("float64", "int64")
+double_of_bits = _bit_cast("int64", "float64")
+fma_single = _fused("float32")
+fma_double = _fused("float64")
 
 
-@intrinsic
-def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
+@intrinsic("float32", "float32", "int32")
+def scale_single(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     """Computes value * 2**exponent with one rounding, including subnormal results."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        single, integer = ir.FloatType(), ir.IntType(32)
-        shape = ir.FunctionType(single, [single, integer])
-        scale = declared(builder.module, shape, "llvm.ldexp.f32.i32")
-        return builder.call(scale, args)
-
-    return types.float32(types.float32, types.int32), generate
+    single, integer = ir.FloatType(), ir.IntType(32)
+    shape = ir.FunctionType(single, [single, integer])
+    return builder.call(declared(builder.module, shape, "llvm.ldexp.f32.i32"), args)
 
 
-@intrinsic
-def scale_twice(typing_context: Any, value: Any, exponent: Any) -> Any:
+@intrinsic("float32", "float32", "int32")
+def scale_twice(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     """Computes value * 2**exponent as two products with powers of two, of which only the second one
     may round; correct for subnormal results. The second power is 0 for the exponent -151.
 
     In Python it would be arithmetic of int64, which LLVM does not narrow."""
+    word, (value, exponent) = ir.IntType(32), args
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word = ir.IntType(32)
+    def field(bias: int, bits: int) -> Any:
+        biased = builder.add(exponent, ir.Constant(word, bias))
+        return builder.shl(biased, ir.Constant(word, bits))
 
-        def field(bias: int, bits: int) -> Any:
-            biased = builder.add(args[1], ir.Constant(word, bias))
-            return builder.shl(biased, ir.Constant(word, bits))
-
-        second = builder.and_(field(152, 22), ir.Constant(word, 0x7F800000))
-        first = builder.sub(field(254, 23), second)
-        powers = [builder.bitcast(bits, args[0].type) for bits in (first, second)]
-        return builder.fmul(builder.fmul(args[0], powers[0]), powers[1])
-
-    return types.float32(types.float32, types.int32), generate
+    second = builder.and_(field(152, 22), ir.Constant(word, 0x7F800000))
+    first = builder.sub(field(254, 23), second)
+    powers = [builder.bitcast(bits, value.type) for bits in (first, second)]
+    return builder.fmul(builder.fmul(value, powers[0]), powers[1])
 
 
 def rare(name: str) -> Any:
@@ -120,12 +102,9 @@ def rare(name: str) -> Any:
     and has no side effects, so that LLVM's vectorizer makes it for single elements, where the test
     holds. The functions around it therefore need no accuracy for operands that are rare."""
 
-    @intrinsic
-    def call(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.call(_outlined(builder.module, name), args)
-
-        return types.float64(types.float64), generate
+    @intrinsic("float64", "float64")
+    def call(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+        return builder.call(_outlined(builder.module, name), args)
 
     return call
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from structir.targets.cpu.features import has_fma
 from structir.targets.cpu.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 ROUNDER = 6755399441055744.0  # 1.5 * 2**52: the sum has the nearest integer in its low bits
 LOG2_E = 1.4426950408889634
@@ -58,7 +58,6 @@ FOLD = 0.41421356237309503  # tan(pi/8)
 UNFOLD = 2.414213562373095  # tan(3*pi/8)
 
 
-@vectorisable
 def fma_by_splitting(a: Number, b: Number, c: Number) -> Number:
     """Computes a * b + c where c cancels most of the product. The rounding error of the product is
     computed from half-width factors, whose products are exact (Dekker)."""
@@ -73,7 +72,6 @@ def fma_by_splitting(a: Number, b: Number, c: Number) -> Number:
 fma_exact: Any = fma_double if has_fma() else fma_by_splitting
 
 
-@vectorisable
 def exp_core(x: Number) -> Number:
     """Computes exp(x) for |x| <= 700; propagates NaN."""
     shifted = fma_double(x, LOG2_E, ROUNDER)
@@ -85,7 +83,6 @@ def exp_core(x: Number) -> Number:
     return double_of_bits(bits_of_double(p) + (bits_of_double(shifted) << 52))
 
 
-@vectorisable
 def exp_clamped(x: Number) -> Number:
     """Computes exp(x), with x clamped to the range where float32 results are neither 0 nor
     infinite."""
@@ -94,7 +91,6 @@ def exp_clamped(x: Number) -> Number:
     return exp_core(x)
 
 
-@vectorisable
 def log_core(x: Number) -> Number:
     """Computes log(x): -inf at 0, NaN for x < 0; propagates infinity and NaN. A subnormal double is
     not supported."""
@@ -112,7 +108,6 @@ def log_core(x: Number) -> Number:
     return NAN if not x >= 0.0 else value
 
 
-@vectorisable
 def atan_core(x: Number) -> Number:
     """Computes atan(x) for x >= 0, including infinity."""
     far = x > UNFOLD

@@ -11,7 +11,7 @@ from structir.targets.cpu.math.bits import bits_of_single, fma_single, polynomia
 from structir.targets.cpu.math.double import exp_core
 from structir.targets.cpu.math.exponential import MAGNITUDE, ONE, SIGN, ZERO, exp_normal
 from structir.targets.cpu.math.logarithm import log
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 single = np.float32
 SMALL, LAST = single(0.93), single(4.0)  # from 4 on erf rounds to 1
@@ -99,7 +99,6 @@ RECIPROCAL = np.int32(
 )  # minus the bits of a number: the bits of its approximate reciprocal
 
 
-@vectorisable
 def erf_plus_one(x: Number) -> Number:
     """Computes 1 + erf(x) with an absolute error of 4.5e-7, and 4 ulp where the result is not
     small.
@@ -121,7 +120,6 @@ def erf_plus_one(x: Number) -> Number:
     return ONE + ((over - under * quotient) * reciprocal + quotient)
 
 
-@vectorisable
 def erf(x: Number) -> Number:
     """Computes the error function."""
     bits = bits_of_single(x)
@@ -137,7 +135,6 @@ def erf(x: Number) -> Number:
     return value if x == x else x
 
 
-@vectorisable
 def erfc(x: Number) -> Number:
     """Computes 1 - erf(x), with its relative accuracy for large x."""
     size = abs(np.float64(x))
@@ -147,7 +144,6 @@ def erfc(x: Number) -> Number:
     return single(2.0 - tail if x < ZERO else tail)
 
 
-@vectorisable
 def erfinv(x: Number) -> Number:
     """Computes the inverse of erf; infinite at +-1, NaN for |x| > 1."""
     size = abs(x)

@@ -16,7 +16,7 @@ from structir.targets.cpu.math.bits import (
     single_of_bits,
 )
 from structir.targets.cpu.math.double import exp_clamped
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 single = np.float32
 ROUNDER = single(12582912.0)  # 1.5 * 2**23: the sum has the nearest integer in its low bits
@@ -59,7 +59,6 @@ SIGMOID_ONE = single(30)
 TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
 
 
-@vectorisable
 def exp_mantissa(r: Number) -> Number:
     """Computes exp(r) for |r| <= ln(2)/2; without fused multiply-add, with another order of
     roundings, which is then within 1 unit in the last place too."""
@@ -69,7 +68,6 @@ def exp_mantissa(r: Number) -> Number:
     return ONE + (r + r * r * p)
 
 
-@vectorisable
 def scaled_exp_mantissa(r: Number) -> Number:
     """Computes `SCALED_ONE` * exp(r), with the roundings of `exp_mantissa`."""
     p = scaled_exp_terms(r)
@@ -81,14 +79,12 @@ def scaled_exp_mantissa(r: Number) -> Number:
 scale: Any = scale_single if has_wide_vectors() else scale_twice
 
 
-@vectorisable
 def reduced(n: Number, x: Number) -> Number:
     """Computes x - n * log(2) for an integer n."""
     r = n * LN_2_HIGH + x  # the product is exact
     return n * LN_2_LOW + r
 
 
-@vectorisable
 def exp_below(x: Number) -> Number:
     """Computes exp(x) for x up to slightly above the overflow threshold."""
     x = LEAST if x < LOWEST else x
@@ -97,13 +93,11 @@ def exp_below(x: Number) -> Number:
     return scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
 
 
-@vectorisable
 def exp(x: Number) -> Number:
     """Computes exp(x), with IEEE behavior for subnormal results, overflow and NaN."""
     return exp_below(HIGHEST if x > HIGHEST else x)
 
 
-@vectorisable
 def exp_moderate(x: Number) -> Number:
     """Computes exp(x) for x up to 70: without overflow, one product scales."""
     if SCALES_TO_ZERO:
@@ -115,13 +109,11 @@ def exp_moderate(x: Number) -> Number:
     return scaled_exp_mantissa(r) * power
 
 
-@vectorisable
 def exp_nonpositive(x: Number) -> Number:
     """Computes the exponential of x, or of 0 if x is positive."""
     return exp_moderate(ZERO if x > ZERO else x)
 
 
-@vectorisable
 def exp2(x: Number) -> Number:
     """Computes 2**x, with IEEE behavior for subnormal results, overflow and NaN."""
     x = HIGHEST_POWER if x > HIGHEST_POWER else x
@@ -131,7 +123,6 @@ def exp2(x: Number) -> Number:
     return scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
 
 
-@vectorisable
 def exp_normal(x: Number) -> Number:
     """Computes exp(x) for arguments whose result is a normal number."""
     shifted = x * LOG2_E + ROUNDER
@@ -140,14 +131,12 @@ def exp_normal(x: Number) -> Number:
     return single_of_bits(bits_of_single(exp_mantissa(r)) + exponent)
 
 
-@vectorisable
 def sigmoid(x: Number) -> Number:
     """Computes 1 / (1 + exp(-x)) as exp(x) / (1 + exp(x)), with x clamped where the result is 1."""
     e = exp_moderate(SIGMOID_ONE if x > SIGMOID_ONE else x)
     return e / (ONE + e)
 
 
-@vectorisable
 def tanh(x: Number) -> Number:
     """Computes tanh(x): a polynomial near 0, 1 - 2 / (exp(2x) + 1) elsewhere."""
     bits = bits_of_single(x)
@@ -162,7 +151,6 @@ def tanh(x: Number) -> Number:
     return value if x == x else x
 
 
-@vectorisable
 def expm1(x: Number) -> Number:
     """Computes exp(x) - 1 without cancellation."""
     wide = np.float64(x)
@@ -170,7 +158,6 @@ def expm1(x: Number) -> Number:
     return single(small if abs(wide) < 1e-4 else exp_clamped(wide) - 1.0)
 
 
-@vectorisable
 def sinh(x: Number) -> Number:
     """Computes the hyperbolic sine."""
     wide = np.float64(x)
@@ -179,7 +166,6 @@ def sinh(x: Number) -> Number:
     return single(small if abs(wide) < 1e-3 else 0.5 * (e - 1.0 / e))
 
 
-@vectorisable
 def cosh(x: Number) -> Number:
     """Computes the hyperbolic cosine."""
     e = exp_clamped(np.float64(x))

@@ -9,7 +9,7 @@ import numpy as np
 
 from structir.targets.cpu.intrinsics import floor, nearest
 from structir.targets.cpu.math.bits import fma_double, polynomial, rare
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 from structir.targets.cpu.math.wide_logarithm import log
 
 HALF_LOG_TWO_PI = 0.9189385332046728
@@ -63,13 +63,11 @@ sine_terms = polynomial(
 )
 
 
-@vectorisable
 def factor_above(z: Number, k: Number) -> Number:
     """Returns z - k if that is at least 1.5, else 1: the factors of the recurrence."""
     return z - k if z - k >= 1.5 else 1.0
 
 
-@vectorisable
 def lgamma(x: Number) -> Number:
     """Computes log(abs(gamma(x))): around 2 as a polynomial, from 8.5 on as Stirling's series.
 
@@ -101,7 +99,6 @@ def lgamma(x: Number) -> Number:
     return rare_lgamma(x) if x < LEAST else value
 
 
-@vectorisable
 def lgamma_single(x: Number) -> Number:
     """Computes lgamma of a float32."""
     return np.float32(lgamma(np.float64(x)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from structir.targets.cpu.math.bits import bits_of_single, polynomial, single_of_bits
 from structir.targets.cpu.math.double import exp_clamped, log_core
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 single, whole = np.float32, np.int32  # numba computes with int32 in int64
 ZERO, ONE, HALF = single(0), single(1), single(0.5)
@@ -34,7 +34,6 @@ log_terms = polynomial(
 )
 
 
-@vectorisable
 def log_of_parts(exponent: Number, t: Number) -> Number:
     """Computes exponent * log(2) + log(1 + t) for -1/4 <= t < 1/2.
 
@@ -46,7 +45,6 @@ def log_of_parts(exponent: Number, t: Number) -> Number:
     return total + (t * t * log_terms(t) + low)
 
 
-@vectorisable
 def log(x: Number) -> Number:
     """Computes log(x): -inf at 0, NaN for x < 0; correct for subnormal x."""
     tiny = x < SMALLEST_NORMAL
@@ -60,7 +58,6 @@ def log(x: Number) -> Number:
     return NAN if not x >= ZERO else value
 
 
-@vectorisable
 def log1p(x: Number) -> Number:
     """Computes log(1 + x) without cancellation, from an exact reduced argument.
 
@@ -78,7 +75,6 @@ def log1p(x: Number) -> Number:
     return NAN if x < -ONE else value
 
 
-@vectorisable
 def pow(x: Number, y: Number) -> Number:
     """Computes x ** y with the special cases of C."""
     size = abs(np.float64(x))
@@ -95,7 +91,6 @@ def pow(x: Number, y: Number) -> Number:
     return ONE if y == ZERO or x == ONE else single(value)
 
 
-@vectorisable
 def asinh(x: Number) -> Number:
     """Computes the inverse hyperbolic sine."""
     wide = np.float64(x)
@@ -107,7 +102,6 @@ def asinh(x: Number) -> Number:
     return single(small if size < 1e-3 else large)
 
 
-@vectorisable
 def acosh(x: Number) -> Number:
     """Computes the inverse hyperbolic cosine; NaN for x < 1."""
     wide = np.float64(x)
@@ -116,7 +110,6 @@ def acosh(x: Number) -> Number:
     return NAN if excess < 0.0 else single(value)
 
 
-@vectorisable
 def atanh(x: Number) -> Number:
     """Computes the inverse hyperbolic tangent; infinite at +-1, NaN for |x| > 1."""
     wide = np.float64(x)

@@ -8,13 +8,12 @@ from structir.targets.cpu.intrinsics import nearest
 from structir.targets.cpu.math.bits import bits_of_single, single_of_bits
 from structir.targets.cpu.math.double import fma_exact
 from structir.targets.cpu.math.exponential import SIGN
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 single = np.float32
 ZERO, INFINITY = single(0), single(np.inf)
 
 
-@vectorisable
 def reduce_modulo(x: Number, y: Number, inverse: Number) -> Number:
     """Computes x minus a multiple of y, between -y and y.
 
@@ -29,7 +28,6 @@ def reduce_modulo(x: Number, y: Number, inverse: Number) -> Number:
     return x if abs(y) == np.inf and abs(x) < np.inf else r
 
 
-@vectorisable
 def remainder(x: Number, y: Number) -> Number:
     """Computes the remainder of floor division, which has the sign of the divisor."""
     by = np.float64(y)
@@ -39,7 +37,6 @@ def remainder(x: Number, y: Number) -> Number:
     return single_of_bits(bits_of_single(y) & SIGN) if result == ZERO else result
 
 
-@vectorisable
 def floor_quotient(x: Number, y: Number) -> Number:
     """Computes the quotient, rounded down."""
     wide, by = np.float64(x), np.float64(y)

@@ -18,7 +18,7 @@ from structir.targets.cpu.math.bits import (
 )
 from structir.targets.cpu.math.double import HALF_PI, ROUNDER, atan_core, fma_exact
 from structir.targets.cpu.math.exponential import SIGN
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 single = np.float32
 ZERO, ONE, HALF, SMALLEST_NORMAL = single(0), single(1), single(0.5), single(2.0**-126)
@@ -65,7 +65,6 @@ asin_terms = polynomial(
 )
 
 
-@vectorisable
 def reduce_angle(x: Number) -> Number:
     """Returns n in the low bits, and r with x = n * pi/2 + r and |r| <= pi/4, for |x| <= LARGE."""
     shifted = fma_double(x, TWO_OVER_PI, ROUNDER)
@@ -73,21 +72,18 @@ def reduce_angle(x: Number) -> Number:
     return bits_of_double(shifted), fma_double(-n, HALF_PI_LOW, fma_exact(-n, HALF_PI, x))
 
 
-@vectorisable
 def sin_polynomial(r: Number) -> Number:
     """Computes sin(r) for |r| <= pi/4."""
     t = r * r
     return fma_double(r * t, sin_terms(t), r)
 
 
-@vectorisable
 def cos_polynomial(r: Number) -> Number:
     """Computes cos(r) for |r| <= pi/4."""
     t = r * r
     return fma_double(t * t, cos_terms(t), fma_double(-0.5, t, 1.0))
 
 
-@vectorisable
 def sin_of_rest(shifted: Number, r: Number) -> Number:
     """Returns sin(n * pi + r) for |r| <= pi/2 and n in the low bits of `shifted`.
 
@@ -98,7 +94,6 @@ def sin_of_rest(shifted: Number, r: Number) -> Number:
     return double_of_bits(bits_of_double(value) ^ (bits_of_double(shifted) << 63))
 
 
-@vectorisable
 def sin(x: Number) -> Number:
     """Computes the sine."""
     wide = np.float64(x)
@@ -110,7 +105,6 @@ def sin(x: Number) -> Number:
     return single(rare_sin(wide)) if abs(x) > LARGE else rounded
 
 
-@vectorisable
 def cos(x: Number) -> Number:
     """Computes the cosine: of x = (n - 1/2) * pi + r it is the sine of n * pi + r."""
     wide = np.float64(x)
@@ -121,7 +115,6 @@ def cos(x: Number) -> Number:
     return single(rare_cos(wide)) if abs(x) > LARGE else rounded
 
 
-@vectorisable
 def tan(x: Number) -> Number:
     """Computes the tangent."""
     wide = np.float64(x)
@@ -132,19 +125,16 @@ def tan(x: Number) -> Number:
     return single(rare_tan(wide)) if abs(x) > LARGE else rounded
 
 
-@vectorisable
 def with_sign_of(value: Number, x: Number) -> Number:
     """Returns a non-negative value with the sign of x, including that of zero."""
     return single_of_bits(bits_of_single(single(value)) | (bits_of_single(x) & SIGN))
 
 
-@vectorisable
 def atan(x: Number) -> Number:
     """Computes the inverse tangent."""
     return with_sign_of(atan_core(abs(np.float64(x))), x)
 
 
-@vectorisable
 def asin_of_half(x: Number) -> Number:
     """Computes asin(x) for 0 <= x <= 1/2, and asin(sqrt((1 - x) / 2)) = (pi/2 - asin(x)) / 2 for
     larger x. A single-precision root with its error takes half the time of a double root."""
@@ -157,7 +147,6 @@ def asin_of_half(x: Number) -> Number:
     return fma_double(r * t, asin_terms(t), r)
 
 
-@vectorisable
 def asin(x: Number) -> Number:
     """Computes the inverse sine; NaN for |x| > 1."""
     size = abs(x)
@@ -165,7 +154,6 @@ def asin(x: Number) -> Number:
     return with_sign_of(angle if size < HALF else fma_double(-2.0, angle, HALF_PI), x)
 
 
-@vectorisable
 def acos(x: Number) -> Number:
     """Computes the inverse cosine; NaN for |x| > 1."""
     size = abs(x)
@@ -177,7 +165,6 @@ def acos(x: Number) -> Number:
     return single(HALF_PI - signed if size < HALF else far)
 
 
-@vectorisable
 def atan2(y: Number, x: Number) -> Number:
     """Computes the angle of the point (x, y), with the special cases of C."""
     height, width = abs(np.float64(y)), abs(np.float64(x))

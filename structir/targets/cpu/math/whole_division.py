@@ -10,17 +10,18 @@ A divisor of 0 gives 0; the quotient of the least integer and -1 is the least in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.extending import intrinsic
 
 from structir.targets.cpu.intrinsics import floor, trunc
+from structir.targets.cpu.kinds import SIGNED as SIGNED_KINDS
+from structir.targets.cpu.kinds import Kind, of_operands
 from structir.targets.cpu.math.bits import bits_of_double, double_of_bits
 from structir.targets.cpu.math.double import ROUNDER
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 from structir.targets.cpu.math.wide import ROUNDER_BITS
 
 LIMIT = 2**51  # a float64 that is the sum of a smaller integer and ROUNDER has it in its low bits
@@ -32,18 +33,15 @@ def _guarded(instruction: str) -> Any:
     """Returns an intrinsic of an instruction of integers, with a divisor of 1 in place of 0 and -1,
     for which the instruction is not defined."""
 
-    @intrinsic
-    def divide(typing_context: Any, x: Any, y: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = args[0].type
-            special = builder.icmp_signed("==", args[1], ir.Constant(kind, 0))
-            if x.signed:
-                is_minus_one = builder.icmp_signed("==", args[1], ir.Constant(kind, -1))
-                special = builder.or_(special, is_minus_one)
-            divisor = builder.select(special, ir.Constant(kind, 1), args[1])
-            return getattr(builder, ("s" if x.signed else "u") + instruction)(args[0], divisor)
-
-        return x(x, x), generate
+    @of_operands(2)
+    def divide(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+        kind, is_signed = args[0].type, kinds[0] in SIGNED_KINDS
+        special = builder.icmp_signed("==", args[1], ir.Constant(kind, 0))
+        if is_signed:
+            is_minus_one = builder.icmp_signed("==", args[1], ir.Constant(kind, -1))
+            special = builder.or_(special, is_minus_one)
+        divisor = builder.select(special, ir.Constant(kind, 1), args[1])
+        return getattr(builder, ("s" if is_signed else "u") + instruction)(args[0], divisor)
 
     return divide
 
@@ -51,19 +49,16 @@ def _guarded(instruction: str) -> Any:
 guarded_quotient, guarded_remainder = _guarded("div"), _guarded("rem")
 
 
-@vectorisable
 def wide(x: Number) -> Number:
     """Returns an integer below LIMIT as a float64; CPUs without AVX-512 cannot convert vectors."""
     return double_of_bits(np.int64(x) + ROUNDER_BITS) - ROUNDER
 
 
-@vectorisable
 def whole(x: Number) -> Number:
     """Returns the integer of a whole float64 below LIMIT."""
     return bits_of_double(x + ROUNDER) - ROUNDER_BITS
 
 
-@vectorisable
 def floor_signed(x: Number, y: Number) -> Number:
     """Returns the quotient of two int64, rounded down; the divisor is not 0."""
     quotient, rest = guarded_quotient(x, y), guarded_remainder(x, y)
@@ -73,14 +68,12 @@ def floor_signed(x: Number, y: Number) -> Number:
     return negated if y == -1 else quotient
 
 
-@vectorisable
 def ratio_signed(x: Number, y: Number) -> Number:
     """Returns the quotient of two int64, rounded toward zero; the divisor is not 0."""
     quotient, negated = guarded_quotient(x, y), -x
     return negated if y == -1 else quotient
 
 
-@vectorisable
 def remainder_signed(x: Number, y: Number) -> Number:
     """Returns the remainder of floor division of two int64; the divisor is not 0."""
     rest = guarded_remainder(x, y)
@@ -89,13 +82,11 @@ def remainder_signed(x: Number, y: Number) -> Number:
     return np.int64(0) if y == -1 else rest
 
 
-@vectorisable
 def is_large_signed(x: Number, y: Number) -> Number:
     """Whether an int64 of two is outside of -LIMIT .. LIMIT - 1."""
     return (((x + LIMIT) | (y + LIMIT)) & OUTSIDE) != 0
 
 
-@vectorisable
 def is_large_unsigned(x: Number, y: Number) -> Number:
     """Whether an uint64 of two is LIMIT or larger."""
     return (np.int64(x | y) & ~(LIMIT - 1)) != 0
@@ -109,13 +100,12 @@ def _exact(rounded: Any) -> Any:
         value = whole(rounded(wide(x) / (1.0 if divisor == 0.0 else divisor)))
         return np.int64(0) if divisor == 0.0 else value
 
-    return vectorisable(quotient)
+    return quotient
 
 
 floor_exact, ratio_exact = _exact(floor), _exact(trunc)
 
 
-@vectorisable
 def remainder_exact(x: Number, y: Number) -> Number:
     """Returns the remainder of floor division of integers below LIMIT, as an int64; the product is
     exact."""
@@ -133,13 +123,12 @@ def _narrow(rounded: Any) -> Any:
         value = np.int32(rounded(np.float32(x) / (ONE if divisor == ZERO else divisor)))
         return np.int32(0) if divisor == ZERO else value
 
-    return vectorisable(quotient)
+    return quotient
 
 
 floor_narrow, ratio_narrow = _narrow(floor), _narrow(trunc)
 
 
-@vectorisable
 def remainder_narrow(x: Number, y: Number) -> Number:
     """Returns the remainder of floor division of integers of at most 16 bits, as an int32."""
     dividend, divisor = np.float32(x), np.float32(y)
@@ -155,7 +144,7 @@ def _of_any(exact: Any, large: Any, is_large: Any) -> Any:
         value = exact(x, y)
         return np.int64(large(x, y)) if is_large(x, y) and y != type(y)(0) else value
 
-    return vectorisable(divide)
+    return divide
 
 
 EXACT = (floor_exact, ratio_exact, remainder_exact)

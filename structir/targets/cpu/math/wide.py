@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from structir.targets.cpu.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
 from structir.targets.cpu.math.double import LN_2, LN_2_HIGH, LN_2_LOW, LOG2_E, ROUNDER
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 HIGHEST, LOWEST = 710.0, -746.0  # exp is infinite above the first and 0 below the second
 HIGHEST_POWER, LOWEST_POWER = 1025.0, -1076.0  # of two
@@ -37,25 +37,21 @@ exp_terms = polynomial(
 )
 
 
-@vectorisable
 def reduced(n: Number, x: Number) -> Number:
     """Computes x - n * log(2) for an integer n."""
     return fma_double(n, -LN_2_LOW, fma_double(n, -LN_2_HIGH, x))
 
 
-@vectorisable
 def less_one(r: Number) -> Number:
     """Computes exp(r) - 1 for |r| <= ln(2)/2."""
     return fma_double(exp_terms(r), r * r, r)
 
 
-@vectorisable
 def power_of_two(exponent: Number) -> Number:
     """Returns 2**exponent, a normal number."""
     return double_of_bits((exponent + BIAS) << MANTISSA_BITS)
 
 
-@vectorisable
 def scaled(value: Number, exponent: Number) -> Number:
     """Computes value * 2**exponent as two products with powers of two, of which only the second one
     may round; correct for subnormal results. The second power is 0 for the exponent -1076."""
@@ -65,7 +61,6 @@ def scaled(value: Number, exponent: Number) -> Number:
     return (value * first_power) * double_of_bits(second << MANTISSA_BITS)
 
 
-@vectorisable
 def exp(x: Number) -> Number:
     """Computes exp(x)."""
     x = HIGHEST if x > HIGHEST else x
@@ -75,7 +70,6 @@ def exp(x: Number) -> Number:
     return scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
 
 
-@vectorisable
 def exp_nonpositive(x: Number) -> Number:
     """Computes the exponential of x, or of 0 if x is positive; without overflow, one product
     scales."""
@@ -86,7 +80,6 @@ def exp_nonpositive(x: Number) -> Number:
     return value * double_of_bits(bits_of_double(shifted) << MANTISSA_BITS)
 
 
-@vectorisable
 def power_of_sum(high: Number, low: Number) -> Number:
     """Computes 2**(high + low) for a small `low`."""
     bounded = HIGHEST_POWER if high > HIGHEST_POWER else high
@@ -96,13 +89,11 @@ def power_of_sum(high: Number, low: Number) -> Number:
     return scaled(value, bits_of_double(shifted) - ROUNDER_BITS)
 
 
-@vectorisable
 def exp2(x: Number) -> Number:
     """Computes 2**x."""
     return power_of_sum(x, 0.0)
 
 
-@vectorisable
 def quarter_of_expm1(x: Number) -> Number:
     """Computes (exp(x) - 1) / 4 for x from -700 to HIGHEST_SINH, where exp may overflow, as
     2**n * (exp(r) - 1) + (2**n - 1)."""
@@ -111,7 +102,6 @@ def quarter_of_expm1(x: Number) -> Number:
     return fma_double(quarter, less_one(reduced(shifted - ROUNDER, x)), quarter - 0.25)
 
 
-@vectorisable
 def expm1(x: Number) -> Number:
     """Computes exp(x) - 1 without cancellation."""
     bounded = HIGHEST if x > HIGHEST else x
@@ -120,14 +110,12 @@ def expm1(x: Number) -> Number:
     return x if (x != x) | (abs(x) < SMALL) else value
 
 
-@vectorisable
 def sigmoid(x: Number) -> Number:
     """Computes 1 / (1 + exp(-x)), never by way of an overflow."""
     e = exp_nonpositive(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
-@vectorisable
 def tanh(x: Number) -> Number:
     """Computes tanh(x) as t / (t + 2) for t = exp(2 * abs(x)) - 1."""
     bits = bits_of_double(x)
@@ -139,7 +127,6 @@ def tanh(x: Number) -> Number:
     return x if x != x else value
 
 
-@vectorisable
 def sinh(x: Number) -> Number:
     """Computes sinh(x) as (t + t / (t + 1)) / 2 for t = exp(abs(x)) - 1."""
     bits = bits_of_double(x)
@@ -151,7 +138,6 @@ def sinh(x: Number) -> Number:
     return x if x != x else value
 
 
-@vectorisable
 def cosh(x: Number) -> Number:
     """Computes the hyperbolic cosine."""
     size = abs(x)

@@ -9,7 +9,7 @@ import math
 
 from structir.targets.cpu.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
 from structir.targets.cpu.math.double import LOG2_E, ROUNDER, fma_exact
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 from structir.targets.cpu.math.wide import (
     MAGNITUDE,
     ROUNDER_BITS,
@@ -162,7 +162,6 @@ outer_terms = polynomial(
 )
 
 
-@vectorisable
 def erf(x: Number) -> Number:
     """Computes the error function: a polynomial up to 1, 1 - erfc(x) above."""
     bits = bits_of_double(x)
@@ -180,7 +179,6 @@ def erf(x: Number) -> Number:
     return x if x != x else value
 
 
-@vectorisable
 def erfc(x: Number) -> Number:
     """Computes 1 - erf(x), with its relative accuracy for large x; exp(-x**2) is computed of the
     exact square."""
@@ -200,7 +198,6 @@ def erfc(x: Number) -> Number:
     return x if x != x else value
 
 
-@vectorisable
 def erfinv(x: Number) -> Number:
     """Computes the inverse of erf; infinite at +-1, NaN for |x| > 1."""
     size = abs(x)

@@ -19,7 +19,7 @@ from structir.targets.cpu.math.double import (
     SQRT_HALF_BITS,
     fma_exact,
 )
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 from structir.targets.cpu.math.wide import MANTISSA_BITS, SIGN, SMALL, power_of_sum
 
 LEAST_NORMAL, RAISED, RAISED_BITS = 2.2250738585072014e-308, 18014398509481984.0, 54.0
@@ -53,7 +53,6 @@ atanh_terms = polynomial(
 )
 
 
-@vectorisable
 def log_of_sum(x: Number, low: Number, twos: Number) -> Number:
     """Computes log(x) + twos * log(2) + low for a normal x, where `low` is small."""
     bits = bits_of_double(x)
@@ -67,7 +66,6 @@ def log_of_sum(x: Number, low: Number, twos: Number) -> Number:
     return fma_double(n, LN_2_HIGH, f - (half - value))
 
 
-@vectorisable
 def log(x: Number) -> Number:
     """Computes log(x): -inf at 0, NaN for x < 0."""
     is_subnormal = x < LEAST_NORMAL
@@ -78,7 +76,6 @@ def log(x: Number) -> Number:
     return value if x >= 0.0 else NAN
 
 
-@vectorisable
 def log1p(x: Number) -> Number:
     """Computes log(1 + x) without cancellation: what the sum has lost is added to its logarithm."""
     total = 1.0 + x
@@ -90,7 +87,6 @@ def log1p(x: Number) -> Number:
     return value if x >= -1.0 else NAN
 
 
-@vectorisable
 def log1p_or_log(x: Number, is_large: Number, large: Number) -> Number:
     """Computes log(1 + x) of a non-negative x, or log(2 * large) where `is_large`."""
     total = 1.0 + x
@@ -101,7 +97,6 @@ def log1p_or_log(x: Number, is_large: Number, large: Number) -> Number:
     return number if (number == INFINITY) | (number != number) else value
 
 
-@vectorisable
 def asinh(x: Number) -> Number:
     """Computes the inverse hyperbolic sine as log1p(x + x**2 / (1 + sqrt(1 + x**2)))."""
     size = abs(x)
@@ -113,7 +108,6 @@ def asinh(x: Number) -> Number:
     return double_of_bits(bits_of_double(value) | (bits_of_double(x) & SIGN))
 
 
-@vectorisable
 def acosh(x: Number) -> Number:
     """Computes the inverse hyperbolic cosine as log1p(t + sqrt(2 * t + t**2)) for t = x - 1; NaN
     for x < 1."""
@@ -122,7 +116,6 @@ def acosh(x: Number) -> Number:
     return value if x >= 1.0 else NAN
 
 
-@vectorisable
 def atanh(x: Number) -> Number:
     """Computes the inverse hyperbolic tangent as log1p(2 * x / (1 - x)) / 2; infinite at +-1, NaN
     for |x| > 1."""
@@ -136,7 +129,6 @@ def atanh(x: Number) -> Number:
     return value if size <= 1.0 else NAN
 
 
-@vectorisable
 def log2_parts(x: Number, twos: Number) -> Number:
     """Returns log2(x) + twos of a normal x as a sum of two doubles, with a relative error of
     2**-64.
@@ -169,7 +161,6 @@ def log2_parts(x: Number, twos: Number) -> Number:
     return total, ((n - total) + log2) + log2_low
 
 
-@vectorisable
 def pow(x: Number, y: Number) -> Number:
     """Computes x ** y with the special cases of C."""
     size = abs(x)

@@ -17,7 +17,7 @@ from structir.targets.cpu.math.bits import (
     rare,
 )
 from structir.targets.cpu.math.double import HALF_PI, QUARTER_PI, ROUNDER, fma_exact
-from structir.targets.cpu.math.options import Number, vectorisable
+from structir.targets.cpu.math.options import Number
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI_LOW, HALF_PI_LEAST = 6.123233995736766e-17, -1.4973849048591698e-33
@@ -80,7 +80,6 @@ atan_terms = polynomial(
 )
 
 
-@vectorisable
 def reduce_angle(x: Number) -> Number:
     """Returns n in the low bits, and r and its rounding error with x = n * pi/2 + r and
     |r| <= pi/4, for |x| <= LARGE. Pi/2 is the sum of three doubles; n times the first of them
@@ -98,14 +97,12 @@ def reduce_angle(x: Number) -> Number:
     return bits_of_double(shifted), high, (r - high) + low
 
 
-@vectorisable
 def sin_reduced(r: Number, low: Number) -> Number:
     """Computes sin(r + low) for |r| <= pi/4."""
     t = r * r
     return r + fma_double(r * t, sin_terms(t), fma_double(-0.5 * t, low, low))
 
 
-@vectorisable
 def cos_reduced(r: Number, low: Number) -> Number:
     """Computes cos(r + low) for |r| <= pi/4."""
     t = r * r
@@ -114,7 +111,6 @@ def cos_reduced(r: Number, low: Number) -> Number:
     return start + (((1.0 - start) - half) + fma_double(t * t, cos_terms(t), -r * low))
 
 
-@vectorisable
 def sin(x: Number) -> Number:
     """Computes the sine."""
     n, r, low = reduce_angle(x)
@@ -125,7 +121,6 @@ def sin(x: Number) -> Number:
     return rare_sin(x) if abs(x) > LARGE else value
 
 
-@vectorisable
 def cos(x: Number) -> Number:
     """Computes the cosine."""
     n, r, low = reduce_angle(x)
@@ -135,7 +130,6 @@ def cos(x: Number) -> Number:
     return rare_cos(x) if abs(x) > LARGE else value
 
 
-@vectorisable
 def tan(x: Number) -> Number:
     """Computes the tangent."""
     n, r, low = reduce_angle(x)
@@ -145,13 +139,11 @@ def tan(x: Number) -> Number:
     return rare_tan(x) if abs(x) > LARGE else value
 
 
-@vectorisable
 def with_sign_of(value: Number, x: Number) -> Number:
     """Returns a non-negative value with the sign of x, including that of zero."""
     return double_of_bits(bits_of_double(value) | (bits_of_double(x) & SIGN))
 
 
-@vectorisable
 def asin_parts(size: Number) -> Number:
     """Returns asin(size) for size < 1/2, and asin(sqrt((1 - size) / 2)) = (pi/2 - asin(size)) / 2
     for larger ones, as a sum of a double and a small one."""
@@ -163,7 +155,6 @@ def asin_parts(size: Number) -> Number:
     return s, fma_double(s * square, asin_terms(square), 0.0 if near else error)
 
 
-@vectorisable
 def asin(x: Number) -> Number:
     """Computes the inverse sine; NaN for |x| > 1."""
     size = abs(x)
@@ -174,7 +165,6 @@ def asin(x: Number) -> Number:
     return with_sign_of(s + low if size < 0.5 else far, x)
 
 
-@vectorisable
 def acos(x: Number) -> Number:
     """Computes the inverse cosine; NaN for |x| > 1."""
     size = abs(x)
@@ -190,7 +180,6 @@ def acos(x: Number) -> Number:
     return high + (((base - high) + s) + fma_double(turns, HALF_PI_LOW, low))
 
 
-@vectorisable
 def atan_quotient(short: Number, long: Number, quarters: Number, sign: Number) -> Number:
     """Computes quarters * pi/4 + sign * atan(short / long) for 0 <= short <= long; `quarters` is 0
     or an even integer up to 4.
@@ -212,7 +201,6 @@ def atan_quotient(short: Number, long: Number, quarters: Number, sign: Number) -
     return high + (((base - high) + sign * q) + (sign * low + base_low))
 
 
-@vectorisable
 def atan(x: Number) -> Number:
     """Computes the inverse tangent."""
     size = abs(x)
@@ -223,7 +211,6 @@ def atan(x: Number) -> Number:
     return with_sign_of(value, x)
 
 
-@vectorisable
 def atan2(y: Number, x: Number) -> Number:
     """Computes the angle of the point (x, y), with the special cases of C."""
     height, width = abs(y), abs(x)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.special
-from numba import njit
 
 from structir.targets.cpu.math import (
     error_function,
@@ -12,6 +11,7 @@ from structir.targets.cpu.math import (
     remainder,
     trigonometric,
 )
+from tests.runtime.python_functions import mapped
 
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 1, -1, 3e38, -3e38, 1.17e-38], np.float32
@@ -68,26 +68,6 @@ def any_floats(count, seed=0):
     return random.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
 
 
-def mapped(function, *columns):
-    """The function over arrays, in one compiled loop as kernels have it."""
-    if len(columns) == 1:
-
-        @njit(error_model="numpy")
-        def loop(x, out):
-            for i in range(x.size):
-                out[i] = function(x[i])
-    else:
-
-        @njit(error_model="numpy")
-        def loop(x, y, out):
-            for i in range(x.size):
-                out[i] = function(x[i], y[i])
-
-    out = np.empty_like(columns[0])
-    loop(*columns, out)
-    return out
-
-
 def check(got, exact, bound):
     rounded = exact.astype(np.float32)
     spacing = np.spacing(np.abs(rounded)).astype(np.float64)
@@ -124,15 +104,8 @@ def test_both_endings_of_exp_agree():
     mantissa = np.linspace(0.7, 1.42, 1000).astype(np.float32)
     for exponent in (-149, -130, -20, 0, 127):
         exponents = np.full(mantissa.shape, exponent, np.int32)
-        got = np.empty_like(mantissa)
-        scale_all(mantissa, exponents, got)
+        got = mapped(exponential.scale_twice, mantissa, exponents)
         np.testing.assert_array_equal(got, np.ldexp(mantissa, exponents))
-
-
-@njit(error_model="numpy")
-def scale_all(values, exponents, out):
-    for i in range(values.size):
-        out[i] = exponential.scale_twice(values[i], exponents[i])
 
 
 def test_one_and_the_error_function_together() -> None:

@@ -1,15 +1,11 @@
 """Every own float64 function against extended precision: error bounds, and the special values."""
 
-import ctypes
-
 import mpmath
 import numpy as np
 import pytest
-from numba import types
 
 from structir.targets.cpu.scalars import helpers
-from structir.targets.cpu.translated import translate_c_function
-from tests.runtime.python_functions import POINTER, WORD, over_elements
+from tests.runtime import python_functions
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 1e308, -1e308, 1.0, -1.0]
 SPECIAL += [0.5, -0.5, 2.0, -2.0, 1e9, 1.1e9, 1e22, np.nextafter(1, 0), np.nextafter(1, 2)]
@@ -58,14 +54,8 @@ SLOW = {
 
 def mapped(name, *columns):
     """The function over arrays, in one vectorized loop."""
-    symbol, out = f"bounds_of_{name}", np.array(columns[-1])  # the last operand is overwritten
-    function = over_elements(helpers()[f"{name}_float64"], len(columns))
-    pointer = POINTER(types.float64)
-    library = translate_c_function(function, symbol, types.void(pointer, pointer, WORD, WORD))
-    kinds = [*[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2]
-    run = ctypes.CFUNCTYPE(None, *kinds)(library.get_pointer_to_function(symbol))
-    run(columns[0].ctypes.data, out.ctypes.data, 0, out.size)
-    return out
+    arrays = [np.asarray(column, np.float64) for column in columns]
+    return python_functions.mapped(helpers()[f"{name}_float64"], *arrays)
 
 
 def check(result, exact, bound, least=0.0):

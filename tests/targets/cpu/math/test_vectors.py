@@ -3,13 +3,12 @@
 import re
 
 import pytest
-from numba import types
 
 from structir.ir.scalar_functions import declared
 from structir.targets.cpu.features import cpu_features
+from structir.targets.cpu.kinds import INDEX, NOTHING
 from structir.targets.cpu.scalars import helpers
-from structir.targets.cpu.translated import translate_c_function
-from tests.runtime.python_functions import POINTER, WORD, over_elements
+from tests.runtime.python_functions import optimized, over_elements
 
 SINGLE = {
     name: function
@@ -23,8 +22,6 @@ VECTOR = re.compile(r"store <\d+ x (float|i32)>")
 @pytest.mark.parametrize("name", [*SINGLE, "floor_quotient", "remainder"])
 def test_becomes_vectors(name: str) -> None:
     arity = 1 if name in SINGLE and SINGLE[name].count == 1 else 2
-    mapped = over_elements(helpers()[f"{name}_float32"], arity)
-    pointer, symbol = POINTER(types.float32), f"vectors_of_{name}"
-    library = translate_c_function(mapped, symbol, types.void(pointer, pointer, WORD, WORD))
-    assert library.get_pointer_to_function(symbol)
-    assert VECTOR.search(library.get_llvm_str())
+    loop = over_elements(helpers()[f"{name}_float32"], arity)
+    arrays = ["float32*"] * (arity + 1)
+    assert VECTOR.search(optimized(loop, NOTHING, *arrays, INDEX, INDEX))
