@@ -170,10 +170,10 @@ def sum_lines(
                 from_right, into = (lines, b_row * step), (to, c_row, more)
                 sizes = (rows, inside, terms)
                 pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
-            from_right = (lines.at(inside), b_row * step, Word(code, "1"))
+            rest = (lines.at(inside), b_row * step, Word(code, "1"))
             into = (to.at(inside), c_row, more)
             sizes = (rows, columns - inside, terms)
-            pass_panels(code, shapes, from_left, from_right, into, sizes, memory, "panel")
+            pass_panels(code, shapes, from_left, rest, into, sizes, memory, "panel")
 
 
 def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -> str:
