@@ -130,7 +130,9 @@ def column_split(
     together = LONGEST // size if isinstance(size, int) else 1
     if product.windows or together <= 1 or product.column_steps[-1] != 1:
         return ColumnSplit(axes, start, size, slack, extent)
-    few = most_in_lines(stage.out.dtype)
+    terms = prod(extents[axis] for axis in product.k)
+    count = len(tile_shapes(stage.out.dtype))
+    few: int = most_in_lines(terms if isinstance(terms, int) else 1, count)
     joins = dims.compare("<=", rows, few)
     few = min(few, rows) if isinstance(rows, int) else few
     return ColumnSplit(axes, start, size, slack, extent, joins, few, together)

@@ -42,12 +42,13 @@ def lanes_of(dtype: str) -> int:
     return tile_shapes(dtype)[0].lanes
 
 
-def _selected(test: Any, yes: Any, no: Any) -> Any:
+def selected(test: Any, yes: Any, no: Any) -> Any:
+    """Returns one of two values."""
     return yes if test else no
 
 
 def panel_registers(
-    left: Any, lanes: int, most: int, select: Callable[[Any, Any, Any], Any] = _selected
+    left: Any, lanes: int, most: int, select: Callable[[Any, Any, Any], Any] = selected
 ) -> Any:
     """Returns the width of the next panel in registers, for a number of remaining columns: an
     integer, or a number of code, of which `select` selects."""

@@ -29,6 +29,7 @@ from structir.targets.cpu.packed_layout import (
     packed_product_text,
     prefetched,
     row_name,
+    selected,
     tiles_text,
 )
 from structir.targets.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
@@ -47,15 +48,18 @@ ORDERED = "ordered_panel"  # tiles that add products term by term,
 FEW_ORDERED_ROWS = 4  # but up to this, lines of the right operand are added one by one
 FEW_ROWS = 8  # up to this, a left operand is not transposed
 UNPACKED_ROWS = (16, 32)  # up to this, a panel is not packed: with AVX2, and with AVX-512,
+LINE_ROWS = (64, 32)  # up to this, if there are more terms, some lines are read at once;
 UNPACKED_TERMS = 128  # which does not pack so few terms either;
 MORE_UNPACKED = (128, 256)  # with AVX2, up to so many rows and terms: its lines stay in L1
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
 
 
-def most_in_lines(dtype: str) -> int:
-    """Returns the most rows of products that read contiguous lines in place, in their order."""
-    return UNPACKED_ROWS[len(tile_shapes(dtype)) > 2]
+def most_in_lines(terms: Any, most: int, select: Callable[[Any, Any, Any], Any] = selected) -> Any:
+    """Returns the most rows of products that read contiguous lines in place, some at once, for
+    tiles of up to so many registers. `terms` is an integer, or a number of code."""
+    is_wide = most > 2
+    return select(terms > MORE_UNPACKED[-1], LINE_ROWS[is_wide], UNPACKED_ROWS[is_wide])
 
 
 def packs_panels(rows: Any, terms: Any, most: int) -> Any:
@@ -124,13 +128,19 @@ def pass_lines(
     following: ElementPointer,
 ) -> None:
     """Emits the sums of a block of lines in few rows of the result; the number of columns is a
-    multiple of a tile's. `following` is the next block, which several tiles prefetch in the order
-    of memory; the only tile prefetches the lines that it reads."""
+    multiple of a tile's.
+
+    `following` is the next block. Several tiles prefetch it in the order of memory, or its lines
+    together if they are parts of longer ones; the only tile prefetches the lines that it reads.
+    """
     (lines, b_row), (c, c_row, adds) = right, out
     rows, columns, terms = sizes
-    width, is_alone = Word(code, str(shape.columns)), rows <= shape.rows[0]
+    is_alone = rows <= shape.rows[0]
+    width, in_order = Word(code, str(shape.columns)), b_row.equals(columns)
     parts, _, step = prefetched(code, following, width, rows, shape)
-    step, along = code.choice(is_alone, b_row, step), code.choice(is_alone, width, step * terms)
+    parts = code.choice(in_order, parts, 1)
+    step, along = code.choice(in_order, step, b_row), code.choice(in_order, step * terms, width)
+    step, along = code.choice(is_alone, b_row, step), code.choice(is_alone, width, along)
     soon = code.choice_of_pointers(is_alone, lines.at(AHEAD // lines.bytes), following)
     tile = (*left, lines, b_row, c, c_row, terms, columns, adds, shape.vectors, rows)
     code.call_symbol(f"structir_lines_{shape.dtype}", *tile, parts, soon, step, along)
@@ -195,7 +205,8 @@ def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -
     together = code.choice(turned, LEFT_ROWS, ROW_BLOCK)
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
-        in_lines = (rows <= most_in_lines(dtype)) & b_column.equals(1)
+        most = most_in_lines(k, len(shapes), code.choice)
+        in_lines = (rows <= most) & b_column.equals(1)
         whole = TERM_BLOCK if accumulates else code.choice(in_lines, code.larger(k, 1), TERM_BLOCK)
         block = code.choice(turned, LEFT_TERMS, whole)
         for k0 in code.each(0, k, block):
