@@ -14,8 +14,8 @@ scheduling = lazy_module("structir.scheduling.steps")
 def schedule(module: IRModule, *, steps: str = "", function: str = "main") -> IRModule:
     """Replaces runs of ops by scheduled CPU kernels: parts, blocks, rows and phases.
 
-    They are ordinary kernels of the module. An edited kernel is compiled as written and runs as
-    fast as its source. Ops that kernels cannot express remain.
+    They are ordinary kernels of the module. An edited kernel with parts is compiled as written and
+    runs as fast as its source. Ops that kernels cannot express remain.
 
     With `steps`, plain kernels are scheduled by these primitives instead:
     `schedule{steps="fuse(h, y); y.split(i1, 8).parallel(i1_0)"}`. `y` is a kernel, or a value of
