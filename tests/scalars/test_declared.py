@@ -80,9 +80,7 @@ def test_a_vector_form_that_cannot_be_compiled_is_an_error(monkeypatch) -> None:
     monkeypatch.setitem(scalar_functions._declared, "cube_of_test", form)
     with pytest.raises(DiagnosticError, match="through_numpy: the CPU cannot compile") as raised:
         prepared(form.symbol_of("float32"))
-    (diagnostic,) = raised.value.diagnostics
-    assert diagnostic.span is not None
-    assert "test_declared.py" in str(diagnostic.span.source.name)
+    assert "test_declared.py" in str(raised.value)
 
 
 def test_derivatives_by_slopes_and_by_bodies() -> None:
