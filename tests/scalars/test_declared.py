@@ -1,10 +1,12 @@
 """A function that is declared once works in every layer; the facts of declarations hold."""
 
+import attrs
 import numpy as np
 import pytest
 import scipy.special
 
 import structir
+from structir.errors import DiagnosticError
 from structir.ir import op as op_registry
 from structir.ir import scalar_functions
 from structir.ir.dtype import numpy_dtype
@@ -13,6 +15,7 @@ from structir.opdef.define import op
 from structir.projections import scalar_expr
 from structir.projections.scalar_expr import OperandElement, ScalarExpr
 from structir.projections.values import EvaluationPoint, derivative, evaluate, ufunc
+from structir.targets.cpu.prepared import prepared
 
 
 def cubed(x):
@@ -67,6 +70,17 @@ def test_in_an_op_by_text(dtype: str) -> None:
     for result in (structir.interpret(module, "main", x), structir.compile(module)["main"](x)):
         assert result.dtype == numpy_dtype(dtype)
         np.testing.assert_allclose(result.astype("float64"), expected, tolerance, tolerance)
+
+
+def test_a_vector_form_that_cannot_be_compiled_is_an_error(monkeypatch) -> None:
+    def through_numpy(x):
+        return np.log1p(np.exp(x))
+
+    form = attrs.evolve(declared()["cube_of_test"], single=lambda: through_numpy)
+    monkeypatch.setitem(scalar_functions._declared, "cube_of_test", form)
+    with pytest.raises(DiagnosticError, match="through_numpy: the CPU cannot compile") as raised:
+        prepared(form.symbol_of("float32"))
+    assert "test_declared.py" in str(raised.value)
 
 
 def test_derivatives_by_slopes_and_by_bodies() -> None:

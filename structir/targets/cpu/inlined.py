@@ -12,42 +12,22 @@ from typing import Any
 
 import attrs
 
-KNOWN: tuple[type[ast.AST], ...] = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While)
-KNOWN += (ast.Break, ast.Continue, ast.Pass, ast.Return, ast.Name, ast.Constant, ast.Attribute)
-KNOWN += (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Call)
-KNOWN += (
-    ast.Tuple,
-    ast.AnnAssign,
-    ast.Starred,
-    ast.Slice,
-    ast.operator,
-    ast.unaryop,
-    ast.boolop,
-    ast.cmpop,
-    ast.expr_context,
-)
-
 
 @attrs.frozen(eq=False)
 class Inlined:
-    """The parameters and statements of a function, its global and captured variables, and the
-    numbers of assignments of its local ones."""
+    """The parameters and statements of a function, its global and captured variables, the number
+    of assignments of each local one, and whether it returns a value."""
 
     params: tuple[str, ...]
     body: tuple[ast.stmt, ...]
     names: Mapping[str, Any]
     assigned: Mapping[str, int]
+    has_result: bool
 
     @property
     def is_expression(self) -> bool:
         """Whether it only returns an expression."""
-        return isinstance(self.body[0], ast.Return)
-
-    @property
-    def has_result(self) -> bool:
-        """Whether it returns a value."""
-        nodes = [n for statement in self.body for n in ast.walk(statement)]
-        return any(isinstance(n, ast.Return) and n.value is not None for n in nodes)
+        return len(self.body) == 1 and isinstance(self.body[0], ast.Return)
 
 
 def inlined(tree: ast.FunctionDef, names: Mapping[str, Any]) -> Inlined:
@@ -56,12 +36,13 @@ def inlined(tree: ast.FunctionDef, names: Mapping[str, Any]) -> Inlined:
     body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
     nodes = [n for statement in body for n in ast.walk(statement)]
     stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return Inlined(params, tuple(body), names, Counter((*params, *stored)))
+    has_result = any(isinstance(n, ast.Return) and n.value is not None for n in nodes)
+    return Inlined(params, tuple(body), names, Counter((*params, *stored)), has_result)
 
 
 def parse_function(function: Any) -> Inlined | None:
-    """Returns the statements of a function or of numba's dispatcher; None if one of them is not
-    supported."""
+    """Returns the statements of a function or of numba's dispatcher; None if it is no such
+    function, or its parameters have defaults."""
     python = getattr(function, "py_func", function)
     return _inlined(python) if isinstance(python, FunctionType) else None
 
@@ -74,8 +55,6 @@ def _inlined(function: FunctionType) -> Inlined | None:
     tree = _functions_of(source).get(code.co_firstlineno)
     if tree is None or not _has_plain_parameters(tree.args):
         return None
-    if not all(isinstance(node, KNOWN) for part in tree.body for node in ast.walk(part)):
-        return None
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     captured = {name: cell.cell_contents for name, cell in cells}
     return inlined(tree, ChainMap(captured, function.__globals__))
@@ -85,11 +64,17 @@ def _inlined(function: FunctionType) -> Inlined | None:
 def _functions_of(source: str) -> Mapping[int, ast.FunctionDef]:
     """Returns the functions in a file by their first lines."""
     try:
-        tree = ast.parse(source)
+        statements = _statements(ast.parse(source))
     except (SyntaxError, ValueError):
         return {}
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    return {min(n.lineno, *[d.lineno for d in n.decorator_list], n.lineno): n for n in functions}
+    functions = [n for n in statements if isinstance(n, ast.FunctionDef)]
+    return {min([n.lineno, *[d.lineno for d in n.decorator_list]]): n for n in functions}
+
+
+def _statements(node: ast.AST) -> list[ast.stmt]:
+    """Returns the statements in a node, with those in them."""
+    nested = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+    return [*nested, *[inner for child in nested for inner in _statements(child)]]
 
 
 def _has_plain_parameters(args: ast.arguments) -> bool:

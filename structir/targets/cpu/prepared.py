@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import attrs
 import llvmlite.binding as llvm
 
+from structir.ir.code_hash import is_of_package
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
 from structir.ir.kernel_functions import EIGHTHS
@@ -23,11 +25,13 @@ from structir.targets.cpu.code_generation import (
     module_of_bitcode,
     simplify,
 )
+from structir.targets.cpu.functions import kernel_error
 from structir.targets.cpu.identity import machine_identity
 from structir.targets.cpu.intrinsics import half_bits, half_value
 from structir.targets.cpu.kinds import INDEX, NOTHING, Kind
 from structir.targets.cpu.math.options import Number
 from structir.targets.cpu.objects import symbol_builders
+from structir.targets.cpu.operations import UntranslatedError
 from structir.targets.cpu.scalars import helpers
 from structir.targets.cpu.translated import translate
 from structir.targets.cpu.window_sums import form_of, module_text
@@ -36,6 +40,7 @@ helperlib = lazy_module("numba._helperlib")
 
 FLOATS = ("float32", "float64")
 LGAMMA = "numba_lgamma"
+HINT = "use arithmetic, comparisons, conditions, loops, `math.sqrt`, and functions of these"
 
 
 def _register_lgamma() -> None:
@@ -173,7 +178,15 @@ def _built(name: str) -> bytes:
     if form is not None:  # which is optimised with its constants
         return module_of_assembly(module_text(form)).as_bitcode()  # type: ignore[no-any-return]
     row = _functions()[name]
-    module = module_for_host(translate(row.function, name, row.result, row.kinds))
+    try:
+        text = translate(row.function, name, row.result, row.kinds)
+    except UntranslatedError as error:
+        scalar = helpers().get(name)
+        if not isinstance(scalar, FunctionType) or is_of_package(scalar):
+            raise
+        message = f"{scalar.__qualname__}: the CPU cannot compile this scalar function: {error}"
+        raise kernel_error(scalar, message, HINT) from error
+    module = module_for_host(text)
     simplify(module)
     for function in module.functions:
         if not function.is_declaration:
