@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_ori
 import attrs
 
 from structir.errors import Diagnostic, PassError, StructIRError
-from structir.ir.collection import collection_paused
+from structir.interrupts import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module

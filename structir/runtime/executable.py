@@ -17,7 +17,7 @@ from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
-from structir.ir.collection import collection_paused
+from structir.interrupts import collection_paused
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule

@@ -7,8 +7,8 @@ from math import prod
 
 import attrs
 
+from structir.interrupts import collection_paused
 from structir.ir import dims
-from structir.ir.collection import collection_paused
 from structir.ir.dims import Dim, Sym
 from structir.loops.fusion.group import Group
 from structir.loops.kernel.schedule import Scheduled, scheduled

@@ -8,7 +8,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.interpret.interpreter import Interpreter
-from structir.ir.collection import collection_paused
+from structir.interrupts import collection_paused
 from structir.ir.expr import Constant, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from structir.interrupts import collection_paused
 from structir.ir import collection
-from structir.ir.collection import collection_paused
 
 
 class Node:

@@ -11,8 +11,8 @@ from structir.frontend.jax.complex_values import as_real, without_complex
 from structir.frontend.jax.equation import dtype_of
 from structir.frontend.jax.importer import JaxImporter
 from structir.frontend.jax.sizes import JaxSizes
+from structir.interrupts import collection_paused
 from structir.ir import dims
-from structir.ir.collection import collection_paused
 from structir.ir.expr import Constant, Expr, Tuple, TupleGetItem, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo

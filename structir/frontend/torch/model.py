@@ -36,7 +36,7 @@ from structir.frontend.torch.unsupported import (
     check_supported,
     with_hint,
 )
-from structir.ir.collection import collection_paused
+from structir.interrupts import collection_paused
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from structir.errors import Diagnostic, ParseError, Source, Span, StructIRError
+from structir.interrupts import collection_paused
 from structir.ir.axes import RowVar
-from structir.ir.collection import collection_paused
 from structir.ir.dims import as_dim
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Var

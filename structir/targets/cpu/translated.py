@@ -8,7 +8,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from structir.ir.collection import collection_paused
+from structir.interrupts import collection_paused
 from structir.targets.cpu.inlined import Inlined, parse_function
 from structir.targets.cpu.kinds import INDEX, NOTHING, Kind, llvm_type
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
