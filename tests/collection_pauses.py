@@ -1,4 +1,4 @@
-"""Pauses of garbage collection: run by test_collection.py."""
+"""Pauses of garbage collection: run by test_collection_pauses.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from structir import interrupts
 from structir.interrupts import collection_paused
-from structir.ir import collection
 
 
 class Node:
@@ -23,23 +23,23 @@ class Node:
 def nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unfreezes the objects that the collection of tests made: pauses would leave all others."""
     gc.unfreeze()
-    monkeypatch.setattr(collection, "_are_frozen", False)
+    monkeypatch.setattr(interrupts, "_are_frozen", False)
 
 
 def test_many_objects_of_a_pause_are_not_traversed_again() -> None:
     with collection_paused():
-        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
+        lists: list[Any] = [[] for _ in range(2 * interrupts.MANY)]
         assert len(gc.get_objects(generation=0)) > len(lists)
-    assert len(gc.get_objects(generation=0)) < collection.MANY
+    assert len(gc.get_objects(generation=0)) < interrupts.MANY
     assert gc.isenabled() and gc.get_freeze_count() == 0
 
 
 def test_garbage_of_a_pause_is_collected_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with collection_paused():
         reference = weakref.ref(Node())
-        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
+        lists: list[Any] = [[] for _ in range(2 * interrupts.MANY)]
     assert reference() is not None
-    monkeypatch.setattr(collection, "MOST_UNCHECKED", len(lists))
+    monkeypatch.setattr(interrupts, "MOST_UNCHECKED", len(lists))
     with collection_paused():
         assert reference() is None
 
@@ -48,8 +48,8 @@ def test_objects_that_the_caller_has_frozen_stay_frozen() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
     with collection_paused():
-        lists: list[Any] = [[] for _ in range(2 * collection.MANY)]
-    assert lists and gc.get_freeze_count() >= frozen - collection.MANY
+        lists: list[Any] = [[] for _ in range(2 * interrupts.MANY)]
+    assert lists and gc.get_freeze_count() >= frozen - interrupts.MANY
 
 
 def test_a_pause_inside_a_pause_keeps_collection_disabled() -> None:
