@@ -175,7 +175,10 @@ def sum_lines(
                 from_right, into = (lines, b_row * step), (to, c_row, more)
                 sizes = (rows, inside, terms)
                 pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
-            from_right, into = (lines.at(inside), b_row * step, Word(code, "1")), (to.at(inside), c_row, more)
+            from_right, into = (
+                (lines.at(inside), b_row * step, Word(code, "1")),
+                (to.at(inside), c_row, more),
+            )
             sizes = (rows, columns - inside, terms)
             pass_panels(code, shapes, from_left, from_right, into, sizes, memory)
 
@@ -209,15 +212,12 @@ def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
             left = (code.choice_of_pointers(turned, lines, source), row, column)
             start, out = b.at(k0 * b_row), (c.at(i0 * c_row), c_row, adds)
             sizes, memory = (rows, n, terms), (panel, room)
-
-            def by_lines() -> None:
-                sum_lines(code, shapes, left, (start, b_row), out, sizes, memory)
-
-            def by_panels() -> None:
-                right = (start, b_row, b_column)
-                pass_panels(code, shapes, left, right, out, sizes, memory)
-
-            code.choose(in_lines.name, by_lines, by_panels)
+            with code.cases() as when:
+                with when(in_lines):
+                    sum_lines(code, shapes, left, (start, b_row), out, sizes, memory)
+                with when(None):
+                    right = (start, b_row, b_column)
+                    pass_panels(code, shapes, left, right, out, sizes, memory)
     return code.text()
 
 
