@@ -1,4 +1,5 @@
-"""Micro-kernels of products of few rows: they read lines of the right operand in place, in order.
+"""Micro-kernels of products of few rows, which read lines of the right operand in place, in the
+order of memory.
 
 Such a product is bound by the bandwidth of memory. A panel of all terms would touch one cache line
 of each line: hardware prefetchers do not follow it, and its cache lines evict each other. So a few

@@ -93,22 +93,58 @@ def test_a_row_meets_panels_side_by_side(dtype):
         assert all((main(rows[i : i + 1]) == together[i]).all() for i in range(2))
 
 
-@pytest.mark.skipif(not products.has_own_products("float32"), reason="no wide multiply-add")
-def test_few_rows_read_contiguous_lines_in_place():
-    """Packing a panel that is read once or twice costs more than it saves."""
-    product, random = product_by("float32", "tiles"), np.random.default_rng(0)
-    most = len(tile_shapes("float32"))
-    few = products.UNPACKED_ROWS[-1 if most > 2 else 0]
-    columns = 2 * tile_shapes("float32")[-1].columns
-    for rows, terms in ((few, 300), (few + 1, 300), (few + 1, 20)):
-        a, b = (random.standard_normal(s, np.float32) for s in ((rows, terms), (terms, columns)))
-        out, panel = np.zeros((rows, columns), np.float32), np.full(1 << 16, 7, np.float32)
-        arrays = [x.ctypes.data for x in (a, b, out)]
-        strides = (terms, 1, columns, 1, columns)
-        product(*arrays, rows, columns, terms, *strides, panel.ctypes.data)
-        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-3)
-        assert (panel == 7).all() == (not products.packs_panels(rows, terms, most))
-    assert not products.packs_panels(few, 300, most) and products.packs_panels(few + 1, 300, most)
+LINES = pytest.mark.skipif(
+    not products.has_own_products("float32"), reason="no wide fused multiply-add here"
+)
+
+
+@LINES
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_few_rows_read_contiguous_lines_in_place(dtype):
+    """Packing a panel that is read a few times costs more than it saves. The lines may be parts of
+    longer ones, on both sides of which nothing is read as a factor or written."""
+    product, random = product_by(dtype, "tiles"), np.random.default_rng(0)
+    most, size = len(tile_shapes(dtype)), np.dtype(dtype).itemsize
+    for rows in (*range(1, 18), 32, 33, 63, 64, 65):
+        for columns, terms in (
+            (2 * tile_shapes(dtype)[-1].columns, 300),
+            (1, 5),
+            (53, 19),
+            (97, 8),
+        ):
+            wide = np.full((terms, columns + 5), np.nan, dtype)
+            a, b = random.standard_normal((rows, terms)).astype(dtype), wide[:, 2:-3]
+            b[:] = random.standard_normal(b.shape)
+            out, panel = np.full((rows, columns + 1), 7, dtype), np.full(1 << 17, 7, dtype)
+            arrays = [x.ctypes.data for x in (a, b, out)]
+            strides = (terms, 1, b.strides[0] // size, 1, columns + 1)
+            product(*arrays, rows, columns, terms, *strides, panel.ctypes.data)
+            np.testing.assert_allclose(out[:, :-1], a @ b, rtol=1e-4, atol=1e-3)
+            assert (out[:, -1] == 7).all()
+            if columns % tile_shapes(dtype)[-1].columns == 0:
+                in_lines = rows <= products.most_in_lines(terms, most)
+                is_plain = in_lines or not products.packs_panels(rows, terms, most)
+                assert (panel == 7).all() == is_plain, (rows, terms)
+
+
+@LINES
+@pytest.mark.parametrize("columns", [1, 40, 384, 391, 2100, "n"])
+def test_kernels_of_few_rows_by_any_number_of_threads(columns):
+    """Blocks of columns are joined for few rows; threads share the blocks."""
+    head = f'w: R.Tensor((300, "{columns}"), "float32"), b: R.Tensor(("{columns}",), "float32")'
+    module = structir.parse(
+        f'@R.function\ndef main(x: R.Tensor(("m", 300), "float32"), {head}):\n'
+        "    return R.nn.relu(R.matmul(x, w) + b)\n"
+    )
+    mains = [structir.compile(module, num_threads=count)["main"] for count in (1, 2, 3)]
+    random = np.random.default_rng(0)
+    width = 517 if columns == "n" else columns
+    w, b = random.standard_normal((300, width), np.float32), np.ones(width, np.float32)
+    for rows in (0, *range(1, 18), 33, 64, 65, 300):
+        x = random.standard_normal((rows, 300), np.float32)
+        wanted = np.maximum(x @ w + b, 0)
+        for main in mains:
+            np.testing.assert_allclose(main(x, w, b), wanted, rtol=1e-3, atol=1e-3)
 
 
 def test_lines_in_place_prefetch_their_next_columns():

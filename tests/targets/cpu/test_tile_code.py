@@ -15,6 +15,7 @@ import structir.targets.cpu.kernels  # noqa: F401  (sets the options of the code
 from structir.targets.cpu import integer_tiles, tiles, window_sums
 from structir.targets.cpu.code_generation import module_with_target
 from structir.targets.cpu.integer_tiles import IntegerTile, grouping, integer_shapes
+from structir.targets.cpu.line_tiles import LineTile
 from structir.targets.cpu.named_cpu import features_of
 from structir.targets.cpu.packed_layout import tiles_text
 from structir.targets.cpu.pixel_tiles import pixel_tiles_text
@@ -124,6 +125,7 @@ def texts() -> Iterator[tuple[str, str]]:
     if shapes := tile_shapes("float32"):
         yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
         yield "ordered", tiles_text("panel", highest(shapes), OrderedTile, in_panels=True)
+        yield "lines", tiles_text("lines", highest(shapes[-1:]), LineTile, prefetching=True)
         yield "pixels", pixel_tiles_text(shapes, "pixels", 72)
 
 
