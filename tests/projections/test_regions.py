@@ -142,7 +142,7 @@ def check(found: Region, want: np.ndarray) -> None:
         assert want[block([list(c) for c in found.bounds])].all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.data())
 def test_required_elements(data: st.DataObject) -> None:
     spec = data.draw(specs())
@@ -154,7 +154,7 @@ def test_required_elements(data: st.DataObject) -> None:
         check(found, hits[block(corners)].any(axis=tuple(range(rank))))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.data())
 def test_affected_elements(data: st.DataObject) -> None:
     spec = data.draw(specs())
@@ -166,7 +166,7 @@ def test_affected_elements(data: st.DataObject) -> None:
         check(dependency.affected_regions(region(*corners), k)[0], hit)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_regions_of_several_boxes(data: st.DataObject) -> None:
     spec = data.draw(specs())
@@ -194,7 +194,7 @@ LIMITS = (
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_supersets_where_sets_grow_too_large(data: st.DataObject) -> None:
     with ExitStack() as stack:
