@@ -175,12 +175,10 @@ def sum_lines(
                 from_right, into = (lines, b_row * step), (to, c_row, more)
                 sizes = (rows, inside, terms)
                 pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
-            from_right, into = (
-                (lines.at(inside), b_row * step, Word(code, "1")),
-                (to.at(inside), c_row, more),
-            )
+            last = (lines.at(inside), b_row * step, Word(code, "1"))
+            into = (to.at(inside), c_row, more)
             sizes = (rows, columns - inside, terms)
-            pass_panels(code, shapes, from_left, from_right, into, sizes, memory)
+            pass_panels(code, shapes, from_left, last, into, sizes, memory)
 
 
 def _product(shapes: tuple[TileShape, ...], symbol: str) -> str:
