@@ -104,7 +104,7 @@ class TileFunction:
 
     unit = 1  # elements of b per lane of a register
     steps = 1  # terms per iteration, of which the number of terms is a multiple
-    prefetch_kinds: tuple[Any, ...] = (WORD,)  # of the arguments after the address to prefetch from
+    prefetch_kinds: tuple[ir.Type, ...] = (WORD,)  # of the arguments after the address to prefetch
 
     def __init__(
         self,
