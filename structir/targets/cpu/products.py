@@ -34,6 +34,7 @@ from structir.targets.cpu.packed_layout import (
 )
 from structir.targets.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.targets.cpu.tiles import (
+    CACHE_LINE,
     OrderedTile,
     TileFunction,
     TileShape,
@@ -113,8 +114,9 @@ def pass_panels(
         start = code.choice_of_pointers(test, panel.at(offset.value), lines)
         step = code.choice(test, width, b_row)
         tile = (start, step, c.at(j0), c_row, terms, columns, adds)
-        parts, soon = code.choice(test, 0, 1), lines.at(width)
-        more = (registers, rows, parts, soon, b_row)  # the next columns of the lines
+        parts = code.choice(test, 0, 1)
+        soon = lines.at(width + (CACHE_LINE // b.bytes - 1))  # next columns, at any alignment
+        more = (registers, rows, parts, soon, b_row)
         code.call_symbol(f"structir_{tiles}_{shapes[0].dtype}", *left, *tile, *more)
 
 
