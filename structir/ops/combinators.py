@@ -30,6 +30,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.opdef.opaque import OpaqueDefinition, as_operand
+from structir.ops.loop import require_kept_shapes
 
 np = lazy_module("numpy")
 MAX_OPERANDS = 64
@@ -307,12 +308,13 @@ def _fold_reference(call: Call, f: Any, init: Any, x: Any) -> Any:
     sizes = {each.shape[0] for each in _flat(x)}
     if len(sizes) != 1:
         raise ShapeMismatchError(f"expected axes 0 of one size, found {sorted(sizes)}")
-    count = sizes.pop()
+    count, total = sizes.pop(), init
     for index in range(count):
-        init = f(init, _sliced(x, (index,), 1))
+        total = f(total, _sliced(x, (index,), 1))
     if not count:
         f(init, _sliced(x, None, 1))  # checks the shapes
-    return init
+    require_kept_shapes("reduce", init, total)
+    return total
 
 
 def _combinator(name: str, view: Any, rule: Any, reference: Any, **defaults: Any) -> Any:

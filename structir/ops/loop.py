@@ -158,13 +158,33 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
         return (*states, *_empty_outputs(cell, states, scanned, captured))
     loop_results = at_once(cell, LoopSpec(lengths.pop(), None, states, scanned, captured))
     if loop_results is not None:
+        require_kept_shapes("scan", states, loop_results[0])
         return (*loop_results[0], *loop_results[1])
-    count, steps = len(states), []
+    initial, count, steps = states, len(states), []
     for elements in zip(*scanned, strict=True):
         results = cell(*states, *[np.asarray(element) for element in elements], *captured)
         states, outputs = results[:count], results[count:]
         steps.append(outputs)
-    return (*states, *[np.stack(outputs) for outputs in zip(*steps, strict=True)])
+    require_kept_shapes("scan", initial, states)
+    return (*states, *[_stacked(outputs) for outputs in zip(*steps, strict=True)])
+
+
+def require_kept_shapes(name: str, initial: Any, final: Any) -> None:
+    """Raises ShapeMismatchError if a state of a loop ends with another shape."""
+    if isinstance(initial, tuple):
+        for first, last in zip(initial, final, strict=True):
+            require_kept_shapes(name, first, last)
+    elif getattr(initial, "shape", None) != getattr(final, "shape", None):
+        message = f"{name}: expected a state of shape {initial.shape}, found {final.shape}"
+        raise ShapeMismatchError(message)
+
+
+def _stacked(outputs: Sequence[Any]) -> Any:
+    shapes = {output.shape for output in outputs}
+    if len(shapes) > 1:
+        message = f"scan: expected outputs of one shape, found {sorted(shapes)}"
+        raise ShapeMismatchError(message)
+    return np.stack(outputs)
 
 
 def _empty_outputs(cell: Any, states: Any, scanned: Any, captured: Any) -> list[Any]:
