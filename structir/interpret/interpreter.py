@@ -87,12 +87,13 @@ def _too_deep(frame: Frame) -> StructIRError:
     return StructIRError(f"recursion limit ({RECURSION_LIMIT}) exceeded{name}{_location(call)}")
 
 
-def _sizes_text(dim: dims.Dim, scope: Activation) -> str:
-    """Returns the sizes in a dim with their values and axes: `n = 3 (axis 0 of x), m = 4`."""
+def _sizes_text(dim: dims.Dim, scope: Activation, *, axes: bool = False) -> str:
+    """Returns the sizes in a dim with their values: `n = 3, m = 4`, with `axes` also of which axis:
+    `n = 3 (axis 0 of x)`."""
     symbols = sorted(dims.syms(dim), key=lambda symbol: symbol.order)
-    return ", ".join(
-        [f"{display_name(s)} = {scope.sizes[s]}{_axis_text(s, scope)}" for s in symbols]
-    )
+    texts = [f"{display_name(s)} = {scope.sizes[s]}" for s in symbols]
+    places = [_axis_text(s, scope) if axes else "" for s in symbols]
+    return ", ".join(map("".join, zip(texts, places, strict=True)))
 
 
 def _axis_text(symbol: dims.Sym, scope: Activation) -> str:
@@ -234,7 +235,7 @@ class Interpreter:
         for condition in conditions_of(binding):
             if scope.size(condition) != 1:
                 with one_message():
-                    sizes = _sizes_text(condition, scope)
+                    sizes = _sizes_text(condition, scope, axes=True)
                     text = f"R.require: expected {dims.text(condition)}, found {sizes}"
                 raise ShapeMismatchError(text, code="E0706")
 

@@ -1,4 +1,4 @@
-"""States of loops keep their shapes; where only their rank is declared, this is checked in a run."""
+"""States of loops keep their shapes; where only a rank is declared, a run checks this."""
 
 from __future__ import annotations
 

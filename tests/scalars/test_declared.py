@@ -72,13 +72,43 @@ def test_in_an_op_by_text(dtype: str) -> None:
         np.testing.assert_allclose(result.astype("float64"), expected, tolerance, tolerance)
 
 
-def test_a_vector_form_that_cannot_be_compiled_is_an_error(monkeypatch) -> None:
-    def through_numpy(x):
-        return np.log1p(np.exp(x))
+def through_numpy(x):
+    return np.log1p(np.exp(x))
 
-    form = attrs.evolve(declared()["cube_of_test"], single=lambda: through_numpy)
+
+def by_default(x, factor=3.0):
+    return x * factor
+
+
+FORMS = {  # functions that only numba compiles
+    "functions of NumPy": (through_numpy, through_numpy),
+    "a lambda": (lambda x: x * 3.0, by_default),
+    "a default": (by_default, by_default),
+    "text": (eval("lambda x: x * 3.0"), by_default),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_vector_forms_of_any_python_function(name: str) -> None:
+    single, expected = FORMS[name]
+    declare("form_of_test", numpy=expected, single=lambda: single)
+    try:
+        module = structir.parse(TEXT_OF_FORM)
+        x = np.linspace(-1.5, 1.5, 37, dtype="float32")
+        np.testing.assert_allclose(structir.compile(module)["main"](x), expected(x), 1e-6, 1e-6)
+    finally:
+        scalar_functions._declared.pop("form_of_test", None)
+
+
+def test_a_vector_form_that_cannot_be_compiled_is_an_error(monkeypatch) -> None:
+    def with_import(x):
+        import math
+
+        return math.exp(x)
+
+    form = attrs.evolve(declared()["cube_of_test"], single=lambda: with_import)
     monkeypatch.setitem(scalar_functions._declared, "cube_of_test", form)
-    with pytest.raises(DiagnosticError, match="through_numpy: the CPU cannot compile") as raised:
+    with pytest.raises(DiagnosticError, match="with_import: numba cannot compile") as raised:
         prepared(form.symbol_of("float32"))
     assert "test_declared.py" in str(raised.value)
 
@@ -89,6 +119,20 @@ def test_derivatives_by_slopes_and_by_bodies() -> None:
     slope = evaluate(derivative(tree, "x"), EvaluationPoint({"x": x}))
     rise = (soft_cube(x + 1e-6) - soft_cube(x - 1e-6)) / 2e-6
     np.testing.assert_allclose(slope, rise, 1e-6, 1e-8)
+
+
+TEXT_OF_FORM = """
+@I.ir_module
+class Module:
+    @I.kernel
+    def k(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        for i in range(n):
+            y[i] = T.form_of_test(x[i])
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return R.call_kernel(k, (x,), out_sinfo=R.Tensor((n,), "float32"))
+"""
 
 
 KERNEL = """

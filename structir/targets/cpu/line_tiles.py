@@ -15,9 +15,9 @@ from llvmlite import ir
 
 from structir.targets.cpu.tiles import WORD, TileFunction
 
-STREAMS = 8  # lines of a block, for rows of one tile: far apart, so that the block after it
-AHEAD = 256  # continues all of them; prefetch distance in bytes
-LINES = 12  # of a block, for more rows: next to each other, as tiles read them again
+AHEAD = 256  # prefetch distance in bytes, along lines
+LINES = 8  # of a block
+LONG = 1024  # columns from which a line is a stream of its own
 LONGEST = 2048  # columns of a block: two of them are in the second-level cache
 
 

@@ -25,7 +25,6 @@ from structir.targets.cpu.code_generation import (
     module_of_bitcode,
     simplify,
 )
-from structir.targets.cpu.functions import kernel_error
 from structir.targets.cpu.identity import machine_identity
 from structir.targets.cpu.intrinsics import half_bits, half_value
 from structir.targets.cpu.kinds import INDEX, NOTHING, Kind
@@ -37,10 +36,10 @@ from structir.targets.cpu.translated import translate
 from structir.targets.cpu.window_sums import form_of, module_text
 
 helperlib = lazy_module("numba._helperlib")
+routine_code = lazy_module("structir.targets.cpu.routine_code")
 
 FLOATS = ("float32", "float64")
 LGAMMA = "numba_lgamma"
-HINT = "use arithmetic, comparisons, conditions, loops, `math.sqrt`, and functions of these"
 
 
 def _register_lgamma() -> None:
@@ -179,18 +178,16 @@ def _built(name: str) -> bytes:
         return module_of_assembly(module_text(form)).as_bitcode()  # type: ignore[no-any-return]
     row = _functions()[name]
     try:
-        text = translate(row.function, name, row.result, row.kinds)
-    except UntranslatedError as error:
+        module = module_for_host(translate(row.function, name, row.result, row.kinds))
+    except UntranslatedError:
         scalar = helpers().get(name)
         if not isinstance(scalar, FunctionType) or is_of_package(scalar):
             raise
-        message = f"{scalar.__qualname__}: the CPU cannot compile this scalar function: {error}"
-        raise kernel_error(scalar, message, HINT) from error
-    module = module_for_host(text)
+        bitcode = routine_code.scalar_bitcode(scalar, name, row.result, row.kinds)
+        module = module_of_bitcode(bitcode)
     simplify(module)
     for function in module.functions:
         if not function.is_declaration:
             function.linkage = "external" if function.name == name else "internal"
     module.get_function(name).add_function_attribute("alwaysinline")
-    bitcode: bytes = module.as_bitcode()
-    return bitcode
+    return module.as_bitcode()  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
 from structir.targets.cpu.code_generation import compile_ir, load_function
-from structir.targets.cpu.line_tiles import AHEAD, LINES, LONGEST, STREAMS, LineTile
+from structir.targets.cpu.line_tiles import AHEAD, LINES, LONG, LONGEST, LineTile
 from structir.targets.cpu.objects import load_or_build, symbol_builders
 from structir.targets.cpu.packed_layout import (
     ROW_BLOCK,
@@ -132,18 +132,18 @@ def pass_lines(
     """Emits the sums of a block of lines in few rows of the result; the number of columns is a
     multiple of a tile's.
 
-    `following` is the next block. Several tiles prefetch it in the order of memory, or its lines
-    together if they are parts of longer ones; the only tile prefetches the lines that it reads.
+    `following` is the next block. Tiles prefetch it in the order of memory, or its lines together
+    if they are parts of longer ones; the only tile of long lines prefetches what it reads next.
     """
     (lines, b_row), (c, c_row, adds) = right, out
     rows, columns, terms = sizes
-    is_alone = rows <= shape.rows[0]
+    is_long = (rows <= shape.rows[0]) & (columns >= LONG)
     width, in_order = Word(code, str(shape.columns)), b_row.equals(columns)
     parts, _, step = prefetched(code, following, width, rows, shape)
     parts = code.choice(in_order, parts, 1)
     step, along = code.choice(in_order, step, b_row), code.choice(in_order, step * terms, width)
-    step, along = code.choice(is_alone, b_row, step), code.choice(is_alone, width, along)
-    soon = code.choice_of_pointers(is_alone, lines.at(AHEAD // lines.bytes), following)
+    step, along = code.choice(is_long, b_row, step), code.choice(is_long, width, along)
+    soon = code.choice_of_pointers(is_long, lines.at(AHEAD // lines.bytes), following)
     tile = (*left, lines, b_row, c, c_row, terms, columns, adds, shape.vectors, rows)
     code.call_symbol(f"structir_lines_{shape.dtype}", *tile, parts, soon, step, along)
 
@@ -158,31 +158,27 @@ def sum_lines(
     memory: tuple[ElementPointer, Word],
 ) -> None:
     """Emits the sums of a block of terms in few rows of the result, whose right operand has
-    contiguous lines: some lines at once."""
+    contiguous lines: some lines at once. As in panels, terms are added in order: a row has the same
+    bits in any part."""
     (a, a_row, a_column), (b, b_row), (c, c_row, adds) = left, right, out
     (rows, n, k), width = sizes, shapes[-1].columns
-    is_alone = rows <= shapes[-1].rows[0]
-    count = code.choice(is_alone, STREAMS, LINES)
-    blocks = k // count  # without the last one, if it has fewer lines
-    apart, further = code.choice(is_alone, blocks, 1), code.choice(is_alone, 1, count)
+    count = Word(code, str(LINES))
     for j0 in code.each(0, n, LONGEST):
         columns = code.smaller(n - j0, LONGEST)
         inside = columns - columns % width
         for block in code.each(0, (k + count - 1) // count):
-            is_whole = block < blocks
-            start = code.choice(is_whole, block * further, blocks * count)
-            terms = code.choice(is_whole, count, k - blocks * count)
-            step = code.choice(is_whole, apart, 1)
+            start = block * count
+            terms = code.smaller(count, k - start)
             more = code.choice((block > 0) | adds.differs(0), 1, 0)
-            from_left = (a.at(start * a_column), a_row, a_column * step)
+            from_left = (a.at(start * a_column), a_row, a_column)
             lines, to = b.at(start * b_row + j0), c.at(j0)
             with code.when((inside > 0).name):
                 is_last = (start + count) >= k
                 following = code.choice_of_pointers(is_last, lines, lines.at(count * b_row))
-                from_right, into = (lines, b_row * step), (to, c_row, more)
+                from_right, into = (lines, b_row), (to, c_row, more)
                 sizes = (rows, inside, terms)
                 pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
-            rest = (lines.at(inside), b_row * step, Word(code, "1"))
+            rest = (lines.at(inside), b_row, Word(code, "1"))
             into = (to.at(inside), c_row, more)
             sizes = (rows, columns - inside, terms)
             pass_panels(code, shapes, from_left, rest, into, sizes, memory, "panel")

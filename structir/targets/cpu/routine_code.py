@@ -32,6 +32,7 @@ from structir.targets.cpu.pipeline import RoutineCompiler
 from structir.targets.cpu.point_kernels import PointKernel
 from structir.targets.cpu.registries import read_all
 
+Kinds = tuple[str, ...]
 literal: Any = types.literal
 make_array: Any = arrayobj.make_array
 populate_array: Any = arrayobj.populate_array
@@ -126,6 +127,22 @@ def routine_code(kernel: PointKernel, symbol: str) -> Loaded:
     address = library.get_pointer_to_function(name)
     code = _code_of_library(library, name, time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
+
+
+def scalar_bitcode(function: Callable[..., Any], name: str, result: str, kinds: Kinds) -> bytes:
+    """Compiles a scalar function of another package under a name; returns its bitcode."""
+    signature = getattr(types, result)(*[getattr(types, kind) for kind in kinds])
+    with reported(function):
+        callee = compiled_function(function)
+        entries = {1: lambda x: callee(x), 2: lambda x, y: callee(x, y)}
+        read_all()
+        entry: Any = numba.cfunc(signature, fastmath=CONTRACTED, error_model="numpy")(
+            entries[len(kinds)]
+        )
+        module = entry._library._final_module.clone()
+    module.get_function(entry.native_name).name = name
+    bitcode: bytes = module.as_bitcode()
+    return bitcode
 
 
 def _code_of_library(library: Any, symbol: str, seconds: float) -> MachineCode:
