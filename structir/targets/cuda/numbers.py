@@ -168,11 +168,9 @@ def _taken_over() -> dict[str, Any]:
     """Returns the functions that are the same on the CPU."""
     own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in with_double()}
     own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
-    return (
-        own
-        | integer_functions()
-        | {f"{name}_{dtype}": DIVISIONS[name] for dtype in INTS for name in DIVISIONS}
-    )
+    plain = {name: function.py_func for name, function in integer_functions().items()}
+    divisions = {f"{name}_{dtype}": DIVISIONS[name] for dtype in INTS for name in DIVISIONS}
+    return own | plain | divisions
 
 
 def _over(function: Any, own: Mapping[str, Any], make: Make) -> Any:
