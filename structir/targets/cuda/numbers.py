@@ -131,6 +131,17 @@ def floor_remainder(x: Number, y: Number) -> Number:
     return x - x if y == 0 or y == -1 else x % y
 
 
+def floor_quotient(x: Number, y: Number) -> Number:
+    """Floor division of floats, by the implementation of numba."""
+    return x // y
+
+
+def remainder(x: Number, y: Number) -> Number:
+    """The remainder of the floor division of floats, by the implementation of numba."""
+    return x % y
+
+
+FLOAT_DIVISIONS = {"floor_quotient": floor_quotient, "remainder": remainder}
 DIVISIONS = {"floordiv": floor_divided, "quotient": divided, "mod": floor_remainder}
 
 
@@ -167,7 +178,8 @@ def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:
 def _taken_over() -> dict[str, Any]:
     """Returns the functions that are the same on the CPU."""
     own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in with_double()}
-    own |= {f"{name}_float32": own[f"{name}_float64"] for name in ("floor_quotient", "remainder")}
+    for dtype in ("float32", "float64"):
+        own |= {f"{name}_{dtype}": divide for name, divide in FLOAT_DIVISIONS.items()}
     plain = {name: function.py_func for name, function in integer_functions().items()}
     divisions = {f"{name}_{dtype}": DIVISIONS[name] for dtype in INTS for name in DIVISIONS}
     return own | plain | divisions
