@@ -58,8 +58,8 @@ class Intrinsic:
     write: Write
 
     def __call__(self, *args: Any) -> Any:
-        """Fails: Python cannot execute it."""
-        raise NotImplementedError("an intrinsic is called in compiled functions")
+        """Raises TypeError: only compiled functions can call it."""
+        raise TypeError("an intrinsic is called in compiled functions only")
 
 
 def intrinsic(result: Kind, *arguments: Kind) -> Callable[[Write], Any]:

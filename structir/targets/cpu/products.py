@@ -162,19 +162,17 @@ def sum_lines(
     bits in any part."""
     (a, a_row, a_column), (b, b_row), (c, c_row, adds) = left, right, out
     (rows, n, k), width = sizes, shapes[-1].columns
-    count = Word(code, str(LINES))
     for j0 in code.each(0, n, LONGEST):
         columns = code.smaller(n - j0, LONGEST)
         inside = columns - columns % width
-        for block in code.each(0, (k + count - 1) // count):
-            start = block * count
-            terms = code.smaller(count, k - start)
-            more = code.choice((block > 0) | adds.differs(0), 1, 0)
+        for start in code.each(0, k, LINES):
+            terms = code.smaller(k - start, LINES)
+            more = code.choice((start > 0) | adds.differs(0), 1, 0)
             from_left = (a.at(start * a_column), a_row, a_column)
             lines, to = b.at(start * b_row + j0), c.at(j0)
             with code.when((inside > 0).name):
-                is_last = (start + count) >= k
-                following = code.choice_of_pointers(is_last, lines, lines.at(count * b_row))
+                is_last = (start + LINES) >= k
+                following = code.choice_of_pointers(is_last, lines, lines.at(b_row * LINES))
                 from_right, into = (lines, b_row), (to, c_row, more)
                 sizes = (rows, inside, terms)
                 pass_lines(code, shapes[-1], from_left, from_right, into, sizes, following)
@@ -217,7 +215,7 @@ def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -
             start, out = b.at(k0 * b_row), (c.at(i0 * c_row), c_row, adds)
             sizes, memory = (rows, n, terms), (panel, room)
             right = (start, b_row, b_column)
-            if accumulates:  # lines are not read in the order of the terms
+            if accumulates:  # there are no tiles of lines that round each operation
                 pass_panels(code, shapes, left, right, out, sizes, memory, tiles)
                 continue
             with code.cases() as when:

@@ -24,8 +24,8 @@ def numbers(kind):
 def test_rounded_as_ml_dtypes_does(dtype):
     code, kind = float8_helpers()[f"{dtype}_code"], getattr(ml_dtypes, dtype)
     x = numbers(kind)
-    found = mapped(code, x, result=np.uint8)
-    np.testing.assert_array_equal(found, x.astype(kind).view(np.uint8))
+    codes = mapped(code, x, result=np.uint8)
+    np.testing.assert_array_equal(codes, x.astype(kind).view(np.uint8))
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])

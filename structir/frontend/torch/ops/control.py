@@ -170,11 +170,12 @@ def assertion(node: FxNode) -> list[Any]:
     """Requires conditions on sizes, as `torch._check` states; ignores torch's other assertions,
     since StructIR's ops check their own operands."""
     condition, size = node.arg("self", None), node.arg("size", None)
-    node.require([condition] if is_condition(condition) else [])
+    conditions = [condition] if is_condition(condition) else []
     if isinstance(size, Dim):
         low, high = node.arg("min", None), node.arg("max", None)
-        node.require([] if low is None else [compare("le", low, size)])
-        node.require([] if high is None else [compare("le", size, high)])
+        conditions += [compare("le", low, size)] if low is not None else []
+        conditions += [compare("le", size, high)] if high is not None else []
+    node.require(conditions)
     return []
 
 
