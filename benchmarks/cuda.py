@@ -1,16 +1,19 @@
 """Checks the CUDA backend on a GPU against the interpreter in float64, and measures it.
 
-    python benchmarks/cuda.py [--write] [--small]
+    python benchmarks/cuda.py [--write] [--small] [--eager] [--only NAME] [--json FILE]
 
 Peers that are not installed are left out: PyTorch eager, and `torch.compile`, whose kernels are
 Triton's. Bandwidth is reported beside that of a copy on the same GPU in the same run. With
 `--write` the table goes into `docs/performance.md`, under the GPU's name; with `--small`, all
-sizes are tiny, and times say nothing. Nothing here has run on a GPU yet.
+sizes are tiny, and times say nothing. `--eager` leaves out `torch.compile`, `--only` all cases
+whose names do not contain a text. A row is printed as soon as it is measured; a case that fails is
+a row with its error.
 """
 
 # ruff: noqa: E402  what stands in the path must be settled first
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -38,6 +41,7 @@ from structir.targets.cuda.target import device_of
 
 PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- cuda: begin -->", "<!-- cuda: end -->"
+Ways = tuple[str | None, ...]
 ROUNDS, SHORTEST = 20, 5
 ROUND, MOST = 5e-3, 200  # seconds, and calls, of a round
 RELATIVE = 1e-3  # of float64, for float32
@@ -250,17 +254,25 @@ def small(case: Case, most: int) -> tuple[tuple[int, ...], ...]:
     return made + case.shapes[len(cut) :]
 
 
-def measured(case: Case, gpu: Any, timer: Timer, torch: Any, copy: float) -> str:
-    """A row of the table."""
+def measured(case: Case, gpu: Any, timer: Timer, torch: Any, copy: float, ways: Ways) -> list[str]:
+    """The cells of a row of the table."""
     run = structir.compile(case.module(), target="cuda")["main"]
     part = drawn(case, small(case, 8 if case.positions else 96))
     right = agrees(case, part, run(*part))
     given = [as_array(gpu, a) for a in drawn(case, case.shapes)]
     seconds = timer.seconds(lambda: run(*given))
     cells = [case.name, f"{seconds * 1e6:.0f} us", rate(case, seconds, copy)]
-    for way in (None, "compile"):
+    for way in ways:
         cells.append(beside(case, way, given, seconds, timer, torch))
-    return f"| {' | '.join([*cells, 'yes' if right else '**no**'])} |"
+    return [*cells, "yes" if right else "**no**"]
+
+
+def row_of(case: Case, *rest: Any) -> list[str]:
+    """A row of the table; of a case that fails, its error."""
+    try:
+        return measured(case, *rest)
+    except Exception as error:  # of any library: the other cases are measured all the same
+        return [case.name, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"]
 
 
 def many_shapes(gpu: Any, count: int = 20) -> str:
@@ -306,6 +318,11 @@ def beside(
     return f"{timer.seconds(lambda: call(*tensors)) / seconds:.2f}"
 
 
+def option(name: str) -> str | None:
+    """What stands after an option of the command line."""
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else None
+
+
 def main() -> None:
     """Measure all cases, and print or write the table."""
     try:
@@ -324,12 +341,22 @@ def main() -> None:
         "| case | StructIR | rate | PyTorch | torch.compile | right |",
         "|---|---|---|---|---|---|",
     ]
-    found = list(cases(torch))
+    print("\n".join(head), flush=True)
+    chosen = [case for case in cases(torch) if (option("--only") or "") in case.name]
     if few:
-        found = [attrs.evolve(case, shapes=small(case, 8)) for case in found]
-    rows = [measured(case, gpu, timer, torch, copy) for case in found]
-    table = "\n".join([*head, *rows, "", many_shapes(gpu)])
-    print(table)
+        chosen = [attrs.evolve(case, shapes=small(case, 8)) for case in chosen]
+    ways: Ways = (None,) if "--eager" in sys.argv else (None, "compile")
+    cells, lines = [], []
+    for case in chosen:
+        cells.append(row_of(case, gpu, timer, torch, copy, ways))
+        lines.append(f"| {' | '.join(cells[-1])} |")
+        print(lines[-1], flush=True)
+    last = many_shapes(gpu)
+    print(f"\n{last}")
+    table = "\n".join([*head, *lines, "", last])
+    file = option("--json")
+    if file is not None:
+        Path(file).write_text(json.dumps({"gpu": name, "copy": copy, "rows": cells}, indent=1))
     if "--write" in sys.argv:
         text = PAGE.read_text(encoding="utf-8")
         before, rest = text.split(BEGIN)

@@ -97,8 +97,17 @@ def identity() -> str:
     digest = hashlib.sha256(sources_digest().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
-    versions = [importlib.metadata.version(part) for part in PARTS]
+    versions = [_version(part) for part in PARTS]
     return "\n".join(["cuda", structir.__version__, *versions, digest.hexdigest()])
+
+
+def _version(part: str) -> str:
+    """Returns the version of an installed distribution. A CUDA toolkit of the machine may take the
+    place of NVIDIA's distributions."""
+    try:
+        return importlib.metadata.version(part)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 _codes: dict[str, GpuCode] = {}
