@@ -37,7 +37,9 @@ from structir.errors import StructIRError
 from structir.ir import IRModule
 from structir.ir.dtype import numpy_dtype
 from structir.targets.cuda.arrays import DeviceArray
-from structir.targets.cuda.target import device_of
+from structir.targets.cuda.executable import DeviceExecutable
+from structir.targets.cuda.gpu import Gpu
+from structir.targets.cuda.target import device_of, driver
 
 PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- cuda: begin -->", "<!-- cuda: end -->"
@@ -62,15 +64,27 @@ class Case:
     text: str = ""  # of the whole program, where it is more than the body
     positions: int = 0  # how many of the first arguments are numbers of words
     graph: bool = False  # whether the peer is a graph of PyTorch's
+    known: frozenset[int] = frozenset()  # sizes that the program states
+    own: bool = False  # whether our own kernels compute the products, without cuBLAS
 
     def module(self) -> IRModule:
-        """The program, with a free size for each number in the shapes."""
+        """The program, with a free size for each number in the shapes that it does not state."""
         if self.text:
             return structir.parse(self.text.replace("float32", self.dtype))
-        sizes = ["".join([f"'n{size}', " for size in shape]) for shape in self.shapes]
+        sizes = ["".join([f"{self.size(n)}, " for n in shape]) for shape in self.shapes]
         params = [f"x{k}: R.Tensor(({s}), {self.dtype!r})" for k, s in enumerate(sizes)]
         text = f"@R.function\ndef main({', '.join(params)}):\n    return {self.body}\n"
         return structir.parse(text)
+
+    def size(self, number: int) -> str:
+        """A size in the program."""
+        return str(number) if number in self.known else f"'n{number}'"
+
+    def compiled(self) -> Callable[..., Any]:
+        """The program's function on the GPU."""
+        if self.own:
+            return DeviceExecutable(self.module(), Gpu(driver))["main"]
+        return structir.compile(self.module(), target="cuda")["main"]
 
 
 def cases(torch: Any) -> Iterator[Case]:
@@ -102,6 +116,10 @@ def cases(torch: Any) -> Iterator[Case]:
         peer("rms_norm", last),
         bytes=2 * size,
     )
+    long = (1024, 97_656)
+    yield Case(
+        "softmax of long rows", "R.nn.softmax(x0)", (long,), peer("softmax", -1), bytes=2 * size
+    )
     yield Case("sum", "R.sum(x0)", (rows,), torch and torch.sum, bytes=size)
     yield Case("transpose", "R.permute_dims(x0)", (rows,), torch and transposed, bytes=2 * size)
     for dtype in ("float32", "float16", "bfloat16"):
@@ -115,15 +133,38 @@ def cases(torch: Any) -> Iterator[Case]:
                 dtype,
                 operations=2 * n**3,
             )
+    for dtype in ("float32", "float16"):
+        yield Case(
+            f"matmul 4096 {dtype}, our own kernel",
+            "R.matmul(x0, x1)",
+            ((4096, 4096), (4096, 4096)),
+            torch and torch.matmul,
+            dtype,
+            operations=2 * 4096**3,
+            own=True,
+        )
+    image, weight = (32, 64, 56, 56), (128, 64, 3, 3)
+    for dtype in ("float32", "float16"):
+        yield Case(
+            f"conv2d 3 x 3, 64 to 128 channels {dtype}",
+            "R.nn.conv2d(x0, x1, padding=1)",
+            (image, weight),
+            functional and (lambda x, w: functional.conv2d(x, w, padding=1)),
+            dtype,
+            operations=2 * 32 * 128 * 56 * 56 * 64 * 9,
+            known=frozenset({64, 128, 3}),
+        )
     heads = (8, 512, 12, 64)
-    yield Case(
-        "attention 12 heads S512 D64 float16",
-        "R.nn.attention(x0, x1, x2)",
-        (heads, heads, heads),
-        torch and partial(attended, functional),
-        "float16",
-        operations=4 * 8 * 12 * 512 * 512 * 64,
-    )
+    for known in (frozenset[int](), frozenset({64})):
+        yield Case(
+            f"attention 12 heads S512 D64 float16{', heads of known size' if known else ''}",
+            "R.nn.attention(x0, x1, x2)",
+            (heads, heads, heads),
+            torch and partial(attended, functional),
+            "float16",
+            operations=4 * 8 * 12 * 512 * 512 * 64,
+            known=known,
+        )
 
     tall = (4096, 1024)
     yield Case(
@@ -256,7 +297,7 @@ def small(case: Case, most: int) -> tuple[tuple[int, ...], ...]:
 
 def measured(case: Case, gpu: Any, timer: Timer, torch: Any, copy: float, ways: Ways) -> list[str]:
     """The cells of a row of the table."""
-    run = structir.compile(case.module(), target="cuda")["main"]
+    run = case.compiled()
     part = drawn(case, small(case, 8 if case.positions else 96))
     right = agrees(case, part, run(*part))
     given = [as_array(gpu, a) for a in drawn(case, case.shapes)]

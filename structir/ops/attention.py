@@ -6,6 +6,7 @@ import math
 from typing import Any, Literal
 
 from structir.ir.dims import Dim
+from structir.ir.dtype import NARROW_FLOATS, numpy_dtype
 from structir.ir.expr import Expr, PrimValue
 from structir.lazy import lazy_module
 from structir.opdef.attributes import Number
@@ -20,6 +21,7 @@ from structir.ops.layout import permute_dims
 from structir.ops.normalise import softmax
 
 np = lazy_module("numpy")
+ml_dtypes = lazy_module("ml_dtypes")
 Array = Any
 Mask = Literal["TopLeft", "BottomRight"]
 BEFORE_HEADS = (0, 2, 1, 3)
@@ -73,9 +75,15 @@ def _apply_causal_mask(scores: Expr, causal_mask: str, window_size: int | None) 
     visible = tril(ones_like(scores), offset)
     if window_size is not None:
         visible = triu(visible, offset - window_size + 1)
-    return where(
-        greater_equal(visible, ones_like(scores)), scores, zeros_like(scores) + MASKED_SCORE
-    )
+    masked = zeros_like(scores) + _masked_score(scores.struct_info.dtype)
+    return where(greater_equal(visible, ones_like(scores)), scores, masked)
+
+
+def _masked_score(dtype: Any) -> float:
+    """Returns a score of masked keys that is finite in a dtype."""
+    if dtype not in NARROW_FLOATS:
+        return MASKED_SCORE
+    return max(MASKED_SCORE, float(ml_dtypes.finfo(numpy_dtype(dtype)).min))
 
 
 def attention_var_len_signature(call: CallView) -> ResolvedSignature:
@@ -132,6 +140,8 @@ def _(
                 "seqstart_q, seqstart_k: expected ascending offsets within axis 1, found others"
             )
     result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
+    wide = np.promote_types(queries.dtype, "float32")  # in which masked scores are finite
+    queries, keys, values = (x.astype(wide, copy=False) for x in (queries, keys, values))
     scale = max(queries.shape[3], 1) ** -0.5 if scale is None else scale
     for k in range(len(starts) - 1):
         query_slice, key_slice = slice(*starts[k : k + 2]), slice(*key_starts[k : k + 2])

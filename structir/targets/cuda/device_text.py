@@ -3,7 +3,7 @@ blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import attrs
@@ -14,6 +14,8 @@ from structir.targets.cuda.writer import Writer, indented
 
 THREADS = 256  # per block, unless the source sets it
 SIDE = 16  # threads per side of a square block, for tiled kernels
+AT_ONCE = 4  # items of a thread whose loads are in flight together
+LONGEST = 24  # lines of longer loops are not repeated
 
 
 @attrs.frozen
@@ -127,7 +129,22 @@ def over_blocks(name: str, count: str, lines: Iterable[str]) -> list[str]:
     return [head, *indented(lines)]
 
 
-def within_block(name: str, count: str, lines: Iterable[str]) -> list[str]:
+def within_block(name: str, count: str, lines: Sequence[str]) -> list[str]:
     """Returns lines that run for each item, distributed over the threads of a block."""
-    head = f"for {name} in range(cuda.threadIdx.x, {count}, cuda.blockDim.x):"
-    return [head, *indented(lines)]
+    return strided(name, "cuda.threadIdx.x", count, "cuda.blockDim.x", lines)
+
+
+def strided(name: str, first: str, count: str, step: str, lines: Sequence[str]) -> list[str]:
+    """Returns lines that run for every `step`-th item from `first` on. Where the lines are few,
+    AT_ONCE items are computed together: a thread then waits once for their loads."""
+    if len(lines) > LONGEST:
+        return [f"for {name} in range({first}, {count}, {step}):", *indented(lines)]
+    each = [*lines, f"{name} = {name} + {step}"]
+    return [
+        f"{name} = {first}",
+        f"while {name} + {AT_ONCE - 1} * {step} < {count}:",
+        f"    for item in unrolled({AT_ONCE}):",
+        *indented(indented(each)),
+        f"while {name} < {count}:",
+        *indented(each),
+    ]

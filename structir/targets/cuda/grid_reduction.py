@@ -11,11 +11,17 @@ from structir.ir.kernel import computed_in
 from structir.loops.fusion.group import Group
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.stage import Stage
-from structir.targets.cuda.device_text import DeviceText, device_text, over_blocks, within_block
+from structir.targets.cuda.device_text import (
+    DeviceText,
+    device_text,
+    over_blocks,
+    strided,
+    within_block,
+)
 from structir.targets.cuda.row_schedule import RowSchedule
 from structir.targets.cuda.rows import BlockRowSchedule
 from structir.targets.cuda.scalar_text import accumulation_text, load_text, store_text
-from structir.targets.cuda.writer import LoopScope, indented
+from structir.targets.cuda.writer import LoopScope
 
 EACH = 4096  # elements per block, unless there are too many parts
 MOST_PARTS = 512
@@ -87,8 +93,8 @@ class GridReductionSchedule(BlockRowSchedule):
         name = "j" if len(groups) == 1 else "lane"
         first = "part * cuda.blockDim.x + cuda.threadIdx.x"
         step = f"{size(self.extent_of_step)} * cuda.blockDim.x"
-        lines = [f"for {name} in range({first}, {size(whole)}, {step}):"]
-        lines += indented([*self.writer.decoded(groups, sizes, name), *body])
+        each = [*self.writer.decoded(groups, sizes, name), *body]
+        lines = strided(name, first, size(whole), step, each)
         for stage in reduced:
             lines += [self._of_block(stage), *self._left(stage)]
         return lines

@@ -203,17 +203,18 @@ def {name}(value):
         a, b = value, cuda.shfl_xor_sync(0xFFFFFFFF, value, step)
         value = {combined}
         step >>= 1
-    cuda.syncthreads()
-    if thread & 31 == 0:
-        lanes[thread >> 5] = {stored}
-    cuda.syncthreads()
-    k = thread & 31
-    value = {read} if k < (cuda.blockDim.x + 31) >> 5 else {identity}
-    step = 16
-    while step > 0:
-        a, b = value, cuda.shfl_xor_sync(0xFFFFFFFF, value, step)
-        value = {combined}
-        step >>= 1
+    if cuda.blockDim.x > 32:
+        cuda.syncthreads()
+        if thread & 31 == 0:
+            lanes[thread >> 5] = {stored}
+        cuda.syncthreads()
+        k = thread & 31
+        value = {read} if k < (cuda.blockDim.x + 31) >> 5 else {identity}
+        step = 16
+        while step > 0:
+            a, b = value, cuda.shfl_xor_sync(0xFFFFFFFF, value, step)
+            value = {combined}
+            step >>= 1
     return value
 """
 HANDED = """

@@ -113,7 +113,8 @@ class BlockRowSchedule(RowSchedule):
             lines.append(SYNC)  # a barrier before the next row overwrites this one
         whole = prod(self.extent(group) for group in groups)
         lines = over_blocks("r", writer.size(whole), lines)
-        return device_text(writer, lines, whole, self.group.origins, self.width)
+        text = device_text(writer, lines, whole, self.group.origins, self.width)
+        return attrs.evolve(text, apart=not self.phases.kept)
 
     def loop_lines(
         self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
@@ -131,7 +132,7 @@ class BlockRowSchedule(RowSchedule):
             if stage.reduce:
                 name, dtype = writer.totals[stage.out], computed_in(stage.out.dtype)
                 lines.append(f"{name} = block_{stage.monoid}_{dtype}({name})")
-        stored = any(not stage.reduce for stage in stages)
+        stored = self.phases.kept and any(not stage.reduce for stage in stages)
         return [*lines, SYNC] if stored else lines
 
     def store_row(self, row: LoopScope) -> None:

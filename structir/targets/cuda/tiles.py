@@ -14,11 +14,15 @@ from structir.loops.fusion.simplify import simplified
 from structir.loops.program.access import address_of
 from structir.loops.program.expression import Load, loads_of
 from structir.targets.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
+from structir.targets.cuda.online import unrolled
 from structir.targets.cuda.rows import SYNC, BlockRowSchedule
 from structir.targets.cuda.writer import LoopScope, indented
 
 SHORTEST = 16  # shorter axes are not tiled
 MOST_TILES = 4  # operands that one kernel transposes
+EACH = 4  # elements of a thread: a tile is twice as wide and as tall as a block
+TILE = 2 * SIDE * (2 * SIDE + 1)
+LINE = "down + k * (tile_side // 2)"  # the line of a tile that a thread loads or stores
 
 
 def tile_kernel(group: Group) -> DeviceText | None:
@@ -73,39 +77,51 @@ class TileSchedule(BlockRowSchedule):
         counts = [size(self.extent(g)) for g in others]
         tall, wide = size(self.extent(self.across)), size(self.extent(last))
         inside = f"if t < {tall} and u < {wide}:"
+        read = [  # without a condition, so that a thread waits once for its loads
+            f"t = min(t_first + across, {tall} - 1)",
+            f"u = min(u_first + {LINE}, {wide} - 1)",
+            *self._read(),
+        ]
+        written = [
+            f"t = t_first + {LINE}",
+            "u = u_first + across",
+            inside,
+            *indented(self._written()),
+        ]
         block = [
             "g = block // (columns * rows)",
             *writer.decoded(others, counts, "g"),
-            "t = block // columns % rows * tile_side + across",
-            "u = block % columns * tile_side + down",
-            inside,
-            *indented(self._read()),
+            "t_first = block // columns % rows * width",
+            "u_first = block % columns * width",
+            *unrolled("k", EACH, read),
             SYNC,
-            "t = block // columns % rows * tile_side + down",
-            "u = block % columns * tile_side + across",
-            inside,
-            *indented(self._written()),
+            *unrolled("k", EACH, written),
             SYNC,
         ]
         whole: Dim = prod([self.extent(g) for g in others])
         lines = [
-            *[f"tile{k} = cuda.shared.array(272, {_held(r)})" for k, r in enumerate(self.turned)],
-            "down = cuda.threadIdx.x // tile_side",
-            "across = cuda.threadIdx.x % tile_side",
-            f"columns = ({wide} + tile_side - 1) // tile_side",
-            f"rows = ({tall} + tile_side - 1) // tile_side",
+            *[
+                f"tile{k} = cuda.shared.array({TILE}, {_held(r)})"
+                for k, r in enumerate(self.turned)
+            ],
+            "width = 2 * tile_side",
+            "down = cuda.threadIdx.x // width",
+            "across = cuda.threadIdx.x % width",
+            f"columns = ({wide} + width - 1) // width",
+            f"rows = ({tall} + width - 1) // width",
             *over_blocks("block", f"{size(whole)} * columns * rows", block),
         ]
         for group in (self.across, last):
-            whole = whole * dims.ceildiv(self.extent(group), SIDE)
-        return attrs.evolve(device_text(writer, lines, whole, self.group.origins), square=True)
+            whole = whole * dims.ceildiv(self.extent(group), 2 * SIDE)
+        text = device_text(writer, lines, whole, self.group.origins)
+        return attrs.evolve(text, square=True, apart=True)
 
     def _read(self) -> list[str]:
         """Loads each transposed operand along its contiguous axis."""
         scope = LoopScope(frozenset((*self.rows, *self.last)))
         for k, read in enumerate(self.turned):
             value = self.writer.value(read, [scope])
-            scope.lines.append(f"tile{k}[down * (tile_side + 1) + across] = {_held(read)}({value})")
+            scope.lines.append(f"tile{k}[({LINE}) * (width + 1) + across] = {_held(read)}({value})")
         return scope.lines
 
     def _written(self) -> list[str]:
@@ -115,7 +131,7 @@ class TileSchedule(BlockRowSchedule):
             scope.made[read] = self.writer.fresh()
             truth = " != 0" if read.dtype == "bool" else ""
             scope.lines.append(
-                f"{scope.made[read]} = tile{k}[across * (tile_side + 1) + down]{truth}"
+                f"{scope.made[read]} = tile{k}[across * (width + 1) + {LINE}]{truth}"
             )
         self.write_roots(self.kept, 0, [scope])
         return scope.lines
