@@ -2,6 +2,7 @@
 
 import pytest
 
+from structir import structural_equal
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.loops.primitives import find_primitive, primitive_names
@@ -44,6 +45,27 @@ def f(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor((1,), "float32")):
     sizes = {dims.as_sym(n): 3, dims.as_sym(m): 0}
     (result,) = run(find_primitive("rfactor")(kernel, "t", "j"), arguments(kernel, sizes, 0), sizes)
     assert result[0] == 3.0
+
+
+GUARDED = """
+@I.kernel
+def f(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+    for i in range(n):
+        for k in range({bounds}):
+            if {test}:
+                out[i] = out[i] + {read}
+"""
+
+
+@pytest.mark.parametrize("read", ["x[k - 1]", "x[k - 4]", "x[k]", "x[3 - k]", "x.flat[k - 2]"])
+@pytest.mark.parametrize("test", ["k >= 4", "x[0] > 0.0"])
+@pytest.mark.parametrize("bounds", ["4", "-2, 3", "3, -3, -1"])
+def test_copies_of_guarded_reads_and_prefetches_have_a_text(bounds, test, read) -> None:
+    kernel = parsed(GUARDED.format(bounds=bounds, test=test, read=read))
+    unrolled = find_primitive("unroll")(kernel, "k")
+    hinted = find_primitive("prefetch")(kernel, "x", "k")
+    for new in (unrolled, hinted, find_primitive("unroll")(hinted, "k")):
+        assert structural_equal(parsed(str(new)), new)
 
 
 def test_primitives_share_the_index_of_loops_and_accesses() -> None:

@@ -87,9 +87,9 @@ def _prefetch(tree: LoopTree, loop: For, access: Access, ahead: int) -> KernelSt
         if not _surely_runs(inner, start, stop):
             runs.append(_runs(inner, start, stop))
     _require_known(tree, loop, access, element)
-    indices = tuple([with_values(index, values) for index in element.indices])
-    statement: KernelStatement = Prefetch(element.array, indices, element.flat)
-    if any(isinstance(part, Element) for index in indices for part in expressions(index)):
+    hint: Prefetch = with_values(Prefetch(element.array, element.indices, element.flat), values)
+    statement: KernelStatement = hint
+    if any(isinstance(part, Element) for index in hint.indices for part in expressions(index)):
         for test in reversed(runs):
             statement = Branch(test, (statement,))
     return statement

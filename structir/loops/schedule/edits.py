@@ -13,12 +13,14 @@ from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
     Branch,
+    Element,
     For,
     Kernel,
     KernelStatement,
     Literal,
     Local,
     LoopVariable,
+    Prefetch,
     Scalar,
     Scratch,
 )
@@ -82,8 +84,24 @@ def substitute(node: Any, change: Callable[[Any], Any]) -> Any:
     if new is not None:
         return new
     if isinstance(node, Scalar | KernelStatement):
-        return rebuild(node, lambda part: substitute(part, change))
+        return _printable(rebuild(node, lambda part: substitute(part, change)))
     return node
+
+
+def _printable(node: Any) -> Any:
+    """Returns an access with indices that its text can state: a number below 0, which only a branch
+    that never runs may have, as a difference."""
+    if not isinstance(node, Element | Prefetch):
+        return node
+    if not any(isinstance(index, Literal) and index.value < 0 for index in node.indices):
+        return node
+    return replace(node, indices=tuple(map(_difference, node.indices)))
+
+
+def _difference(index: Scalar) -> Scalar:
+    if not (isinstance(index, Literal) and index.value < 0):
+        return index
+    return Apply("sub", (integer(0), integer(-index.value)), "int64")
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
@@ -125,8 +143,10 @@ def fresh_copy(names: Names | None, node: Any, values: dict[Any, Any] | None = N
         if isinstance(part, Apply):
             return fold_apply(rebuild(part, copy))
         if isinstance(part, Scalar):
-            return rebuild(part, copy)
-        return replace(rebuild(part, copy)) if isinstance(part, KernelStatement) else part
+            return _printable(rebuild(part, copy))
+        return (
+            _printable(replace(rebuild(part, copy))) if isinstance(part, KernelStatement) else part
+        )
 
     return copy(node)
 

@@ -205,3 +205,14 @@ def test_options_that_a_backend_does_not_have():
 def test_kernels_that_run_in_parts_stay_on_the_cpu():
     with pytest.raises(DiagnosticError, match=r"has no CUDA kernel: a kernel with `T.part` is"):
         structir.compile(Schedule()(Mlp), target="cuda", arch="sm_90")
+
+
+def test_a_toolkit_of_the_machine_does_instead_of_nvidias_distributions(monkeypatch):
+    def version(part):
+        if part.startswith("nvidia-"):
+            raise compiler.importlib.metadata.PackageNotFoundError(part)
+        return "1.0"
+
+    before = compiler.identity.__wrapped__()
+    monkeypatch.setattr(compiler.importlib.metadata, "version", version)
+    assert compiler.identity.__wrapped__() not in ("", before)
