@@ -150,7 +150,10 @@ class _FunctionCells:
         self.active: list[Function] = []  # closures that are evaluated: calls may be recursive
 
     def new(self, info: StructInfo | None) -> Cells:
-        """Returns the cells of a StructInfo: one for each dtype variable, new ones for others."""
+        """Returns the cells of a StructInfo: one for each dtype variable, new ones for others.
+
+        The cells of a closure's variables have no variable: its scope is the closure.
+        """
         if isinstance(info, TupleStructInfo):
             return tuple(map(self.new, info.fields))
         if not isinstance(info, TensorStructInfo | PrimStructInfo):
@@ -158,7 +161,8 @@ class _FunctionCells:
         variable = info.dtype_var
         if variable is None:
             return DtypeCell(info.dtype)
-        return self.variables.setdefault(variable, DtypeCell(None, variable))
+        cell = DtypeCell(None, None if self.active else variable)
+        return self.variables.setdefault(variable, cell)
 
     def visit(self, function: Function) -> tuple[Sequence[Cells], Cells]:
         """Adds the equations of a function; returns the cells of its parameters and result."""

@@ -105,9 +105,9 @@ def _fill(info: Any, source: StructInfo | None) -> Any:
     return with_fields(info, lambda name, _, value: dtype if name == "dtype_var" else value)
 
 
-def _known_dtypes(info: StructInfo) -> StructInfo:
-    """Returns a StructInfo without dtype variables, which belong to one function."""
-    return _without(info, _dtype_vars([info]))
+def _known_dtypes(info: StructInfo, scope: Collection[DtypeVar] = ()) -> StructInfo:
+    """Returns a StructInfo without the dtype variables of another scope."""
+    return _without(info, _dtype_vars([info]).difference(scope))
 
 
 def _dtype_vars(infos: Iterable[StructInfo]) -> set[DtypeVar]:
@@ -240,24 +240,19 @@ class _DtypeEvaluation:
         self.closures: dict[Expr, Function] = {}
         self.active: list[Function] = []  # closures that are evaluated: calls may be recursive
         self.branches = 0  # depth of conditionals, which need not run
-        self.dtype_vars: set[DtypeVar] = set()  # of the parameters
+        self.dtype_vars: frozenset[DtypeVar] = frozenset()  # in scope
 
     def function(self, function: Function, infos: Sequence[StructInfo]) -> Function:
         """Returns the function with parameters of these StructInfos."""
-        self.dtype_vars = _dtype_vars(infos)
+        scope = self.dtype_vars = self.dtype_vars | _dtype_vars(infos)
         pairs = zip(function.params, infos, strict=True)
         params = tuple([self.variable(param, info) for param, info in pairs])
         body = self.sequence(function.body)
-        result = _fill(function.ret_struct_info, self.outside(body.body))
+        result = _fill(function.ret_struct_info, _known_dtypes(_info(body.body), scope))
         same = body is function.body and result is function.ret_struct_info
         if same and all(a is b for a, b in zip(params, function.params, strict=True)):
             return function
         return replace(function, params=params, body=body, ret_struct_info=result)
-
-    def outside(self, value: Expr) -> StructInfo:
-        """Returns the StructInfo of a value without the dtype variables of match_casts."""
-        info = _info(value)
-        return _without(info, _dtype_vars([info]) - self.dtype_vars)
 
     def variable(self, var: Any, info: StructInfo) -> Any:
         """Defines a variable with a completed StructInfo."""
@@ -339,6 +334,8 @@ class _DtypeEvaluation:
             self.callees[binding.var] = callee
         if isinstance(value, Function):
             self.closures[binding.var] = value
+        if isinstance(binding, MatchCast):
+            self.dtype_vars |= _dtype_vars([binding.struct_info])
         info = _fill(binding.var.struct_info, value.struct_info)
         var = self.variable(binding.var, info)
         if var is binding.var and value is binding.value:
@@ -383,11 +380,13 @@ class _DtypeEvaluation:
 
     def conditional(self, expr: If) -> Expr:
         """Returns a conditional with completed branches."""
+        scope = self.dtype_vars
         self.branches += 1
         cond = self.expr(expr.cond)
         branches = [self.sequence(b) for b in (expr.true_branch, expr.false_branch)]
         self.branches -= 1
-        infos = [self.outside(branch) for branch in branches]
+        self.dtype_vars = scope
+        infos = [_known_dtypes(_info(branch), scope) for branch in branches]
         info = _fill(expr.struct_info, unify_to_lca(*infos))
         if self.joins_known:
             info = _fill(_fill(info, infos[0]), infos[1])
@@ -447,7 +446,7 @@ class _DtypeEvaluation:
         inner = _DtypeEvaluation(self.inference, self.callees, joins_known=self.joins_known)
         inner.variables, inner.closures = dict(self.variables), dict(self.closures)
         inner.active = [*self.active, closure]
-        inner.branches = self.branches
+        inner.branches, inner.dtype_vars = self.branches, self.dtype_vars
         params = [_fill(p.struct_info, i) for p, i in zip(closure.params, infos, strict=True)]
         return inner.function(closure, params).ret_struct_info
 

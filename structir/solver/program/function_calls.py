@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from structir.analysis.loop_view import AxisList, LoopView, Sliced
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import symbols_in
-from structir.ir.axes import rows_in
+from structir.analysis.variables import free_symbols_in
 from structir.ir.dims import Dim, as_dim
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Binding, Call, Expr, Function, GlobalVar, SeqExpr, Var
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.solver.constraints.constraint import Constraint
@@ -21,7 +21,7 @@ from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import RowVar
 from structir.solver.program.generalisation import loop_scheme, type_scheme, with_axes
-from structir.solver.program.value_trees import Tree, leaves, tensors, values_of
+from structir.solver.program.value_trees import Tree, leaves, values_of
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -86,14 +86,12 @@ class FunctionCalls:
 
     def _dims_in_scope(self) -> dict[Any, Any]:
         """Returns the dims of the function, which a copy of a closure does not rename."""
-        infos = tuple([var.struct_info for var in self.generator.trees])
-        rows = {
-            axis
-            for var in self.generator.trees
-            for part in tensors(var.struct_info)
-            for axis in rows_in(part.axes or ())
+        infos = [var.struct_info for var in self.generator.trees]
+        free = {symbol for info in infos for symbol in free_symbols_in(info)}
+        symbols = [symbol for symbol in free if type(symbol) is not DtypeVar]
+        return {
+            symbol: (symbol,) if type(symbol) is RowVar else as_dim(symbol) for symbol in symbols
         }
-        return {**{sym: as_dim(sym) for sym in symbols_in(infos)}, **{row: (row,) for row in rows}}
 
     def visit(self, var: Var, call: Call, origin: Origin) -> Tree:
         """Adds the constraints of a call of a function of the module; returns its result."""
