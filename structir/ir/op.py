@@ -96,15 +96,18 @@ def similar_op_names(name: str) -> list[str]:
     The part after the last dot must resemble that of the op: `random.normal` is not `grad.no_grad`.
     """
     families.load()
-    last = name.rpartition(".")[2]
+    near, whole = difflib.SequenceMatcher(), difflib.SequenceMatcher()
+    near.set_seq2(name.rpartition(".")[2])
+    whole.set_seq2(name)
     scores = dict[str, float]()
     for known in _ops:
-        other = known.rpartition(".")[2]
-        near = difflib.SequenceMatcher(None, other, last).ratio()
-        whole = difflib.SequenceMatcher(None, known, name).ratio()
-        scores[known] = max(near, whole) if near >= MIN_LIKENESS else 0.0
-    names = sorted(scores, key=lambda known: (-scores[known], known))[:2]
-    return [known for known in names if scores[known] >= MIN_LIKENESS]
+        near.set_seq1(known.rpartition(".")[2])
+        if near.real_quick_ratio() < MIN_LIKENESS or near.quick_ratio() < MIN_LIKENESS:
+            continue  # most ops, by a bound on the ratio
+        whole.set_seq1(known)
+        if near.ratio() >= MIN_LIKENESS:
+            scores[known] = max(near.ratio(), whole.ratio())
+    return sorted(scores, key=lambda known: (-scores[known], known))[:2]
 
 
 def registered_ops() -> Iterator[Op]:

@@ -30,6 +30,9 @@ class LoopSpace:
     index_vars: tuple[Sym, ...]
     extents: Mapping[Sym, int]
     sizes: Mapping[Sym, int]
+    # How elements are accessed, which depends on no data; spaces of equal sizes share it. By the
+    # id of the read or of its indices, which is the first field of the value, and the shape.
+    accesses: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = attrs.field(factory=dict)
 
     @cached_property
     def grid(self) -> Mapping[Sym, Array]:
@@ -51,12 +54,19 @@ class LoopSpace:
         """Returns the space of a subset of the index variables."""
         return LoopSpace(index_vars, self.extents, self.sizes)
 
+    def unevaluated(self) -> LoopSpace:
+        """Returns the space without the arrays of its index variables."""
+        return LoopSpace(self.index_vars, self.extents, self.sizes, self.accesses)
+
     def size(self, dim: Dim) -> int:
         """Returns the value of a dim over the sizes of the program."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
     def index(self, dim: Dim) -> Array:
         """Returns the value of an index expression at every point, as an int64 array."""
+        index_var = dims.as_sym(dim)
+        if index_var in self.extents:
+            return self.grid[index_var]
         with np.errstate(all="ignore"):
             return np.asarray(_evaluate_dim(dim, {**self.sizes, **self.grid}), "int64")
 
@@ -141,6 +151,9 @@ def affine_index(entry: AccessIndex, size: int, space: LoopSpace) -> AffineIndex
     return AffineIndex(space.size(start), steps)
 
 
+Loader = Callable[[Array, LoopSpace, Mapping[str, Array]], LoadedView]
+
+
 def load(
     array: Array, read: Read, space: LoopSpace, read_values: Mapping[str, Array]
 ) -> LoadedView:
@@ -148,83 +161,106 @@ def load(
 
     `read_values` holds the values of the reads that its index expressions use.
     """
-    plain = read.plain
-    if plain is not None and _covers(plain, array, space):
-        return LoadedView(_transposed(array, plain, space))
-    entries = read.entries
-    indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    key = id(read), array.shape
+    entry = space.accesses.get(key)
+    if entry is None:
+        entry = space.accesses[key] = read, _loader(read, array.shape, space)
+    loader: Loader = entry[1]
+    return loader(array, space, read_values)
+
+
+def _loader(read: Read, shape: tuple[int, ...], space: LoopSpace) -> Loader:
+    """Returns the function that loads a read from arrays of one shape."""
+    plain, entries = read.plain, read.entries
+    if plain is not None and _covers(plain, shape, space):
+        return _transposed(plain, shape, space)
+    indices = [affine_index(e, n, space) for e, n in zip(entries, shape, strict=True)]
     if 0 in space.shape:
         moving = [k for i in indices if i is not None for k, step in enumerate(i.steps) if step]
-        shape = space.shape if None in indices else _moving_shape(space, set(moving))
-        return LoadedView(np.empty(shape, array.dtype))
+        empty = space.shape if None in indices else _moving_shape(space, set(moving))
+        return lambda array, space, values: LoadedView(np.empty(empty, array.dtype))
     if None not in indices:
-        return _strided_view(array, [i for i in indices if i is not None], space)
-    return _gather(array, entries, space, read_values)
+        return _strided(tuple([i for i in indices if i is not None]), shape, space)
+    return lambda array, space, values: _gather(array, entries, space, values)
 
 
-def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bool:
+def _covers(plain: tuple[Sym | None, ...], shape: tuple[int, ...], space: LoopSpace) -> bool:
     """Whether the extents of the index variables equal the shape of an array."""
-    pairs = zip(plain, array.shape, strict=True)
+    pairs = zip(plain, shape, strict=True)
     return all(space.extents[s] == n for s, n in pairs if s is not None)
 
 
-def _transposed(array: Array, plain: tuple[Sym | None, ...], space: LoopSpace) -> Array:
-    """Returns a view with one axis per index variable of the space."""
-    sizes = {
-        index_var: n
-        for index_var, n in zip(plain, array.shape, strict=True)
-        if index_var is not None
-    }
-    order = [
-        axis
-        for index_var in space.index_vars
-        if index_var in sizes
-        for axis in (plain.index(index_var),)
-    ]
+def _transposed(plain: tuple[Sym | None, ...], shape: tuple[int, ...], space: LoopSpace) -> Loader:
+    """Returns the loader of views with one axis per index variable of the space."""
+    sizes = {s: n for s, n in zip(plain, shape, strict=True) if s is not None}
+    order = [plain.index(s) for s in space.index_vars if s in sizes]
     order += [axis for axis, index_var in enumerate(plain) if index_var is None]
-    if order != list(range(len(order))):
-        array = array.transpose(order)
-    return array.reshape([sizes.get(index_var, 1) for index_var in space.index_vars])
+    full = tuple([sizes.get(index_var, 1) for index_var in space.index_vars])
+    if order == list(range(len(order))):
+        if full == shape:
+            return lambda array, space, values: LoadedView(array)
+        return lambda array, space, values: LoadedView(array.reshape(full))
+    return lambda array, space, values: LoadedView(array.transpose(order).reshape(full))
 
 
 def _moving_shape(space: LoopSpace, moving: set[int]) -> tuple[int, ...]:
     return tuple(n if k in moving else 1 for k, n in enumerate(space.shape))
 
 
-def _strided_view(array: Array, indices: list[AffineIndex], space: LoopSpace) -> LoadedView:
+def _strided(indices: tuple[AffineIndex, ...], shape: tuple[int, ...], space: LoopSpace) -> Loader:
+    """Returns the loader of views with a stride per index variable; elements outside the array are
+    absent."""
     reaches = [i.reach(space.shape) for i in indices]
-    widths = [
-        (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
-    ]
-    exists: Mask = None
-    if any(width != (0, 0) for width in widths):
-        exists = reduce(
-            intersect_masks,
-            [_in_bounds(i, n, space) for i, n in zip(indices, array.shape, strict=True)],
-        )
+    widths = [(max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, shape, strict=True)]
+    starts = [i.start + before for i, (before, _) in zip(indices, widths, strict=True)]
+    view = _viewer(indices, starts, space)
+    if all(width == (0, 0) for width in widths):
+        return lambda array, space, values: LoadedView(view(array, False))
+
+    def load_padded(array: Array, space: LoopSpace, values: Mapping[str, Array]) -> LoadedView:
+        masks = [_in_bounds(i, n, space) for i, n in zip(indices, shape, strict=True)]
         if max(map(max, widths)) >= 2**62:
             raise MemoryError(f"padding of {max(map(max, widths))} elements")
-        array = np.pad(array, widths)
-    starts = [i.start + before for i, (before, _) in zip(indices, widths, strict=True)]
-    return LoadedView(_view(array, starts, indices, space), exists)
+        return LoadedView(view(np.pad(array, widths), False), reduce(intersect_masks, masks))
+
+    return load_padded
 
 
-def _view(
-    array: Array,
-    starts: list[int],
-    indices: list[AffineIndex],
-    space: LoopSpace,
-    writeable: bool = False,
-) -> Array:
-    start_view = array[(*[slice(s, None) for s in starts], ...)]
-    strides_in_bytes = [
-        sum(i.steps[k] * stride for i, stride in zip(indices, array.strides, strict=True))
-        for k in range(len(space.index_vars))
-    ]
-    shape = tuple(n if any(i.steps[k] for i in indices) else 1 for k, n in enumerate(space.shape))
-    # as_strided does not support float8 dtypes
-    base = start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
-    return strides.as_strided(base, shape, strides_in_bytes, writeable=writeable).view(array.dtype)
+Viewer = Callable[[Array, bool], Array]  # from an array, and whether the view is writeable
+
+
+def _viewer(indices: tuple[AffineIndex, ...], starts: list[int], space: LoopSpace) -> Viewer:
+    """Returns the function from an array to the view of the indexed elements."""
+    rank = len(space.index_vars)
+    used = [[k for k in range(rank) if i.steps[k]] for i in indices]
+    shape = tuple([n if any(k in ks for ks in used) else 1 for k, n in enumerate(space.shape)])
+    index_vars = [k for ks in used for k in ks]
+    if all(len(ks) <= 1 for ks in used) and len(set(index_vars)) == len(index_vars):
+        order = sorted(range(len(used)), key=lambda axis: used[axis] or [rank])
+        steps = [i.steps[ks[0]] if ks else 1 for i, ks in zip(indices, used, strict=True)]
+        counts = [shape[ks[0]] if ks else 1 for ks in used]
+        slices = tuple(map(_slice, starts, steps, counts))
+        return lambda array, writeable: array[slices].transpose(order).reshape(shape)
+    positions = tuple([slice(start, None) for start in starts])
+
+    def view(array: Array, writeable: bool) -> Array:
+        strides_in_bytes = [
+            sum(i.steps[k] * stride for i, stride in zip(indices, array.strides, strict=True))
+            for k in range(rank)
+        ]
+        start_view = array[(*positions, ...)]
+        # as_strided does not support float8 dtypes
+        base = start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
+        whole = strides.as_strided(base, shape, strides_in_bytes, writeable=writeable)
+        return whole.view(array.dtype)
+
+    return view
+
+
+def _slice(start: int, step: int, count: int) -> slice:
+    """Returns the slice of `count` elements from a start on."""
+    stop = start + step * (count - 1) + (1 if step > 0 else -1)
+    return slice(start, None if stop < 0 else stop, step)
 
 
 def _in_bounds(affine_form: AffineIndex, size: int, space: LoopSpace) -> Mask:
@@ -249,8 +285,9 @@ def _gather(
     if 0 in array.shape:
         shape = np.broadcast_shapes(*[np.shape(i) for i in index])
         return LoadedView(np.zeros(shape, array.dtype), np.zeros(shape, bool))
-    clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, array.shape, strict=True))
-    return LoadedView(_full_rank(array[clipped], space), exists)
+    clipped = [np.minimum(np.maximum(i, 0), n - 1) for i, n in zip(index, array.shape, strict=True)]
+    absent = None if exists is None or exists.all() else exists
+    return LoadedView(_full_rank(array[tuple(clipped)], space), absent)
 
 
 def _full_rank(values: Array, space: LoopSpace) -> Array:
@@ -291,12 +328,27 @@ def writeable_view(
     """Returns a writeable view of the indexed elements; None if the indices are not affine or leave
     the array.
     """
-    indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
-    affine_indices = [i for i in indices if i is not None]
+    key = id(entries), array.shape
+    entry = space.accesses.get(key)
+    if entry is None:
+        entry = space.accesses[key] = entries, _writer(entries, array.shape, space)
+    viewer: Viewer | None = entry[1]
+    return None if viewer is None else viewer(array, True)
+
+
+def _writer(
+    entries: tuple[AccessIndex, ...], shape: tuple[int, ...], space: LoopSpace
+) -> Viewer | None:
+    """Returns the viewer of written elements; None if the indices are not affine, leave the array
+    or write an element twice."""
+    indices = [affine_index(e, n, space) for e, n in zip(entries, shape, strict=True)]
+    affine_indices = tuple([i for i in indices if i is not None])
     if len(affine_indices) < len(indices) or 0 in space.shape:
         return None
     reaches = [i.reach(space.shape) for i in affine_indices]
-    if any(lo < 0 or hi >= n for (lo, hi), n in zip(reaches, array.shape, strict=True)):
+    if any(lo < 0 or hi >= n for (lo, hi), n in zip(reaches, shape, strict=True)):
         return None
-    view = _view(array, [i.start for i in affine_indices], affine_indices, space, writeable=True)
-    return view if view.shape == space.shape else None
+    moving = {k for i in affine_indices for k, step in enumerate(i.steps) if step}
+    if _moving_shape(space, moving) != space.shape:
+        return None
+    return _viewer(affine_indices, [i.start for i in affine_indices], space)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
@@ -35,12 +35,41 @@ Array = Any
 
 
 @attrs.frozen(eq=False)
+class StatementPlan:
+    """A statement with its reads, those of indices first, and its loop space: whole, and of the
+    parallel index variables."""
+
+    statement: Statement
+    reads: tuple[Read, ...]
+    space: LoopSpace
+    inner: LoopSpace
+
+    @staticmethod
+    def of(
+        statement: Statement, extents: Mapping[Sym, int], sizes: Mapping[Sym, int]
+    ) -> StatementPlan:
+        """Returns the plan of a statement."""
+        reads = tuple(sorted(statement.reads, key=_reads_data))
+        space = LoopSpace((*statement.parallel, *statement.reduce), extents, sizes)
+        return StatementPlan(statement, reads, space, space.only(statement.parallel))
+
+
+@attrs.frozen(eq=False)
+class SpecPlan:
+    """What the evaluation of a spec derives from sizes alone."""
+
+    sizes: Mapping[Sym, int]
+    statements: tuple[StatementPlan, ...]
+    shapes: tuple[tuple[int, ...], ...]  # of the results
+
+
+@attrs.frozen(eq=False)
 class SpecRun:
     """The state of one evaluation: the spec, its operands, sizes, and the results so far."""
 
     spec: IndexSpec
     operands: Sequence[Array]
-    sizes: Mapping[Sym, int]
+    shapes: tuple[tuple[int, ...], ...]
     results: list[Array | None]
 
 
@@ -51,33 +80,41 @@ def run(
 
     `sizes` gives the values of symbolic dims.
     """
-    state = SpecRun(spec, operands, sizes or {}, [None] * len(spec.results))
-    extents = {index_var: _number(state, extent) for index_var, extent in spec.extents.items()}
-    for statement in spec.statements:
-        space = LoopSpace((*statement.parallel, *statement.reduce), extents, state.sizes)
-        _run_statement(state, statement, space)
+    plan = _plan(spec, tuple(sizes.items()) if sizes else ())
+    state = SpecRun(spec, operands, plan.shapes, [None] * len(spec.results))
+    for statement in plan.statements:
+        _run_statement(state, statement)
     return [_initial_result(state, k) for k in range(len(spec.results))]
 
 
-def _number(state: SpecRun, dim: Any) -> int:
-    return dim if isinstance(dim, int) else LoopSpace((), {}, state.sizes).size(dim)
+@lru_cache(1024)
+def _plan(spec: IndexSpec, sizes: tuple[tuple[Sym, int], ...]) -> SpecPlan:
+    values = dict(sizes)
+    point = LoopSpace((), {}, values)
+    extents = {index_var: point.size(extent) for index_var, extent in spec.extents.items()}
+    return SpecPlan(
+        values,
+        tuple([StatementPlan.of(statement, extents, values) for statement in spec.statements]),
+        tuple([tuple([point.size(d) for d in info.dims]) for info in spec.results]),
+    )
 
 
-def _run_statement(state: SpecRun, statement: Statement, space: LoopSpace) -> None:
-    loaded = load_reads(state, statement, space)
+def _run_statement(state: SpecRun, plan: StatementPlan) -> None:
+    statement, space = plan.statement, plan.space.unevaluated()
+    loaded = load_reads(state, plan, space)
     exists = reduce(
         intersect_masks, [_condition_mask(c, space) for c in statement.conditions], None
     )
     exists = reduce(intersect_masks, [view.exists for view in loaded.values()], exists)
     for write in statement.writes:
         value, remaining_mask = _combine(state, statement, space, write, loaded, exists)
-        _store(state, statement, space, write, value, remaining_mask, loaded)
+        _store(state, plan, write, value, remaining_mask, loaded)
 
 
-def load_reads(state: SpecRun, statement: Statement, space: LoopSpace) -> dict[str, LoadedView]:
-    """Returns the values of each read; reads of indices are evaluated first."""
+def load_reads(state: SpecRun, plan: StatementPlan, space: LoopSpace) -> dict[str, LoadedView]:
+    """Returns the values of each read."""
     loaded: dict[str, LoadedView] = {}
-    for read in sorted(statement.reads, key=_reads_data):
+    for read in plan.reads:
         values = {name: view.values for name, view in loaded.items()}
         loaded[read.name] = load(state.operands[read.operand], read, space, values)
     return loaded
@@ -233,7 +270,7 @@ def _initial_result(state: SpecRun, result: int) -> Array:
     array = state.results[result]
     if array is None:
         info = state.spec.results[result]
-        shape = tuple(_number(state, d) for d in info.dims)
+        shape = state.shapes[result]
         if state.spec.base is not None:
             base = state.operands[state.spec.base]
             array = np.array(np.broadcast_to(base, shape))
@@ -246,19 +283,18 @@ def _initial_result(state: SpecRun, result: int) -> Array:
 
 def _store(
     state: SpecRun,
-    statement: Statement,
-    space: LoopSpace,
+    plan: StatementPlan,
     write: Write,
     value: Array,
     exists: Mask,
     loaded: Mapping[str, LoadedView],
 ) -> None:
+    statement, inner = plan.statement, plan.inner.unevaluated()
     if exists is None and state.results[write.result] is None and state.spec.base is None:
         direct = _whole_result(state, statement, write, value)
         if direct is not None:
             state.results[write.result] = direct
             return
-    inner = space.only(statement.parallel)
     target = _initial_result(state, write.result)
     value = round_to_dtype(value, target.dtype)
     if 0 in inner.shape:
@@ -282,7 +318,7 @@ def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Arr
         return None
     order = [statement.parallel.index(index_var) for index_var in plain if index_var is not None]
     info = state.spec.results[write.result]
-    if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
+    if tuple([value.shape[axis] for axis in order]) != state.shapes[write.result]:
         return None  # the write covers a part only
     stored = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
     if order != list(range(len(order))):

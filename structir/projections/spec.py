@@ -323,6 +323,7 @@ def affine(index: Dim, index_vars: tuple[Sym, ...]) -> tuple[Mapping[Sym, Dim], 
     return coefficients, remainder
 
 
+@lru_cache(4096)
 def product_of_reads(expr: ScalarExpr) -> tuple[str, ...] | None:
     """Returns the names of the reads whose product a value is; None for other values."""
     names: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -140,53 +140,62 @@ def evaluate(expr: ScalarExpr, at: EvaluationPoint) -> Array:
     Narrow floats are computed in float32; the caller rounds the result to the stored dtype.
     """
     with np.errstate(all="ignore"):
-        return _evaluate(expr, at, {})[0]
+        return _evaluate(expr, at)[0]
 
 
 TypedArray = tuple[Array, str]
 
 
-def _evaluate(
-    expr: ScalarExpr, at: EvaluationPoint, memo: dict[ScalarExpr, TypedArray]
-) -> TypedArray:
-    result = memo.get(expr)
-    if result is None:
-        result = memo[expr] = EVALUATORS[type(expr)](expr, at, memo)
-    return result
+def _evaluate(expr: ScalarExpr, at: EvaluationPoint) -> TypedArray:
+    results: list[TypedArray] = []
+    for node, args in _order(expr):
+        results.append(EVALUATORS[type(node)](node, at, [results[k] for k in args]))
+    return results[-1]
 
 
-def _operand_value(
-    expr: OperandElement, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
-) -> TypedArray:
+@lru_cache(4096)
+def _order(expr: ScalarExpr) -> tuple[tuple[ScalarExpr, tuple[int, ...]], ...]:
+    """Returns the distinct nodes of an expression, operands first, with the positions of their
+    operands."""
+    positions: dict[ScalarExpr, int] = {}
+    by_id: dict[int, int] = {}  # equal nodes share a position, and are compared once
+    worklist: list[tuple[ScalarExpr, bool]] = [(expr, False)]
+    steps: list[tuple[ScalarExpr, tuple[int, ...]]] = []
+    while worklist:
+        node, is_ready = worklist.pop()
+        if id(node) in by_id:
+            continue
+        args = node.args if isinstance(node, ScalarOp) else ()
+        if not is_ready and args:
+            worklist += [(node, True), *[(a, False) for a in reversed(args)]]
+            continue
+        position = by_id[id(node)] = positions.setdefault(node, len(steps))
+        if position == len(steps):
+            steps.append((node, tuple([by_id[id(a)] for a in args])))
+    return tuple(steps)
+
+
+def _operand_value(expr: OperandElement, at: EvaluationPoint, _: list[TypedArray]) -> TypedArray:
     value = at.values[expr.name]
     dtype = dtype_name(value.dtype)
     wide = computing_dtype(dtype)
     return (value if wide == dtype else value.astype(wide)), wide
 
 
-def _index_value(
-    expr: LoopIndex, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
-) -> TypedArray:
+def _index_value(expr: LoopIndex, at: EvaluationPoint, _: list[TypedArray]) -> TypedArray:
     return at.index_vars[expr.index_var], WEAK_INT
 
 
-def _literal_value(
-    expr: ScalarLiteral, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
-) -> TypedArray:
+def _literal_value(expr: ScalarLiteral, at: EvaluationPoint, _: list[TypedArray]) -> TypedArray:
     kind = LITERAL_KINDS[type(expr.value)]
     return np.asarray(expr.value, SETTLED.get(kind, kind)), kind
 
 
-def _extent_value(
-    expr: ScalarExtent, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
-) -> TypedArray:
+def _extent_value(expr: ScalarExtent, at: EvaluationPoint, _: list[TypedArray]) -> TypedArray:
     return np.asarray(dims.evaluate(expr.dim, at.sizes), "int64"), WEAK_INT
 
 
-def _apply_value(
-    expr: ScalarOp, at: EvaluationPoint, memo: dict[ScalarExpr, TypedArray]
-) -> TypedArray:
-    operands = [_evaluate(a, at, memo) for a in expr.args]
+def _apply_value(expr: ScalarOp, at: EvaluationPoint, operands: list[TypedArray]) -> TypedArray:
     values, kinds = [v for v, _ in operands], [k for _, k in operands]
     function = FUNCTIONS[expr.fn]
     kind = RULES[function.rule](kinds, expr.dtype)
@@ -332,21 +341,25 @@ def _apply_chain_rule(
         return _derivative(function.body(*expr.args), operand, memo)
     for argument, slope in zip(expr.args, function.slopes, strict=False):
         inner = _derivative(argument, operand, memo)
-        outer = slope(*expr.args) if inner != ZERO else None
+        outer = None if _is(inner, ZERO) else slope(*expr.args)
         if outer is not None:
             total = _sum(total, _product(as_scalar_expr(outer), inner))
     return total
 
 
+def _is(expr: ScalarExpr, literal: ScalarLiteral) -> bool:
+    return type(expr) is ScalarLiteral and expr == literal
+
+
 def _product(a: ScalarExpr, b: ScalarExpr) -> ScalarExpr:
-    if ZERO in (a, b):
+    if _is(a, ZERO) or _is(b, ZERO):
         return ZERO
-    if a == ONE:
+    if _is(a, ONE):
         return b
-    return a if b == ONE else mul(a, b)
+    return a if _is(b, ONE) else mul(a, b)
 
 
 def _sum(a: ScalarExpr, b: ScalarExpr) -> ScalarExpr:
-    if a == ZERO:
+    if _is(a, ZERO):
         return b
-    return a if b == ZERO else add(a, b)
+    return a if _is(b, ZERO) else add(a, b)

@@ -329,7 +329,6 @@ def test_affine_forms_are_computed_once_for_equal_calls():
     run(spec, [x])
     after = affine.cache_info()
     assert after.misses == before.misses
-    assert after.hits > before.hits
 
 
 def test_products_are_recognised():
