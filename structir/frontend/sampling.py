@@ -19,3 +19,12 @@ def sampled(name: str, sizes: Iterable[Dim], *numbers: float) -> Expr:
     info = TensorStructInfo(shape.values, "float64")
     operands = [PrimValue(float(v)) for v in numbers]
     return R.call_pure_packed(f"draw.{name}", shape, *operands, sinfo_args=info)
+
+
+def sampled_for(name: str, operands: Iterable[Expr], info: TensorStructInfo, *numbers: float) -> Expr:
+    """Returns one sample for each element of tensors of parameters.
+
+    `numbers` are the seed and the stream.
+    """
+    values = [PrimValue(float(v)) for v in numbers]
+    return R.call_pure_packed(f"draw.{name}", *operands, *values, sinfo_args=info)

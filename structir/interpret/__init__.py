@@ -14,6 +14,7 @@ from structir.interpret import (
     image_decoding,
     lists,
     loops,
+    matrix_functions,
     random_functions,
     strings,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "interpret",
     "lists",
     "loops",
+    "matrix_functions",
     "random_functions",
     "register_extern",
     "strings",

@@ -40,5 +40,23 @@ def normal(
     return _generator(seed, stream).normal(mean, scale, shape)
 
 
-for _function in (uniform, evenly, normal):
+def poisson(rates: Array, seed: float, stream: float) -> Array:
+    """Samples Poisson distributions of these means."""
+    samples = _generator(seed, stream).poisson(rates.astype("float64"))
+    return np.asarray(samples).astype(rates.dtype)
+
+
+def binomial(counts: Array, chances: Array, seed: float, stream: float) -> Array:
+    """Samples the numbers of successes in these numbers of trials, with these probabilities."""
+    samples = _generator(seed, stream).binomial(counts.astype("int64"), chances.astype("float64"))
+    return np.asarray(samples).astype(counts.dtype)
+
+
+def gamma(shapes: Array, seed: float, stream: float) -> Array:
+    """Samples gamma distributions of these shapes and of scale 1, all above 0."""
+    samples = _generator(seed, stream).standard_gamma(shapes.astype("float64"))
+    return np.asarray(np.maximum(samples, np.finfo("float64").tiny)).astype(shapes.dtype)
+
+
+for _function in (uniform, evenly, normal, poisson, binomial, gamma):
     register_extern(f"draw.{_function.__name__}", _function)

@@ -16,6 +16,7 @@ from structir.ir.polynomial import Atom, Dim, Monomial, Opaque, Poly, Sym
 
 NameOf = Callable[[Sym], str]
 SYMBOLS = {"floordiv": "//", "floormod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!="}  # with exchanged operands
 CALLED = COMMUTATIVE = ("min", "max")
 SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # binding strengths
 
@@ -135,7 +136,10 @@ def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
         return call(atom.fn, args)
     if symbol in ("//", "%"):
         return f"{_wrapped(args[0], PRODUCT)} {symbol} {_wrapped(args[1], ATOM)}", PRODUCT
-    return f"{_wrapped(args[0], SUM)} {symbol} {_wrapped(args[1], SUM)}", COMPARISON
+    left, right = [_wrapped(argument, SUM) for argument in args]
+    if type(atom.args[0]) is not Poly:  # a constant is on the right, as people write it
+        left, right, symbol = right, left, MIRRORED[symbol]
+    return f"{left} {symbol} {right}", COMPARISON
 
 
 def _ordered(atom: Opaque) -> list[Dim]:

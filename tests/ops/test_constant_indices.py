@@ -79,7 +79,7 @@ def test_a_constant_that_is_bound_to_a_variable_is_a_lower_bound(name, form):
         structir.compile(module)["main"],
     ]:
         assert run(np.ones((6, 3), "float32")) is not None
-        with pytest.raises(ShapeMismatchError, match=r"expected 6 <= n.*found n = 5"):
+        with pytest.raises(ShapeMismatchError, match=r"expected n >= 6.*found n = 5"):
             run(np.ones((5, 3), "float32"))
 
 
@@ -131,7 +131,7 @@ def test_an_index_is_a_lower_bound_of_a_symbolic_size(name):
     runs = (lambda x: structir.interpret(module, "main", x), structir.compile(module)["main"])
     for run in runs:
         assert run(np.ones((6, 3), "float32")) is not None
-        with pytest.raises(ShapeMismatchError, match=r"expected 6 <= n.*found n = 5"):
+        with pytest.raises(ShapeMismatchError, match=r"expected n >= 6.*found n = 5"):
             run(np.ones((5, 3), "float32"))
 
 

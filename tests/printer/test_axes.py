@@ -3,6 +3,8 @@
 import warnings
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import structir
 from structir.errors import DiagnosticError, DiagnosticWarning
@@ -73,6 +75,18 @@ def test_texts_come_back(text: str) -> None:
     assert structir.structural_hash(again) == structir.structural_hash(module)
     assert again.script() == module.script()
     structir.analysis.check_well_formed(module)
+
+
+@given(
+    st.sampled_from(["n", "k", "n + k", "n - k", "n % 64", "T.min(n, k)"]),
+    st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
+    st.integers(5, 9),
+)
+def test_conditions_are_printed_as_they_are_written(side: str, sign: str, number: int) -> None:
+    written = f'R.require("{side} {sign} {number}")'
+    parameters = 'x: R.Tensor(("n", "k"))'
+    text = f"@R.function\ndef main({parameters}):\n    {written}\n    return x\n"
+    assert written in structir.parse(text).script()
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=list(PROGRAMS))

@@ -212,10 +212,8 @@ class TorchImporter(ConstantFolder):
         if not isinstance(first, Ref):
             node.fail(f"expected a tensor of the graph as the operand to write, found {first!r}")
         if changes_metadata(functional):
-            node.fail(
-                "changing the shape of a tensor in place is not supported",
-                f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",
-            )
+            self._build_view_in_place(node, functional, first.name)
+            return
         old_value = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
         new_value = self.results(FxNode(spec, self, node.scope, node.span))[0]
@@ -224,6 +222,22 @@ class TorchImporter(ConstantFolder):
         for name in names_of(node.spec.outputs):
             node.scope.values[name] = self.read(node.scope, first.name)
             self.memory.record_alias(name, first.name)
+
+    def _build_view_in_place(self, node: FxNode, functional: str, name: str) -> None:
+        """Builds an op such as `transpose_` as the view of its operand.
+
+        Other views of the operand stay: only its shape changes. torch refers to the tensor by the
+        name of the result from here on.
+        """
+        later = node.scope.graph.nodes[node.scope.graph.nodes.index(node.spec) + 1 :]
+        if any([name in names_of(tuple(spec.args.values())) for spec in later]):
+            node.fail(
+                f"{name!r} is used after its shape has changed",
+                f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",
+            )
+        view = FxNode(attrs.evolve(node.spec, target=functional), self, node.scope, node.span)
+        self.bind(view, self.results(view))
+        self.memory.record_view(view)
 
     def _replacement(self, name: str, new_value: Expr, old_value: Expr) -> Expr:
         """Returns the new elements of a tensor that a node writes in place."""

@@ -16,6 +16,7 @@ from structir.frontend.torch.graph import FxGraph, Ref, names_of
 from structir.frontend.torch.node import FxNode, FxScope
 from structir.frontend.torch.registry import (
     Write,
+    changes_metadata,
     find_view,
     is_view,
     may_copy,
@@ -184,10 +185,11 @@ def written_names(graph: FxGraph, in_place: Any) -> set[str]:
         first = next(iter(spec.args.values()), None)
         if not isinstance(first, Ref):
             continue
-        writes = in_place(spec.target) is not None
-        if writes or is_view(spec, graph.tensors):
+        functional = in_place(spec.target)
+        writes = functional is not None and not changes_metadata(functional)
+        if functional is not None or is_view(spec, graph.tensors):
             base.update(dict.fromkeys(names_of(spec.outputs), first.name))
-        if writes and spec.target not in IGNORED_WRITES:
+        if writes:
             written.add(first.name)
     roots = set()
     for name in written:
@@ -195,6 +197,3 @@ def written_names(graph: FxGraph, in_place: Any) -> set[str]:
             name = base[name]
         roots.add(name)
     return roots
-
-
-IGNORED_WRITES = frozenset({"aten.detach_.default"})

@@ -26,9 +26,9 @@ from structir.frontend.torch.scalars import as_tensor, cast, is_number, tensor_i
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import is_float, is_int, numpy_dtype
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
-from structir.ir.requirements import cast_of
+from structir.ir.requirements import cast_of, condition
 from structir.script import R
 
 REQUIRED: Any = object()
@@ -182,10 +182,19 @@ class FxNode:
 
     def require(self, conditions: Sequence[Dim]) -> None:
         """Requires conditions on sizes at run time, as `R.require` does in program text."""
-        open_conditions = tuple([condition for condition in conditions if condition != 1])
+        open_conditions = tuple([each for each in conditions if each != 1])
         if open_conditions:
             value, info = cast_of(open_conditions, self.span)
             self.host.builder.match_cast(value, info, self.part_name(), self.span)
+
+    def require_nonzero(self, x: Expr, name: str) -> None:
+        """Requires a tensor of one element to be different from 0 at run time."""
+        if self.dtype_of(x) != "bool":
+            x = R.not_equal(x, Constant(np.zeros((), numpy_dtype(self.dtype_of(x)))))
+        holds = self.host.symbols.fresh(name)
+        number = R.reshape(cast(self.emit(x), "int64"), ShapeExpr((1,)))
+        self.bind_sizes(self.emit(number), (holds,))
+        self.require([condition("==", holds, 1)])
 
     def bind_parts(self, x: Expr, parts: tuple[Dim, Dim]) -> None:
         """Binds two symbols, which are at least 0, to max(x, 0) and max(-x, 0) of an integer."""

@@ -157,3 +157,67 @@ def test_decomposed_checks_of_matrices_import() -> None:
     assert "token" in str(program.graph_signature)  # the order of the checks
     result = structir.interpret(from_exported_program(program), "main", x.numpy())
     np.testing.assert_allclose(result, torch.linalg.inv(x).numpy())
+
+
+LAPACK: dict[str, Any] = {
+    "ldl": lambda x: tuple(torch.linalg.ldl_factor_ex(square(x))),
+    "ldl of two": lambda x: tuple(torch.linalg.ldl_factor(without_diagonal(x))),
+    "ldl_solve": lambda x: torch.linalg.ldl_solve(*torch.linalg.ldl_factor(square(x)), x[..., :1]),
+    "eigenvalues": lambda x: ordered(torch.linalg.eigvals(square(x) + x @ x[:1].mT)),
+    "eigenvectors": lambda x: product_of_eigenvectors(square(x) + x @ x[:1].mT),
+    "complex": lambda x: ordered(torch.linalg.eigvals(torch.complex(square(x), x @ x[:1].mT))),
+}
+
+
+def square(x: Any) -> Any:
+    return x @ x.mT - torch.eye(x.shape[-2], dtype=x.dtype) * 3
+
+
+def without_diagonal(x: Any) -> Any:
+    return square(x) * (1 - torch.eye(x.shape[-2], dtype=x.dtype))
+
+
+def ordered(values: Any) -> Any:
+    """Returns sums of powers, which do not depend on the order."""
+    return tuple([torch.view_as_real((values**k).sum(-1)) for k in (1, 2, 3)])
+
+
+def product_of_eigenvectors(a: Any) -> Any:
+    values, vectors = torch.linalg.eig(a)
+    residual = a.to(vectors.dtype) @ vectors - vectors * values[..., None, :]
+    return residual.abs() < 1e-9, vectors.abs().square().sum(-2)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (2, 3), (1, 2)])
+@pytest.mark.parametrize("name", LAPACK)
+def test_factors_in_the_conventions_of_lapack(name: str, shape: tuple[int, int]) -> None:
+    if name != "ldl of two" or shape[0] > 1:  # a zero matrix is singular
+        assert_equal_to_torch(LAPACK[name], matrices(*shape))
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 0), (0, 3, 3), (2, 3, 0), (2, 0, 3), (2, 5, 3), (1, 4)])
+def test_packed_factors_of_static_sizes(shape: tuple[int, ...]) -> None:
+    """Compares results of any size: torch exports `geqrf` with static sizes only."""
+    torch.manual_seed(0)
+    functions = [lambda x: tuple(torch.geqrf(x))]
+    if shape[-1] == shape[-2]:
+        functions.append(lambda x: tuple(torch.linalg.ldl_factor_ex(x)))
+        functions.append(lambda x: (torch.view_as_real(torch.linalg.eigvals(x)),))
+    for function in functions:
+        x = torch.randn(shape)
+        module = from_exported_program(torch.export.export(Call(function), (x,)))
+        results = structir.interpret(module, "main", x.numpy())
+        results = results if isinstance(results, tuple | list) else [results]
+        for result, wanted in zip(results, function(x), strict=True):
+            assert (result.shape, result.dtype) == (wanted.shape, wanted.numpy().dtype)
+            np.testing.assert_allclose(result, wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_singular_matrix_has_a_status_or_is_an_error() -> None:
+    x = torch.zeros(3, 3)
+    program = torch.export.export(Call(lambda x: tuple(torch.linalg.ldl_factor_ex(x))), (x,))
+    results = structir.interpret(from_exported_program(program), "main", x.numpy())
+    assert results[2] == torch.linalg.ldl_factor_ex(x).info
+    program = torch.export.export(Call(lambda x: tuple(torch.linalg.ldl_factor(x))), (x,))
+    with pytest.raises(ValueError, match="singular"):
+        structir.interpret(from_exported_program(program), "main", x.numpy())

@@ -78,6 +78,11 @@ DISTRIBUTIONS = {
     "log_normal": lambda x: x.clone().log_normal_(0.5, 0.7),
     "geometric": lambda x: x.clone().geometric_(0.3),
     "geometric of integers": lambda x: x.long().geometric_(0.8),
+    "poisson": lambda x: torch.poisson(x + 4.5),
+    "poisson of half": lambda x: torch.poisson((x + 30).half()),
+    "binomial": lambda x: torch.binomial(x + 20, x + 0.3),
+    "gamma": lambda x: torch._standard_gamma(x + 0.7),
+    "dirichlet": lambda x: torch._sample_dirichlet(x.reshape(-1, 4) + 1.5)[:, 0],
 }
 
 

@@ -167,15 +167,20 @@ ASSERTIONS = (
 
 @torch_op(*ASSERTIONS)
 def assertion(node: FxNode) -> list[Any]:
-    """Requires conditions on sizes, as `torch._check` states; ignores torch's other assertions,
-    since StructIR's ops check their own operands."""
+    """Requires conditions on sizes and on data, as `torch._check` and `torch._assert_async` state;
+    ignores torch's other assertions, since StructIR's ops check their own operands."""
     condition, size = node.arg("self", None), node.arg("size", None)
     conditions = [condition] if is_condition(condition) else []
-    if isinstance(size, Dim):
-        low, high = node.arg("min", None), node.arg("max", None)
-        conditions += [compare("le", low, size)] if low is not None else []
-        conditions += [compare("le", size, high)] if high is not None else []
+    data = [condition] if isinstance(condition, Expr) else []
+    for low, high in ((node.arg("min", None), size), (size, node.arg("max", None))):
+        if isinstance(size, Expr) and low is not None and high is not None:
+            data.append(R.less_equal(as_tensor(low, "int64"), as_tensor(high, "int64")))
+        elif isinstance(size, Dim) and low is not None and high is not None:
+            conditions.append(compare("le", low, high))
     node.require(conditions)
+    names = names_of(next(iter(node.spec.args.values()), None))
+    for value in data:
+        node.require_nonzero(value, f"{names[0]}_holds")
     return []
 
 

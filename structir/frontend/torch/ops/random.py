@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from structir.frontend.sampling import sampled
+from structir.frontend.sampling import sampled, sampled_for
 from structir.frontend.scalars import index_range, number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.create import identity
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast
 from structir.ir import dims
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 SIGNIFICANT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
@@ -112,6 +113,27 @@ def geometric(node: FxNode) -> Expr:
     scale = number(math.log1p(-float(node.arg("p"))), "float64")
     trials = R.maximum(R.ceil(R.divide(logarithm, scale)), number(1.0, "float64"))
     return cast(trials, node.out_dtype())
+
+
+def _samples_for(node: FxNode, name: str, *operands: Expr) -> Expr:
+    """Returns a sample for each element of the operands, which broadcast, in the result's dtype."""
+    sizes, dtype = node.out_dims(), node.out_dtype()
+    values = [node.emit(R.broadcast_to(cast(x, "float64"), ShapeExpr(sizes))) for x in operands]
+    info = TensorStructInfo(sizes, "float64")
+    samples = sampled_for(name, values, info, node.host.seed, node.host.built)
+    return node.emit(cast(node.emit(samples), dtype))
+
+
+torch_op("poisson")(lambda node: _samples_for(node, "poisson", node["self"]))
+torch_op("binomial")(lambda node: _samples_for(node, "binomial", node["count"], node["prob"]))
+torch_op("_standard_gamma")(lambda node: _samples_for(node, "gamma", node["self"]))
+
+
+@torch_op("_sample_dirichlet")
+def dirichlet(node: FxNode) -> Expr:
+    """Builds Dirichlet samples along the last axis: gamma samples over their sum."""
+    samples = _samples_for(node, "gamma", node["self"])
+    return R.divide(samples, R.sum(samples, axis=[node.rank() - 1], keepdims=True))
 
 
 @torch_op("multinomial")

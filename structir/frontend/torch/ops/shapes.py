@@ -101,7 +101,7 @@ def order_of(node: FxNode) -> list[int]:
 
 
 @torch_op(
-    "transpose.int",
+    "transpose",
     "swapaxes",
     "swapdims",
     "t",

@@ -15,10 +15,11 @@ from structir.frontend.torch.ops.shapes import (
     parts_of,
     reorder_axes,
 )
-from structir.frontend.torch.registry import torch_op, view_of
+from structir.frontend.torch.registry import is_view, torch_op, view_of
+from structir.frontend.torch.scalars import product
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr, Tuple
+from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
 
@@ -69,12 +70,46 @@ def reject_write(part: FxNode, update: Expr) -> Expr:
     )
 
 
-@view_of(
-    "transpose.int", "adjoint", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims"
-)
+@view_of("transpose", "adjoint", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims")
 def write_reordered(part: FxNode, update: Expr) -> Expr:
     order = order_of(part)
     return reorder_axes(update, [order.index(k) for k in range(len(order))])
+
+
+@torch_op("resize", "resize_as")
+def resize(node: FxNode) -> Expr:
+    """Builds resize: the first elements in memory in another shape; further ones are 0."""
+    flat, sizes = _elements_to_resize(node), node.out_dims()
+    count, old = product(sizes), product(node.dims())
+    if dims.at_least(old, count) is not True:
+        if _is_part(node):
+            node.fail("a view cannot grow", "copy it first: `x.clone().resize_(...)`")
+        missing = ShapeExpr((dims.dim_max(count - old, 0),))
+        zeros = R.full(missing, number(0, node.dtype()))
+        flat = node.emit(R.concat(Tuple((flat, zeros)), axis=0))
+    return reshape_to(R.strided_slice(flat, [0], [0], [count]), sizes)
+
+
+@view_of("resize", "resize_as")
+def write_resized(part: FxNode, update: Expr) -> Expr:
+    count = product(part.dims())
+    written = dims.dim_min(product(part.dims_of(update)), count)
+    first = R.strided_slice(part.emit(R.flatten(update)), [0], [0], [written])
+    rest = R.strided_slice(_elements_to_resize(part), [0], [written], [count])
+    return reshape_to(R.concat(Tuple((first, rest)), axis=0), part.dims())
+
+
+def _elements_to_resize(node: FxNode) -> Expr:
+    """Returns the elements of a contiguous operand in the order of memory."""
+    if _may_copy(node):
+        node.fail("expected a contiguous tensor to resize", "`x.contiguous().resize_(...)`")
+    return node.emit(R.flatten(node["self"]))
+
+
+def _is_part(node: FxNode) -> bool:
+    """Returns whether the operand is a view, whose memory may have further elements."""
+    graph, name = node.scope.graph, node.spec.args["self"].name
+    return any(name in names_of(s.outputs) and is_view(s, graph.tensors) for s in graph.nodes)
 
 
 @view_of("select.int")
