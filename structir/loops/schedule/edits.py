@@ -101,7 +101,7 @@ def _printable(node: Any) -> Any:
 def _difference(index: Scalar) -> Scalar:
     if not (isinstance(index, Literal) and index.value < 0):
         return index
-    return Apply("sub", (integer(0), integer(-index.value)), "int64")
+    return Apply("sub", (integer(0), integer(int(-index.value))), "int64")
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
