@@ -136,7 +136,7 @@ class _RowFold:
             if rows is not value:
                 whole = args[first]
                 if path and not isinstance(whole, Tuple):
-                    count = len(whole.struct_info.fields)  # type: ignore[union-attr]
+                    count = len(whole.struct_info.fields)
                     whole = Tuple(tuple([self.field(whole, k) for k in range(count)]))
                 args[first] = with_operand(whole, tuple(path), rows)
             sliced.append(value)
