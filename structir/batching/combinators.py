@@ -103,7 +103,7 @@ def expanded(module: IRModule, expands: Callable[[Expr], bool] = is_combinator) 
     return _Expansion(module, expands).module() if _calls_any(module, expands) else module
 
 
-def _mentioned(functions: Mapping[str, Node]) -> set[str]:
+def mentioned(functions: Mapping[str, Node]) -> set[str]:
     """Returns the names of the functions that functions refer to."""
     values = [v for f in functions.values() if isinstance(f, Function) for v in walk_values(f)]
     return {value.name for value in values if isinstance(value, GlobalVar)}
@@ -126,7 +126,7 @@ class _Expansion:
             )
             functions[name] = self.function(function) if needed else function  # type: ignore[arg-type]
         functions |= self.batching.generated
-        unused = _mentioned(self.source.functions) - _mentioned(functions)
+        unused = mentioned(self.source.functions) - mentioned(functions)
         private = {n for n in unused if getattr(functions.get(n), "attrs", {}).get(PRIVATE)}
         return self.source.with_functions({n: f for n, f in functions.items() if n not in private})
 

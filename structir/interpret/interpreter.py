@@ -87,13 +87,11 @@ def _too_deep(frame: Frame) -> StructIRError:
     return StructIRError(f"recursion limit ({RECURSION_LIMIT}) exceeded{name}{_location(call)}")
 
 
-def _sizes_text(dim: dims.Dim, scope: Activation, *, axes: bool = False) -> str:
-    """Returns the sizes in a dim with their values: `n = 3, m = 4`, with `axes` also of which axis:
-    `n = 3 (axis 0 of x)`."""
+def _sizes_text(dim: dims.Dim, scope: Activation) -> str:
+    """Returns the sizes in a dim with their values and axes: `n = 3 (axis 0 of x), m = 4`."""
     symbols = sorted(dims.syms(dim), key=lambda symbol: symbol.order)
-    texts = [f"{display_name(s)} = {scope.sizes[s]}" for s in symbols]
-    places = [_axis_text(s, scope) if axes else "" for s in symbols]
-    return ", ".join(map("".join, zip(texts, places, strict=True)))
+    texts = [f"{display_name(s)} = {scope.sizes[s]}{_axis_text(s, scope)}" for s in symbols]
+    return ", ".join(texts)
 
 
 def _axis_text(symbol: dims.Sym, scope: Activation) -> str:
@@ -146,11 +144,11 @@ class Interpreter:
                 lhs, rhs = scope.size(assumed.left), scope.size(assumed.right)
                 if not assumed.holds(lhs, rhs):
                     if assumed.right == 1 and dims.is_comparison(assumed.left):
-                        raise ShapeMismatchError(
-                            f"{op.name}{_location(call)}: expected {dims.text(assumed.left)}, "
-                            f"found {_sizes_text(assumed.left, scope)}",
-                            code="E0721",
-                        )
+                        with one_message():
+                            where = f"{op.name}{_location(call)}"
+                            sizes = _sizes_text(assumed.left, scope)
+                            text = f"{where}: expected {dims.text(assumed.left)}, found {sizes}"
+                        raise ShapeMismatchError(text, code="E0721")
                     relation = "broadcast" if assumed.broadcasts else "be equal"
                     sizes = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(
@@ -235,7 +233,7 @@ class Interpreter:
         for condition in conditions_of(binding):
             if scope.size(condition) != 1:
                 with one_message():
-                    sizes = _sizes_text(condition, scope, axes=True)
+                    sizes = _sizes_text(condition, scope)
                     text = f"R.require: expected {dims.text(condition)}, found {sizes}"
                 raise ShapeMismatchError(text, code="E0706")
 

@@ -8,6 +8,7 @@ from structir.passes.base import module_pass
 from structir.passes.convert_to_dataflow import convert_to_dataflow
 from structir.passes.lambda_lift import lambda_lift
 from structir.ragged.module import lowered_functions, needs_lowering
+from structir.ragged.row_folds import with_row_folds
 from structir.ragged.row_maps import with_row_maps
 
 
@@ -21,5 +22,5 @@ def lower_ragged(module: IRModule) -> IRModule:
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     if not any(map(needs_lowering, functions)):
         return module
-    lowered = lowered_functions(lambda_lift.transform(with_row_maps(module)))
+    lowered = lowered_functions(lambda_lift.transform(with_row_maps(with_row_folds(module))))
     return convert_to_dataflow.transform(lowered)

@@ -294,6 +294,8 @@ class TupleForm(Substitution):
             self.in_scope |= bound_dims([cast])
         new = super().binding(binding)
         value = new.value
+        if isinstance(new, MatchCast):
+            return new
         if type(value) is If:
             value = replace(value, struct_info=self._info_of_branches(value) or value.struct_info)
         if type(value) in (If, Tuple, TupleGetItem) and new.var.struct_info != value.struct_info:

@@ -22,6 +22,7 @@ from structir.ir.bodies import bindings_of
 from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     Call,
     Expr,
     Function,
@@ -101,7 +102,7 @@ def _is_row_body(module: IRModule, name: str) -> bool:
     return any([getattr(call.args[0], "name", None) == name for call in calls])  # type: ignore[attr-defined]
 
 
-class _OfOneRow(Substitution):
+class OfOneRow(Substitution):
     """Rebuilds a function with the length of a row in place of each ragged axis."""
 
     def __init__(self, length: Dim) -> None:
@@ -134,6 +135,33 @@ class _RowMap:
     length: Dim
 
 
+def closures_of(function: Function) -> dict[Expr, Function]:
+    """Returns the closures of a function by their variables, each with those that it calls."""
+    closures = {b.var: b.value for b in bindings_of(function) if isinstance(b.value, Function)}
+    return {var: _with_closures(closure, closures) for var, closure in closures.items()}
+
+
+def body_of(module: IRModule, closures: Mapping[Expr, Function], callee: Expr) -> Function | None:
+    """Returns the function that a loop applies; None where it is unknown."""
+    if callee in closures:
+        return closures[callee]
+    function = module.functions.get(getattr(callee, "name", ""))
+    return function if isinstance(function, Function) else None
+
+
+def _with_closures(function: Function, closures: Mapping[Var, Function]) -> Function:
+    """Returns a function with copies of the closures that it calls as its own."""
+    called, todo = set[Expr](), [function]
+    while todo:
+        new = [v for v in free_vars(todo.pop()) if v in closures and v not in called]
+        called.update(new)
+        todo += [closures[v] for v in new]
+    if not called:
+        return function
+    own = BindingBlock(tuple([VarBinding(v, f) for v, f in closures.items() if v in called]))
+    return replace(function, body=replace(function.body, blocks=(own, *function.body.blocks)))
+
+
 class _RowMaps:
     """Rewrites the maps of one function."""
 
@@ -144,9 +172,7 @@ class _RowMaps:
     def function(self, function: Function) -> Function:
         """Returns a function without maps over rows."""
         function = without_dataflow(function)
-        self.closures = {
-            b.var: b.value for b in bindings_of(function) if isinstance(b.value, Function)
-        }
+        self.closures = closures_of(function)
         blocks = []
         for block in function.body.blocks:
             new = [each for binding in block.bindings for each in self._binding(binding)]
@@ -186,13 +212,13 @@ class _RowMaps:
     def _row_map(self, call: Call) -> _RowMap | None:
         """Returns the program of one row; None for maps over other axes than that of the rows."""
         view: LoopView = call.op.definition.hooks["loop"](call)  # type: ignore[attr-defined]
-        body = self._body(view.body)
+        body = body_of(self.module, self.closures, view.body)
         operands = [call.args[s.path[0]] for s in view.operands]
         axes = [s.axes for s in view.operands]
         if body is None or view.stacked != (0,) or any(a not in ((), (0,)) for a in axes):
             return None
         one, length = dims.sym("one"), dims.sym("length")
-        captured = [v for v in free_vars(body) if v not in self.closures]
+        captured = free_vars(body)
         axes += [()] * len(captured)
         operands += captured
         kinds, params = list[str](), list[Var]()
@@ -208,19 +234,12 @@ class _RowMaps:
         function = functions.pop("main")
         return _RowMap(function, functions, operands, tuple(kinds), one, length)
 
-    def _body(self, callee: Expr) -> Function | None:
-        """Returns the function that is mapped."""
-        if callee in self.closures:
-            return self.closures[callee]
-        function = self.module.functions.get(getattr(callee, "name", ""))
-        return function if isinstance(function, Function) else None
-
     def _program(
         self, body: Function, params: Sequence[Var], axes: Sequence[Any], length: Dim
     ) -> dict[str, Any] | None:
         """Returns the function of one row, as batched ops, and those that it calls, by name; None
         if it is invalid."""
-        body = _OfOneRow(length).function(body)
+        body = OfOneRow(length).function(body)
         others = {n: f for n, f in self.module.functions.items() if n != "main"}
         builder = BlockBuilder(IRModule({**others, BODY: body}))
         in_axes = tuple([0 if own else None for own in axes])

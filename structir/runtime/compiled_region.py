@@ -224,7 +224,7 @@ class CompiledRegion:
     def _check_sizes(self, values: Mapping[Sym, int]) -> None:
         """Raises the error of the first failing check."""
         for check in self.boundary.checks:
-            _check(check, values)
+            _check(check, values, self.inputs)
         for size in self.boundary.doubtful:
             if dims.evaluate(size, values) < 0:
                 raise ShapeMismatchError(
@@ -269,27 +269,37 @@ def lowered_region(
     return CompiledRegion(boundary_of(region, assumed), write, threads)
 
 
-def _check(check: SizeCheck, values: Mapping[Sym, int]) -> None:
+def _check(check: SizeCheck, values: Mapping[Sym, int], inputs: Sequence[Buffer]) -> None:
     lhs, rhs = dims.evaluate(check.left, values), dims.evaluate(check.right, values)
     if not check.holds(lhs, rhs):
         with one_message():
-            raise _violation(check, lhs, rhs, values)
+            raise _violation(check, lhs, rhs, values, inputs)
 
 
 def _violation(
-    check: SizeCheck, lhs: int, rhs: int, values: Mapping[Sym, int]
+    check: SizeCheck, lhs: int, rhs: int, values: Mapping[Sym, int], inputs: Sequence[Buffer]
 ) -> ShapeMismatchError:
     if "{left}" in check.description:
         message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
         return ShapeMismatchError(message, code="E0721")
     if check.right == 1 and dims.is_comparison(check.left):
         symbols = sorted(dims.syms(check.left), key=lambda symbol: symbol.order)
-        sizes = ", ".join([f"{display_name(s)} = {values[s]}" for s in symbols])
+        texts = [f"{display_name(s)} = {values[s]}{_axis_text(s, inputs)}" for s in symbols]
+        sizes = ", ".join(texts)
         message = f"{check.description}: expected {dims.text(check.left)}, found {sizes}"
         return ShapeMismatchError(message, code="E0721")
     left, right = _equation(check.left, lhs), _equation(check.right, rhs)
     sizes = f"1 or {right}, found {left}" if check.loose else f"{left}, found {right}"
     return ShapeMismatchError(f"{check.description}: expected {sizes}", code="E0721")
+
+
+def _axis_text(symbol: Sym, inputs: Sequence[Buffer]) -> str:
+    """Returns the first axis that is a size: ` (axis 0 of x)`; nothing if there is none."""
+    for buffer in inputs:
+        for axis, size in enumerate(buffer.shape):
+            if dims.as_sym(size) is symbol:
+                return f" (axis {axis} of {buffer})"
+    return ""
 
 
 def _equation(dim: Any, value: int) -> str:

@@ -111,6 +111,49 @@ def test_maps_over_rows_match_numpy(name):
             np.testing.assert_allclose(np.asarray(actual).reshape(value.shape), value, 1e-10, 1e-12)
 
 
+def folded(start, row):
+    for value in row:
+        start = np.sin(start) + value
+    return start
+
+
+@pytest.mark.parametrize("axis", ["'*'", "'m'"])
+@pytest.mark.parametrize(
+    ("body", "of_row"),
+    [
+        ("R.sum(h(t))", lambda row, w: np.sin(row).sum()),
+        ("R.reduce(f, w, t)", lambda row, w: folded(w, row)),
+        ("R.reduce(f, h(w), h(t))", lambda row, w: folded(np.sin(w), np.sin(row))),
+    ],
+)
+def test_mapped_closures_call_closures(body, of_row, axis):
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "*"), "float64"), w: R.Tensor((), "float64")):
+    @R.function
+    def h(q: R.Tensor(("*s",), "float64")):
+        r = R.sin(q)
+        return r
+    @R.function
+    def f(s: R.Tensor((), "float64"), e: R.Tensor((), "float64")):
+        r = R.add(h(s), e)
+        return r
+    @R.function
+    def g(t: R.Tensor(({axis},), "float64")):
+        z = {body}
+        return z
+    y = R.map(g, x)
+    return y
+""")
+    x, w = RaggedArray(np.arange(6.0), [0, 2, 2, 6]), np.float64(0.5)
+    expected = [of_row(row, w) for row in x.to_list()]
+    for run in (
+        structir.compile(module)["main"],
+        lambda *a: structir.interpret(module, "main", *a),
+    ):
+        np.testing.assert_allclose(run(x, w), expected, 1e-12)
+
+
 def test_map_over_other_rows_is_checked():
     module = structir.parse(
         "@R.function\n"

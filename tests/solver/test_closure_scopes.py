@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import structir
+from structir.analysis.variables import free_symbols_in
 from structir.analysis.well_formed import check_well_formed
 from structir.errors import DiagnosticError
+from structir.ir.binding_dims import own_dims
+from structir.ir.expr import Function
+from structir.ir.module import IRModule
 from structir.passes.manager.comparison import same
 
 PARAMS = ("x, y", "x: R.Tensor(ndim=1), y: R.Tensor(ndim=1)", 'x, y: R.Tensor(("m",), "\'V")')
@@ -18,6 +22,7 @@ AXES = ('("n",)', '("n",), "\'T"', '("*s",), "\'T"', '("*s", "n"), "\'T"')
 CALLS = (
     "a = f(x, x)\n    b = f(y, y)",
     "a = f(y, y)\n    b = R.map(f, w, w)",
+    "a = f(x, x)\n    b = y",
     "a = R.map(f, w, w)\n    b = f(x, x)",
     "a = R.reduce(f, x, R.expand_dims(x, axis=0))\n    b = f(y, y)",
 )
@@ -32,6 +37,11 @@ def main({params}, w):
     z = (a, b)
     return z
 """
+
+
+def closure_of(module: IRModule, name: str) -> Function:
+    """Returns a nested function of `main`."""
+    return next(b.value for b in module["main"].bindings() if b.var.name == name)
 
 
 def cases() -> list[tuple[str, str, str]]:
@@ -57,6 +67,8 @@ def test_calls_of_a_closure_share_no_dims_or_dtypes(params: str, axes: str, call
     expected = structir.interpret(module, "main", *arguments)
     inferred = structir.infer(module)
     check_well_formed(inferred)
+    outer = {v for p in inferred["main"].params for v in free_symbols_in(p.struct_info)}
+    assert not outer & own_dims(closure_of(inferred, "f").struct_info)
     actual = structir.interpret(inferred, "main", *arguments)
     assert same(actual, expected, 0)
     assert structir.infer(inferred).script() == inferred.script()
@@ -84,7 +96,7 @@ def test_a_closure_returns_an_outer_value_of_an_inferred_dtype() -> None:
     y, z = module["main"].params[1].struct_info, module["main"].ret_struct_info
     assert y.dtype_var is not None
     assert z.dtype_var is y.dtype_var
-    inner = next(b.value for b in module["main"].bindings() if b.var.name == "g")
+    inner = closure_of(module, "g")
     assert inner.params[0].struct_info.dtype_var is not y.dtype_var
     run = structir.interpret(module, "main", np.ones((2, 3), "f4"), np.arange(4.0))
     assert run == 3 or run == 0

@@ -124,15 +124,16 @@ def _without(info: StructInfo, variables: Collection[DtypeVar]) -> StructInfo:
 
 
 def _instantiated(
-    function: Function, infos: Sequence[StructInfo]
+    function: Function, infos: Sequence[StructInfo], scope: frozenset[DtypeVar] = frozenset()
 ) -> tuple[Function, set[DtypeVar]]:
     """Returns a function at the dtypes of a call, and its dtype variables that remain unbound."""
-    if not (variables := _dtype_vars([param.struct_info for param in function.params])):
+    if not (variables := _dtype_vars([p.struct_info for p in function.params]) - scope):
         return function, variables
     binder = Binder(function.struct_info)
     for param, info in zip(function.params, infos, strict=True):
         binder.bind(param.struct_info, info)
-    return Substitution(dims=binder.dtypes).function(function), variables - binder.dtypes.keys()
+    bound = {v: dtype for v, dtype in binder.dtypes.items() if v in variables}
+    return Substitution(dims=bound).function(function), variables - bound.keys()
 
 
 MAX_PASSES = 3
@@ -447,8 +448,9 @@ class _DtypeEvaluation:
         inner.variables, inner.closures = dict(self.variables), dict(self.closures)
         inner.active = [*self.active, closure]
         inner.branches, inner.dtype_vars = self.branches, self.dtype_vars
-        params = [_fill(p.struct_info, i) for p, i in zip(closure.params, infos, strict=True)]
-        return inner.function(closure, params).ret_struct_info
+        instance, unbound = _instantiated(closure, infos, self.dtype_vars)
+        params = [_fill(p.struct_info, i) for p, i in zip(instance.params, infos, strict=True)]
+        return _without(inner.function(instance, params).ret_struct_info, unbound)
 
     def loop(self, call: Call, view: LoopView) -> StructInfo:
         """Returns the StructInfo of a loop: the states keep their dtypes."""
