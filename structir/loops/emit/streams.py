@@ -151,10 +151,8 @@ class StreamingLoop:
     def _emit_streams(self, near: str, high: str) -> None:
         """The second loop; where it reads much memory, in blocks that prefetch the next ones."""
         asm, reads = self.emitter.asm, self._reads_in_turn()
-        # Memory is what it waits for: more vectors in an iteration only make more code.
-        mark = asm.loop_mark('!"llvm.loop.interleave.count", i32 2')
         if not reads:
-            asm.count(near, high, 1, self._body, mark)
+            asm.count(near, high, 1, self._body)
             return
 
         def block(turn: str) -> None:
@@ -164,7 +162,7 @@ class StreamingLoop:
             for array in reads:
                 lines = str(BLOCK * element_bytes(dtype_of(array)) // LINE)
                 asm.count("0", lines, 1, partial(self._prefetch, array, first))
-            asm.count(first, last, 1, self._body, mark)
+            asm.count(first, last, 1, self._body)
 
         length = asm.integer("add", asm.integer("sub", high, near), str(BLOCK - 1))
         asm.count("0", asm.integer("sdiv", length, str(BLOCK)), 1, block)
