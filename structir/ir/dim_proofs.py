@@ -97,13 +97,13 @@ def _is_decided(difference: Poly) -> bool:
     return DECISIONS[atom.fn](*atom.args) is bool(value)
 
 
+_NEGATION: dict[bool | None, bool | None] = {True: False, False: True, None: None}
 DECISIONS: dict[str, Callable[[Dim, Dim], bool | None]] = {  # by the names of comparisons
     "lt": lambda a, b: at_least(b, a + 1),
     "le": lambda a, b: at_least(b, a),
     "eq": equal,
     "ne": lambda a, b: _NEGATION[equal(a, b)],
 }
-_NEGATION = {True: False, False: True, None: None}
 
 
 @lru_cache(4096)

@@ -65,7 +65,7 @@ class LoopSpace:
     def index(self, dim: Dim) -> Array:
         """Returns the value of an index expression at every point, as an int64 array."""
         index_var = dims.as_sym(dim)
-        if index_var in self.extents:
+        if index_var is not None and index_var in self.extents:
             return self.grid[index_var]
         with np.errstate(all="ignore"):
             return np.asarray(_evaluate_dim(dim, {**self.sizes, **self.grid}), "int64")
