@@ -30,6 +30,7 @@ NEGATIVE, ZERO, POSITIVE = 1, 2, 4
 CASES = 128  # limit on the cases of one proof
 MODULUS = 32  # largest divisor whose remainders are enumerated
 STEPS = (0, 1, 2, 3, 5, 8, 13, 1_000_003)  # the last exceeds the size limits that programs state
+LARGE = (8, 21, 64, 1_000_003, 30)  # quotients of all variables at once are not 0
 
 Substitution = dict[Sym | Opaque, Dim]
 
@@ -74,9 +75,35 @@ def quickly_equal(first: Dim, second: Dim) -> bool | None:
 @lru_cache(4096)
 def _deep_equal(difference: Poly) -> bool | None:
     answer = _by_cases(difference, ZERO)
-    if answer is None and _sampled(difference) == ZERO and symbolic.is_zero(difference):
-        return True
+    if answer is None and _sampled(difference) == ZERO:
+        atoms = [atom for term in difference.terms for atom in term]
+        if any([isinstance(atom, Opaque) and atom.fn in DECISIONS for atom in atoms]):
+            return True if _is_decided(difference) else None
+        if symbolic.is_zero(difference):
+            return True
     return answer
+
+
+def _is_decided(difference: Poly) -> bool:
+    """Whether a difference is that of a comparison and its only value. Comparisons of symbols are
+    not passed to sympy, which takes long and proves none."""
+    monomials = [*difference.terms.items()]
+    if len(monomials) > 1 or len(monomials[0][0]) > 1 or abs(monomials[0][1]) != 1:
+        return False
+    ((atom,), sign) = monomials[0]
+    value = -difference.constant * sign
+    if not isinstance(atom, Opaque) or atom.fn not in DECISIONS or value not in (0, 1):
+        return False
+    return DECISIONS[atom.fn](*atom.args) is bool(value)
+
+
+_NEGATION: dict[bool | None, bool | None] = {True: False, False: True, None: None}
+DECISIONS: dict[str, Callable[[Dim, Dim], bool | None]] = {  # by the names of comparisons
+    "lt": lambda a, b: at_least(b, a + 1),
+    "le": lambda a, b: at_least(b, a),
+    "eq": equal,
+    "ne": lambda a, b: _NEGATION[equal(a, b)],
+}
 
 
 @lru_cache(4096)
@@ -112,17 +139,22 @@ def _has_opaque(dim: Dim) -> bool:
 
 def _sampled(dim: Poly) -> int:
     """Returns the signs of a dim at a few sample points."""
-    variables = sorted(syms(dim), key=lambda variable: variable.order)
     signs = 0
-    for shift in range(len(STEPS)):
-        spread = shift % 3 + 1
-        point = {v: STEPS[(shift + spread * i) % len(STEPS)] for i, v in enumerate(variables)}
+    for point in _points(sorted(syms(dim), key=lambda variable: variable.order)):
         try:
             value = evaluate(dim, point)
         except DiagnosticError:  # division by zero at this point
             continue
         signs |= ZERO if value == 0 else POSITIVE if value > 0 else NEGATIVE
     return signs
+
+
+def _points(variables: list[Sym]) -> Iterator[dict[Sym, int]]:
+    """Yields the sample points."""
+    for steps in (STEPS, LARGE):
+        for shift in range(len(steps)):
+            spread = shift % 3 + 1
+            yield {v: steps[(shift + spread * i) % len(steps)] for i, v in enumerate(variables)}
 
 
 def _proof(dim: Dim, accepted: int, cases: int) -> bool | None:

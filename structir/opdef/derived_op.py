@@ -52,7 +52,8 @@ class DerivedDefinition:
         operands = {**dict(enumerate(args)), **named}
         last = max(operands, default=-1)
         arguments = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
-        static = {n: _freeze(v) for n, v in attributes.items()}
+        frozen: dict[int, Any] = {}
+        static = {n: _freeze(v, frozen) for n, v in attributes.items()}
         call = Call(self.op, arguments, static, span=span)
         return Call(self.op, arguments, static, (), memoize(self.deduce, call), span)
 
@@ -145,5 +146,14 @@ def differentiable_spec(call: Call) -> IndexSpec | None:
     return rename_reads(spec, {info.name: f"given {info.name}" for info in spec.operands})
 
 
-def _freeze(value: Any) -> Any:
-    return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value
+def _freeze(value: Any, frozen: dict[int, Any]) -> Any:
+    """Returns a value with tuples in place of lists. Parts that are shared, of calls in attributes
+    of calls, are walked once and stay shared; `frozen` holds them by id."""
+    if not isinstance(value, list | tuple):
+        return value
+    result = frozen.get(id(value))
+    if result is None:
+        parts = [_freeze(part, frozen) for part in value]
+        is_frozen = type(value) is tuple and all(a is b for a, b in zip(parts, value, strict=True))
+        result = frozen[id(value)] = value if is_frozen else tuple(parts)
+    return result

@@ -188,6 +188,8 @@ class SpecBuilder:
         is_listed = tensor.member is not None and choice.number is not None
         if is_listed and tensor.member != choice.number:  # the common case for long lists
             return False
+        if not choice.unchosen_vars:
+            return True
         return not any(s.name in choice.unchosen_vars for s in self._uses(tensor.entries, choice))
 
     def _is_read(self, operands: list[CallTensor], choice: JoinChoice) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from structir.errors import DiagnosticError
-from structir.ir import dims
+from structir.ir import dim_proofs, dims
 from structir.ir.dims import Dim
 from structir.ir.polynomial import opaque_atom
 from tests.ir.dim_trees import (
@@ -482,3 +482,18 @@ def test_a_condition_that_makes_a_divisor_zero_is_not_proved() -> None:
     heads = dims.dim_max(dims.floordiv(k, n), 1)  # sympy compares it with NaN at n = 0
     condition = dims.compare("<=", dims.dim_min(m * k * heads, m * k), n * m * k * heads)
     assert dims.equal(condition, 1) is not True
+
+
+def test_comparisons_of_quotients_are_proved_without_sympy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dim_proofs.symbolic, "is_zero", lambda _: pytest.fail("sympy is called"))
+    x, y = dims.sym("x"), dims.sym("y")
+    product = (x // (x // 4)) * (y // (y // 4))
+    quarter = dims.compare("<=", 16 * (product // 4), 16 * product)
+    assert dims.equal(quarter, 1) is True and dims.equal(quarter, 0) is False
+    assert dims.equal(dims.compare(">", 16 * (product // 4), 16 * product), 0) is True
+    assert dims.equal(dims.compare("!=", product % 4, 0), 1) is None
+
+
+def test_samples_have_quotients_other_than_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dim_proofs.symbolic, "is_zero", lambda _: pytest.fail("sympy is called"))
+    assert dims.equal(4 * k * (n // 8) * (m // 8), (n // 8) * (m // 8)) is None
