@@ -21,7 +21,9 @@ def sampled(name: str, sizes: Iterable[Dim], *numbers: float) -> Expr:
     return R.call_pure_packed(f"draw.{name}", shape, *operands, sinfo_args=info)
 
 
-def sampled_for(name: str, operands: Iterable[Expr], info: TensorStructInfo, *numbers: float) -> Expr:
+def sampled_for(
+    name: str, operands: Iterable[Expr], info: TensorStructInfo, *numbers: float
+) -> Expr:
     """Returns one sample for each element of tensors of parameters.
 
     `numbers` are the seed and the stream.

@@ -27,7 +27,7 @@ from structir.runtime.plans.instructions import FALLBACK_ERRORS, InstructionBloc
 from structir.runtime.plans.plan import MAX_CACHED_PLANS, BoundPlan, recording
 from structir.runtime.plans.plan_cache import MAX_ELEMENTS_ALONE, MAX_FALLBACKS, SizedPlaceholders
 from structir.runtime.plans.results import RESULTS
-from structir.runtime.plans.sized_plan import SizedPlan
+from structir.runtime.plans.sized_plan import SizedCallSpace, SizedPlan
 from structir.runtime.plans.sized_trace import SizedTracer
 from structir.runtime.plans.step_plan import LEFT
 from structir.runtime.plans.tensor_forms import CallForms, call_forms
@@ -73,6 +73,11 @@ class CompiledFunction:
         check_call(self.name, self.params, args)
         with within_memory(self.name):
             return self._call(args, out, {})
+
+    def set_sized(self, space: SizedCallSpace | None) -> None:
+        """Sets the workspace of native calls at sizes that occur for the first time."""
+        if self._is_native:
+            self.region.set_sized(space)
 
     @cached_property
     def public(self) -> Callable[..., Value]:
@@ -239,6 +244,9 @@ class SizedFunction:
         """Returns the result; LEFT if kernels are to be bound to the sizes."""
         if not self.is_usable or shapes in self.seen or recording.get():
             return LEFT
+        sizes = [*chain.from_iterable(shapes)]
+        if self.plan is not None and self.plan.has_run_natively(sizes):
+            return LEFT
         self.seen[shapes] = None
         if len(self.seen) > MAX_CACHED_PLANS:
             self.seen.popitem(last=False)
@@ -246,12 +254,13 @@ class SizedFunction:
             return LEFT
         if self.plan is None:
             self._trace(arrays)
-        return LEFT if self.plan is None else self._run(self.plan, shapes, arrays)
+        return LEFT if self.plan is None else self._run(self.plan, sizes, arrays)
 
-    def _run(self, plan: SizedPlan, shapes: Any, arrays: Sequence[Any]) -> Value:
-        value = plan.run([dense(a, a.dtype) for a in arrays], [*chain.from_iterable(shapes)])
+    def _run(self, plan: SizedPlan, sizes: Sequence[int], arrays: Sequence[Any]) -> Value:
+        value = plan.run([dense(a, a.dtype) for a in arrays], sizes)
         self.fallbacks = self.fallbacks + 1 if value is LEFT else 0
         self.is_usable = self.fallbacks <= MAX_FALLBACKS
+        self.function.set_sized(plan.native_space(len(sizes)) if self.is_usable else None)
         return value
 
     def _trace(self, arrays: Sequence[Any]) -> None:

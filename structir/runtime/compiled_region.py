@@ -151,6 +151,11 @@ class CompiledRegion:
             self._native = native_call(name, self.forms, results, shape, otherwise)
         return self._native.function if self._native else otherwise
 
+    def set_sized(self, space: Any) -> None:
+        """Sets the workspace of native calls at sizes without a bound plan, or None."""
+        if self._native is not None:
+            self._native.set_sized(space)
+
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         """Checks the sizes and binds the plan to them.
 

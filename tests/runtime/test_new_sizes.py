@@ -1,8 +1,10 @@
 """A call with new sizes evaluates the expressions of its plan, and computes no layout again."""
 
+from functools import cache
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import structir
@@ -12,6 +14,7 @@ from structir.planning import layout
 from structir.runtime.compiled_function import CompiledFunction
 from structir.runtime.compiled_region import CompiledRegion
 from structir.runtime.plans import sizes as backend_sizes
+from structir.runtime.plans.planned_function import PlannedFunction
 
 N, M = dims.sym("n"), dims.sym("m")
 TERMS = [
@@ -218,3 +221,55 @@ def test_an_error_of_a_kernel_is_reported_at_new_sizes():
         with pytest.raises(StructIRError, match="out of range for axis 0 of x"):
             main(floats(n), np.array([0, n + 2]))
         assert main(floats(n), np.array([0, n - 1])).shape == (2,)
+
+
+BRANCH = """
+@R.function
+def main(x: R.Tensor(("n", 6), "float32"), y: R.Tensor(("m", 6), "float32")):
+    h = R.nn.relu(x)
+    if R.greater(R.max(h), R.const(1, "float32")):
+        z = R.exp(h)
+    else:
+        z = R.nn.relu(h)
+    return R.concat((z, y), axis=0)
+"""
+SINGLE = BRANCH[: BRANCH.index("    if")] + "    return R.concat((h, y), axis=0)\n"
+ENTERED = {SINGLE: (CompiledFunction, "_call_at_new_sizes"), BRANCH: (PlannedFunction, "__call__")}
+
+
+@pytest.mark.parametrize("program", ENTERED, ids=["one region", "branch"])
+def test_first_calls_at_new_sizes_are_native_and_second_ones_bind(program, monkeypatch):
+    module, entered = structir.parse(program), []
+    owner, name = ENTERED[program]
+    original = getattr(owner, name)
+    monkeypatch.setattr(
+        owner, name, lambda self, *args: entered.append(args) or original(self, *args)
+    )
+    main = structir.compile(module, num_threads=1)["main"]
+    for n in range(30, 20, -1):  # the memory suffices for the sizes below
+        main(floats(n, 6), floats(n + 1, 6))
+    entered.clear()
+    for call in range(3):
+        for n in range(2, 20):
+            operands = floats(n, 6), floats(3, 6)
+            wanted = structir.interpret(module, "main", *operands)
+            np.testing.assert_allclose(main(*operands), wanted, rtol=1e-5)
+        assert len(entered) == 18 * min(call, 1)  # the second call of each size
+
+
+@cache
+def compiled(program):
+    """Returns a program and its function, whose plans all examples share."""
+    module = structir.parse(program)
+    return module, structir.compile(module, num_threads=1)["main"]
+
+
+@pytest.mark.parametrize("program", ENTERED, ids=["one region", "branch"])
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 300)), max_size=40))
+@settings(max_examples=10, deadline=None)
+def test_sizes_in_any_order_are_right(program, sizes):
+    module, main = compiled(program)
+    for n, m in [(1, 1), (2, 2), (3, 3), *sizes, *sizes[::2]]:
+        operands = floats(max(n, 1), 6), floats(m, 6)
+        wanted = structir.interpret(module, "main", *operands)
+        np.testing.assert_allclose(main(*operands), wanted, rtol=1e-5)

@@ -30,7 +30,7 @@ def f32(*shape: int) -> Any:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each run of a plan for all sizes was complete."""
+    """Whether each run of a plan for all sizes was complete; none is native."""
     complete: list[bool] = []
     run = SizedPlan.run
 
@@ -40,6 +40,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return result
 
     monkeypatch.setattr(SizedPlan, "run", recorded)
+    monkeypatch.setattr(SizedPlan, "is_native", False)
     return complete
 
 
@@ -396,7 +397,9 @@ def test_conditions_on_sizes_are_evaluated_at_each_size(runs: list[bool]) -> Non
     assert runs and all(runs)
 
 
-def test_many_threads_call_at_new_sizes(runs: list[bool]) -> None:
+@pytest.mark.parametrize("is_native", [False, True], ids=["Python", "native"])
+def test_many_threads_call_at_new_sizes(is_native: bool, request: pytest.FixtureRequest) -> None:
+    runs = [] if is_native else request.getfixturevalue("runs")
     module = structir.parse(HEAD + TWO)
     main = structir.compile(module, num_threads=2)["main"]
     calls = [

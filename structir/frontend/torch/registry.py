@@ -146,9 +146,12 @@ def updated_args(target: str, args: Mapping[str, Any]) -> list[Any]:
 
 
 def in_place(target: str) -> str | None:
-    """Returns the functional form of an in-place op (`add_` -> `add`), or None."""
+    """Returns the functional form of an in-place op (`add_` -> `add`, `__iand__` -> `__and__`), or
+    None."""
     space, _, rest = target.partition(".")
     base, _, overload = rest.partition(".")
+    if base.startswith("__i") and base.endswith("__") and space == "aten":
+        return f"{space}.__{base[3:]}.{overload}"
     if not base.endswith("_") or base.endswith("__") or space == "_operator":
         return None  # `_operator.and_` is Python's `&`
     return f"{space}.{base[:-1]}.{overload}"

@@ -256,9 +256,11 @@ class StepPlans:
             if plan is not None and plan.has_new_results and plan.accepts(args):
                 if record.is_slower(args):
                     return None
-                if record.is_only or plans.is_new((function, *[(a.shape, a.dtype) for a in args])):
+                if record.is_only:
                     return record
-                return None
+                sizes = [size for a in args for size in a.shape]
+                is_new = plans.is_new((function, *[(a.shape, a.dtype) for a in args]))
+                return record if is_new and not plan.has_run_natively(sizes) else None
         return None
 
     def run_sized(

@@ -47,9 +47,10 @@ class PlannedFunction:
             sizes = [*chain.from_iterable([a.shape for a in args])]
             with within_memory(self.closure.name):
                 value = self.plans.run_sized(record, self.closure, args, sizes)
-                if self.native is not None and record.is_only:
-                    plan = record.plan if record.is_usable else None
-                    self.native.set_sized(None if plan is None else plan.native_space())
+                if self.native is not None:
+                    plan, count = record.plan if record.is_usable else None, len(sizes)
+                    space = plan and plan.native_space(0 if record.is_only else count)
+                    self.native.set_sized(space)
                 if value is not LEFT:
                     return value
                 value = self.interpreter.run(self.interpreter.entered(self.closure, args))

@@ -37,8 +37,8 @@ from structir.runtime.plans.sized_code import (
 from structir.runtime.plans.sizes import ALIGNMENT
 from structir.runtime.plans.step_plan import LEFT, Result
 from structir.targets.cpu.bytecode import move_address
-from structir.targets.cpu.layouts import SIZED_SPACE, SPACE
-from structir.targets.cpu.runner import space_reserver
+from structir.targets.cpu.layouts import SEEN_SIZES, SIZED_SPACE, SPACE
+from structir.targets.cpu.runner import hash_of_sizes, space_reserver
 from structir.targets.cpu.sized_bytecode import (
     EVALUATION,
     OPCODE,
@@ -100,11 +100,21 @@ class SizedPlan:
             ]
         )
 
-    def native_space(self) -> SizedCallSpace | None:
-        """Returns the workspace of native calls; None if they cannot run the plan."""
+    def native_space(self, size_count: int = 0) -> SizedCallSpace | None:
+        """Returns the workspace of native calls; None if they cannot run the plan.
+
+        With the number of sizes of the arguments, they run once at the same sizes: the second call
+        is passed to Python, which binds kernels to them.
+        """
         if self.space_of_calls is None and self.is_native:
             self.space_of_calls = SizedCallSpace(self)
+        if self.space_of_calls is not None:
+            self.space_of_calls.words[SIZED_SPACE.size_count] = size_count
         return self.space_of_calls
+
+    def has_run_natively(self, sizes: Sequence[int]) -> bool:
+        """Whether a native call has run at these sizes of the arguments."""
+        return self.space_of_calls is not None and self.space_of_calls.has_seen(sizes)
 
     @cached_property
     def is_native(self) -> bool:
@@ -323,6 +333,7 @@ class SizedCallSpace:
         ]
         self._tables = [np.array([*words, 0], np.int64) for words in tables]
         addresses = [int(words.ctypes.data) for words in self._tables]
+        self.seen = np.zeros(SEEN_SIZES, np.int64)
         self.words = np.zeros(len(SIZED_SPACE), np.int64)
         self.address = int(self.words.ctypes.data)
         words = {
@@ -336,9 +347,15 @@ class SizedCallSpace:
             SIZED_SPACE.result_bytes: addresses[2],
             SIZED_SPACE.result_dims: addresses[3],
             SIZED_SPACE.move: move_address(),
+            SIZED_SPACE.seen: self.seen.ctypes.data,
         }
         for index, value in words.items():
             self.words[index] = value
+
+    def has_seen(self, sizes: Sequence[int]) -> bool:
+        """Whether a native call has run at these sizes of the arguments."""
+        number = hash_of_sizes(sizes, len(sizes))
+        return int(self.seen[number % SEEN_SIZES]) == number
 
 
 def size_register(symbol: Any) -> MemoryCell:

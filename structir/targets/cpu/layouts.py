@@ -119,6 +119,8 @@ class SizedSpaceWords(NamedTuple):
     result_bytes: int = 9  # of an element of each result
     result_dims: int = 10  # memory for the sizes of a result
     move: int = 11  # the address of a function that copies memory
+    seen: int = 12  # a table of the hashes of the latest sizes
+    size_count: int = 13  # of the arguments, if each of their sizes runs once; else 0
 
 
 class StateWords(NamedTuple):
@@ -161,6 +163,7 @@ ROW, TABLE, SPACE, POOL = RowWords(), TableWords(), SpaceWords(), PoolWords()
 PHASE = PhaseWords()
 STATE, SIZED_SPACE = StateWords(), SizedSpaceWords()
 POOL_WORDS: Final = 80
+SEEN_SIZES: Final = 256  # entries of a table of hashes
 
 
 @cache

@@ -25,6 +25,7 @@ from structir.targets.cpu.layouts import (
     OBJECT_TYPE,
     PAUSE,
     ROW,
+    SEEN_SIZES,
     SIZED_SPACE,
     SPACE,
     STATE,
@@ -41,6 +42,7 @@ Word = Any  # a 64-bit integer, or an address
 LOW_HALF = 0xFFFFFFFF
 MAX_SIZED_ELEMENTS = 1 << 15  # of the arguments of a plan for all sizes: a Python call is cheap
 NOT_RUN = -1
+HASH_FACTOR, HASH_MASK = 1_000_003, (1 << 40) - 1  # products have less than 63 bits
 INTERRUPTED = -2  # a status: Python's exception is set
 
 
@@ -301,10 +303,24 @@ def copied_results(table: Word, space: Word) -> Word:
     return together
 
 
+def hash_of_sizes(sizes: Word, count: Word) -> Word:
+    """Returns a number above 0 that different sizes rarely share."""
+    value = 0
+    for k in range(count):
+        value = (value * HASH_FACTOR + sizes[k]) & HASH_MASK
+    return value + 1
+
+
 def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
     """Runs a plan for all sizes; returns its results, 0 on an exception, or NOT_RUN."""
     if space[SIZED_SPACE.busy] != 0 or not reads_sizes(args, table, space):
         return NOT_RUN
+    count, number = space[SIZED_SPACE.size_count], 0
+    if count > 0:
+        number = hash_of_sizes(words_at(space[SIZED_SPACE.registers]), count)
+    entry = words_at(space[SIZED_SPACE.seen] + 8 * (number % SEEN_SIZES))
+    if count > 0 and entry[0] == number:
+        return NOT_RUN  # a second call: Python binds kernels to these sizes
     space[SIZED_SPACE.busy] = 1
     words_at(space[SIZED_SPACE.start])[0] = 0
     state = call_c(table[TABLE.save_thread], ())
@@ -319,6 +335,7 @@ def run_for_all_sizes(args: Word, table: Word, space: Word) -> Word:
     result = NOT_RUN
     if stop == 0:
         result = copied_results(table, space)
+        entry[0] = number
     space[SIZED_SPACE.busy] = 0
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -24,12 +25,36 @@ ACTS: dict[str, Any] = {
 ACTS |= {
     f"{name}_": lambda x, y, name=name: getattr(x.clone(), f"{name}_")(y) for name in BINARY.split()
 }
+CONVOLUTION = [1], [1], [1], False, [0], 1, False, False, True, True
 ACTS |= {
+    "convolution": lambda x, y: torch.ops.aten._convolution(
+        x.mT[None], y[:, :, None], None, *CONVOLUTION
+    ),
     "range": lambda x, y: torch.range(0, 5) + x.sum(),
     "steps": lambda x, y: torch.range(1, 8, 2) * x.sum(),
     "fractions": lambda x, y: torch.range(0.5, 2, 0.25) + x.sum(),
     "downwards": lambda x, y: torch.range(3, -3, -1.5) + x.sum(),
 }
+
+
+def _updated(operator_name: str, x: Any, y: Any) -> Any:
+    """Returns a tensor, and a view of it, after an update by an operator such as `&=`."""
+    z = x.clone()
+    part = z[:1]
+    return getattr(operator, operator_name)(z, y), part
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("name", ["iand", "ior", "ixor", "ilshift", "irshift"])
+def test_operators_that_update_their_operand(name: str, dtype: str) -> None:
+    if dtype == "bool" and "shift" in name:
+        return  # torch has no shift of booleans
+    for shape in [(3, 4), (1,), (0, 2)]:
+        x = torch.randint(0, 5, shape).to(getattr(torch, dtype))
+        y = torch.randint(0, 3, shape).to(x.dtype)
+        program = exported(lambda x, y: _updated(name, x, y), (x, y))
+        result = structir.interpret(from_exported_program(program), "main", x.numpy(), y.numpy())
+        agree(result, flat(_updated(name, x, y)))
 
 
 @pytest.mark.parametrize("name", ACTS)

@@ -132,6 +132,10 @@ FUNCTIONS = {
     ),
     "solve_ex": (lambda x: tuple(torch.linalg.solve_ex(x, x + 1)), symmetric()),
     "tensorinv": (lambda x: torch.linalg.tensorinv(x.reshape(-1, 2, 2, 2, 2)[0], 2), symmetric()),
+    "det": (lambda x: torch.ops.aten._linalg_det(x)[0], symmetric()),
+    "slogdet": (lambda x: torch.ops.aten._linalg_slogdet(x)[:2], symmetric()),
+    "square root": (torch.linalg.matrix_sqrth, symmetric()),
+    "polar": (lambda x: tuple(torch.linalg.polar(x)), matrices(5, 3)),
     "cholesky_inverse": (lambda x: torch.cholesky_inverse(torch.linalg.cholesky(x)), symmetric()),
     "triangular_solve": (lambda x: tuple(torch.triangular_solve(x[..., :2], x)), symmetric()),
 }

@@ -28,7 +28,7 @@ def per_axis(node: FxNode, name: str, count: int, default: int) -> list[int]:
     return value * count if len(value) == 1 else value
 
 
-@torch_op("conv1d", "conv2d", "conv3d", "convolution")
+@torch_op("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
 def convolution(node: FxNode) -> Expr:
     count = node.rank("weight") - 2
     if count not in CONVOLUTIONS:

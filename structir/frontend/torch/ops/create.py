@@ -140,6 +140,8 @@ def one_hot(node: FxNode) -> Expr:
 @torch_op(
     "clone",
     "contiguous",
+    "pin_memory",
+    "_pin_memory",
     "alias",
     "lift",
     "lift_fresh",

@@ -30,6 +30,19 @@ def determinant(node: FxNode) -> Expr:
     return R.multiply(sign, R.exp(logarithm))
 
 
+@torch_op("_linalg_det", "_linalg_slogdet")
+def determinant_with_factors(node: FxNode) -> list[Expr]:
+    """Builds the determinant, or its sign and logarithm. The factors are zeros unless they are
+    used."""
+    build = sign_and_logarithm if "slogdet" in node.spec.target else determinant
+    result = build(node)
+    results = result if isinstance(result, list) else [result]
+    rest = range(len(results), len(names_of(node.spec.outputs)))
+    if any(node.is_result_used(k) for k in rest):
+        node.fail("expected a use of the determinant only, found one of the factors")
+    return [*results, *[_zeros(node, k) for k in rest]]
+
+
 @torch_op("inverse", "linalg_inv")
 def inverse(node: FxNode) -> Expr:
     name = next(iter(node.spec.args))

@@ -68,6 +68,22 @@ def symmetric_eigenvectors(node: FxNode) -> list[Expr]:
 torch_op("linalg_eigvalsh")(lambda node: _eigenvalues(node, "self")[0])
 
 
+@torch_op("linalg_matrix_sqrth")
+def square_root(node: FxNode) -> Expr:
+    """Builds V sqrt(D) V^T of the eigenvalues D and eigenvectors V of a symmetric matrix."""
+    values, vectors = _eigenvalues(node, "self")
+    scaled = R.multiply(vectors, R.expand_dims(R.sqrt(values), [node.rank() - 2]))
+    return R.matmul(scaled, transposed(node, vectors))
+
+
+@torch_op("linalg_polar")
+def polar_factors(node: FxNode) -> list[Expr]:
+    """Builds U V^T and V S V^T of the singular values S and vectors U and V^T."""
+    u, values, vh = _singular_values(node, node["A"])
+    scaled = R.multiply(transposed(node, vh), R.expand_dims(values, [node.rank("A") - 2]))
+    return [node.emit(R.matmul(u, vh)), node.emit(R.matmul(scaled, vh))]
+
+
 def _operand(node: FxNode) -> Expr:
     """Returns the matrix of a pseudoinverse; of a symmetric one, torch reads the lower triangle."""
     if not node.flag("hermitian"):
