@@ -354,7 +354,7 @@ class SizedCallSpace:
 
     def has_seen(self, sizes: Sequence[int]) -> bool:
         """Whether a native call has run at these sizes of the arguments."""
-        number = hash_of_sizes(sizes, len(sizes))
+        number: int = hash_of_sizes(sizes, len(sizes))
         return int(self.seen[number % SEEN_SIZES]) == number
 
 
