@@ -246,10 +246,14 @@ def test_inactive_dropout_in_place_keeps_its_operand(name: str) -> None:
     np.testing.assert_array_equal(structir.interpret(module, "main", x), 2 * (2 * x + 3))
 
 
-def test_rejects_shapes_that_change_in_place():
-    nodes = [node("aten.t_.default", "y", self="x")]
-    with pytest.raises(DiagnosticError, match="in place is not supported"):
-        from_pt2(archive(program(nodes, {"x": meta(2, 2), "y": meta(2, 2)}, ["x"], ["y"])))
+def test_rejects_the_former_name_of_a_tensor_whose_shape_changes_in_place():
+    nodes = [
+        node("aten.t_.default", "z", self="x"),
+        node("aten.add.Tensor", "y", self="x", other="z"),
+    ]
+    values = {name: meta(2, 2) for name in "xyz"}
+    with pytest.raises(DiagnosticError, match="'x' is used after its shape has changed"):
+        from_pt2(archive(program(nodes, values, ["x"], ["y"])))
 
 
 def test_mutated_inputs_are_results():

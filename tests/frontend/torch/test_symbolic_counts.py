@@ -100,7 +100,7 @@ def test_a_branch_of_the_model_on_a_quotient_is_checked(name: str) -> None:
         x = torch.randn(sizes)
         agree(run(x.numpy()), flat(act(x)))
     for call in (run, lambda x: structir.interpret(module, "main", x)):
-        with pytest.raises(StructIRError, match=r"R\.require: expected (.* // 2|12 <= s)"):
+        with pytest.raises(StructIRError, match=r"R\.require: expected (.* // 2|s\d+ >= 12)"):
             call(torch.randn(other).numpy())
 
 
@@ -125,7 +125,7 @@ def test_a_branch_is_checked_without_a_record_of_its_origin(name: str, strict: b
     x = torch.randn(same)
     for module in modules:
         agree(structir.interpret(module, "main", x.numpy()), flat(act(x)))
-        with pytest.raises(StructIRError, match=r"R\.require: expected (.* // 2|12 <= s)"):
+        with pytest.raises(StructIRError, match=r"R\.require: expected (.* // 2|s\d+ >= 12)"):
             structir.interpret(module, "main", torch.randn(other).numpy())
 
 
