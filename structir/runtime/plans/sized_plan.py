@@ -355,7 +355,7 @@ class SizedCallSpace:
     def has_seen(self, sizes: Sequence[int]) -> bool:
         """Whether a native call has run at these sizes of the arguments."""
         number: int = hash_of_sizes(sizes, len(sizes))
-        return int(self.seen[number % SEEN_SIZES]) == number
+        return bool(self.seen[number % SEEN_SIZES] == number)
 
 
 def size_register(symbol: Any) -> MemoryCell:
