@@ -7,8 +7,8 @@ import structir
 from structir.errors import ShapeMismatchError
 
 PROGRAMS = {
-    "R.topk(x, 3)": "expected 3 <= m, found m = 2 (axis 1 of x) [E0721]",
-    "R.take(x, R.const(4), axis=1)": "expected 5 <= m, found m = 2 (axis 1 of x) [E0721]",
+    "R.topk(x, 3)": "expected m >= 3, found m = 2 (axis 1 of x) [E0721]",
+    "R.take(x, R.const(4), axis=1)": "expected m >= 5, found m = 2 (axis 1 of x) [E0721]",
     "R.nn.avg_pool1d(R.expand_dims(x, 0), 3)": "found m = 2 (axis 1 of x) [E0721]",
 }
 
