@@ -125,6 +125,7 @@ _SYMBOLS: dict[type, str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
+_EXCHANGED: dict[type, str] = {ast.Gt: "<", ast.GtE: "<="}
 
 
 def tree_of_text(text: str) -> Tree:
@@ -142,6 +143,8 @@ def _tree_of_ast(node: ast.expr) -> Tree:
             return "-", ("int", 0), _tree_of_ast(operand)
         case ast.BinOp(left=left, op=op, right=right):
             return _SYMBOLS[type(op)], _tree_of_ast(left), _tree_of_ast(right)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _EXCHANGED:
+            return _EXCHANGED[type(op)], _tree_of_ast(right), _tree_of_ast(left)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return _SYMBOLS[type(op)], _tree_of_ast(left), _tree_of_ast(right)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr="if_then_else"), args=args):
