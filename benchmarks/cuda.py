@@ -13,6 +13,7 @@ a row with its error.
 # ruff: noqa: E402  what stands in the path must be settled first
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -359,13 +360,19 @@ def beside(
     return f"{timer.seconds(lambda: call(*tensors)) / seconds:.2f}"
 
 
-def option(name: str) -> str | None:
-    """What stands after an option of the command line."""
-    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else None
+def arguments_of_the_command() -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    for name in ("--write", "--small", "--eager"):
+        parser.add_argument(name, action="store_true")
+    parser.add_argument("--only", default="", help="a part of the names of the cases")
+    parser.add_argument("--json", type=Path, help="a file for the table")
+    return parser.parse_args()
 
 
 def main() -> None:
     """Measure all cases, and print or write the table."""
+    options = arguments_of_the_command()
     try:
         gpu = device_of(None)
     except StructIRError as error:
@@ -374,8 +381,7 @@ def main() -> None:
     driver = gpu.driver
     name = driver.cuDeviceGetName(64, 0)[1].decode().rstrip("\0")
     timer = Timer(driver)
-    few = "--small" in sys.argv
-    copy = copy_bandwidth(gpu, timer, 1 << (20 if few else 30))
+    copy = copy_bandwidth(gpu, timer, 1 << (20 if options.small else 30))
     head = [
         f"Measured on {name}; a copy moves {copy / 1e9:.0f} GB/s. Over 1 is better.",
         "",
@@ -383,10 +389,10 @@ def main() -> None:
         "|---|---|---|---|---|---|",
     ]
     print("\n".join(head), flush=True)
-    chosen = [case for case in cases(torch) if (option("--only") or "") in case.name]
-    if few:
+    chosen = [case for case in cases(torch) if options.only in case.name]
+    if options.small:
         chosen = [attrs.evolve(case, shapes=small(case, 8)) for case in chosen]
-    ways: Ways = (None,) if "--eager" in sys.argv else (None, "compile")
+    ways: Ways = (None,) if options.eager else (None, "compile")
     cells, lines = [], []
     for case in chosen:
         cells.append(row_of(case, gpu, timer, torch, copy, ways))
@@ -395,10 +401,9 @@ def main() -> None:
     last = many_shapes(gpu)
     print(f"\n{last}")
     table = "\n".join([*head, *lines, "", last])
-    file = option("--json")
-    if file is not None:
-        Path(file).write_text(json.dumps({"gpu": name, "copy": copy, "rows": cells}, indent=1))
-    if "--write" in sys.argv:
+    if options.json is not None:
+        options.json.write_text(json.dumps({"gpu": name, "copy": copy, "rows": cells}, indent=1))
+    if options.write:
         text = PAGE.read_text(encoding="utf-8")
         before, rest = text.split(BEGIN)
         PAGE.write_text(

@@ -8,11 +8,11 @@ from typing import Any
 from structir.errors import Diagnostic, DiagnosticError
 from structir.nn.activation import logsumexp, softmax
 from structir.numpy import contraction, creation, elementwise
+from structir.ops.attention import masked_score
 from structir.tracing.array import TracedArray, operand
 from structir.tracing.context import traced
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")  # hints of JAX without effect
-SMALLEST = {"float16": -45000.0}  # a score without weight that is finite
 
 
 @traced
@@ -59,7 +59,7 @@ def dot_product_attention(
     if key_value_seq_lengths is not None:
         masks.append(_within(scores.shape[-1], key_value_seq_lengths)[..., None, None, :])
     for visible in masks:
-        scores = elementwise.where(visible, scores, SMALLEST.get(scores.dtype_name, -1e30))
+        scores = elementwise.where(visible, scores, masked_score(scores.dtype_name))
     result = contraction.matmul(softmax(scores), v).swapaxes(-3, -2)
     if query_seq_lengths is not None:
         inside = _within(result.shape[-3], query_seq_lengths)[..., None, None]

@@ -75,11 +75,11 @@ def _apply_causal_mask(scores: Expr, causal_mask: str, window_size: int | None) 
     visible = tril(ones_like(scores), offset)
     if window_size is not None:
         visible = triu(visible, offset - window_size + 1)
-    masked = zeros_like(scores) + _masked_score(scores.struct_info.dtype)
+    masked = zeros_like(scores) + masked_score(scores.struct_info.dtype)
     return where(greater_equal(visible, ones_like(scores)), scores, masked)
 
 
-def _masked_score(dtype: Any) -> float:
+def masked_score(dtype: Any) -> float:
     """Returns a score of masked keys that is finite in a dtype."""
     if dtype not in NARROW_FLOATS:
         return MASKED_SCORE

@@ -143,8 +143,12 @@ def strided(name: str, first: str, count: str, step: str, lines: Sequence[str]) 
     return [
         f"{name} = {first}",
         f"while {name} + {AT_ONCE - 1} * {step} < {count}:",
-        f"    for item in unrolled({AT_ONCE}):",
-        *indented(indented(each)),
+        *indented(unrolled("item", AT_ONCE, each)),
         f"while {name} < {count}:",
         *indented(each),
     ]
+
+
+def unrolled(name: str, count: int, lines: Sequence[str]) -> list[str]:
+    """Returns lines for each number, unrolled."""
+    return [f"for {name} in unrolled({count}):", *indented(lines)]

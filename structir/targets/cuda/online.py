@@ -18,7 +18,13 @@ from structir.loops.fusion.simplify import simplified
 from structir.loops.program.access import address_of
 from structir.loops.program.expression import Expression, Load, apply, axis_dim
 from structir.targets.cuda.attention import Attention
-from structir.targets.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
+from structir.targets.cuda.device_text import (
+    SIDE,
+    DeviceText,
+    device_text,
+    over_blocks,
+    unrolled,
+)
 from structir.targets.cuda.masked import FAR, Bounds, mask_of
 from structir.targets.cuda.scalar_text import number_text
 from structir.targets.cuda.writer import LoopScope, Writer, indented
@@ -468,8 +474,3 @@ class AttentionSchedule:
 def times(place: str, factor: str) -> str:
     """Returns the line that multiplies a place by a factor."""
     return f"{place} = {place} * {factor}"
-
-
-def unrolled(name: str, count: int, lines: list[str]) -> list[str]:
-    """Returns lines for each number, unrolled."""
-    return [f"for {name} in unrolled({count}):", *indented(lines)]

@@ -132,7 +132,7 @@ class BlockRowSchedule(RowSchedule):
             if stage.reduce:
                 name, dtype = writer.totals[stage.out], computed_in(stage.out.dtype)
                 lines.append(f"{name} = block_{stage.monoid}_{dtype}({name})")
-        stored = self.phases.kept and any(not stage.reduce for stage in stages)
+        stored = any(not stage.reduce for stage in stages)
         return [*lines, SYNC] if stored else lines
 
     def store_row(self, row: LoopScope) -> None:

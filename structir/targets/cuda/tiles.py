@@ -13,8 +13,13 @@ from structir.loops.fusion.group import Group
 from structir.loops.fusion.simplify import simplified
 from structir.loops.program.access import address_of
 from structir.loops.program.expression import Load, loads_of
-from structir.targets.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
-from structir.targets.cuda.online import unrolled
+from structir.targets.cuda.device_text import (
+    SIDE,
+    DeviceText,
+    device_text,
+    over_blocks,
+    unrolled,
+)
 from structir.targets.cuda.rows import SYNC, BlockRowSchedule
 from structir.targets.cuda.writer import LoopScope, indented
 

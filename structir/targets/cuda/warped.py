@@ -12,8 +12,8 @@ from structir.ir.dims import Dim, Sym, exact_quotient
 from structir.loops.program.access import address_of
 from structir.loops.program.expression import Load
 from structir.targets.cuda.attention import Attention
-from structir.targets.cuda.device_text import THREADS, DeviceText
-from structir.targets.cuda.online import SYNC, AttentionSchedule, times, unrolled
+from structir.targets.cuda.device_text import THREADS, DeviceText, unrolled
+from structir.targets.cuda.online import SYNC, AttentionSchedule, times
 from structir.targets.cuda.scalar_text import number_text
 from structir.targets.cuda.writer import LoopScope, indented
 
