@@ -196,7 +196,8 @@ def _(
                 if score > running_max:
                     rescale = math.exp(running_max - score)
                     weights *= rescale
-                    total *= rescale
+                    for n in range(y.shape[1]):
+                        total[n] *= rescale
                     running_max = score
                 weight = math.exp(score - running_max)
                 weights += weight

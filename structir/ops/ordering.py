@@ -113,6 +113,7 @@ def key_of_rank(keys: Array, bits: int, rank: int) -> tuple[Key, int]:
     Each round counts the keys by their next digit, and keeps those of the digit of the rank.
     """
     kept, count, shift = keys, keys.shape[0], bits
+    matching, other = np.empty(count, np.uint64), np.empty(count, np.uint64)
     counters = np.empty(2**DIGIT_BITS, np.int64)
     mask = np.uint64(2**DIGIT_BITS - 1)
     while shift > 0:
@@ -126,12 +127,12 @@ def key_of_rank(keys: Array, bits: int, rank: int) -> tuple[Key, int]:
         while rank >= counters[digit]:
             rank -= counters[digit]
             digit += 1
-        matching, size = np.empty(count, np.uint64), 0
+        size = 0
         for k in range(count):
             key = kept[k]
             matching[size] = key
             size += np.int64(((key >> place) & mask) == np.uint64(digit))
-        kept, count = matching, size
+        kept, matching, other, count = matching, other, matching, size
     return kept[0], rank
 
 

@@ -224,16 +224,23 @@ roi_pool.rejects_values()
 @roi_pool.kernel("cpu")
 def _(data: Array, rois: Array, out: Array, spatial_scale: float) -> None:
     image = data[image_index(rois[0], data.shape[0])]
-    corners = rois * rois.dtype.type(spatial_scale)
-    left, top = round_half_away(corners[1]), round_half_away(corners[2])
-    right, bottom = round_half_away(corners[3]), round_half_away(corners[4])
+    scale = rois.dtype.type(spatial_scale)
+    left, top = round_half_away(rois[1] * scale), round_half_away(rois[2] * scale)
+    right, bottom = round_half_away(rois[3] * scale), round_half_away(rois[4] * scale)
     for i in range(out.shape[0]):
-        first, last = cell_bounds(i, top, bottom, out.shape[0], image)
+        first, last = cell_bounds(i, top, bottom, out.shape[0], image.shape[0], scale)
         for j in range(out.shape[1]):
-            start, end = cell_bounds(j, left, right, out.shape[1], image.T)
+            start, end = cell_bounds(j, left, right, out.shape[1], image.shape[1], scale)
             out[i, j] = 0
             if first < last and start < end:
-                out[i, j] = image[first:last, start:end].max()
+                out[i, j] = image[first, start]
+                for row in range(first, last):
+                    for column in range(start, end):
+                        if (
+                            image[row, column] > out[i, j]
+                            or image[row, column] != image[row, column]
+                        ):
+                            out[i, j] = image[row, column]
 
 
 def round_half_away(coordinate: float) -> int:
@@ -242,9 +249,12 @@ def round_half_away(coordinate: float) -> int:
     return nearest if coordinate >= 0 else -nearest
 
 
-def cell_bounds(k: int, first: int, last: int, count: int, image: Array) -> tuple[int, int]:
-    """Returns the bounds of one cell along axis 0, clamped to the image; computes in its dtype."""
-    scalar, length = image.dtype.type, image.shape[0]
+def cell_bounds(
+    k: int, first: int, last: int, count: int, length: int, scale: Any
+) -> tuple[int, int]:
+    """Returns the bounds of one cell along an axis, clamped to the image; computes in the dtype of
+    the scale."""
+    scalar = type(scale)
     size = scalar(max(last - first + 1, 1)) / scalar(count)
     start, end = math.floor(scalar(k) * size) + first, math.ceil(scalar(k + 1) * size) + first
     return min(max(start, 0), length), min(max(end, 0), length)

@@ -96,7 +96,16 @@ def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKe
 
 def kernel_of(text: KernelText) -> CompiledKernel:
     """Returns a kernel of a plan, compiled."""
-    return kernel(text.key, text.function if text.code is None else text.code.assembled)
+    return kernel(text.key, _code_of(text))
+
+
+def _code_of(text: KernelText) -> Assembled | PointKernel | None:
+    """Returns the LLVM IR of a kernel, or the call of a function that only numba compiles."""
+    if text.code is not None:
+        return text.code.assembled  # type: ignore[no-any-return]
+    if text.function is None:
+        return None
+    return text.function.assembled or text.function  # type: ignore[no-any-return]
 
 
 def is_built(text: str) -> bool:
@@ -140,8 +149,9 @@ class KernelsTogether:
         with lock:
             if is_built(text.key) or code_key(text.key) in self.tasks:
                 return
-            if self.executor is not None and text.code is not None:
-                self._start(text.key, text.code.assembled, self.executor)
+            code = _code_of(text)
+            if self.executor is not None and isinstance(code, Assembled):
+                self._start(text.key, code, self.executor)
                 return
         kernel_of(text)
 

@@ -30,6 +30,9 @@ from structir.targets.cpu.kinds import (
     llvm_type,
 )
 
+COMPARISONS: tuple[Any, ...] = (operator.lt, operator.le, operator.gt, operator.ge)
+COMPARISONS += (operator.eq, operator.ne)
+CONDITIONS = frozenset((*COMPARISONS, operator.not_))  # constants of constant operands
 FAST = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
 
 
@@ -113,6 +116,9 @@ class Operations:
                 raise UntranslatedError(f"expected {len(kinds)} arguments, found {len(args)}")
             values = [self.cast(a, k) for a, k in zip(args, kinds, strict=True)]
             return Typed(function.write(self.builder, values, kinds), result)
+        numbers = [a.number for a in args]
+        if function in CONDITIONS and None not in numbers:
+            return self.constant(function(*numbers))
         emit = EMITTERS.get(function)
         if emit is not None:
             return emit(self, *args)
@@ -391,6 +397,17 @@ def _unary(name: str) -> Emit:
     return emit
 
 
+def _copysign(operations: Operations, magnitude: Typed, sign: Typed) -> Typed:
+    kind = operations.common_kind([magnitude.kind, sign.kind])
+    if kind not in FLOATS:
+        raise UntranslatedError(f"copysign of {magnitude.kind}")
+    values = [operations.cast(operand, kind) for operand in (magnitude, sign)]
+    shape = ir.FunctionType(values[0].type, [value.type for value in values])
+    full_name = f"llvm.copysign.{'f32' if kind == 'float32' else 'f64'}"
+    function = declared(operations.builder.module, shape, full_name)
+    return Typed(operations.builder.call(function, values), kind)
+
+
 def _place(operations: Operations, pointer: Typed, index: Typed) -> Any:
     if not is_pointer(pointer.kind):
         raise UntranslatedError(f"an element of {pointer.kind}")
@@ -438,6 +455,7 @@ EMITTERS: dict[Any, Emit] = {
     operator.getitem: _load,
     operator.setitem: _store,
     abs: _magnitude,
+    math.copysign: _copysign,
     math.sqrt: _unary("sqrt"),
     np.sqrt: _unary("sqrt"),
     np.floor: _unary("floor"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -11,13 +12,15 @@ from structir.lazy import lazy_module
 from structir.loops.program.point_text import PointText
 from structir.loops.program.routine import Routine
 from structir.system.cache import digest
+from structir.targets.cpu.code_generation import Assembled
 from structir.targets.cpu.functions import routine_source
 from structir.targets.cpu.objects import SOURCE_HEAD
 
+point_translation = lazy_module("structir.targets.cpu.point_translation")
 metadata = lazy_module("importlib.metadata")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class PointKernel:
     """The kernel of a routine, over a table of its buffers and sizes."""
 
@@ -27,6 +30,11 @@ class PointKernel:
     def function(self) -> Callable[..., Any]:
         """The function that it calls."""
         return self.routine.function
+
+    @cached_property
+    def assembled(self) -> Assembled | None:
+        """The kernel in LLVM IR; None if only numba can compile it."""
+        return point_translation.assembled_routine(self.routine)  # type: ignore[no-any-return]
 
     @property
     def source(self) -> str:

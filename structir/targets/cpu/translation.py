@@ -13,7 +13,7 @@ from typing import Any
 
 from structir.targets.cpu.inlined import Inlined, parse_function
 from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
-from structir.targets.cpu.values import BINARY, Values
+from structir.targets.cpu.values import Values, operator_of
 
 
 class Translation(Values):
@@ -44,7 +44,9 @@ class Translation(Values):
 
     def assign(self, statement: ast.Assign) -> None:
         """Translates assignments to names, elements and tuples of these."""
-        (to,) = statement.targets
+        to, *others = statement.targets
+        if others:
+            raise UntranslatedError(ast.unparse(statement))
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
                 self.type_names[name] = self.fixed(statement.value)
@@ -64,7 +66,7 @@ class Translation(Values):
         """Translates augmented assignments."""
         before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
         args = (before, self.value(statement.value))
-        self.store(statement.target, self.operations.applied(BINARY[type(statement.op)], args))
+        self.store(statement.target, self.operations.applied(operator_of(statement.op), args))
 
     def _store_each(self, several: Iterable[ast.expr], given: Iterable[Typed]) -> None:
         for to, value in zip(several, given, strict=True):
@@ -98,9 +100,15 @@ class Translation(Values):
             self.value(statement.value)
 
     def if_statement(self, statement: ast.If) -> None:
-        """Translates `if`."""
-        test = self.operations.truth(self.value(statement.test))
+        """Translates `if`; of one whose condition is constant, only the branch that is taken."""
+        condition = self.value(statement.test)
         sides = [statement.body, statement.orelse]
+        if condition.number is not None:
+            for inner in sides[0] if condition.number else sides[1]:
+                if not self.builder.block.is_terminated:
+                    self.statement(inner)
+            return
+        test = self.operations.truth(condition)
         blocks = [self.builder.append_basic_block() for _ in sides]
         after = self.builder.append_basic_block()
         self.builder.cbranch(test, *blocks)
@@ -171,7 +179,7 @@ class Translation(Values):
     def _range(self, iterated: ast.expr) -> list[Typed]:
         match iterated:
             case ast.Call(ast.Name("range"), [ast.expr(), *_] as args, []) if len(args) <= 3:
-                given = [self.value(a) for a in args]
+                given = [self.index_of(self.value(a)) for a in args]
                 zero, one = self.operations.constant(0), self.operations.constant(1)
                 low_high_step = [zero, given[0], one] if len(given) == 1 else [*given, one][:3]
                 if (
@@ -180,6 +188,10 @@ class Translation(Values):
                 ):
                     return low_high_step
         raise UntranslatedError(ast.unparse(iterated))
+
+    def index_of(self, given: Typed) -> Typed:
+        """Returns an end of a range."""
+        return given
 
     def break_statement(self, _: ast.Break) -> None:
         """Translates `break`."""
@@ -233,7 +245,11 @@ class Translation(Values):
         (first, _), *others = self.results
         if not others or first.kind == self.operations.nothing_kind:
             return first
-        return Typed(self._merge(self.end, [(v.value, b) for v, b in self.results]), first.kind)
+        return self.merged(self.end, self.results)
+
+    def merged(self, end: Any, results: Sequence[tuple[Typed, Any]]) -> Typed:
+        """Returns the value that the block `end` has, of values of one kind and their blocks."""
+        return Typed(self._merge(end, [(v.value, b) for v, b in results]), results[0][0].kind)
 
 
 STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {

@@ -68,7 +68,7 @@ class Values(ABC):
             case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
                 return self.operations.constant(-value)
             case ast.UnaryOp(op, operand):
-                return self.operations.applied(UNARY[type(op)], (self.value(operand),))
+                return self.operations.applied(operator_of(op), (self.value(operand),))
             case ast.BinOp(left, op, right) | ast.Compare(left, [op], [right]):
                 function = BINARY.get(type(op))
                 if function is not None:
@@ -164,7 +164,14 @@ class Values(ABC):
     def _short_circuit(self, wanted: bool, left: ast.expr, rest: Sequence[ast.expr]) -> Typed:
         """Emits `and`, or `or` if `wanted`; operands with side effects or cost are
         short-circuited."""
-        first = self.operations.truth(self.value(left))
+        operand = self.value(left)
+        while operand.number is not None and rest:
+            if bool(operand.number) == wanted:
+                return operand
+            operand, rest = self.value(rest[0]), rest[1:]
+        if not rest:
+            return Typed(self.operations.truth(operand), self.operations.boolean, operand.number)
+        first = self.operations.truth(operand)
         for right in rest:
             if _is_effortless(right):
                 join = self.builder.or_ if wanted else self.builder.and_
@@ -178,7 +185,10 @@ class Values(ABC):
         return Typed(first, self.operations.boolean)
 
     def _select(self, test: Typed, sides: tuple[ast.expr, ast.expr]) -> Typed:
-        """Emits a conditional expression: a select of cheap operands, else branches."""
+        """Emits a conditional expression: a select of cheap operands, else branches; of one whose
+        condition is constant, only the operand that is selected."""
+        if test.number is not None:
+            return self.value(sides[0] if test.number else sides[1])
         condition, operations = self.operations.truth(test), self.operations
         if all(_is_effortless(side) for side in sides):
             values = [self.value(side) for side in sides]
@@ -214,13 +224,26 @@ class Values(ABC):
         return [self.builder.append_basic_block() for _ in range(count)]
 
 
+def operator_of(op: ast.operator | ast.unaryop) -> Any:
+    """Returns the function of an operator; raises UntranslatedError if there is none."""
+    function = BINARY.get(type(op)) or UNARY.get(type(op))
+    if function is None:
+        raise UntranslatedError(f"the operator {type(op).__name__}")
+    return function
+
+
 def _is_sum(index: ast.expr) -> bool:
     return isinstance(index, ast.BinOp) and isinstance(index.op, ast.Add)
 
 
-def _is_effortless(expr: ast.expr) -> bool:
-    """Whether an expression has only arithmetic on names and constants, without divisions."""
-    return all(
-        isinstance(n, ARITHMETIC) and not isinstance(n, ast.Div | ast.FloorDiv | ast.Mod)
-        for n in ast.walk(expr)
+def _is_effortless(expr: ast.AST) -> bool:
+    """Whether an expression has only arithmetic on names, sizes and constants; no divisions."""
+    match expr:
+        case ast.Subscript(ast.Attribute(ast.Name(), "shape"), ast.Constant()):
+            return True
+    parts = list(ast.iter_child_nodes(expr))
+    return (
+        isinstance(expr, ARITHMETIC)
+        and not isinstance(expr, ast.Div | ast.FloorDiv | ast.Mod)
+        and all(map(_is_effortless, parts))
     )

@@ -1,5 +1,5 @@
 """Translates a function of a GPU thread to LLVM IR: the CPU's translation, plus registers, shared
-memory, arrays in registers, tables, and arrays over pointers."""
+memory, arrays in registers, and tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from llvmlite import ir
 from numba import types
 from numba.np.numpy_support import from_dtype
 
+from structir.targets.cpu.array_translation import ArrayTranslation
 from structir.targets.cpu.inlined import Inlined, parse_function
 from structir.targets.cpu.operations import Typed, UntranslatedError
-from structir.targets.cpu.translation import Translation
 from structir.targets.cpu.values import BINARY
 from structir.targets.cuda.numba_operations import NumbaOperations
 from structir.targets.cuda.threads import (
@@ -32,15 +32,6 @@ element_kind: Any = from_dtype
 pointer_kind: Any = types.CPointer
 WIDEST = 16  # bytes of one access of a thread
 SHARED, CONSTANT = 3, 4  # LLVM's address spaces of shared and constant memory
-
-
-@attrs.frozen(eq=False)
-class DeviceView(Typed):
-    """Elements behind a pointer, seen as an array with strides."""
-
-    shape: tuple[Typed, ...] = ()
-    steps: tuple[Typed, ...] = ()
-    dense: bool = True
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +59,7 @@ class DeviceOperations(NumbaOperations):
         return super().applied(function, args)
 
 
-class DeviceTranslation(Translation):
+class DeviceTranslation(ArrayTranslation):
     """Translates one function of a GPU thread."""
 
     operations: DeviceOperations
@@ -77,32 +68,13 @@ class DeviceTranslation(Translation):
     def value(self, expr: ast.expr) -> Typed:
         """Returns the value of an expression."""
         match expr:
-            case ast.Constant(None):
-                return self.operations.nothing()
-            case ast.Compare(
-                ast.Name(name), [ast.Is() | ast.IsNot() as same], [ast.Constant(None)]
-            ):
-                absent = self.variable(name).kind == types.none
-                return self.operations.constant(absent is isinstance(same, ast.Is))
             case ast.Call(ast.Attribute() as callee, [ast.Constant(int(count)), ast.Name(dtype)]):
                 if self.fixed(callee) is SHARED_ARRAY:
                     return self._shared(count, dtype)
                 if self.fixed(callee) is LOCAL_ARRAY:
                     return self._registers(count, dtype)
             case ast.Call(ast.Name("array_at"), [pointer, ast.Tuple(sizes)]):
-                base, shape = self.value(pointer), tuple([self.value(s) for s in sizes])
-                steps = tuple([self._product(shape[k + 1 :]) for k in range(len(shape))])
-                return DeviceView(base.value, base.kind, shape=shape, steps=steps)
-            case ast.Call(ast.Name("len"), [ast.Name(name)]) if view := self._view(name):
-                return view.shape[0]
-            case ast.Attribute(ast.Name(name), "shape") if view := self._view(name):
-                return self.operations.together(view.shape)
-            case ast.Subscript(ast.Attribute(ast.Name(name), "shape"), ast.Constant(int(axis))) if (
-                view := self._view(name)
-            ):
-                return view.shape[axis]
-            case ast.Subscript(ast.Name(name), index) if view := self._view(name):
-                return self._seen(view, index)
+                return self.dense(self.value(pointer), [self.value(s) for s in sizes])
             case ast.Subscript(ast.Name(name), index) if held := self._held_in(name, Registers):
                 return Typed(self.builder.load(held.slots[self._number(index)]), held.kind)
             case ast.Subscript(ast.Name(name), index) if self.is_table(name):
@@ -110,13 +82,8 @@ class DeviceTranslation(Translation):
         return super().value(expr)
 
     def statement(self, statement: ast.stmt) -> None:
-        """Translates one statement; of a branch whose condition is constant, only the branch
-        taken."""
+        """Translates one statement."""
         match statement:
-            case ast.If(ast.Compare(_, [ast.Is() | ast.IsNot()], _) as test):
-                taken = statement.body if self.value(test).number else statement.orelse
-                for inner in taken:
-                    self.statement(inner)
             case ast.For(ast.Name("lane"), ast.Call(_, [ast.Constant(int(lanes))])) if self.apart:
                 self._side_by_side(statement.body, lanes)
             case ast.For(ast.Name(name), ast.Call(callee, [ast.Constant(int(count))])) if (
@@ -153,30 +120,13 @@ class DeviceTranslation(Translation):
         self.reassigned = everywhere
 
     def store(self, to: ast.expr, given: Typed) -> None:
-        """Assigns to a name, an element, or all elements of an array."""
+        """Assigns to a name, an element, a register, or all elements of an array."""
         match to:
-            case ast.Subscript(ast.Name(name), ast.Slice(None, None, None)) if view := self._view(
-                name
-            ):
-                scope = {"every": Typed(view.value, view.kind), "filling": given}
-                scope["whole"] = self._product(view.shape)
-                scope["apart"] = view.steps[-1]
-                if not view.dense and len(view.shape) > 1:
-                    raise UntranslatedError(f"all of a part of an array: {name}")
-                self.scopes.append(scope)
-                self.block(FILL)
-                self.scopes.pop()
             case ast.Subscript(ast.Name(name), index) if held := self._held_in(name, Registers):
                 value = self.operations.cast(given, held.kind)
                 self.builder.store(value, held.slots[self._number(index)])
             case _:
                 super().store(to, given)
-
-    def place(self, pointer: ast.expr, index: ast.expr) -> tuple[Typed, Typed]:
-        """Returns a pointer and an index; of an element of an array, the pointer to it."""
-        if isinstance(pointer, ast.Name) and (view := self._view(pointer.id)):
-            return self._moved(view, index), self.operations.constant(0)
-        return super().place(pointer, index)
 
     def called(self, function: Any, args: Sequence[Typed]) -> Typed:
         """Inlines the statements of a called function."""
@@ -187,17 +137,6 @@ class DeviceTranslation(Translation):
             return type(self)(self.operations, taken).inline(taken, args)
 
     # ---- memory
-
-    def _product(self, sizes: Sequence[Typed]) -> Typed:
-        """Returns the product of sizes."""
-        whole = self.operations.constant(1)
-        for size in sizes:
-            whole = self.operations.applied(operator.mul, (whole, size))
-        return whole
-
-    def _view(self, name: str) -> DeviceView | None:
-        """Returns the array with a name, if it is one."""
-        return self._held_in(name, DeviceView)
 
     def _held_in(self, name: str, kind: type[H]) -> H | None:
         """Returns the value with a name, if it is of this class."""
@@ -213,32 +152,6 @@ class DeviceTranslation(Translation):
         if known is None:
             raise UntranslatedError(f"a register is chosen by {ast.unparse(index)}")
         return known
-
-    def _seen(self, view: DeviceView, index: ast.expr) -> Typed:
-        """Returns an element of an array, or a view along some of its axes."""
-        moved = self._moved(view, index)
-        if isinstance(moved, DeviceView):
-            return moved
-        return self.operations.applied(operator.getitem, (moved, self.operations.constant(0)))
-
-    def _moved(self, view: DeviceView, index: ast.expr) -> Typed:
-        entries = index.elts if isinstance(index, ast.Tuple) else [index]
-        value, kept = view.value, list(range(len(entries), len(view.shape)))
-        for axis, entry in enumerate(entries):
-            if isinstance(entry, ast.Slice):
-                if entry.lower or entry.upper or entry.step:
-                    raise UntranslatedError(f"a part of an array: {ast.unparse(index)}")
-                kept.append(axis)
-                continue
-            at = Typed(self.operations.cast(self.value(entry), types.int64), types.int64)
-            offset = self.operations.applied(operator.mul, (at, view.steps[axis]))
-            value = self.builder.gep(value, [offset.value])
-        if not kept:
-            return Typed(value, view.kind)
-        axes = sorted(kept)
-        dense = view.dense and axes[0] == len(view.shape) - len(axes)
-        shape, steps = ([of[k] for k in axes] for of in (view.shape, view.steps))
-        return DeviceView(value, view.kind, shape=tuple(shape), steps=tuple(steps), dense=dense)
 
     def _shared(self, count: int, dtype: str) -> Typed:
         """Returns memory that the threads of a block share."""
@@ -318,6 +231,3 @@ class DeviceTranslation(Translation):
 
 def _is_target(node: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
-FILL = ast.parse("for at in range(whole):\n    every[at * apart] = filling").body

@@ -1,7 +1,5 @@
 """Kernels that call a function of Python at each point, with any index of the rows that it gets."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
@@ -10,8 +8,8 @@ from structir.ir.dims import Sym
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import axis_dim
 from structir.loops.program.routine import BufferPoint, Routine
-from structir.targets.cpu.kernels import kernel
-from structir.targets.cpu.point_kernels import PointKernel
+from structir.targets.cpu import point_translation
+from tests.targets.cpu.routines import run_routine
 
 SIZE, ROW, PLANE = Sym("n"), Sym("i"), Sym("j")
 n, i, j = map(axis_dim, (SIZE, ROW, PLANE))
@@ -29,28 +27,25 @@ INDICES = {
 def scale_row(x, y, factors, total):
     for k in range(len(x)):
         y[k] = x[k] * factors[0] + factors[1]
-    total[0] = x.sum()
+    total[0] = 0
+    for value in x:
+        total[0] += value
 
 
+@pytest.mark.parametrize("is_translated", [False, True], ids=["by numba", "translated"])
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
-def test_views_of_points(index):
+def test_views_of_points(index, is_translated, monkeypatch):
+    monkeypatch.setattr(point_translation, "is_of_package", lambda _: is_translated)
     x, y, total = [Buffer(shape, "float32") for shape in ((2 * n, 5), (2 * n, 3, 5), (2 * n, 3))]
     points = [BufferPoint(x, (index, None)), BufferPoint(y, (i, j, None)), (2.5, 3)]
     arguments = (*points, BufferPoint(total, (i, j)))
     routine = Routine(scale_row, arguments, {ROW: 2 * n, PLANE: 3}, frozenset({y, total}))
-    built = PointKernel(routine)
-    address = kernel(built.source, built).address
     data = {
         buffer: np.random.default_rng(0).random([dims.evaluate(d, {SIZE: 4}) for d in buffer.shape])
         for buffer in (x, y, total)
     }
     arrays = {buffer: array.astype(np.float32) for buffer, array in data.items()}
-    sizes = [dims.evaluate(size, {SIZE: 4}) for size in routine.sizes]
-    table = np.array([*[arrays[b].ctypes.data for b in routine.buffers], *sizes], np.int64)
-    words = [ctypes.c_int64() for _ in range(2)]  # a result and an error, which nobody reads
-    kinds = [*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2]
-    run = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
-    assert run(*map(ctypes.addressof, words), table.ctypes.data, 0, 24) == 0
+    assert run_routine(routine, arrays, {SIZE: 4}) == 0
     rows = arrays[x][[dims.evaluate(index, {SIZE: 4, ROW: k}) for k in range(8)]]
     expected = np.repeat(rows * np.float32(2.5) + np.float32(3), 3, axis=0).reshape(8, 3, 5)
     np.testing.assert_allclose(arrays[y], expected, rtol=1e-6)
