@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from structir.analysis.calls import are_disjoint
 from structir.analysis.constant_values import ConstantValues
@@ -17,7 +17,7 @@ from structir.analysis.deduction import (
 )
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
-from structir.counterparts import unknown_attribute
+from structir.counterparts import WithCounterparts
 from structir.errors import (
     Diagnostic,
     DiagnosticError,
@@ -127,7 +127,7 @@ def _located(function: str) -> Iterator[None]:
         raise located.with_traceback(error.__traceback__) from None
 
 
-class BlockBuilder:
+class BlockBuilder(WithCounterparts):
     """Builds modules and functions.
 
         bb = BlockBuilder()
@@ -149,9 +149,6 @@ class BlockBuilder:
         self._names: list[dict[str, int]] = []
         self._constants = ConstantValues()
         self._results: list[tuple[Expr, StructInfo | None] | None] = []
-
-    if not TYPE_CHECKING:  # it would hide unknown attributes from type checkers
-        __getattr__ = unknown_attribute
 
     # ---- functions
 
