@@ -113,9 +113,9 @@ class DeclaredOp:
         return tuple([p.kind is not None for p in self.signature.arguments])
 
     @cached_property
-    def lengths(self) -> tuple[bool, ...]:
-        """Returns, for each argument of a call, whether it is a size."""
-        return tuple([p.kind is SIZE for p in self.signature.arguments])
+    def length_positions(self) -> tuple[int, ...]:
+        """Returns the positions of the arguments of a call that are sizes."""
+        return tuple([k for k, p in enumerate(self.signature.arguments) if p.kind is SIZE])
 
     @cached_property
     def leading(self) -> int:
@@ -126,7 +126,7 @@ class DeclaredOp:
     def accepts_positionally(self, args: tuple[Any, ...]) -> bool:
         """Returns whether arguments are operands in order, with all other parameters omitted."""
         fewest, most = self.operand_counts
-        return fewest <= len(args) <= most and all([type(a) in OPERAND_TYPES for a in args])
+        return fewest <= len(args) <= most and OPERAND_TYPES.issuperset(map(type, args))
 
     @cached_property
     def operand_counts(self) -> tuple[int, int]:
