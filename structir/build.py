@@ -264,8 +264,7 @@ class BlockBuilder(WithCounterparts):
         span: Span | None = None,
     ) -> Var:
         """Binds a value to a new variable; nested expressions are bound first."""
-        scope = self._scope()
-        kind = DataflowVar if scope.in_dataflow else Var
+        kind = DataflowVar if self._scope().in_dataflow else Var
         return self._bind(kind, self.normalise(value), name, annotation, span)
 
     def emit_output(self, value: Value, name: str | None = None) -> Var:
@@ -340,9 +339,11 @@ class BlockBuilder(WithCounterparts):
         if kind is Var and scope.in_dataflow:
             info = leave_dataflow(info)
         var = kind(name, info, span)
-        if isinstance(value, Call) and (exact := self._constants.in_call(value)) is not value:
+        known = self._constants
+        if type(value) is not Call:
+            known.bind(var, value)
+        elif known.values and (exact := known.in_call(value)) is not value:
             deduce(exact)  # checks constant indices
-        self._constants.bind(var, value)
         scope.bindings.append(VarBinding(var, value, span))
         return var
 
@@ -377,15 +378,13 @@ class BlockBuilder(WithCounterparts):
 
         Nested expressions are bound first, innermost first, and shared ones once.
         """
-        if isinstance(value, tuple | list | dict):
-            value = as_expr(value)
         if not isinstance(value, Expr):
-            hint = "help: `R.const(...)` for a tensor, `(x, y)` for a tuple"
-            raise StructIRError(f"expected an expression, found {value!r}; {hint}")
-        for operand in _operands(value):
-            if type(operand) not in ATOMS:
-                value = over_atoms(value, self.emit)
-                break
+            if not isinstance(value, tuple | list | dict):
+                hint = "help: `R.const(...)` for a tensor, `(x, y)` for a tuple"
+                raise StructIRError(f"expected an expression, found {value!r}; {hint}")
+            value = as_expr(value)
+        if not ATOMS.issuperset(map(type, _operands(value))):
+            value = over_atoms(value, self.emit)
         if type(value) is Call and self.scopes[-1].in_dataflow and not is_pure_value(value):
             raise StructInfoError(
                 Diagnostic(

@@ -197,9 +197,9 @@ class _Checker:
             if isinstance(block, DataflowBlock):
                 self.check_dataflow(block, pure)
                 continue
+            self.check_bindings(block.bindings, False, pure)
             for binding in block.bindings:
-                self.check_binding(binding, False, pure)
-                if isinstance(binding.var, DataflowVar):
+                if type(binding.var) is not Var and isinstance(binding.var, DataflowVar):
                     name = binding.var.name
                     self.report(
                         f"the dataflow variable {name} is bound outside a dataflow block",
@@ -210,11 +210,8 @@ class _Checker:
         self.check_atom(seq.body)
 
     def check_dataflow(self, block: DataflowBlock, pure: bool) -> None:
-        outputs: list[Var] = []
-        for binding in block.bindings:
-            self.check_binding(binding, True, pure)
-            if not isinstance(binding.var, DataflowVar):
-                outputs.append(binding.var)
+        self.check_bindings(block.bindings, True, pure)
+        outputs = [b.var for b in block.bindings if not isinstance(b.var, DataflowVar)]
         local = [b.var for b in block.bindings if isinstance(b.var, DataflowVar)]
         self.variables.members.difference_update(local)
         for var in outputs:
@@ -222,14 +219,31 @@ class _Checker:
 
     # Bindings
 
+    def check_bindings(self, bindings: tuple[Binding, ...], in_dataflow: bool, pure: bool) -> None:
+        """Checks bindings in order; with `deduced`, most are op calls that break no rule."""
+        valid, defined = self.valid_infos.members, self.defined
+        variables, trail = self.variables.members, self.variables.trail
+        for binding in bindings:
+            var = binding.var
+            info = var.struct_info
+            if (
+                self.deduced
+                and info is binding.value.struct_info
+                and info in valid
+                and var not in defined
+                and self.is_plain_call(binding, binding.value)
+            ):
+                defined.add(var)
+                variables.add(var)
+                trail.append(var)
+            else:
+                self.check_binding(binding, in_dataflow, pure)
+
     def check_binding(self, binding: Binding, in_dataflow: bool, pure: bool) -> None:
         value, info = binding.value, binding.var.struct_info
         self.binding_span = binding.span
         if not self.is_plain_call(binding, value):
             self.check_value(value, in_dataflow, pure, binding.span)
-        elif self.deduced and info is value.struct_info and info in self.valid_infos.members:
-            self.define(binding.var)
-            return
         if isinstance(binding, MatchCast):
             self.check_atom(value)
             self.symbols.add(bound_dims([binding.struct_info]))

@@ -123,14 +123,9 @@ class DeclaredOp:
         static = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
         return static[0] if static else len(self.signature.parameters)
 
-    def accepts_positionally(self, args: tuple[Any, ...]) -> bool:
-        """Returns whether arguments are operands in order, with all other parameters omitted."""
-        fewest, most = self.operand_counts
-        return fewest <= len(args) <= most and OPERAND_TYPES.issuperset(map(type, args))
-
     @cached_property
     def operand_counts(self) -> tuple[int, int]:
-        """Returns the minimum and maximum number of positional operands."""
+        """Returns the least and the greatest number of arguments that can all be operands."""
         parameters = self.signature.parameters
         most = 0
         while most < len(parameters) and parameters[most].kind is None:

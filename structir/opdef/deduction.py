@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -55,6 +56,7 @@ __all__ = (
     "struct_info",
 )
 MEMO_SIZE = 4096
+_INFO_OF = attrgetter("struct_info")
 PLAIN_KEYS = frozenset({TensorStructInfo})  # StructInfo that alone is the key of an argument
 
 
@@ -68,8 +70,9 @@ def struct_info(
     if definition.reads_values or (definition.reads_indices and any(map(has_elements, args))):
         info = _deduce(definition, args, attributes, span)
         return place_result(definition, info, args, attributes, span)
-    infos = [arg.struct_info for arg in args]
-    key: Any = tuple(infos) if PLAIN_KEYS.issuperset(map(type, infos)) else _key_of_args(args)
+    key: Any = tuple(map(_INFO_OF, args))
+    if not PLAIN_KEYS.issuperset(map(type, key)):
+        key = tuple(map(_key_of, args))
     if attributes:
         key = (key, tuple([(n, type(v), v) for n, v in attributes.items()]))
     memoized: StructInfo | None = definition.memo.get(key)
@@ -90,10 +93,6 @@ def _has_axes(arg: Expr) -> bool:
         return any(map(_has_axes, arg.fields))
     info = arg.struct_info
     return type(info) is TensorStructInfo and info.axes is not None and info.dims is None
-
-
-def _key_of_args(args: tuple[Expr, ...]) -> tuple[Any, ...]:
-    return tuple([_key_of(arg) for arg in args])
 
 
 def _key_of(arg: Expr) -> Any:

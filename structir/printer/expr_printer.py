@@ -262,8 +262,10 @@ class ExprPrinter:
     def item(self, item: TupleGetItem) -> str:
         """Prints a field of a tuple, by its name if it has one."""
         names = self.field_names(item.tuple_value.struct_info)
-        key = item.index if names is None else names[item.index]
         whole = self.expr(item.tuple_value)
+        if names is None:
+            return f"{whole}[{item.index}]"
+        key = names[item.index]
         return f"{whole}.{key}" if is_word(key) else f"{whole}[{literal(key)}]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import is_
 from typing import Any
 
 from structir.analysis.deduction import deduce, leave_scope
@@ -28,7 +29,7 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import OBJECT, StructInfo
+from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.expr_printer import ExprPrinter, literal
 from structir.printer.kernel_printer import kernel_lines
 from structir.printer.names import NameScope
@@ -210,7 +211,7 @@ class ProgramPrinter(ExprPrinter):
             else:
                 source = self.expr(value)
                 info = self._infos.get(var.struct_info) or self.info(var.struct_info)
-                if kind is Tuple and var.struct_info != deduce(value):
+                if kind is Tuple and not _has_inferred_info(var, value):  # type: ignore[arg-type]
                     # an annotation of a tuple expression is refined by it, a declaration is not
                     lines.append(f"{indent}{names.var(var)}: {info}")
                     lines.append(f"{indent}{names.var(var)} = {source}")
@@ -233,10 +234,10 @@ class ProgramPrinter(ExprPrinter):
     def conditional(self, var: Var, value: If, indent: str) -> Steps:
         """Prints an `if` whose branches both bind `var` last."""
         branches = value.true_branch, value.false_branch
-        unified = unify_to_lca(*[self.branch_info(branch) for branch in branches])
-        name = self.names.var(var)
-        if var.struct_info != unified:
-            self.lines.append(f"{indent}{name}: {self.info(var.struct_info)}")
+        info, name = var.struct_info, self.names.var(var)
+        is_result = [deduce(branch.body) == info for branch in branches]  # in any scope
+        if not all(is_result) and info != unify_to_lca(*map(self.branch_info, branches)):
+            self.lines.append(f"{indent}{name}: {self.info(info)}")
         for head, branch in zip((f"if {self.expr(value.cond)}:", "else:"), branches, strict=True):
             self.lines.append(indent + head)
             yield self.branch(branch, name, indent + INDENT)
@@ -262,6 +263,16 @@ class ProgramPrinter(ExprPrinter):
             self.lines.append(f"{indent}{name} = {self.expr(branch.body)}")
         self.symbols = outer_symbols
         self.names.release(mark)
+
+
+def _has_inferred_info(var: Var, value: Tuple) -> bool:
+    """Returns whether the StructInfo of a variable is that of the fields of its tuple."""
+    info = var.struct_info
+    if type(info) is TupleStructInfo and info.names == value.names:
+        fields = [field.struct_info for field in value.fields]
+        if len(fields) == len(info.fields) and all(map(is_, fields, info.fields)):
+            return True
+    return info == deduce(value)
 
 
 def result_variable(side: SeqExpr) -> Var | None:
