@@ -94,7 +94,7 @@ class ProgramPrinter(ExprPrinter):
         self.mentions_module = False
         self.section: Section | None = None
         self.root: Section | None = None
-        self.symbols: frozenset[Sym] = frozenset()  # in scope
+        self.binding_infos: list[StructInfo] = []  # whose dims are in scope
         self._owners: dict[Sym, Section] = {}
 
     def run(self, steps: Steps) -> None:
@@ -138,14 +138,14 @@ class ProgramPrinter(ExprPrinter):
     def function(self, function: Function, name: str, indent: str) -> Steps:
         """Prints a function with its decorator."""
         mark = self.names.mark()
-        outside = self.section, self.symbols, self._infos, self._dims
+        outside, count = (self.section, self._infos, self._dims), len(self.binding_infos)
         inner = indent + INDENT
         self.section = section = Section(self.section, inner)
         self._infos, self._dims = (
             {},
             {},
         )  # memoized source does not record the uses of dims in this function
-        self.symbols |= bound_dims([param.struct_info for param in function.params])
+        self.binding_infos += [param.struct_info for param in function.params]
         attributes = {k: v for k, v in function.attrs.items() if k != DEFAULTS}
         self.lines.append(f"{indent}@R.{FUNCTION}{self._options(function, attributes)}")
         self.lines.append(f"{indent}def {name}{self._signature(function)}:")
@@ -156,7 +156,8 @@ class ProgramPrinter(ExprPrinter):
         self.lines.append(f"{inner}return {self.expr(function.body.body)}")
         if section.outer is None:
             self.root = section
-        self.section, self.symbols, self._infos, self._dims = outside
+        self.section, self._infos, self._dims = outside
+        del self.binding_infos[count:]
         self.names.release(mark)
 
     def _options(self, function: Function, attributes: dict[str, Any]) -> str:
@@ -224,7 +225,7 @@ class ProgramPrinter(ExprPrinter):
             requirements = ", ".join([f'"{self.size(condition)}"' for condition in conditions])
             return f"{indent}R.{REQUIRE}({requirements})"
         value, info = self.expr(cast.value), self.info(cast.struct_info)
-        self.symbols |= bound_dims([cast.struct_info])
+        self.binding_infos.append(cast.struct_info)
         var_info = cast.var.struct_info
         annotation = "" if var_info == cast.struct_info else f": {self.info(var_info)}"
         return f"{indent}{self.names.var(cast.var)}{annotation} = R.{MATCH_CAST}({value}, {info})"
@@ -250,18 +251,19 @@ class ProgramPrinter(ExprPrinter):
         bindings = branch.bindings()
         casts = [b.struct_info for b in bindings if isinstance(b, MatchCast)]
         variables = {binding.var for binding in bindings}
-        return leave_scope(deduce(branch.body), bound_dims(casts) - self.symbols, variables)
+        own = bound_dims(casts) - bound_dims(self.binding_infos)
+        return leave_scope(deduce(branch.body), own, variables)
 
     def branch(self, branch: SeqExpr, name: str, indent: str) -> Steps:
         """Prints a branch; its last line binds its result to the name of the `if`."""
-        mark, outer_symbols = self.names.mark(), self.symbols
+        mark, count = self.names.mark(), len(self.binding_infos)
         result = result_variable(branch)
         if result is not None:
             self.names.share(result, name)
         yield self.sequence(branch, indent, result)
         if result is None:
             self.lines.append(f"{indent}{name} = {self.expr(branch.body)}")
-        self.symbols = outer_symbols
+        del self.binding_infos[count:]
         self.names.release(mark)
 
 

@@ -47,7 +47,7 @@ class AlreadyReported(Exception):
 
 
 class OutOfScope:
-    """The former meaning of a name that is out of scope, with the message and the hint."""
+    """The former meaning of a name that is out of scope, with templates of message and hint."""
 
     def __init__(self, var: Any, message: str, hint: str) -> None:
         self.var, self.message, self.hint = var, message, hint
@@ -230,7 +230,7 @@ class Context:
                 self.infos = {}
                 del self.names[name]
             elif type(new) is not OutOfScope:
-                self.names[name] = OutOfScope(new, why.format(name=name), hint.format(name=name))
+                self.names[name] = OutOfScope(new, why, hint)
         if self.has_marked:
             self.infos = {}
         for name, value in retained_values.items():
@@ -241,8 +241,7 @@ class Context:
         for name in {name for name, _ in self.undo[mark:]}:
             value = self.names[name]
             if isinstance(value, DataflowVar):
-                message, fix = why.format(name=name), hint.format(name=name)
-                self.define(name, OutOfScope(value, message, fix))
+                self.define(name, OutOfScope(value, why, hint))
 
     def lookup(self, node: ast.Name) -> Any:
         """Returns the value of a name; raises ParseError if it is not in scope."""
@@ -333,7 +332,8 @@ class Context:
 
     def _out_of_scope(self, node: ast.Name, former: OutOfScope) -> ParseError:
         span = self.source_map.span(node)
-        diagnostic = Diagnostic(former.message, span, hint=former.hint, code="E0104")
+        message, hint = [text.format(name=node.id) for text in (former.message, former.hint)]
+        diagnostic = Diagnostic(message, span, hint=hint, code="E0104")
         if isinstance(former.var, Var):
             diagnostic = diagnostic.note(f"{node.id}: {former.var.struct_info}", former.var.span)
         return ParseError(diagnostic)

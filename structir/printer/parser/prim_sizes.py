@@ -34,7 +34,7 @@ def bind_prim_sizes(context: Context, value: Any) -> Any:
     for position in getattr(value.op.definition, "length_positions", ()):
         arg = value.args[position] if position < len(value.args) else None
         if arg is not None and _is_unknown(arg):
-            lengths.setdefault(arg, sym(arg.name))  # type: ignore[attr-defined]
+            lengths.setdefault(arg, sym(arg.name))
     refined = _refine_call(value, lengths) if lengths else None
     if refined is None:
         return value
