@@ -1,8 +1,11 @@
-"""What deduction costs: a program that uses every op once, many times over, in time a binding.
+"""What deduction costs: a program that uses each op of a set once, many times over, in time a
+binding.
 
-    python benchmarks/deduction.py                # 1,000 times over
-    python benchmarks/deduction.py --times 100 --slowest 20
+    python benchmarks/deduction.py                # the ops of COMMON, 1,000 times over
+    python benchmarks/deduction.py --every --times 100 --slowest 20
 
+COMMON does not change, so that its times compare between versions; `--every` takes all ops that
+this version declares. The title of the table has the name of the set and its size.
 `alike` repeats the program on the same operands; in `fresh` each repetition has symbolic sizes of
 its own, so that nothing of an earlier one is known. `emit` is a binding by the builder: the call,
 its deduction, a variable.
@@ -30,9 +33,19 @@ Arguments = tuple[list[Any], dict[str, Any]]
 Times = dict[str, list[float]]  # of each op, in seconds
 
 
-def used_ops() -> Iterator[Op]:
-    """Returns every op that is declared by an index signature."""
-    return (op for op in registered_ops() if hasattr(op.definition, "index_signature"))
+COMMON = (
+    *("add", "subtract", "multiply", "divide", "exp", "sqrt", "tanh", "less", "where", "astype"),
+    *("sum", "mean", "max", "argmax", "cumsum", "matmul", "reshape", "permute_dims", "expand_dims"),
+    *("squeeze", "broadcast_to", "concat", "split", "take", "strided_slice", "full"),
+    *("nn.relu", "nn.gelu", "nn.softmax", "nn.layer_norm", "nn.conv2d", "nn.max_pool2d"),
+)
+
+
+def used_ops(every: bool) -> Iterator[Op]:
+    """Returns the common ops, or every op that is declared by an index signature."""
+    for op in registered_ops():
+        if hasattr(op.definition, "index_signature") and (every or op.name in COMMON):
+            yield op
 
 
 def as_expression(value: Any, symbols: Symbols | None) -> Any:
@@ -141,8 +154,8 @@ def note_constant(ops: dict[str, Op]) -> None:
             CONSTANT.add(name)
 
 
-def table_of(found: dict[str, Times], slowest: int) -> Table:
-    table = Table("bindings", title="deduction", caption="us a binding")
+def table_of(title: str, found: dict[str, Times], slowest: int) -> Table:
+    table = Table("bindings", title=title, caption="us a binding")
     for column in ("ops", "median", "of the slowest tenth", "slowest ops, by median"):
         table.add_column(column)
     for kind, times in found.items():
@@ -163,9 +176,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=1000)
     parser.add_argument("--slowest", type=int, default=8)
+    parser.add_argument("--every", action="store_true", help="every op, not only those of COMMON")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    ops = {op.name: op for op in used_ops()}
+    ops = {op.name: op for op in used_ops(asked.every)}
     note_constant(ops)
     gc.freeze()
     found = {
@@ -173,7 +187,8 @@ def main() -> None:
         "fresh": fresh(ops, max(asked.times // 10, 1)),
         "emit": emitted(ops, asked.times),
     }
-    Console().print(table_of(found, asked.slowest))
+    title = f"deduction of {'every op' if asked.every else 'COMMON'}: {len(ops)} ops"
+    Console().print(table_of(title, found, asked.slowest))
 
 
 if __name__ == "__main__":

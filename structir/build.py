@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from structir.analysis.calls import are_disjoint
 from structir.analysis.constant_values import ConstantValues
@@ -17,7 +17,7 @@ from structir.analysis.deduction import (
 )
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
-from structir.counterparts import unknown_attribute
+from structir.counterparts import WithCounterparts
 from structir.errors import (
     Diagnostic,
     DiagnosticError,
@@ -127,7 +127,7 @@ def _located(function: str) -> Iterator[None]:
         raise located.with_traceback(error.__traceback__) from None
 
 
-class BlockBuilder:
+class BlockBuilder(WithCounterparts):
     """Builds modules and functions.
 
         bb = BlockBuilder()
@@ -149,9 +149,6 @@ class BlockBuilder:
         self._names: list[dict[str, int]] = []
         self._constants = ConstantValues()
         self._results: list[tuple[Expr, StructInfo | None] | None] = []
-
-    if not TYPE_CHECKING:  # it would hide unknown attributes from type checkers
-        __getattr__ = unknown_attribute
 
     # ---- functions
 
@@ -267,8 +264,7 @@ class BlockBuilder:
         span: Span | None = None,
     ) -> Var:
         """Binds a value to a new variable; nested expressions are bound first."""
-        scope = self._scope()
-        kind = DataflowVar if scope.in_dataflow else Var
+        kind = DataflowVar if self._scope().in_dataflow else Var
         return self._bind(kind, self.normalise(value), name, annotation, span)
 
     def emit_output(self, value: Value, name: str | None = None) -> Var:
@@ -343,9 +339,11 @@ class BlockBuilder:
         if kind is Var and scope.in_dataflow:
             info = leave_dataflow(info)
         var = kind(name, info, span)
-        if isinstance(value, Call) and (exact := self._constants.in_call(value)) is not value:
+        known = self._constants
+        if type(value) is not Call:
+            known.bind(var, value)
+        elif known.values and (exact := known.in_call(value)) is not value:
             deduce(exact)  # checks constant indices
-        self._constants.bind(var, value)
         scope.bindings.append(VarBinding(var, value, span))
         return var
 
@@ -380,15 +378,13 @@ class BlockBuilder:
 
         Nested expressions are bound first, innermost first, and shared ones once.
         """
-        if isinstance(value, tuple | list | dict):
-            value = as_expr(value)
         if not isinstance(value, Expr):
-            hint = "help: `R.const(...)` for a tensor, `(x, y)` for a tuple"
-            raise StructIRError(f"expected an expression, found {value!r}; {hint}")
-        for operand in _operands(value):
-            if type(operand) not in ATOMS:
-                value = over_atoms(value, self.emit)
-                break
+            if not isinstance(value, tuple | list | dict):
+                hint = "help: `R.const(...)` for a tensor, `(x, y)` for a tuple"
+                raise StructIRError(f"expected an expression, found {value!r}; {hint}")
+            value = as_expr(value)
+        if not ATOMS.issuperset(map(type, _operands(value))):
+            value = over_atoms(value, self.emit)
         if type(value) is Call and self.scopes[-1].in_dataflow and not is_pure_value(value):
             raise StructInfoError(
                 Diagnostic(

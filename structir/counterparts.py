@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import getattr_static
 from typing import NoReturn
 
 FOR_EACH = "loop over `function.bindings()`, and build with `structir.ir.replace(node, ...)`"
@@ -117,8 +118,39 @@ def with_help(message: str, name: str) -> str:
     return f"{message}; help: {COUNTERPARTS[name]}" if name in COUNTERPARTS else message
 
 
-def unknown_attribute(owner: object, name: str) -> NoReturn:
-    """Raises the AttributeError of an object, as its method `__getattr__`."""
-    raise AttributeError(
-        with_help(f"{type(owner).__name__!r} object has no attribute {name!r}", name)
-    )
+class Counterpart:
+    """An attribute that objects of other compilers have: reading it raises AttributeError.
+
+    `__getattr__` could raise it, too, but in a class that has one CPython reads every attribute
+    several times slower.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: object, cls: type) -> NoReturn:
+        raise unknown_attribute(cls, self.name)
+
+
+def unknown_attribute(cls: type, name: str) -> AttributeError:
+    """Returns the error of an attribute that instances of a class lack, with its counterpart."""
+    return AttributeError(with_help(f"{cls.__name__!r} object has no attribute {name!r}", name))
+
+
+class WithCounterparts:
+    """A base of classes whose unknown attributes are explained, if other compilers have them."""
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [n for n in object.__dir__(self) if type(getattr_static(self, n)) is not Counterpart]
+
+
+def _explain_attributes() -> None:
+    for name in COUNTERPARTS:
+        counterpart = Counterpart()
+        counterpart.__set_name__(WithCounterparts, name)
+        setattr(WithCounterparts, name, counterpart)
+
+
+_explain_attributes()

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -29,15 +29,26 @@ class Source:
         return lines[index] if 0 <= index < len(lines) else ""
 
 
-@attrs.frozen(eq=False, repr=False)
-class Span:
-    """A range of a source: lines count from 1, columns from 0, the end is exclusive."""
+class Span(NamedTuple):
+    """A range of a source: lines count from 1, columns from 0, the end is exclusive.
+
+    Spans compare by identity: several nodes may have the same range.
+    """
 
     source: Source
     line: int
     column: int
     end_line: int
     end_column: int
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def __str__(self) -> str:
         return f"{self.source.filename}:{self.line}:{self.column + 1}"

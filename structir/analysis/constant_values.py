@@ -8,6 +8,13 @@ from structir.ir.node import replace
 from structir.ir.op import Op
 
 
+def _parts_of_tuple(value: Expr) -> bool:
+    """Whether a value is a tuple with a constant in it, or a field of a tuple as it is written."""
+    if type(value) is Tuple:
+        return Constant in map(type, value.fields)
+    return type(value) is TupleGetItem and type(value.tuple_value) is Tuple
+
+
 class ConstantValues:
     """Maps variables to the constants that they are bound to."""
 
@@ -25,7 +32,8 @@ class ConstantValues:
 
     def bind(self, var: Var, value: Expr) -> None:
         """Records the value of a variable if it is a constant, or a tuple with constants."""
-        if type(value) is Call:
+        kind = type(value)
+        if kind is Call or not (self.values or kind is Constant or _parts_of_tuple(value)):
             return
         resolved = self.resolve(value)
         if isinstance(resolved, Constant) or (

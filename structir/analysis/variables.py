@@ -283,6 +283,11 @@ def symbols_bound_in(program: Any) -> dict[Any, None]:
 def free_symbols_in(info: StructInfo) -> set[Any]:
     """Returns the symbolic, row and dtype variables that callables in a StructInfo do not bind."""
     symbols: set[Any] = set()
+    if type(info) is TensorStructInfo and info.axes is None and type(info.dims) is tuple:
+        symbols.update(*map(syms, info.dims))
+        if info.dtype_var is not None:
+            symbols.add(info.dtype_var)
+        return symbols  # the common case
     todo: list[tuple[Node, frozenset[Any]]] = [(info, frozenset())]
     while todo:
         item, bound = todo.pop()
@@ -300,6 +305,8 @@ def free_symbols_in(info: StructInfo) -> set[Any]:
 
 def shape_variables_in(info: StructInfo) -> list[Var]:
     """Returns the variables in a StructInfo, in no particular order."""
+    if type(info) is TensorStructInfo and info.axes is None and type(info.dims) is tuple:
+        return []  # the common case
     variables: list[Var] = []
     todo: list[Any] = [info]
     while todo:

@@ -23,6 +23,7 @@ from structir.ir.expr import (
     ATOMS,
     Binding,
     Call,
+    Constant,
     DataflowBlock,
     DataflowVar,
     Expr,
@@ -197,9 +198,9 @@ class _Checker:
             if isinstance(block, DataflowBlock):
                 self.check_dataflow(block, pure)
                 continue
+            self.check_bindings(block.bindings, False, pure)
             for binding in block.bindings:
-                self.check_binding(binding, False, pure)
-                if isinstance(binding.var, DataflowVar):
+                if type(binding.var) is not Var and isinstance(binding.var, DataflowVar):
                     name = binding.var.name
                     self.report(
                         f"the dataflow variable {name} is bound outside a dataflow block",
@@ -210,11 +211,8 @@ class _Checker:
         self.check_atom(seq.body)
 
     def check_dataflow(self, block: DataflowBlock, pure: bool) -> None:
-        outputs: list[Var] = []
-        for binding in block.bindings:
-            self.check_binding(binding, True, pure)
-            if not isinstance(binding.var, DataflowVar):
-                outputs.append(binding.var)
+        self.check_bindings(block.bindings, True, pure)
+        outputs = [b.var for b in block.bindings if not isinstance(b.var, DataflowVar)]
         local = [b.var for b in block.bindings if isinstance(b.var, DataflowVar)]
         self.variables.members.difference_update(local)
         for var in outputs:
@@ -222,14 +220,31 @@ class _Checker:
 
     # Bindings
 
+    def check_bindings(self, bindings: tuple[Binding, ...], in_dataflow: bool, pure: bool) -> None:
+        """Checks bindings in order; with `deduced`, most break no rule."""
+        valid, defined = self.valid_infos.members, self.defined
+        variables, trail = self.variables.members, self.variables.trail
+        for binding in bindings:
+            var = binding.var
+            info = var.struct_info
+            if (
+                self.deduced
+                and info is binding.value.struct_info
+                and info in valid
+                and var not in defined
+                and self.is_plain(binding, binding.value)
+            ):
+                defined.add(var)
+                variables.add(var)
+                trail.append(var)
+            else:
+                self.check_binding(binding, in_dataflow, pure)
+
     def check_binding(self, binding: Binding, in_dataflow: bool, pure: bool) -> None:
         value, info = binding.value, binding.var.struct_info
         self.binding_span = binding.span
-        if not self.is_plain_call(binding, value):
+        if not self.is_plain(binding, value):
             self.check_value(value, in_dataflow, pure, binding.span)
-        elif self.deduced and info is value.struct_info and info in self.valid_infos.members:
-            self.define(binding.var)
-            return
         if isinstance(binding, MatchCast):
             self.check_atom(value)
             self.symbols.add(bound_dims([binding.struct_info]))
@@ -243,12 +258,27 @@ class _Checker:
         if not (self.deduced and info is value.struct_info):
             self.check_struct_info(binding)
 
-    def is_plain_call(self, binding: Binding, value: Any) -> bool:
-        """Returns whether a value is a pure op call on variables in scope: it breaks no rule."""
-        if type(value) is not Call or type(value.op) is not Op or type(binding) is not VarBinding:
+    def is_plain(self, binding: Binding, value: Any) -> bool:
+        """Returns whether a value breaks no rule: a pure op call, a tuple or a field of one, of
+        variables in scope and constants."""
+        kind = type(value)
+        operands: tuple[Expr, ...] = ()
+        if type(binding) is not VarBinding:
             return False
-        plain = value.op.definition.pure and not value.sinfo_args
-        return plain and self.variables.members.issuperset(value.args)
+        if kind is Call and type(value.op) is Op:
+            operands = value.args
+            if value.sinfo_args or not value.op.definition.pure:
+                return False
+        elif kind is Tuple:
+            operands = value.fields
+        elif kind is TupleGetItem:
+            operands = (value.tuple_value,)
+        else:
+            return False
+        members = self.variables.members
+        return members.issuperset(operands) or all(
+            [operand in members or type(operand) is Constant for operand in operands]
+        )
 
     def check_value(self, value: Expr, in_dataflow: bool, pure: bool, span: Span | None) -> None:
         if type(value) is Call:

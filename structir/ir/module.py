@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
+from structir.counterparts import unknown_attribute
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
 from structir.ir.expr import NO_ATTRS, Attrs, Function
 from structir.ir.node import NOT_COMPILED, Node, node
@@ -52,7 +53,7 @@ class IRModule(Node):
                 kind = type(self).__name__
                 message = f"{kind!r} object has no attribute {name!r}"
                 raise AttributeError(f'{message}; help: `module["{name}"]`')
-            return super().__getattr__(name)
+            raise unknown_attribute(type(self), name)
 
     def __call__(self, *_args: Any, **_names: Any) -> NoReturn:
         raise TypeError(NOT_COMPILED)

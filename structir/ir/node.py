@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import attrs
 
-from structir.counterparts import unknown_attribute
+from structir.counterparts import WithCounterparts
 from structir.lazy import provided_module
 
 printer = provided_module("printer")
@@ -20,13 +20,10 @@ NOT_COMPILED = (
 )
 
 
-class Node:
+class Node(WithCounterparts):
     """The base class of IR nodes. Subclasses only add fields."""
 
     __slots__ = ()
-
-    if not TYPE_CHECKING:  # it would hide unknown attributes from type checkers
-        __getattr__ = unknown_attribute
 
     def __str__(self) -> str:
         text: str = printer.text_of(self)

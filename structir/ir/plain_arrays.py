@@ -30,7 +30,7 @@ def constant_array(data: Any) -> Any:
 
     The result has no subclass of arrays, and the byte order of this machine, as kernels expect.
     """
-    if not isinstance(unmasked(data), np.ndarray | np.generic):
+    if type(data) is not np.ndarray and not isinstance(unmasked(data), np.ndarray | np.generic):
         message = f"expected a NumPy array, found {data!r}"
         hint = '`R.const([1, 2], "float32")`, or `numpy.asarray(value)`'
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E0107"))

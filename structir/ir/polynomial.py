@@ -431,6 +431,8 @@ def syms(dim: Dim) -> frozenset[Sym]:
     """Returns the symbolic variables of a dim."""
     if type(dim) is not Poly:
         return frozenset()
+    if type(dim._atom) is Sym:
+        return frozenset((dim._atom,))
     variables: set[Sym] = set()
     for monomial in dim.terms:
         for atom in monomial:

@@ -223,12 +223,6 @@ def _shape_dims(value: Any) -> Any:
     return value
 
 
-def _tensor_rank(value: int | None) -> int | None:
-    if value is not None and value > MAX_RANK:
-        raise _limit_error("axes", MAX_RANK, value)
-    return value
-
-
 def _shape_rank(value: int | None) -> int | None:
     if value is not None and value > MAX_SHAPE_LENGTH:
         raise _limit_error("sizes", MAX_SHAPE_LENGTH, value)
@@ -276,10 +270,6 @@ def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
     return getattr(getattr(info.dims, "struct_info", None), "ndim", None)
 
 
-def _rank_field(check: Callable[[int | None], int | None]) -> Any:
-    return attrs.field(default=attrs.Factory(_rank, takes_self=True), converter=check)
-
-
 def _resolve_dtype(info: PrimStructInfo | TensorStructInfo) -> None:
     """Assigns a known dtype to `dtype`, and a variable to `dtype_var`."""
     dtypes = (info.dtype, _dtype(info.dtype_var))
@@ -321,7 +311,9 @@ class ShapeStructInfo(StructInfo):
     """A shape value: its sizes, or only its length, or neither."""
 
     dims: Dims | None = attrs.field(default=None, converter=_shape_dims)
-    ndim: int | None = _rank_field(_shape_rank)
+    ndim: int | None = attrs.field(
+        default=attrs.Factory(_rank, takes_self=True), converter=_shape_rank
+    )
 
     @property
     def values(self) -> SymbolicShape | None:
@@ -340,13 +332,15 @@ class TensorStructInfo(StructInfo):
     # Dims | Var | None; `==` of two variables builds a call
     dims: Any = attrs.field(default=None, converter=_tensor_dims, eq=_comparable)
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
-    ndim: int | None = _rank_field(_tensor_rank)
+    ndim: int | None = attrs.field(default=attrs.Factory(_rank, takes_self=True))
     axes: Axes | None = None  # None if every axis is a plain size
     vdevice: VDevice | None = None  # also built from text, such as "cuda:0"
     # None if the dtype is known, or unrelated to others
     dtype_var: DtypeVar | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.ndim is not None and self.ndim > MAX_RANK:
+            raise _limit_error("axes", MAX_RANK, self.ndim)
         if self.vdevice is not None and type(self.vdevice) is not VDevice:
             object.__setattr__(self, "vdevice", as_vdevice(self.vdevice))
         if type(self.dims) is UnresolvedAxes:

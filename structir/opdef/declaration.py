@@ -113,9 +113,9 @@ class DeclaredOp:
         return tuple([p.kind is not None for p in self.signature.arguments])
 
     @cached_property
-    def lengths(self) -> tuple[bool, ...]:
-        """Returns, for each argument of a call, whether it is a size."""
-        return tuple([p.kind is SIZE for p in self.signature.arguments])
+    def length_positions(self) -> tuple[int, ...]:
+        """Returns the positions of the arguments of a call that are sizes."""
+        return tuple([k for k, p in enumerate(self.signature.arguments) if p.kind is SIZE])
 
     @cached_property
     def leading(self) -> int:
@@ -123,14 +123,9 @@ class DeclaredOp:
         static = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
         return static[0] if static else len(self.signature.parameters)
 
-    def accepts_positionally(self, args: tuple[Any, ...]) -> bool:
-        """Returns whether arguments are operands in order, with all other parameters omitted."""
-        fewest, most = self.operand_counts
-        return fewest <= len(args) <= most and all([type(a) in OPERAND_TYPES for a in args])
-
     @cached_property
     def operand_counts(self) -> tuple[int, int]:
-        """Returns the minimum and maximum number of positional operands."""
+        """Returns the least and the greatest number of arguments that can all be operands."""
         parameters = self.signature.parameters
         most = 0
         while most < len(parameters) and parameters[most].kind is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -55,6 +56,8 @@ __all__ = (
     "struct_info",
 )
 MEMO_SIZE = 4096
+_INFO_OF = attrgetter("struct_info")
+PLAIN_KEYS = frozenset({TensorStructInfo})  # StructInfo that alone is the key of an argument
 
 
 def struct_info(
@@ -64,10 +67,12 @@ def struct_info(
     span: Span | None,
 ) -> StructInfo:
     """Returns the StructInfo of a call's result, memoized by operand StructInfo and attributes."""
-    if definition.reads_values or _has_constant_indices(definition, args):
+    if definition.reads_values or (definition.reads_indices and any(map(has_elements, args))):
         info = _deduce(definition, args, attributes, span)
         return place_result(definition, info, args, attributes, span)
-    key: Any = tuple([_key_of(arg) for arg in args])
+    key: Any = tuple(map(_INFO_OF, args))
+    if not PLAIN_KEYS.issuperset(map(type, key)):
+        key = tuple(map(_key_of, args))
     if attributes:
         key = (key, tuple([(n, type(v), v) for n, v in attributes.items()]))
     memoized: StructInfo | None = definition.memo.get(key)
@@ -82,10 +87,6 @@ def struct_info(
     return memoized
 
 
-def _has_constant_indices(definition: DeclaredOp, args: tuple[Expr, ...]) -> bool:
-    return definition.reads_indices and any(map(has_elements, args))
-
-
 def _has_axes(arg: Expr) -> bool:
     """Returns whether an argument has symbolic axis packs instead of dims."""
     if type(arg) is Tuple:
@@ -97,8 +98,6 @@ def _has_axes(arg: Expr) -> bool:
 def _key_of(arg: Expr) -> Any:
     info = arg.struct_info
     kind = type(info)
-    if kind is TensorStructInfo:
-        return info
     if kind is PrimStructInfo and info.value is None and type(arg) is PrimValue:
         return info, arg.value
     if kind is ShapeStructInfo and info.dims is None:
@@ -242,7 +241,7 @@ def _prepared_key(
     """Returns the memo key of a `PreparedCall`, or None where it cannot be memoized."""
     if definition.reads_sizes or "struct_info" in definition.hooks:
         return None
-    if _has_constant_indices(definition, args):
+    if definition.reads_indices and any(map(has_elements, args)):
         return None
     tensors = []
     for arg in args:

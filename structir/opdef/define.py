@@ -15,7 +15,12 @@ from structir.ir.struct_info import INFO, StructInfo
 from structir.ir.user_rules import checked_rule
 from structir.lazy import lazy_module
 from structir.opdef import deduction, ragged_names
-from structir.opdef.declaration import DeclaredOp, SignatureFunction, is_built_in
+from structir.opdef.declaration import (
+    OPERAND_TYPES,
+    DeclaredOp,
+    SignatureFunction,
+    is_built_in,
+)
 from structir.opdef.examples import build_argument
 from structir.opdef.notation import IndexSignature, NotationError
 from structir.opdef.parameters import (
@@ -49,7 +54,12 @@ class SignatureOpDefinition(DeclaredOp):
         """Builds a call from positional and keyword arguments."""
         if RECORDER.open:  # the call is part of a pattern of a rewrite rule
             return RECORDER.record(self, args, keywords)  # type: ignore[no-any-return]
-        if not keywords and self.accepts_positionally(args):
+        fewest, most = self.operand_counts
+        if (
+            not keywords
+            and fewest <= len(args) <= most
+            and OPERAND_TYPES.issuperset(map(type, args))
+        ):
             info = deduction.struct_info(self, args, NO_ATTRS, span)
             return Call(self.op, args, NO_ATTRS, (), info, span)
         values = bound_values(self.signature, args, keywords, span)

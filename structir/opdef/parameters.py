@@ -357,7 +357,9 @@ def _scalar(
     span: Span | None,
 ) -> Constant:
     try:
-        return Constant(np.array(value, numpy_dtype(dtype)))
+        array = np.array(value, numpy_dtype(dtype))
+        array.setflags(write=False)  # a constant would copy a writeable array
+        return Constant(array)
     except OverflowError:
         message, hint = out_of_range(parameter.name, value, dtype)
         raise StructInfoError(signature.diagnostic(message, span, hint).coded("E0305")) from None

@@ -152,6 +152,8 @@ def _check_numbers(value: Any, dtype: str | None) -> None:
     """Raises TypeError for a value that is no number, ValueError for a fraction as an integer."""
     if type(value) is int or type(value) is bool or isinstance(value, np.ndarray):
         return
+    if type(value) is float and (dtype is None or not is_int(dtype)):
+        return
     numbers = np.asarray(value)
     if numbers.dtype.kind in "SUO" and not all(type(item) is int for item in numbers.flat):
         raise TypeError(f"expected numbers, found {value!r}")

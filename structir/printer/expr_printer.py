@@ -262,8 +262,10 @@ class ExprPrinter:
     def item(self, item: TupleGetItem) -> str:
         """Prints a field of a tuple, by its name if it has one."""
         names = self.field_names(item.tuple_value.struct_info)
-        key = item.index if names is None else names[item.index]
         whole = self.expr(item.tuple_value)
+        if names is None:
+            return f"{whole}[{item.index}]"
+        key = names[item.index]
         return f"{whole}.{key}" if is_word(key) else f"{whole}[{literal(key)}]"
 
 
@@ -285,8 +287,10 @@ def attribute(value: Any) -> str:
 def literal(value: Any) -> str:
     """Prints a static value as a Python literal, strings in double quotes."""
     if isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False)
-        return SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+        text = _quoted(value)
+        return (
+            text if text.isascii() else SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+        )
     if isinstance(value, tuple):
         inside = ", ".join([literal(item) for item in value])
         return f"({inside},)" if len(value) == 1 else f"({inside})"
@@ -301,6 +305,7 @@ def literal(value: Any) -> str:
     return repr(value)
 
 
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 SURROGATE = re.compile("[\ud800-\udfff]")  # unpaired surrogates, which UTF-8 cannot encode
 _FIELDS: dict[str, Callable[[ExprPrinter, Any], str]] = {
     "dim": ExprPrinter.size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import is_
 from typing import Any
 
 from structir.analysis.deduction import deduce, leave_scope
@@ -28,7 +29,7 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import OBJECT, StructInfo
+from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.expr_printer import ExprPrinter, literal
 from structir.printer.kernel_printer import kernel_lines
 from structir.printer.names import NameScope
@@ -93,7 +94,7 @@ class ProgramPrinter(ExprPrinter):
         self.mentions_module = False
         self.section: Section | None = None
         self.root: Section | None = None
-        self.symbols: frozenset[Sym] = frozenset()  # in scope
+        self.binding_infos: list[StructInfo] = []  # whose dims are in scope
         self._owners: dict[Sym, Section] = {}
 
     def run(self, steps: Steps) -> None:
@@ -137,14 +138,14 @@ class ProgramPrinter(ExprPrinter):
     def function(self, function: Function, name: str, indent: str) -> Steps:
         """Prints a function with its decorator."""
         mark = self.names.mark()
-        outside = self.section, self.symbols, self._infos, self._dims
+        outside, count = (self.section, self._infos, self._dims), len(self.binding_infos)
         inner = indent + INDENT
         self.section = section = Section(self.section, inner)
         self._infos, self._dims = (
             {},
             {},
         )  # memoized source does not record the uses of dims in this function
-        self.symbols |= bound_dims([param.struct_info for param in function.params])
+        self.binding_infos += [param.struct_info for param in function.params]
         attributes = {k: v for k, v in function.attrs.items() if k != DEFAULTS}
         self.lines.append(f"{indent}@R.{FUNCTION}{self._options(function, attributes)}")
         self.lines.append(f"{indent}def {name}{self._signature(function)}:")
@@ -155,7 +156,8 @@ class ProgramPrinter(ExprPrinter):
         self.lines.append(f"{inner}return {self.expr(function.body.body)}")
         if section.outer is None:
             self.root = section
-        self.section, self.symbols, self._infos, self._dims = outside
+        self.section, self._infos, self._dims = outside
+        del self.binding_infos[count:]
         self.names.release(mark)
 
     def _options(self, function: Function, attributes: dict[str, Any]) -> str:
@@ -210,7 +212,7 @@ class ProgramPrinter(ExprPrinter):
             else:
                 source = self.expr(value)
                 info = self._infos.get(var.struct_info) or self.info(var.struct_info)
-                if kind is Tuple and var.struct_info != deduce(value):
+                if kind is Tuple and not _has_inferred_info(var, value):  # type: ignore[arg-type]
                     # an annotation of a tuple expression is refined by it, a declaration is not
                     lines.append(f"{indent}{names.var(var)}: {info}")
                     lines.append(f"{indent}{names.var(var)} = {source}")
@@ -223,7 +225,7 @@ class ProgramPrinter(ExprPrinter):
             requirements = ", ".join([f'"{self.size(condition)}"' for condition in conditions])
             return f"{indent}R.{REQUIRE}({requirements})"
         value, info = self.expr(cast.value), self.info(cast.struct_info)
-        self.symbols |= bound_dims([cast.struct_info])
+        self.binding_infos.append(cast.struct_info)
         var_info = cast.var.struct_info
         annotation = "" if var_info == cast.struct_info else f": {self.info(var_info)}"
         return f"{indent}{self.names.var(cast.var)}{annotation} = R.{MATCH_CAST}({value}, {info})"
@@ -233,10 +235,10 @@ class ProgramPrinter(ExprPrinter):
     def conditional(self, var: Var, value: If, indent: str) -> Steps:
         """Prints an `if` whose branches both bind `var` last."""
         branches = value.true_branch, value.false_branch
-        unified = unify_to_lca(*[self.branch_info(branch) for branch in branches])
-        name = self.names.var(var)
-        if var.struct_info != unified:
-            self.lines.append(f"{indent}{name}: {self.info(var.struct_info)}")
+        info, name = var.struct_info, self.names.var(var)
+        is_result = [deduce(branch.body) == info for branch in branches]  # in any scope
+        if not all(is_result) and info != unify_to_lca(*map(self.branch_info, branches)):
+            self.lines.append(f"{indent}{name}: {self.info(info)}")
         for head, branch in zip((f"if {self.expr(value.cond)}:", "else:"), branches, strict=True):
             self.lines.append(indent + head)
             yield self.branch(branch, name, indent + INDENT)
@@ -249,19 +251,30 @@ class ProgramPrinter(ExprPrinter):
         bindings = branch.bindings()
         casts = [b.struct_info for b in bindings if isinstance(b, MatchCast)]
         variables = {binding.var for binding in bindings}
-        return leave_scope(deduce(branch.body), bound_dims(casts) - self.symbols, variables)
+        own = bound_dims(casts) - bound_dims(self.binding_infos)
+        return leave_scope(deduce(branch.body), own, variables)
 
     def branch(self, branch: SeqExpr, name: str, indent: str) -> Steps:
         """Prints a branch; its last line binds its result to the name of the `if`."""
-        mark, outer_symbols = self.names.mark(), self.symbols
+        mark, count = self.names.mark(), len(self.binding_infos)
         result = result_variable(branch)
         if result is not None:
             self.names.share(result, name)
         yield self.sequence(branch, indent, result)
         if result is None:
             self.lines.append(f"{indent}{name} = {self.expr(branch.body)}")
-        self.symbols = outer_symbols
+        del self.binding_infos[count:]
         self.names.release(mark)
+
+
+def _has_inferred_info(var: Var, value: Tuple) -> bool:
+    """Returns whether the StructInfo of a variable is that of the fields of its tuple."""
+    info = var.struct_info
+    if type(info) is TupleStructInfo and info.names == value.names:
+        fields = [field.struct_info for field in value.fields]
+        if len(fields) == len(info.fields) and all(map(is_, fields, info.fields)):
+            return True
+    return info == deduce(value)
 
 
 def result_variable(side: SeqExpr) -> Var | None:

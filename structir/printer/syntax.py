@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 from unicodedata import normalize
 
@@ -83,6 +84,11 @@ class SyntaxForm:
     fields: tuple[FormField, ...] = ()
     rest: bool = False
     complete: Callable[[Fields], Fields] = lambda fields: fields
+
+    @cached_property
+    def field_of(self) -> dict[str, FormField]:
+        """The fields by their keywords and by their names."""
+        return {f.keyword: f for f in self.fields} | {f.name: f for f in self.fields}
 
     @property
     def call_hint(self) -> str:

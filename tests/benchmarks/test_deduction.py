@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_it_prints_a_median_for_every_way() -> None:
     run = subprocess.run(
-        [sys.executable, "benchmarks/deduction.py", "--times", "2", "--slowest", "1"],
+        [sys.executable, "benchmarks/deduction.py", "--every", "--times", "2", "--slowest", "1"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -47,7 +47,7 @@ from structir.printer.parser.prim_sizes import bound_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.statement_errors import callee_error
-from structir.printer.parser.static_values import static_value
+from structir.printer.parser.static_values import is_of_program, static_value
 from structir.printer.parser.tvm_spellings import (
     HINT,
     MOVE,
@@ -205,6 +205,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     written = 0  # functions that are written as operands
     keywords: dict[str, Any] = {}
     of_sizes = op.definition.of_sizes
+    takes_sizes = True in of_sizes
     try:
         for index, item in enumerate(node.args):
             if type(item) in UNUSUAL:
@@ -214,13 +215,13 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
                 if is_function_operand(op, item):
                     written += 1
                     continue
-            expects = index < len(of_sizes) and of_sizes[index]
+            expects = takes_sizes and index < len(of_sizes) and of_sizes[index]
             if expects is context.expects_sizes:
                 args.append(argument(context, item))
-                continue
-            with context.expecting_sizes(expects):
-                args.append(argument(context, item))
-        args = adapt_constants(args, node.args[written:] if written else node.args)
+            else:
+                args.append(context.read_expecting(expects, argument, item))
+        if Constant in map(type, args):
+            args = adapt_constants(args, node.args[written:] if written else node.args)
         for keyword in node.keywords:
             if keyword.arg is None:
                 for name, value in named(context, keyword):
@@ -240,8 +241,9 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             unified = Call(op, tuple(exprs), keywords)
             args = list(unify_loop_arguments(context, loop, unified))
-        call = bound_call(context, op, (tuple(args), keywords), node)
-        if type(call) is Call and (exact := context.constants.in_call(call)) is not call:
+        call = bound_call(context, op, tuple(args), keywords, node)
+        known = context.constants
+        if known.values and type(call) is Call and (exact := known.in_call(call)) is not call:
             deduce(exact)  # checks constant indices
         return call if values is None or values else convert_to_typed(context, call, node)
     except DiagnosticError as error:
@@ -270,15 +272,16 @@ def _add_call_context(
 
 
 def _call_of_function(context: Context, node: ast.Call) -> Any:
-    callee = static_value(context, node.func)
-    if type(callee) is Op:
-        return _call_of_op(context, node, callee)
-    if type(callee) is Macro:
-        return context.module.expand_macro(context, callee, node)
-    value = context.captured(node)
-    value = sequence(context, node) if callee is value is MISSING else value
-    if value is not MISSING:
-        return value
+    if not is_of_program(context, node.func):
+        callee = static_value(context, node.func)
+        if type(callee) is Op:
+            return _call_of_op(context, node, callee)
+        if type(callee) is Macro:
+            return context.module.expand_macro(context, callee, node)
+        value = context.captured(node)
+        value = sequence(context, node) if callee is value is MISSING else value
+        if value is not MISSING:
+            return value
     with context.nested(node):
         try:
             callee = argument(context, node.func)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,7 +47,7 @@ class AlreadyReported(Exception):
 
 
 class OutOfScope:
-    """The former meaning of a name that is out of scope, with the message and the hint."""
+    """The former meaning of a name that is out of scope, with templates of message and hint."""
 
     def __init__(self, var: Any, message: str, hint: str) -> None:
         self.var, self.message, self.hint = var, message, hint
@@ -151,12 +151,14 @@ class Context:
         finally:
             self.binds_sizes, self.keeps_infos = False, True
 
-    @contextmanager
-    def expecting_sizes(self, expects: bool) -> Iterator[None]:
-        """Reports undefined names inside as undeclared dims."""
-        outside, self.expects_sizes = self.expects_sizes, expects
+    def read_expecting(
+        self, sizes: bool, rule: Callable[[Context, Any], Any], node: ast.expr
+    ) -> Any:
+        """Parses an expression by a rule; with `sizes`, reports undefined names as undeclared
+        dims."""
+        outside, self.expects_sizes = self.expects_sizes, sizes
         try:
-            yield
+            return rule(self, node)
         finally:
             self.expects_sizes = outside
 
@@ -228,7 +230,7 @@ class Context:
                 self.infos = {}
                 del self.names[name]
             elif type(new) is not OutOfScope:
-                self.names[name] = OutOfScope(new, why.format(name=name), hint.format(name=name))
+                self.names[name] = OutOfScope(new, why, hint)
         if self.has_marked:
             self.infos = {}
         for name, value in retained_values.items():
@@ -239,8 +241,7 @@ class Context:
         for name in {name for name, _ in self.undo[mark:]}:
             value = self.names[name]
             if isinstance(value, DataflowVar):
-                message, fix = why.format(name=name), hint.format(name=name)
-                self.define(name, OutOfScope(value, message, fix))
+                self.define(name, OutOfScope(value, why, hint))
 
     def lookup(self, node: ast.Name) -> Any:
         """Returns the value of a name; raises ParseError if it is not in scope."""
@@ -331,7 +332,8 @@ class Context:
 
     def _out_of_scope(self, node: ast.Name, former: OutOfScope) -> ParseError:
         span = self.source_map.span(node)
-        diagnostic = Diagnostic(former.message, span, hint=former.hint, code="E0104")
+        message, hint = [text.format(name=node.id) for text in (former.message, former.hint)]
+        diagnostic = Diagnostic(message, span, hint=hint, code="E0104")
         if isinstance(former.var, Var):
             diagnostic = diagnostic.note(f"{node.id}: {former.var.struct_info}", former.var.span)
         return ParseError(diagnostic)
@@ -388,25 +390,30 @@ class Context:
         an annotation it is the inferred one.
         """
         span = value.span if node is None else self.source_map.span(node)
-        if type(value) is Call and Call in map(type, value.args):  # a number beside a variable
-            value = over_atoms(value, self.emit)
-        info = deduce(value) if value.struct_info is None else value.struct_info
+        is_call = type(value) is Call
+        if is_call and Call in map(type, value.args):  # type: ignore[attr-defined]
+            value = over_atoms(value, self.emit)  # a number beside a variable
+        info = value.struct_info
+        if info is None:
+            info = deduce(value)
         if type(info) is TupleStructInfo and _exceeds(info, MAX_VALUES):
             message = f"tuple too large: expected at most {MAX_VALUES} fields, nested ones included"
             hint = "unpack the tuple and use its fields: `a, b = y`"
             raise ParseError(Diagnostic(message, span, hint=hint, code="E0109"))
         if declared is not None:
             info = annotate(declared, info, name or "the value", span, value, as_written=True)
-        elif annotation is not None and annotation != info:
+        elif annotation is not None and annotation is not info and annotation != info:
             info = annotate(annotation, info, name or "the value", span, value)
-        kind = self.variable_class(name)
-        if kind is Var and self.outputs is not None:
+        outputs = self.outputs
+        kind = Var if outputs is None else self.variable_class(name)
+        if kind is Var and outputs is not None:
             info = leave_dataflow(info)
         if name is None:
             name = self.fresh()
         var = kind(name, info, span)
         self.scope.bindings.append(VarBinding(var, value, span))
-        self.constants.bind(var, value)
+        if not is_call:
+            self.constants.bind(var, value)
         return var
 
     def variable_class(self, name: str | None) -> type[Var]:

@@ -30,7 +30,7 @@ from structir.printer.parser.sizes import (
     static_binary,
     static_compare,
 )
-from structir.printer.parser.static_values import static_value
+from structir.printer.parser.static_values import is_of_program, static_value
 from structir.printer.parser.subscripts import tensor_subscript
 from structir.printer.parser.unrolling import display
 from structir.printer.parser.values import argument, path_of, reads, unsupported, value_of
@@ -75,11 +75,12 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
             raise context.error(node, message, f"call an op: `{example_of(path)}`", "E0103")
         message = f"expected a call, found the bare op {path}"
         raise context.error(node, message, f"call it: `{path}(...)`", "E0103")
-    value = context.captured(node)
+    is_static = not is_of_program(context, base)
+    value = context.captured(node) if is_static else MISSING
     if value is not MISSING:
         return value
-    missing = _no_stored_value(context, node)
-    if missing is None and _is_of_program(context, node.value):
+    missing = _no_stored_value(context, node) if is_static else None
+    if missing is None and _begins_in_program(context, node.value):
         with context.nested(node):
             whole = context.expr(argument(context, node.value), node.value)
         if isinstance(deduce(whole), TupleStructInfo):
@@ -99,7 +100,7 @@ def _static_attribute(info: StructInfo | None, attribute: str) -> Any:
     return getattr(info, attribute) if attribute in ("ndim", "dtype") else None
 
 
-def _is_of_program(context: Context, node: ast.AST) -> bool:
+def _begins_in_program(context: Context, node: ast.AST) -> bool:
     """Whether an expression begins with a value of the program or with a call of an op."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -184,12 +185,13 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
         return _referenced_constant(context, node, node)
     if isinstance(base, ast.Subscript) and getattr(base.value, "id", None) == METADATA:
         return _referenced_constant(context, base, node)
-    value = context.captured(node)
-    if value is not MISSING:
-        return value
-    missing = _no_stored_value(context, node)
-    if missing is not None:
-        raise missing
+    if not is_of_program(context, base):
+        value = context.captured(node)
+        if value is not MISSING:
+            return value
+        missing = _no_stored_value(context, node)
+        if missing is not None:
+            raise missing
     with context.nested(node):
         base = argument(context, node.value)
         if isinstance(base, Expr) and isinstance(deduce(base), TensorStructInfo):

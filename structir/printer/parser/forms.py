@@ -178,7 +178,6 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
         nodes, fields["names"] = named_fields(context, node, _rest(node))
         fields[form.fields[0].name] = _infos(context, nodes)
     else:
-        by_name = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
         if len(node.args) > len(form.fields):
             message = f"R.{form.name}: expected at most {len(form.fields)} arguments, "
             message += f"found {len(node.args)}"
@@ -187,7 +186,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
         for field, item in zip(form.fields, node.args, strict=False):
             fields[field.name] = _FIELDS[field.kind](context, item)
         for keyword in node.keywords:
-            named = by_name.get(keyword.arg or "")
+            named = form.field_of.get(keyword.arg or "")
             if named is None:
                 message = f"R.{form.name}: unexpected keyword argument `{keyword.arg}`"
                 hint = form.call_hint
@@ -299,8 +298,7 @@ def _axis(context: Context, node: ast.expr) -> Any:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id not in context.names and inner.id != "T":
                 context.declare(inner.id)
-    with context.expecting_sizes(True):
-        value = value_of(context, node)
+    value = context.read_expecting(True, value_of, node)
     if isinstance(value, PrimValue):
         value = value.value
     if type(value) in (Var, DataflowVar):

@@ -51,14 +51,14 @@ def is_declaration(node: ast.expr) -> bool:
 
     It does as `T.int64()`, `T.int64`, `T.Var("n", "int64")`, `T.dynamic("n")`, `TypeVar("n")`.
     """
-    func = node.func if isinstance(node, ast.Call) else node
-    if isinstance(func, ast.Name):
-        return func.id == TYPE_VAR and isinstance(node, ast.Call)
-    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+    is_call = type(node) is ast.Call
+    func = node.func if type(node) is ast.Call else node
+    if type(func) is not ast.Attribute:
+        return is_call and type(func) is ast.Name and func.id == TYPE_VAR
+    base = func.value
+    if type(base) is not ast.Name or base.id != "T" or func.attr not in SYMBOL_DTYPES:
         return False
-    if func.value.id != "T" or func.attr not in SYMBOL_DTYPES:
-        return False
-    if not isinstance(node, ast.Call):
+    if type(node) is not ast.Call:
         return True
     return not node.args or isinstance(getattr(node.args[0], "value", None), str)
 

@@ -31,11 +31,11 @@ def bind_prim_sizes(context: Context, value: Any) -> Any:
     if type(value) is not Call or type(value.op) is not Op:
         return value
     lengths: dict[Expr, Poly] = {}
-    flags = getattr(value.op.definition, "lengths", ())
-    for arg, is_length in zip(value.args, flags, strict=False):
-        if is_length and _is_unknown(arg):
-            lengths.setdefault(arg, sym(arg.name))  # type: ignore[attr-defined]
-    refined = _refine_call(value, lengths)
+    for position in getattr(value.op.definition, "length_positions", ()):
+        arg = value.args[position] if position < len(value.args) else None
+        if arg is not None and _is_unknown(arg):
+            lengths.setdefault(arg, sym(arg.name))
+    refined = _refine_call(value, lengths) if lengths else None
     if refined is None:
         return value
     for arg, length in lengths.items():
@@ -53,8 +53,6 @@ def _is_unknown(arg: Expr) -> bool:
 
 def _refine_call(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
     """Returns the call over symbolic lengths, if each is the size of an axis of the result."""
-    if not lengths:
-        return None
     args = tuple([PrimValue(lengths[arg]) if arg in lengths else arg for arg in call.args])
     refined = replace(call, args=args, struct_info=None)
     try:
@@ -71,9 +69,10 @@ def _sizes(info: StructInfo) -> tuple[Dim, ...]:
     return info.dims if has_dims else ()  # type: ignore[attr-defined]
 
 
-def bound_call(context: Context, op: Op, arguments: tuple[Any, Any], node: ast.AST) -> Call:
+def bound_call(
+    context: Context, op: Op, args: tuple[Any, ...], keywords: dict[str, Any], node: ast.AST
+) -> Call:
     """Returns the call of an op; a scalar of known value, `h: R.Prim("int64") = 8`, is a size."""
-    args, keywords = arguments
     span, definition = context.source_map.span(node), op.definition
     try:
         call: Call = definition.bind(args, keywords, span)

@@ -12,6 +12,8 @@ from typing import Any
 from structir.errors import Source, Span
 from structir.printer.parser.chunked_parse import LineRun, lines_of
 
+_new_tuple = tuple.__new__  # without the Python function that a named tuple has for it
+
 
 class SourceMap:
     """Maps lines and columns of `ast` nodes to spans of a source."""
@@ -32,7 +34,7 @@ class SourceMap:
         start, stop = node.col_offset, node.end_col_offset
         if not self.ascii:
             start, stop = self.column(line, start), self.column(end, stop)
-        return Span(self.source, line, start, end, stop)
+        return _new_tuple(Span, (self.source, line, start, end, stop))
 
     def run_at(self, node: ast.AST) -> LineRun | None:
         """Returns the run of lines that a placeholder statement replaces, or None."""

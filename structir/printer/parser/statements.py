@@ -70,8 +70,9 @@ HINTS: dict[type[ast.AST], str] = {
 def read_statements(context: Context, nodes: Sequence[ast.stmt]) -> None:
     """Parses statements in order; records errors, but not those that follow from them."""
     for node in nodes:
+        rule = _STATEMENTS.get(type(node), _unsupported)
         try:
-            read_statement(context, node)
+            rule(context, node)
         except AlreadyReported:
             _mark_invalid(context, node)
         except DiagnosticError as error:
@@ -81,10 +82,11 @@ def read_statements(context: Context, nodes: Sequence[ast.stmt]) -> None:
 
 def read_statement(context: Context, node: ast.stmt) -> None:
     """Parses one statement."""
-    rule = _STATEMENTS.get(type(node))
-    if rule is None:
-        raise unsupported(context, node, HINTS.get(type(node)))
-    rule(context, node)
+    _STATEMENTS.get(type(node), _unsupported)(context, node)
+
+
+def _unsupported(context: Context, node: ast.stmt) -> None:
+    raise unsupported(context, node, HINTS.get(type(node)))
 
 
 def _mark_invalid(context: Context, node: ast.stmt) -> None:
@@ -146,27 +148,25 @@ def bind(
     An alias is another name of the module, of a value of Python, or of a size.
     """
     name = target.id
-    if is_declaration(value):
-        if type(context.names.get(name)) is not Poly or name not in context.declared_dims:
-            context.declare(name)
+    path = path_of(value.func) if type(value) is ast.Call else None
+    if path is not None and path.startswith("R."):
+        if path == NULL_VALUE:
+            context.define(name, None)  # an argument that is left out
+            return None
+    elif _bind_alias(context, name, value, annotation):
         return None
-    if isinstance(value, ast.Name) and context.names_module(value):
-        context.module.aliases.add(name)
-        return None
-    path = path_of(value.func) if isinstance(value, ast.Call) else None
-    if path == NULL_VALUE:
-        context.define(name, None)  # an argument that is left out
-        return None
-    alias = alias_of(context, value) if annotation is None else None
-    if alias is not None and name not in context.declarations:
-        context.define(name, alias)
-        return None
-    declared = context.declared(name)
+    declared = context.declared(name) if context.declarations else None
     if declared is not None and annotation is not None:
         message, hint = f"`{name}` is annotated twice", f"remove one: `{name} = ...`"
         raise context.error(target, message, hint, "E0102")
-    if isinstance(value, ast.Call) and path == CAST:
-        var = match_cast(context, value, name, target, annotation or declared)
+    if path == CAST:
+        var = match_cast(
+            context,
+            value,  # type: ignore[arg-type]
+            name,
+            target,
+            annotation or declared,
+        )
     else:
         parsed = value_of(context, value)
         if type(parsed) in SIZES and annotation is declared is None and _is_size(parsed):
@@ -185,6 +185,24 @@ def bind(
         var = bound(context, expr, name, target, annotation, declared)
     context.define(name, var)
     return var
+
+
+def _bind_alias(
+    context: Context, name: str, value: ast.expr, annotation: StructInfo | None
+) -> bool:
+    """Binds a dim, the module or a value of Python to a name; whether the value is one of them."""
+    if is_declaration(value):
+        if type(context.names.get(name)) is not Poly or name not in context.declared_dims:
+            context.declare(name)
+        return True
+    if type(value) is ast.Name and context.names_module(value):
+        context.module.aliases.add(name)
+        return True
+    alias = alias_of(context, value) if annotation is None else None
+    if alias is None or name in context.declarations:
+        return False
+    context.define(name, alias)
+    return True
 
 
 def _is_size(value: Any) -> bool:

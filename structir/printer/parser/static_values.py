@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from structir.errors import ParseError
-from structir.ir.expr import Expr
+from structir.ir.expr import ATOMS, Expr
 from structir.ir.op import find_op
 from structir.ir.struct_info import TupleStructInfo
 from structir.printer.parser.captured import (
@@ -42,6 +42,15 @@ def static_value(context: Context, node: ast.expr) -> Any:
     """Returns the value of a static expression as Python has it; MISSING for any other."""
     rule = STATIC_RULES.get(type(node))
     return MISSING if rule is None or context.module is None else rule(context, node)
+
+
+def is_of_program(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is a variable or the module, or a part of one: it is not static."""
+    while type(node) is ast.Attribute or type(node) is ast.Subscript:
+        node = node.value
+    if type(node) is not ast.Name:
+        return False
+    return type(context.names.get(node.id)) in ATOMS or context.names_module(node)
 
 
 def static_test(context: Context, node: ast.expr) -> Any:

@@ -19,8 +19,7 @@ from structir.printer.syntax import CONST
 
 def adapt_constants(args: list[Any], nodes: list[ast.expr]) -> list[Any]:
     """Gives `R.const(3)`, an integer without a dtype, the dtype of another operand of integers."""
-    calls = [k for k, node in enumerate(nodes) if type(node) is ast.Call]
-    weak = [k for k in calls if _is_untyped(nodes[k]) and _is_integer(args[k])]
+    weak = [k for k, node in enumerate(nodes) if _is_untyped(node) and _is_integer(args[k])]
     if not weak:
         return args
     others = [a.struct_info.dtype for a in args if isinstance(a, Expr) and _is_integer(a)]

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, ParseError
-from structir.ir.expr import Expr, Var
+from structir.ir.expr import ATOMS, Expr, Var
 from structir.ir.op import find_op
 from structir.ir.registry import RegistrationTable
 from structir.printer.parser.context import MAX_NESTING, Context
@@ -97,7 +97,9 @@ def value_of(context: Context, node: ast.expr) -> Any:
 def argument(context: Context, node: ast.expr) -> Any:
     """Parses an expression in argument position: every Expr is bound to an atom."""
     value = value_of(context, node)
-    return context.atom(value, node) if isinstance(value, Expr) else value
+    if type(value) in ATOMS or not isinstance(value, Expr):
+        return value
+    return context.atom(value, node)
 
 
 def operand(context: Context, node: ast.expr) -> Expr:
@@ -107,13 +109,13 @@ def operand(context: Context, node: ast.expr) -> Expr:
 
 def path_of(node: ast.AST) -> str | None:
     """Returns the dotted path of attributes of a name, such as `R.name`, or None."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute) and len(parts) < MAX_NESTING:
-        parts.append(node.attr)
+    path = ""
+    depth = 0
+    while type(node) is ast.Attribute and depth < MAX_NESTING:
+        path = f".{node.attr}{path}"
         node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join([node.id, *reversed(parts)])
+        depth += 1
+    return node.id + path if type(node) is ast.Name else None
 
 
 def construct_name(node: ast.AST) -> str:

@@ -7,6 +7,7 @@ for the ranks of operands or call a parameter, the call inlines a copy of the ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from structir.analysis.loop_view import AxisList, LoopView, Sliced
@@ -64,6 +65,8 @@ class FunctionCalls:
         self.callees: dict[Var, GlobalVar] = {}  # variables that are functions of the module
         self.closures: dict[str, tuple[Function, dict[Any, Any]]] = {}  # with the dims in scope
         self.inlining: list[str] = []
+        self._dims: dict[Any, Any] = {}  # of the first `_visited` variables of the function
+        self._visited = 0
         self.inlined = 0
 
     def callee(self, expr: Expr) -> GlobalVar | None:
@@ -86,12 +89,14 @@ class FunctionCalls:
 
     def _dims_in_scope(self) -> dict[Any, Any]:
         """Returns the dims of the function, which a copy of a closure does not rename."""
-        infos = [var.struct_info for var in self.generator.trees]
-        free = {symbol for info in infos for symbol in free_symbols_in(info)}
-        symbols = [symbol for symbol in free if type(symbol) is not DtypeVar]
-        return {
-            symbol: (symbol,) if type(symbol) is RowVar else as_dim(symbol) for symbol in symbols
-        }
+        trees = self.generator.trees
+        for var in islice(trees, self._visited, None):
+            for symbol in free_symbols_in(var.struct_info):
+                if type(symbol) is not DtypeVar:
+                    is_row = type(symbol) is RowVar
+                    self._dims[symbol] = (symbol,) if is_row else as_dim(symbol)
+        self._visited = len(trees)
+        return self._dims
 
     def visit(self, var: Var, call: Call, origin: Origin) -> Tree:
         """Adds the constraints of a call of a function of the module; returns its result."""
@@ -178,8 +183,9 @@ class FunctionCalls:
             generator.annotate(result, function.ret_struct_info, origin)
         finally:
             self.inlining.pop()
-            for var in list(generator.trees)[count:]:
-                del generator.trees[var]
+            while len(generator.trees) > count:
+                generator.trees.popitem()
+            self._visited = min(self._visited, count)
         return result
 
     def _inline_loop(

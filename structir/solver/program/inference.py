@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
 
@@ -16,7 +17,6 @@ from structir.ir.binding_dims import bound_dims
 from structir.ir.dim_text import display_name, one_message
 from structir.ir.expr import (
     Call,
-    Expr,
     Function,
     GlobalVar,
     If,
@@ -98,13 +98,25 @@ def _is_consistent(module: IRModule) -> bool:
     """
     functions = _functions(module)
     has_inner_scopes = any(map(_has_inner_scopes, functions))
-    return (not has_inner_scopes or well_formed(module)) and all(
-        accepts_arguments(callee.struct_info, [arg.struct_info for arg in call.args])
-        for call in (walk_values(module) if len(functions) > 1 else ())
-        if isinstance(call, Call) and isinstance(call.op, GlobalVar)
-        for callee in [module[call.op.name]]
-        if isinstance(callee, Function)
-    )
+    if has_inner_scopes and not well_formed(module):
+        return False
+    return len(functions) < 2 or _accepts_calls(module)
+
+
+def _accepts_calls(module: IRModule) -> bool:
+    """Returns whether the functions of a module accept the arguments of all calls."""
+    accepted: set[tuple[str, tuple[Any, ...]]] = set()  # calls with equal arguments are frequent
+    for call in walk_values(module):
+        if type(call) is not Call or type(call.op) is not GlobalVar:
+            continue
+        infos = tuple([arg.struct_info for arg in call.args])
+        callee, key = module[call.op.name], (call.op.name, infos)
+        if key in accepted or not isinstance(callee, Function):
+            continue
+        if not accepts_arguments(callee.struct_info, infos):
+            return False
+        accepted.add(key)
+    return True
 
 
 def _functions(module: IRModule) -> list[Function]:
@@ -190,8 +202,8 @@ def _passed_functions(module: IRModule) -> set[str]:
     functions = _functions(module)
     if len(functions) < 2:
         return set()
-    calls, passed = _call_graph(module), set[str]()
     todo = [name for function in functions for name in _function_values(function)]
+    calls, passed = _call_graph(module) if todo else {}, set[str]()
     while todo:
         name = todo.pop()
         if name in calls and name not in passed:
@@ -203,16 +215,18 @@ def _passed_functions(module: IRModule) -> set[str]:
 def _function_values(function: Function) -> Iterator[str]:
     """Yields the functions of the module that are arguments of calls, or bound to variables."""
     for node in walk_values(function):
-        values: tuple[Expr, ...] = ()
-        if isinstance(node, Call) and not isinstance(node.op, Op):
+        kind: Any = type(node)
+        values: tuple[Any, ...] = ()
+        if kind is Call and type(node.op) is not Op:
             values = node.args
-        elif isinstance(node, VarBinding | MatchCast):
+        elif kind is VarBinding or kind is MatchCast:
             values = (node.value,)
-        elif isinstance(node, Tuple):
+        elif kind is Tuple:
             values = node.fields
-        elif isinstance(node, SeqExpr):
+        elif kind is SeqExpr:
             values = (node.body,)
-        yield from [value.name for value in values if isinstance(value, GlobalVar)]
+        if GlobalVar in map(type, values):
+            yield from [value.name for value in values if type(value) is GlobalVar]
 
 
 def generate_constraints(
