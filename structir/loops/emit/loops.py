@@ -52,9 +52,7 @@ from structir.targets.cpu.unaligned_sums import WHOLE_BYTES
 
 ONE = Literal(1, "int64")
 # lets LLVM unroll a loop after it is vectorized, though not before
-UNROLLED_VECTORS = (
-    '!"llvm.loop.vectorize.followup_vectorized", !{!"llvm.loop.isvectorized", i32 1}'
-)
+UNROLLED_VECTORS = '!"llvm.loop.vectorize.followup_vectorized", !{!"llvm.loop.isvectorized", i32 1}'
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
