@@ -119,36 +119,21 @@ def _without_rows(
     return Tuple(tuple([part for part, _, _ in parts])), own_infos, sources
 
 
-def _are_in_order(rows: Sequence[Expr], values: dict[Var, Expr], params: dict[Any, int]) -> bool:
-    """Whether limits of rows are the running sum of their lengths, and each row starts as much
-    before its limit."""
-    start, limit = [_operation(each, values) for each in rows]
-    if start is None or limit is None or start[0] != "subtract" or limit[0] != "cumsum":
-        return False
-    (lengths, *_), (end, *removed) = limit[1], start[1]
-    return end is rows[1] and removed == [lengths] and _are_lengths(lengths, values, params)
+def _are_in_order(ends: Sequence[Expr], values: dict[Var, Expr], params: dict[Any, int]) -> bool:
+    """Whether starts and limits of rows are those of a parameter, or sums of such."""
+    fields: list[Any] = [values.get(end) for end in ends]  # type: ignore[call-overload]
+    if all([isinstance(f, TupleGetItem) and f.tuple_value in params for f in fields]):
+        start, limit = fields
+        return start.tuple_value is limit.tuple_value and (start.index, limit.index) == (1, 2)
+    added = [_terms(end, values) for end in ends]
+    return all(added) and all([_are_in_order(e, values, params) for e in zip(*added, strict=True)])
 
 
-def _are_lengths(lengths: Expr, values: dict[Var, Expr], params: dict[Any, int]) -> bool:
-    """Whether a value is the sum of the lengths of rows of parameters."""
-    name, args = _operation(lengths, values) or ("", ())
-    if name == "add":
-        return all([_are_lengths(arg, values, params) for arg in args])
-    if name != "subtract":
-        return False
-    fields: list[Any] = [values.get(arg) for arg in args]
-    if not all([isinstance(f, TupleGetItem) and f.tuple_value in params for f in fields]):
-        return False
-    limit, start = fields
-    return limit.tuple_value is start.tuple_value and (limit.index, start.index) == (2, 1)
-
-
-def _operation(value: Any, values: dict[Var, Expr]) -> tuple[str, Sequence[Any]] | None:
-    """Returns the op and the arguments of the call that a variable is bound to."""
+def _terms(value: Any, values: dict[Var, Expr]) -> Sequence[Any]:
+    """Returns the arguments of the addition that a variable is bound to; none for other values."""
     call = values.get(value)
-    if not isinstance(call, Call) or not isinstance(call.op, Op):
-        return None
-    return call.op.name, call.args
+    is_sum = isinstance(call, Call) and isinstance(call.op, Op) and call.op.name == "add"
+    return call.args if is_sum else ()  # type: ignore[union-attr]
 
 
 def as_tuples(lowered: IRModule) -> TupleModule:

@@ -28,6 +28,7 @@ from structir.ragged.parts import PartsScope, RaggedParts, Rows
 
 Operands = Mapping[Path, Any]
 Ragged = Mapping[Path, RaggedParts]
+Ends = tuple[Expr, Expr]  # the starts and the limits of rows
 Rule = Callable[[Call, Operands, Ragged, PartsScope], "Expr | RaggedParts | None"]
 
 
@@ -218,46 +219,33 @@ def _uniform(x: Expr, position: int, scope: PartsScope) -> RaggedParts:
 
 
 def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
-    """Concatenates each row with the rows of the same number of other tensors."""
-    emit, first = scope.emit, parts[0].rows
+    """Concatenates each row with the rows of the same number of other tensors. Rows follow each
+    other in all of them, so that their ends in the result are the sums of those in the tensors."""
+    first = parts[0].rows
     keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
     rows = scope.rows.get(("concat", keys))
     if rows is None:
-        lengths = scope.lengths(first)
+        ends = first.starts, first.limits
         for other in parts[1:]:
-            lengths = emit(add(lengths, scope.lengths(other.rows)))
-        limits = emit(cumsum(lengths, axis=0))
-        starts = emit(subtract(limits, lengths))
+            ends = _sums(ends, (other.rows.starts, other.rows.limits), scope)
         total = sum([p.rows.total for p in parts])
-        shaped = (starts, limits)
-        if len(first.leading) > 1:
-            shape = ShapeExpr(first.leading)
-            shaped = emit(reshape(starts, shape)), emit(reshape(limits, shape))
-        rows = Rows(
-            {("concat", keys)},
-            first.leading,
-            total,
-            *shaped,
-            flat=(starts, limits),
-            lengths=lengths,
-        )
-        scope.add_rows(rows)
+        rows = scope.add_rows(Rows({("concat", keys)}, first.leading, total, *ends))
     return RaggedParts(_joined(parts, rows, scope), rows)
+
+
+def _sums(ends: Ends, others: Ends, scope: PartsScope) -> Ends:
+    """Returns the starts and the limits of rows that are joined with others."""
+    starts, limits = [scope.emit(add(*pair)) for pair in zip(ends, others, strict=True)]
+    return starts, limits
 
 
 def _joined(parts: list[RaggedParts], rows: Rows, scope: PartsScope) -> Expr:
     """Returns the values of rows that are those of some tensors, one after another."""
-    emit, (values, own) = scope.emit, (parts[0].values, scope.flat_rows(parts[0].rows))
-    lengths = scope.lengths(parts[0].rows)
+    values, own = parts[0].values, scope.flat_rows(parts[0].rows)
     for k, part in enumerate(parts[1:], 2):
-        if k < len(parts):
-            lengths = emit(add(lengths, scope.lengths(part.rows)))
-            limits = emit(cumsum(lengths, axis=0))
-            to = emit(subtract(limits, lengths)), limits
-        else:
-            to = scope.flat_rows(rows)
         other = scope.flat_rows(part.rows)
-        values = emit(concat_rows(values, *own, part.values, *other, to[0]))
+        to = scope.flat_rows(rows) if k == len(parts) else _sums(own, other, scope)
+        values = scope.emit(concat_rows(values, *own, part.values, *other, to[0]))
         own = to
     return values
 

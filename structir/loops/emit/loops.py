@@ -51,6 +51,8 @@ from structir.targets.cpu.features import cpu_features
 from structir.targets.cpu.unaligned_sums import WHOLE_BYTES
 
 ONE = Literal(1, "int64")
+# lets LLVM unroll a loop after it is vectorized, though not before
+UNROLLED_VECTORS = '!"llvm.loop.vectorize.followup_vectorized", !{!"llvm.loop.isvectorized", i32 1}'
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
@@ -139,9 +141,8 @@ def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
             is_rolled = stays_rolled(last - first) and not _registers(emitter, loop)
             mark = emitter.asm.masked_loop(is_rolled)
         elif stays_rolled(last - first):
-            mark = emitter.asm.loop_mark(
-                '!"llvm.loop.unroll.disable"', *_at_once(emitter, loop, last - first)
-            )
+            properties = _at_once(emitter, loop, last - first) or [UNROLLED_VECTORS]
+            mark = emitter.asm.loop_mark('!"llvm.loop.unroll.disable"', *properties)
         elif emitter.vector_bytes < WHOLE_BYTES:
             properties = _at_once(emitter, loop, last - first)
             mark = emitter.asm.loop_mark(*properties) if properties else ""
@@ -249,9 +250,11 @@ def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
 
 
 def _mark_of_short(emitter: Emitter, loop: For) -> str:
-    """The mark of a loop around loops over registers whose range depends on data: it may be short,
-    and LLVM would unroll it for a long one."""
-    if not emitter.registers or not any(isinstance(s, For) for s in loop.body):
+    """The mark of a loop around loops over registers or vectors whose range depends on data: it may
+    be short, and LLVM would unroll it for a long one."""
+    inner = [s for s in loop.body if isinstance(s, For)]
+    has_vectors = any(s.kind == VECTOR for s in inner)
+    if not inner or not (emitter.registers or has_vectors):
         return ""
     is_short = emitter.depends_on_data(loop)
     return emitter.asm.loop_mark('!"llvm.loop.unroll.disable"') if is_short else ""

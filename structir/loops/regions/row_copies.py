@@ -35,8 +35,8 @@ from structir.loops.regions.segment_rows import rows_call, unread
 from structir.loops.schedule.edits import calculate, integer
 from structir.projections.spec import IndexSpec
 
-CHUNK = 128  # bytes that are copied at once: vectors without a remainder
-VECTORS = 4  # of a chunk
+CHUNK = 64  # bytes that are copied at once: vectors without a remainder
+VECTORS = 2  # of a chunk
 SHORT = 5  # vectors of a short row, which is copied without a loop
 Steps = Sequence[int]  # elements that loops copy at once
 Run = Sequence[Buffer]  # values, and the start and the limit of each row in them

@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -14,7 +13,7 @@ from structir.loops.emit.emitter import Emitter
 from structir.loops.emit.independent import is_short_and_independent
 from structir.loops.emit.scalars import SCALARS
 from structir.loops.emit.short_loops import gains_from_masks
-from structir.targets.cpu.code_generation import module_with_target
+from structir.targets.cpu.code_generation import module_with_target, pass_builder
 from structir.targets.cpu.features import cpu_features
 
 PROGRAM = """
@@ -108,16 +107,36 @@ def test_machine_code_of_short_loops(
     features = {"avx2", "avx512vl"} if is_wide else {"avx2"}
     for module in (short_loops, loops):
         monkeypatch.setattr(module, "cpu_features", lambda: features)
-    text = llvm_text(SUM.replace("14", str(count)))
-    parsed, machine = module_with_target(text, name, "")
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = True
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(parsed, builder)
-    code = machine.emit_assembly(parsed)
+    code = code_for(name, SUM.replace("14", str(count)))
     singles = len(re.findall(r"vaddss", code))
     assert re.search(r"vaddps.*%[xyz]mm", code)
     assert singles <= (0 if is_wide else count % 4), code
+
+
+@pytest.mark.parametrize(
+    ("name", "vectors"),
+    [("x86-64-v2", 4), ("haswell", 2), ("znver3", 2), ("icelake-server", 1), ("znver4", 1)],
+)
+def test_short_loops_of_several_vectors_are_unrolled(
+    name: str, vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that LLVM must not unroll before it is vectorized is unrolled afterwards."""
+    known = {"x86-64-v2": set[str](), "haswell": {"avx2"}, "znver3": {"avx2"}}
+    features = known.get(name, {"avx2", "avx512vl"})
+    for module in (short_loops, loops):
+        monkeypatch.setattr(module, "cpu_features", lambda: features)
+    code = code_for(name, SUM.replace("14", "16"))
+    assert len(re.findall(r"addps", code)) <= 16 // 4
+    assert len(re.findall(r"addps", code)) >= vectors
+    assert not re.search(r"addss|\tj[a-z]+\t", code), code
+
+
+def code_for(name: str, kernel: str) -> str:
+    """Returns the machine code of a kernel for a CPU."""
+    parsed, machine = module_with_target(llvm_text(kernel), name, "")
+    builder = pass_builder(machine, loop_vectorization=True)
+    builder.getModulePassManager().run(parsed, builder)
+    return machine.emit_assembly(parsed)  # type: ignore[no-any-return]
 
 
 def llvm_text(kernel: str = SUM) -> str:
