@@ -31,7 +31,6 @@ from structir.ir.node import node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.loops.program.expression import NoKernelError
-from structir.loops.regions.leaves import as_leaves
 from structir.loops.regions.region import (
     Lowered,
     LoweredRegion,
@@ -42,6 +41,7 @@ from structir.loops.regions.region import (
 )
 from structir.runtime.compiled_region import CompiledRegion, lowered_region
 from structir.runtime.kernel_sequence import Assumed
+from structir.runtime.whole_function import Shapes, WholeFunction
 
 MAX_BINDINGS = 1024  # bindings of one region after calls are inlined
 RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
@@ -96,29 +96,19 @@ class HostProgram:
     def whole(self, function: Function) -> WholeRegion | None:
         """Returns the function as one region, if it is one and all parameters are tensors, or
         tuples of tensors."""
-        lowering = self._lowering()
-        bound = function.bindings()
-        parameters: dict[Var, Expr] = {
-            p: as_leaves(p) if isinstance(p.struct_info, TupleStructInfo) else p
-            for p in function.params
-        }
+        donated = _donated_parameters(function)
+        if any([isinstance(p.struct_info, TupleStructInfo) for p in donated]):
+            return None
+        on_host = self.routine_of is host_routine
+        whole = WholeFunction(function, self._lowering, donated, on_host)
         try:
-            enter(lowering, parameters)
-            for binding in bound:
-                lowering.add(binding)
-            result = DataflowVar("result", function.ret_struct_info)
-            lowering.add(VarBinding(result, function.body.body))
+            compiled = self._compiled(whole.lowered(), whole.lowered)
         except NoKernelError:
             return None
-        results = [VarBinding(result, function.body.body)]
-        donated = _donated_parameters(function)
-        if any([isinstance(parameters[param], Tuple) for param in donated]):
-            return None
-        compiled = self._compiled(lowering, [*bound, *results], [result], parameters, donated)
         if compiled.free_symbols:
             return None
         self.regions.append(compiled)
-        return WholeRegion(compiled, lowering.values[result])
+        return WholeRegion(compiled, whole.result)
 
     def whole_with_calls(
         self, function: Function, inlined: Callable[[], Any]
@@ -181,7 +171,14 @@ class HostProgram:
         results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= end]
         if not run.lowering.stages or not results:
             return list(run.bindings)
-        region = self._compiled(run.lowering, run.bindings, results, {})
+
+        def lower_again(equal: Mapping[Sym, Dim], shapes: Shapes) -> LoweredRegion:
+            lowering = self._lowering(equal, shapes)
+            for binding in run.bindings:
+                lowering.add(binding)
+            return lowering.region(results)
+
+        region = self._compiled(run.lowering.region(results), lower_again)
         self.regions.append(region)
         inputs = tuple(run.lowering.inputs)
         outputs = tuple([run.lowering.values[v] for v in results])
@@ -200,30 +197,16 @@ class HostProgram:
 
     def _compiled(
         self,
-        lowering: RegionLowering,
-        bindings: Sequence[Binding],
-        results: list[Var],
-        parameters: Mapping[Var, Expr],
-        donated: Mapping[Var, int] | None = None,
+        region: LoweredRegion,
+        lower_again: Callable[[Mapping[Sym, Dim], Shapes], LoweredRegion],
     ) -> CompiledRegion:
-        copies = donated is not None and not donated and self.routine_of is host_routine
-        region = lowering.region(results, donated, copies)
         equal = usual_equations(region)
         assumed = None
         if equal:
-            shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            assumed_lowering = self._lowering(equal, shapes)
-            enter(assumed_lowering, parameters)
-            for binding in bindings:
-                assumed_lowering.add(binding)
-            assumed = Assumed(assumed_lowering.region(results, donated, copies), equal)
+            buffers = region.program.inputs
+            shapes = {v: b.shape for v, b in zip(region.inputs, buffers, strict=True)}
+            assumed = Assumed(lower_again(equal, shapes), equal)
         return self.make(region, assumed)
-
-
-def enter(lowering: RegionLowering, parameters: Mapping[Var, Expr]) -> None:
-    """Lowers the parameters of a function: tensors, or tuples of new variables."""
-    for param, leaves in parameters.items():
-        lowering.values[param] = lowering.lowered(leaves)
 
 
 def _donated_parameters(function: Function) -> dict[Var, int]:

@@ -46,6 +46,7 @@ from structir.loops.program.expression import Load, NoKernelError, cast, positio
 from structir.loops.program.stage import LoopProgram, Stage
 from structir.loops.program.views import as_view
 from structir.loops.regions.kernel_stages import LoweredCall, lowered_call
+from structir.loops.regions.origins import name_at, origin_of
 from structir.loops.regions.result_copies import with_copies
 from structir.loops.regions.row_programs import ROW_HOOKS, rows_of_group, rows_of_op
 from structir.loops.regions.scan_loops import scan_of_maps
@@ -81,12 +82,15 @@ class SizeCheck:
 
 @attrs.frozen(eq=False)
 class LoweredRegion:
-    """A lowered run of bindings: its program, its inputs, and its assumptions."""
+    """A lowered run of bindings: its program, its inputs, and its assumptions. If it omits some of
+    several equal layers, `complete` adds their kernels to a sequence of kernels; it receives the
+    function that writes the kernels of a region, too."""
 
     program: LoopProgram
     inputs: tuple[Var, ...]
     outputs: tuple[Lowered, ...]
     checks: tuple[SizeCheck, ...]
+    complete: Callable[[Any, Callable[[LoweredRegion], Any]], Any] | None = None
 
 
 class RegionLowering:
@@ -237,8 +241,7 @@ class RegionLowering:
         operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in pairs]
         infos: list[Any] = [info for info in call.sinfo_args]
         shapes = [tuple([dims.substitute(d, self.assumed) for d in info.dims]) for info in infos]
-        origin = kernel.name if call.span is None else f"{kernel.name} at {call.span}"
-        kernel_stages = lowered_call(kernel, operands, shapes, origin)
+        kernel_stages = lowered_call(kernel, operands, shapes, origin_of(call, self.kernels))
         self.stages += kernel_stages.stages
         self.checks |= dict.fromkeys(checks_of(kernel, kernel_stages))
         return (
@@ -270,11 +273,11 @@ class RegionLowering:
         row_function = definition.hooks.get("row_function")
         if row_function is not None:
             parts = [self._lowered(arg, memo) for arg in call.args]
-            return rows_of_group(self, call, row_function(call), parts, _origin(call))
+            return rows_of_group(self, call, row_function(call), parts, origin_of(call))
         scanned = self._scanned_function(call)
         if scanned is not None:
             parts = [self._lowered(arg, memo) for arg in call.args[1:]]
-            return scan_of_maps(self, call, scanned, parts, _origin(call))
+            return scan_of_maps(self, call, scanned, parts, origin_of(call))
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
@@ -288,7 +291,7 @@ class RegionLowering:
         if decomposition is not None:
             self._note_assumptions(assumed_call)
             self.values.update(buffers)
-            return self._decomposition(decomposition, self.composite or _origin(assumed_call))
+            return self._decomposition(decomposition, self.composite or origin_of(assumed_call))
         return self._op(assumed_call, buffers)
 
     def _scanned_function(self, call: Call) -> Function | None:
@@ -318,7 +321,7 @@ class RegionLowering:
         operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
         if not all(is_supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
-        origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
+        origin = f"{self.composite}: {definition.name}" if self.composite else origin_of(call)
         by_rows = None
         if self.routine_of is host_routine and not definition.hooks.keys().isdisjoint(ROW_HOOKS):
             by_rows = rows_of_op(self, definition, spec, operands, origin)
@@ -359,7 +362,7 @@ class RegionLowering:
         for assumption in derived(facts, _assumptions, call):
             is_condition = assumption.right == 1 and dims.is_comparison(assumption.left)
             reason = "" if is_condition else f": {assumption.text}"  # the message has a condition
-            description = _name_at(call) + reason
+            description = name_at(call) + reason
             check = SizeCheck(assumption.left, assumption.right, assumption.broadcasts, description)
             self.checks[check] = None
 
@@ -446,15 +449,6 @@ def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
     return tuple(
         [SizeCheck(e.declared, e.actual, False, f"{name}: {e.where}") for e in call.equations]
     )
-
-
-def _origin(call: Call) -> str:
-    return f"R.{_name_at(call)}"
-
-
-def _name_at(call: Call) -> str:
-    name: str = call.op.definition.name  # type: ignore[attr-defined]
-    return name if call.span is None else f"{name} at {call.span}"
 
 
 def _spec(call: Call) -> Any:
