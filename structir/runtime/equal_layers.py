@@ -27,7 +27,7 @@ from structir.ir.expr import (
 )
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
-from structir.loops.regions.origins import origin_of
+from structir.loops.regions.region import origin_of
 
 LOWERED = 4  # layers that are lowered: the first, the last, and two between equal neighbours
 LEAST = 6  # layers from which on this pays
@@ -74,7 +74,7 @@ class Layers:
         for place in range(self.length):
             values = [self.layer(number)[place].value for number in range(self.count)]
             if all(isinstance(value, Call) for value in values):
-                yield tuple([origin_of(v, kernels) for v in values if isinstance(v, Call)])
+                yield tuple([_origin(v, kernels) for v in values if isinstance(v, Call)])
 
     def stand_ins(self) -> Iterable[tuple[Var, Var]]:
         """Yields the variables of the last two layers, and those of the layers lowered in their
@@ -186,6 +186,13 @@ class _Search:
         omitted = range(max(layers.start - layers.length, 0), end - 2 * layers.length)
         read = [leaf for leaves in self.leaves[end:] for leaf in leaves]
         return not any(self.index.get(leaf, -1) in omitted for leaf in read)
+
+
+def _origin(call: Call, kernels: Mapping[str, Kernel]) -> str:
+    if isinstance(call.op, Op):
+        return origin_of(call)
+    name = kernels[call.op.name].name  # type: ignore[attr-defined]
+    return name if call.span is None else f"{name} at {call.span}"
 
 
 def identity_of(leaf: Leaf) -> int:

@@ -31,20 +31,22 @@ from structir.ir.node import node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.loops.program.expression import NoKernelError
+from structir.loops.regions.leaves import as_leaves
 from structir.loops.regions.region import (
     Lowered,
     LoweredRegion,
     RegionLowering,
     RoutineOf,
     host_routine,
-    info_of,
 )
 from structir.runtime.compiled_region import CompiledRegion, lowered_region
-from structir.runtime.kernel_sequence import Assumed
-from structir.runtime.whole_function import Shapes, WholeFunction
+from structir.runtime.equal_layers import LEAST, Layers, equal_layers
+from structir.runtime.extended_kernels import extended
+from structir.runtime.kernel_sequence import Assumed, KernelSequence
 
 MAX_BINDINGS = 1024  # bindings of one region after calls are inlined
 RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
+Shapes = Mapping[Var, tuple[Dim, ...]]
 
 
 @node
@@ -182,7 +184,7 @@ class HostProgram:
         self.regions.append(region)
         inputs = tuple(run.lowering.inputs)
         outputs = tuple([run.lowering.values[v] for v in results])
-        infos = [info_of(lowered) for lowered in outputs]
+        infos = [_info_of(lowered) for lowered in outputs]
         fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
         outputs_var = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
         call = VarBinding(
@@ -207,6 +209,91 @@ class HostProgram:
             shapes = {v: b.shape for v, b in zip(region.inputs, buffers, strict=True)}
             assumed = Assumed(lower_again(equal, shapes), equal)
         return self.make(region, assumed)
+
+
+class WholeFunction:
+    """A function that is lowered as one region. On the host, some of several equal layers are
+    omitted, and their kernels are added."""
+
+    def __init__(
+        self,
+        function: Function,
+        new_lowering: Callable[[Mapping[Sym, Dim] | None, Shapes | None], RegionLowering],
+        donated: Mapping[Var, int],
+        on_host: bool,
+    ) -> None:
+        self.new_lowering, self.donated = new_lowering, donated
+        self.params: dict[Var, Expr] = {
+            p: as_leaves(p) if isinstance(p.struct_info, TupleStructInfo) else p
+            for p in function.params
+        }
+        self.copies = on_host and not donated
+        self.var = DataflowVar("result", function.ret_struct_info)
+        self.bindings = [*function.bindings(), VarBinding(self.var, function.body.body)]
+        many = on_host and len(self.bindings) >= LEAST
+        self.layers = equal_layers(self.bindings) if many else None
+        self.result: Lowered = None  # the last one
+
+    def lowered(
+        self, assumed: Mapping[Sym, Dim] | None = None, shapes: Shapes | None = None
+    ) -> LoweredRegion:
+        """Returns the region, with assumed sizes and shapes; raises NoKernelError if the function
+        is no region."""
+        layers = self.layers
+        lowering = None if layers is None else self._without_some(layers, assumed, shapes)
+        if layers is None or lowering is None:
+            return self._complete(assumed, shapes)
+
+        def complete(
+            sequence: KernelSequence, write: Callable[[LoweredRegion], KernelSequence]
+        ) -> KernelSequence:
+            whole = extended(sequence, layers, lowering)
+            if whole is None:
+                return write(self._complete(assumed, shapes))
+            return attrs.evolve(
+                whole, schedule=lambda: write(self._complete(assumed, shapes)).scheduled
+            )
+
+        return attrs.evolve(self._region(lowering), complete=complete)
+
+    def _complete(self, assumed: Mapping[Sym, Dim] | None, shapes: Shapes | None) -> LoweredRegion:
+        """Returns the region of all bindings."""
+        lowering = self._entered(assumed, shapes)
+        _add(lowering, self.bindings)
+        return self._region(lowering)
+
+    def _region(self, lowering: RegionLowering) -> LoweredRegion:
+        self.result = lowering.values[self.var]
+        return lowering.region([self.var], self.donated, self.copies)
+
+    def _entered(self, assumed: Mapping[Sym, Dim] | None, shapes: Shapes | None) -> RegionLowering:
+        """Returns a new lowering, with the parameters: tensors, or tuples of new variables."""
+        lowering = self.new_lowering(assumed, shapes)
+        for param, leaves in self.params.items():
+            lowering.values[param] = lowering.lowered(leaves)
+        return lowering
+
+    def _without_some(
+        self, layers: Layers, assumed: Mapping[Sym, Dim] | None, shapes: Shapes | None
+    ) -> RegionLowering | None:
+        """Lowers all bindings but those of omitted layers; returns None if a layer has conditions
+        of its own on sizes, which must not be omitted."""
+        lowering = self._entered(assumed, shapes)
+        first = layers.start + layers.length
+        _add(lowering, layers.before[:first])
+        conditions = len(lowering.checks)
+        _add(lowering, layers.before[first:])
+        if len(lowering.checks) > conditions:
+            return None
+        for var, stand_in in layers.stand_ins():
+            lowering.values[var] = lowering.values[stand_in]
+        _add(lowering, layers.after)
+        return lowering
+
+
+def _add(lowering: RegionLowering, bindings: Sequence[Binding]) -> None:
+    for binding in bindings:
+        lowering.add(binding)
 
 
 def _donated_parameters(function: Function) -> dict[Var, int]:
@@ -280,3 +367,10 @@ def usual_equations(region: LoweredRegion) -> dict[Sym, Dim]:
             if symbol is not first and symbol not in equations:
                 equations[symbol] = representative
     return equations
+
+
+def _info_of(lowered: Lowered) -> StructInfo:
+    """Returns the StructInfo of a lowered value."""
+    if isinstance(lowered, tuple):
+        return TupleStructInfo(tuple([_info_of(item) for item in lowered]))
+    return TensorStructInfo(lowered.shape, lowered.dtype)

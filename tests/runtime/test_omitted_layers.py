@@ -8,7 +8,8 @@ import pytest
 import structir
 from structir.build import BlockBuilder
 from structir.ir import Constant, TensorStructInfo, Tuple, Var, dims, find_op
-from structir.runtime import extended_kernels, whole_function
+from structir.runtime import extended_kernels
+from structir.runtime import program as region_program
 from structir.runtime.compiled_region import CompiledRegion
 from structir.runtime.program import HostProgram
 from tests.runtime.test_equal_layers import WIDTH, Layers
@@ -72,7 +73,7 @@ class OneChain(Layers):
 def complete(monkeypatch, module, function):
     """Calls a function of a module with all layers lowered."""
     with monkeypatch.context() as patch:
-        patch.setattr(whole_function, "equal_layers", lambda bindings: None)
+        patch.setattr(region_program, "equal_layers", lambda bindings: None)
         return function(module)
 
 
@@ -86,7 +87,7 @@ def count_extended(monkeypatch):
         counts[whole is not None] += 1
         return whole
 
-    monkeypatch.setattr(whole_function, "extended", extended)
+    monkeypatch.setattr(region_program, "extended", extended)
     return counts
 
 

@@ -46,7 +46,6 @@ from structir.loops.program.expression import Load, NoKernelError, cast, positio
 from structir.loops.program.stage import LoopProgram, Stage
 from structir.loops.program.views import as_view
 from structir.loops.regions.kernel_stages import LoweredCall, lowered_call
-from structir.loops.regions.origins import name_at, origin_of
 from structir.loops.regions.result_copies import with_copies
 from structir.loops.regions.row_programs import ROW_HOOKS, rows_of_group, rows_of_op
 from structir.loops.regions.scan_loops import scan_of_maps
@@ -241,7 +240,8 @@ class RegionLowering:
         operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in pairs]
         infos: list[Any] = [info for info in call.sinfo_args]
         shapes = [tuple([dims.substitute(d, self.assumed) for d in info.dims]) for info in infos]
-        kernel_stages = lowered_call(kernel, operands, shapes, origin_of(call, self.kernels))
+        origin = kernel.name if call.span is None else f"{kernel.name} at {call.span}"
+        kernel_stages = lowered_call(kernel, operands, shapes, origin)
         self.stages += kernel_stages.stages
         self.checks |= dict.fromkeys(checks_of(kernel, kernel_stages))
         return (
@@ -362,7 +362,7 @@ class RegionLowering:
         for assumption in derived(facts, _assumptions, call):
             is_condition = assumption.right == 1 and dims.is_comparison(assumption.left)
             reason = "" if is_condition else f": {assumption.text}"  # the message has a condition
-            description = name_at(call) + reason
+            description = _name_at(call) + reason
             check = SizeCheck(assumption.left, assumption.right, assumption.broadcasts, description)
             self.checks[check] = None
 
@@ -451,6 +451,16 @@ def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
     )
 
 
+def origin_of(call: Call) -> str:
+    """Returns the op of a call, and the location."""
+    return f"R.{_name_at(call)}"
+
+
+def _name_at(call: Call) -> str:
+    name: str = call.op.definition.name  # type: ignore[attr-defined]
+    return name if call.span is None else f"{name} at {call.span}"
+
+
 def _spec(call: Call) -> Any:
     return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
@@ -485,10 +495,3 @@ def buffers_of(lowered: Lowered) -> list[Buffer]:
     if isinstance(lowered, tuple):
         return [b for item in lowered for b in buffers_of(item)]
     return [lowered]
-
-
-def info_of(lowered: Lowered) -> StructInfo:
-    """Returns the StructInfo of a lowered value."""
-    if isinstance(lowered, tuple):
-        return TupleStructInfo(tuple([info_of(item) for item in lowered]))
-    return TensorStructInfo(lowered.shape, lowered.dtype)
