@@ -49,6 +49,7 @@ from structir.runtime.tuple_parameters import TupleFunction
 from structir.system import cache as disk
 from structir.system import progress
 from structir.targets.cpu.features import check_host
+from structir.targets.cpu.runner import started_entry
 from structir.targets.cpu.threads import thread_count
 
 combinators = lazy_module("structir.batching.combinators")
@@ -126,6 +127,7 @@ class Executable:
 
     def _add(self, function: StoredFunction) -> None:
         function.region.threads = self.num_threads
+        started_entry()
         function.region.prepare()
         self.direct[function.name] = callable_of(
             function, partial(self._defaults, function.name), CompiledFunction

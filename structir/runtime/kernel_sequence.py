@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 
 import attrs
@@ -39,7 +40,12 @@ class KernelSequence:
     kernels: tuple[KernelText, ...]
     operations: tuple[Dim, ...]  # arithmetic operations and function calls of each kernel
     overwritten: tuple[Buffer, ...] = ()  # the inputs whose memory results take
-    scheduled: Scheduled | None = None
+    schedule: Callable[[], Scheduled | None] | None = None
+
+    @property
+    def scheduled(self) -> Scheduled | None:
+        """The groups and the fusion decisions; None if the kernels are from a file."""
+        return None if self.schedule is None else self.schedule()
 
 
 @attrs.frozen(eq=False)
@@ -71,7 +77,7 @@ def recipe_of(
     donors = {now.root: None for b, now in moved.items() if now.root is not b.root}
     overwritten = tuple([b for b in program.inputs if b in donors])
     return KernelSequence(
-        program.inputs, outputs, results, result.kernels, operations, overwritten, result
+        program.inputs, outputs, results, result.kernels, operations, overwritten, lambda: result
     )
 
 
@@ -85,7 +91,11 @@ def writer_of(
 
     def write(under_equations: bool) -> KernelSequence:
         usual = assumed.region if under_equations and assumed is not None else region
-        return recipe_of(usual, schedule)
+        sequence = recipe_of(usual, schedule)
+        if usual.complete is None:
+            return sequence
+        complete: KernelSequence = usual.complete(sequence, partial(recipe_of, schedule=schedule))
+        return complete
 
     return write
 

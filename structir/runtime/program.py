@@ -38,13 +38,15 @@ from structir.loops.regions.region import (
     RegionLowering,
     RoutineOf,
     host_routine,
-    info_of,
 )
 from structir.runtime.compiled_region import CompiledRegion, lowered_region
-from structir.runtime.kernel_sequence import Assumed
+from structir.runtime.equal_layers import LEAST, Layers, equal_layers
+from structir.runtime.extended_kernels import extended
+from structir.runtime.kernel_sequence import Assumed, KernelSequence
 
 MAX_BINDINGS = 1024  # bindings of one region after calls are inlined
 RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
+Shapes = Mapping[Var, tuple[Dim, ...]]
 
 
 @node
@@ -96,29 +98,19 @@ class HostProgram:
     def whole(self, function: Function) -> WholeRegion | None:
         """Returns the function as one region, if it is one and all parameters are tensors, or
         tuples of tensors."""
-        lowering = self._lowering()
-        bound = function.bindings()
-        parameters: dict[Var, Expr] = {
-            p: as_leaves(p) if isinstance(p.struct_info, TupleStructInfo) else p
-            for p in function.params
-        }
+        donated = _donated_parameters(function)
+        if any([isinstance(p.struct_info, TupleStructInfo) for p in donated]):
+            return None
+        on_host = self.routine_of is host_routine
+        whole = WholeFunction(function, self._lowering, donated, on_host)
         try:
-            enter(lowering, parameters)
-            for binding in bound:
-                lowering.add(binding)
-            result = DataflowVar("result", function.ret_struct_info)
-            lowering.add(VarBinding(result, function.body.body))
+            compiled = self._compiled(whole.lowered(), whole.lowered)
         except NoKernelError:
             return None
-        results = [VarBinding(result, function.body.body)]
-        donated = _donated_parameters(function)
-        if any([isinstance(parameters[param], Tuple) for param in donated]):
-            return None
-        compiled = self._compiled(lowering, [*bound, *results], [result], parameters, donated)
         if compiled.free_symbols:
             return None
         self.regions.append(compiled)
-        return WholeRegion(compiled, lowering.values[result])
+        return WholeRegion(compiled, whole.result)
 
     def whole_with_calls(
         self, function: Function, inlined: Callable[[], Any]
@@ -181,11 +173,18 @@ class HostProgram:
         results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= end]
         if not run.lowering.stages or not results:
             return list(run.bindings)
-        region = self._compiled(run.lowering, run.bindings, results, {})
+
+        def lower_again(equal: Mapping[Sym, Dim], shapes: Shapes) -> LoweredRegion:
+            lowering = self._lowering(equal, shapes)
+            for binding in run.bindings:
+                lowering.add(binding)
+            return lowering.region(results)
+
+        region = self._compiled(run.lowering.region(results), lower_again)
         self.regions.append(region)
         inputs = tuple(run.lowering.inputs)
         outputs = tuple([run.lowering.values[v] for v in results])
-        infos = [info_of(lowered) for lowered in outputs]
+        infos = [_info_of(lowered) for lowered in outputs]
         fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
         outputs_var = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
         call = VarBinding(
@@ -200,30 +199,101 @@ class HostProgram:
 
     def _compiled(
         self,
-        lowering: RegionLowering,
-        bindings: Sequence[Binding],
-        results: list[Var],
-        parameters: Mapping[Var, Expr],
-        donated: Mapping[Var, int] | None = None,
+        region: LoweredRegion,
+        lower_again: Callable[[Mapping[Sym, Dim], Shapes], LoweredRegion],
     ) -> CompiledRegion:
-        copies = donated is not None and not donated and self.routine_of is host_routine
-        region = lowering.region(results, donated, copies)
         equal = usual_equations(region)
         assumed = None
         if equal:
-            shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            assumed_lowering = self._lowering(equal, shapes)
-            enter(assumed_lowering, parameters)
-            for binding in bindings:
-                assumed_lowering.add(binding)
-            assumed = Assumed(assumed_lowering.region(results, donated, copies), equal)
+            buffers = region.program.inputs
+            shapes = {v: b.shape for v, b in zip(region.inputs, buffers, strict=True)}
+            assumed = Assumed(lower_again(equal, shapes), equal)
         return self.make(region, assumed)
 
 
-def enter(lowering: RegionLowering, parameters: Mapping[Var, Expr]) -> None:
-    """Lowers the parameters of a function: tensors, or tuples of new variables."""
-    for param, leaves in parameters.items():
-        lowering.values[param] = lowering.lowered(leaves)
+class WholeFunction:
+    """A function that is lowered as one region. On the host, some of several equal layers are
+    omitted, and their kernels are added."""
+
+    def __init__(
+        self,
+        function: Function,
+        new_lowering: Callable[[Mapping[Sym, Dim] | None, Shapes | None], RegionLowering],
+        donated: Mapping[Var, int],
+        on_host: bool,
+    ) -> None:
+        self.new_lowering, self.donated = new_lowering, donated
+        self.params: dict[Var, Expr] = {
+            p: as_leaves(p) if isinstance(p.struct_info, TupleStructInfo) else p
+            for p in function.params
+        }
+        self.copies = on_host and not donated
+        self.var = DataflowVar("result", function.ret_struct_info)
+        self.bindings = [*function.bindings(), VarBinding(self.var, function.body.body)]
+        many = on_host and len(self.bindings) >= LEAST
+        self.layers = equal_layers(self.bindings) if many else None
+        self.result: Lowered = None  # the last one
+
+    def lowered(
+        self, assumed: Mapping[Sym, Dim] | None = None, shapes: Shapes | None = None
+    ) -> LoweredRegion:
+        """Returns the region, with assumed sizes and shapes; raises NoKernelError if the function
+        is no region."""
+        layers = self.layers
+        lowering = None if layers is None else self._without_some(layers, assumed, shapes)
+        if layers is None or lowering is None:
+            return self._complete(assumed, shapes)
+
+        def complete(
+            sequence: KernelSequence, write: Callable[[LoweredRegion], KernelSequence]
+        ) -> KernelSequence:
+            whole = extended(sequence, layers, lowering)
+            if whole is None:
+                return write(self._complete(assumed, shapes))
+            return attrs.evolve(
+                whole, schedule=lambda: write(self._complete(assumed, shapes)).scheduled
+            )
+
+        return attrs.evolve(self._region(lowering), complete=complete)
+
+    def _complete(self, assumed: Mapping[Sym, Dim] | None, shapes: Shapes | None) -> LoweredRegion:
+        """Returns the region of all bindings."""
+        lowering = self._entered(assumed, shapes)
+        _add(lowering, self.bindings)
+        return self._region(lowering)
+
+    def _region(self, lowering: RegionLowering) -> LoweredRegion:
+        self.result = lowering.values[self.var]
+        return lowering.region([self.var], self.donated, self.copies)
+
+    def _entered(self, assumed: Mapping[Sym, Dim] | None, shapes: Shapes | None) -> RegionLowering:
+        """Returns a new lowering, with the parameters: tensors, or tuples of new variables."""
+        lowering = self.new_lowering(assumed, shapes)
+        for param, leaves in self.params.items():
+            lowering.values[param] = lowering.lowered(leaves)
+        return lowering
+
+    def _without_some(
+        self, layers: Layers, assumed: Mapping[Sym, Dim] | None, shapes: Shapes | None
+    ) -> RegionLowering | None:
+        """Lowers all bindings but those of omitted layers; returns None if a layer has conditions
+        of its own on sizes, which must not be omitted."""
+        lowering = self._entered(assumed, shapes)
+        first = layers.start + layers.length
+        _add(lowering, layers.before[:first])
+        conditions = len(lowering.checks)
+        _add(lowering, layers.before[first:])
+        if len(lowering.checks) > conditions:
+            return None
+        for var, stand_in in layers.stand_ins():
+            lowering.values[var] = lowering.values[stand_in]
+        _add(lowering, layers.after)
+        return lowering
+
+
+def _add(lowering: RegionLowering, bindings: Sequence[Binding]) -> None:
+    for binding in bindings:
+        lowering.add(binding)
 
 
 def _donated_parameters(function: Function) -> dict[Var, int]:
@@ -297,3 +367,10 @@ def usual_equations(region: LoweredRegion) -> dict[Sym, Dim]:
             if symbol is not first and symbol not in equations:
                 equations[symbol] = representative
     return equations
+
+
+def _info_of(lowered: Lowered) -> StructInfo:
+    """Returns the StructInfo of a lowered value."""
+    if isinstance(lowered, tuple):
+        return TupleStructInfo(tuple([_info_of(item) for item in lowered]))
+    return TensorStructInfo(lowered.shape, lowered.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -77,6 +78,11 @@ class FxGraph:
     tensors: Mapping[str, Meta]
     scalars: Mapping[str, int | float | str]  # symbolic numbers, by name: values or expressions
     single: bool = False
+
+    @cached_property
+    def is_real(self) -> bool:
+        """Whether no tensor is complex."""
+        return not any([meta.is_complex for meta in self.tensors.values()])
 
 
 @attrs.frozen
@@ -193,9 +199,12 @@ def is_used(graph: FxGraph, name: str) -> bool:
 def has_complex(graph: FxGraph, spec: NodeSpec) -> bool:
     """Returns whether an argument or a result of a node is complex."""
     values = list(spec.args.values())
+    if any([isinstance(value, complex) for value in values]):
+        return True
+    if graph.is_real:
+        return False
     metas = map(graph.tensors.get, [*names_of(spec.outputs), *names_of(values)])
-    is_complex = any([meta is not None and meta.is_complex for meta in metas])
-    return is_complex or any([isinstance(value, complex) for value in values])
+    return any([meta is not None and meta.is_complex for meta in metas])
 
 
 def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:

@@ -72,7 +72,7 @@ class AliasState:
             self.views[name] = TensorView(
                 node, self._resolve_alias(first.name), index, write, may_be_copy
             )
-            self.reflected_writes[name] = self.write_counts.get(self.root(name), 0)
+            self.reflected_writes[name] = self._write_count(name)
 
     def record_alias(self, name: str, of: str) -> None:
         """Records that two names are the same tensor."""
@@ -91,16 +91,20 @@ class AliasState:
             name = self._resolve_alias(self.views[name].base)
         return name
 
+    def _write_count(self, name: str) -> int:
+        """Returns the number of writes to the memory of a tensor."""
+        return self.write_counts.get(self.root(name), 0) if self.write_counts else 0
+
     def read(self, scope: FxScope, name: str) -> Any:
         """Returns the value of a name, rebuilt if its memory was written after it was built."""
         name = self._resolve_alias(name)
-        written_view = self.unknown.get(self.root(name))
+        written_view = self.unknown.get(self.root(name)) if self.unknown else None
         if written_view is not None:
             raise _unknown_alias(written_view)
         view = self.views.get(name)
         if view is None:
             return scope.values[name]
-        write_count = self.write_counts.get(self.root(name), 0)
+        write_count = self._write_count(name)
         if self.reflected_writes[name] != write_count:
             if view.may_be_copy:
                 raise _unknown_alias(view)

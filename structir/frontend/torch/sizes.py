@@ -72,6 +72,8 @@ class TorchSymbols:
 
     def number(self, expression: Any) -> Ratio:
         """Returns the value of a number or a symbolic expression."""
+        if type(expression) is int:
+            return Ratio(expression)
         if not isinstance(expression, str):
             fraction = as_fraction(expression)
             return Ratio(fraction.numerator, fraction.denominator)
@@ -82,6 +84,8 @@ class TorchSymbols:
     def dim(self, expression: Any) -> Dim:
         """Returns the value of a symbolic expression as a size; raises `DiagnosticError` for a
         fraction."""
+        if type(expression) is int:
+            return expression
         value = self.number(expression).whole()
         if value is None:
             raise unreadable(expression, "not provably an integer")

@@ -81,12 +81,15 @@ class SizeCheck:
 
 @attrs.frozen(eq=False)
 class LoweredRegion:
-    """A lowered run of bindings: its program, its inputs, and its assumptions."""
+    """A lowered run of bindings: its program, its inputs, and its assumptions. If it omits some of
+    several equal layers, `complete` adds their kernels to a sequence of kernels; it receives the
+    function that writes the kernels of a region, too."""
 
     program: LoopProgram
     inputs: tuple[Var, ...]
     outputs: tuple[Lowered, ...]
     checks: tuple[SizeCheck, ...]
+    complete: Callable[[Any, Callable[[LoweredRegion], Any]], Any] | None = None
 
 
 class RegionLowering:
@@ -270,11 +273,11 @@ class RegionLowering:
         row_function = definition.hooks.get("row_function")
         if row_function is not None:
             parts = [self._lowered(arg, memo) for arg in call.args]
-            return rows_of_group(self, call, row_function(call), parts, _origin(call))
+            return rows_of_group(self, call, row_function(call), parts, origin_of(call))
         scanned = self._scanned_function(call)
         if scanned is not None:
             parts = [self._lowered(arg, memo) for arg in call.args[1:]]
-            return scan_of_maps(self, call, scanned, parts, _origin(call))
+            return scan_of_maps(self, call, scanned, parts, origin_of(call))
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
@@ -288,7 +291,7 @@ class RegionLowering:
         if decomposition is not None:
             self._note_assumptions(assumed_call)
             self.values.update(buffers)
-            return self._decomposition(decomposition, self.composite or _origin(assumed_call))
+            return self._decomposition(decomposition, self.composite or origin_of(assumed_call))
         return self._op(assumed_call, buffers)
 
     def _scanned_function(self, call: Call) -> Function | None:
@@ -318,7 +321,7 @@ class RegionLowering:
         operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
         if not all(is_supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
-        origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
+        origin = f"{self.composite}: {definition.name}" if self.composite else origin_of(call)
         by_rows = None
         if self.routine_of is host_routine and not definition.hooks.keys().isdisjoint(ROW_HOOKS):
             by_rows = rows_of_op(self, definition, spec, operands, origin)
@@ -448,7 +451,8 @@ def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
     )
 
 
-def _origin(call: Call) -> str:
+def origin_of(call: Call) -> str:
+    """Returns the op of a call, and the location."""
     return f"R.{_name_at(call)}"
 
 
@@ -491,10 +495,3 @@ def buffers_of(lowered: Lowered) -> list[Buffer]:
     if isinstance(lowered, tuple):
         return [b for item in lowered for b in buffers_of(item)]
     return [lowered]
-
-
-def info_of(lowered: Lowered) -> StructInfo:
-    """Returns the StructInfo of a lowered value."""
-    if isinstance(lowered, tuple):
-        return TupleStructInfo(tuple([info_of(item) for item in lowered]))
-    return TensorStructInfo(lowered.shape, lowered.dtype)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from ctypes import string_at
 from functools import cache
 from typing import Any
@@ -26,7 +27,14 @@ from llvmlite.binding import ffi
 from structir.lazy import lazy_module
 from structir.targets.cpu.features import processor
 from structir.targets.cpu.kinds import Kind
-from structir.targets.cpu.objects import Loaded, MachineCode, load_new_code, load_or_build
+from structir.targets.cpu.objects import (
+    Loaded,
+    MachineCode,
+    load_cached,
+    load_new_code,
+    load_or_build,
+    register_code,
+)
 
 translated = lazy_module("structir.targets.cpu.translated")
 
@@ -162,6 +170,40 @@ def c_function(function: Callable[..., Any], result: Kind, *kinds: Kind) -> int:
         return compile_module(text, symbol, scalar_passes())
 
     return load_or_build(function.__name__, build).addresses[0]
+
+
+def started_c_function(
+    function: Callable[..., Any], result: Kind, *kinds: Kind
+) -> Callable[[], int]:
+    """Starts to compile a Python function like `c_function`, in a thread; returns a function that
+    waits for it and returns its address."""
+    name, start = function.__name__, time.perf_counter()
+    cached = load_cached(name)
+    if cached is not None:
+        address = cached.addresses[0]
+        return lambda: address
+    symbol = f"structir_{name}"
+    module = module_for_host(translated.library_function(function, symbol, result, kinds))
+    pending = pending_module(module, symbol, scalar_passes())
+    executor = ThreadPoolExecutor(1, "structir-compile")
+    buffer = submitted(executor, pending.generate)
+    executor.shutdown(wait=False)
+
+    def finish() -> int:
+        code = pending.machine_code(buffer.result(), time.perf_counter() - start)
+        return register_code(name, load_new_code(code)).addresses[0]
+
+    return finish
+
+
+def submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:
+    """Submits a function to an executor; runs it synchronously during interpreter shutdown."""
+    try:
+        return executor.submit(run)
+    except RuntimeError:  # executors reject work after the end of the main thread
+        result = Future[Any]()
+        result.set_result(run())
+        return result
 
 
 def scalar_passes() -> Any:

@@ -5,8 +5,9 @@ The kernels of a plan are compiled in parallel: LLVM compiles them in threads, w
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,12 @@ from structir.lazy import lazy_module
 from structir.loops.program.kernel_text import KernelText, MissingCodeError
 from structir.system.cache import digest
 from structir.system.locks import new_lock
-from structir.targets.cpu.code_generation import Assembled, PendingCode, pending_kernel
+from structir.targets.cpu.code_generation import (
+    Assembled,
+    PendingCode,
+    pending_kernel,
+    submitted,
+)
 from structir.targets.cpu.objects import (
     Loaded,
     code_key,
@@ -26,6 +32,7 @@ from structir.targets.cpu.objects import (
     load_new_code,
     load_or_build,
     register_code,
+    require_symbol,
 )
 from structir.targets.cpu.point_kernels import PointKernel
 from structir.targets.cpu.prepared import prepared
@@ -55,6 +62,7 @@ llvm.set_option("structir", "-unroll-threshold=100")
 # strength reduction takes most of the code generation time and finds nothing better.
 llvm.set_option("structir", "-disable-lsr")
 
+DECLARED = re.compile(r'^declare .*?@"?(structir_\w+)', re.MULTILINE)
 _kernels: dict[str, CompiledKernel] = {}  # by `code_key`
 lock = new_lock()  # held while a kernel is built
 
@@ -142,6 +150,7 @@ class KernelsTogether:
     def __init__(self, executor: ThreadPoolExecutor | None) -> None:
         self.executor = executor
         self.tasks: dict[str, _Task] = {}  # by `code_key`
+        self.needs: dict[str, None] = {}  # the functions that kernels declare
 
     def start(self, text: KernelText) -> None:
         """Starts the compilation of a kernel. Without an executor, or if only numba can compile it,
@@ -161,12 +170,17 @@ class KernelsTogether:
             add_kernel(text, code, start)
             return
         pending = pending_kernel(assembled, symbol_of(text), prepared)
+        self.needs |= dict.fromkeys(DECLARED.findall(assembled.text))
         self.tasks[code_key(text)] = _Task(
-            text, pending, start, _submitted(executor, pending.generate)
+            text, pending, start, submitted(executor, pending.generate)
         )
 
     def finish(self) -> None:
-        """Waits for all kernels and registers them in the process."""
+        """Waits for all kernels and registers them in the process. The library functions that they
+        call are built meanwhile."""
+        with lock:
+            for name in self.needs:
+                require_symbol(name)
         for task in self.tasks.values():
             buffer = task.buffer.result()
             with lock:
@@ -176,16 +190,6 @@ class KernelsTogether:
     def _add(self, task: _Task, buffer: Any) -> None:
         code = task.code.machine_code(buffer, time.perf_counter() - task.start)
         add_kernel(task.text, register_code(task.text, load_new_code(code)), task.start)
-
-
-def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:
-    """Submits a function to an executor; runs it synchronously during interpreter shutdown."""
-    try:
-        return executor.submit(run)
-    except RuntimeError:  # executors reject work after the end of the main thread
-        result = Future[Any]()
-        result.set_result(run())
-        return result
 
 
 @contextmanager

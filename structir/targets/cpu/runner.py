@@ -7,12 +7,13 @@ and falls back to a Python function for unusual arguments.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from structir.targets.cpu.atomics import atomic_set
-from structir.targets.cpu.code_generation import c_function
+from structir.targets.cpu.code_generation import c_function, started_c_function
 from structir.targets.cpu.intrinsics import POINTERS, offset_by
 from structir.targets.cpu.kinds import INDEX, WORDS
 from structir.targets.cpu.layouts import (
@@ -398,9 +399,19 @@ def space_reserver() -> Callable[[int], int]:
 
 
 @cache
+def started_entry() -> Callable[[], int]:
+    """Starts to compile `enter`, while the kernels are scheduled."""
+    return started_c_function(enter, INDEX, INDEX, INDEX, INDEX, INDEX)
+
+
+if hasattr(os, "register_at_fork"):  # the thread does not exist in the child
+    os.register_at_fork(after_in_child=started_entry.cache_clear)
+
+
+@cache
 def entry_address() -> int:
     """Returns the address of `enter`."""
-    return c_function(enter, INDEX, INDEX, INDEX, INDEX, INDEX)
+    return started_entry()()
 
 
 @cache
