@@ -365,9 +365,9 @@ def _solve_for(equation: AxisEquation, unknown: Sym, scope: Activation) -> bool:
     value, remainder = divmod(equation.actual - rest, coefficient)
     if remainder or value < 0:
         size_text = _size_text(equation.declared, sizes)
-        raise _mismatch(
-            equation.where, f"{size_text} for some {unknown.name}", str(equation.actual)
-        )
+        is_symbol = (coefficient, rest) == (1, 0)
+        condition = f"{size_text} >= 0" if is_symbol else f"{size_text} for some {unknown.name}"
+        raise _mismatch(equation.where, condition, str(equation.actual))
     scope.sizes[unknown] = value
     return True
 

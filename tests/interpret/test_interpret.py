@@ -193,6 +193,7 @@ def test_sizes_are_solved_from_arguments():
             r"main: parameter x: axis 0: expected 2 \* n \+ 1 for some n, found 6",
         ),
         ((ones(7, 5), (2, 4)), r"main: parameter s: axis 0: expected n = 3, found 2"),
+        ((ones(7, 5), (3, -4)), r"main: parameter s: axis 1: expected k >= 0, found -4"),
         ((ones(7), (3, 4)), r"main: parameter x: expected 2 axes, found 1"),
         ((ones(7, 5, dtype="int32"), (3, 4)), r"parameter x: expected dtype float32, found int32"),
         ((ones(7, 5), (3, 4, 5)), r"parameter s: expected a shape of 2 sizes, found 3"),

@@ -97,8 +97,12 @@ def _compiled(graph: Any, target: str, options: dict[str, Any]) -> Run:
     sample = _sampler(program, sizes)
     set_strides = stride_setter(program.module.graph, sizes)
     readers = [_reader(node.meta.get("val")) for node in _computed(graph)]
+    graph_inputs = program.module.graph.inputs
+    numbers = [k for k in program.inputs if graph_inputs[k].name in program.module.graph.scalars]
 
     def run(arguments: Sequence[Any]) -> list[Any]:
+        if any([arguments[k] < 0 for k in numbers]):  # a size is not negative
+            return list(graph(*arguments))
         values = [*[arguments[k] for k in program.inputs], *sample(arguments)]
         results = main(*[as_array(value) for value in values])
         arrays = [results] if single else results

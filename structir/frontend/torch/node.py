@@ -29,6 +29,7 @@ from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float, is_int, numpy_dtype
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
 from structir.ir.requirements import cast_of, condition
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 REQUIRED: Any = object()
@@ -82,11 +83,21 @@ class FxNode:
         self.spec, self.host, self.scope, self.span = spec, host, scope, span
         self.replaced: Mapping[str, Any] = {}  # values of arguments, by name
         self.recorded_reads: list[int] = []  # results whose recorded sizes the mapping reads
+        self.narrow_dtype: str | None = None  # of the results of a widened node
 
     def replace(self, values: Mapping[str, Any]) -> FxNode:
         """Returns this node with other values of some arguments."""
         node = copy.copy(self)
         node.replaced = {**self.replaced, **values}
+        return node
+
+    def widen(self) -> FxNode:
+        """Returns this node with operands and results of 16-bit floats in float32.
+
+        Tensors have the dtype of the result before, but a scalar `other` keeps its digits.
+        """
+        node = copy.copy(self)
+        node.narrow_dtype = self.out_dtype()
         return node
 
     def is_complex(self) -> bool:
@@ -103,7 +114,12 @@ class FxNode:
             if default is REQUIRED:
                 self.fail(f"missing argument {name!r}")
             return default
-        return self._value(self.spec.args[name])
+        value = self._value(self.spec.args[name])
+        if self.narrow_dtype is None or not _is_float_tensor(value):
+            return value
+        if name != "other" or tensor_info(value).ndim != 0:
+            value = cast(value, self.narrow_dtype)
+        return cast(value, "float32")
 
     def _value(self, argument: Any) -> Any:
         if isinstance(argument, Ref):
@@ -285,7 +301,7 @@ class FxNode:
         dtype = self.meta(index).dtype
         if dtype is None:
             self.fail(f"result {index}: unsupported dtype")
-        return dtype
+        return "float32" if dtype == self.narrow_dtype else dtype
 
     def out_dims(self, index: int = 0) -> tuple[Dim, ...]:
         """Returns the shape that torch recorded for a result."""
@@ -355,3 +371,8 @@ class FxNode:
 def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Returns whether two shapes are provably equal."""
     return len(a) == len(b) and all(dims.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _is_float_tensor(value: Any) -> bool:
+    info = value.struct_info if isinstance(value, Expr) else None
+    return isinstance(info, TensorStructInfo) and is_float(info.dtype or "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.scalars import number, size_number
 from structir.frontend.torch.sizes import Ratio
 from structir.ir.dims import Dim, Poly
-from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.dtype import NARROW_FLOATS, is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -34,6 +35,21 @@ def cast(x: Expr, dtype: str) -> Expr:
     if isinstance(x, Constant) and x.data.size == 1:
         return Constant(x.data.astype(numpy_dtype(dtype)))
     return R.astype(x, dtype)
+
+
+def rounded_once(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns the mapping of an op that torch computes in float32 for 16-bit floats."""
+
+    def build_wide(node: Any) -> Any:
+        if node.out_dtype() not in NARROW_FLOATS:
+            return build(node)
+        results = build(node.widen())
+        if isinstance(results, Expr):
+            return cast(node.emit(results), node.out_dtype())
+        pairs = enumerate(results)
+        return [x if x is None else cast(node.emit(x), node.out_dtype(k)) for k, x in pairs]
+
+    return build_wide
 
 
 def as_tensor(value: Any, dtype: str) -> Expr:

@@ -365,6 +365,15 @@ def test_options_are_those_of_compile() -> None:
     assert "backend cpu" in str(caught.value)
 
 
+def test_numbers_that_become_symbolic_may_be_negative() -> None:
+    def function(x: Any, number: int) -> Any:
+        return x * number + 1
+
+    compiled = compiled_of(function)
+    for number in (2, 3, -1, 0, -4, 5):
+        assert_same(compiled(torch.ones(3), number), function(torch.ones(3), number))
+
+
 def test_the_backend_is_registered_by_name() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     points = project["project"]["entry-points"]["torch_dynamo_backends"]

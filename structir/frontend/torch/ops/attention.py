@@ -8,7 +8,7 @@ from typing import Any
 from structir.frontend.scalars import index_range, number, reshape_to, size_number
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast
+from structir.frontend.torch.scalars import as_tensor, cast, rounded_once
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
@@ -16,6 +16,7 @@ from structir.script import R
 
 
 @torch_op("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu")
+@rounded_once
 def attention(node: FxNode) -> Any:
     result, scores = _attend(node, node.get("attn_mask"))
     if len(node.spec.outputs) == 1:
@@ -32,6 +33,7 @@ def attention(node: FxNode) -> Any:
     "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_fused_attention_overrideable",
 )
+@rounded_once
 def fused_attention_of_devices(node: FxNode) -> list[Expr | None]:
     """Builds the attention kernels of other devices, which torch decomposes attention into where a
     program was exported there. The other results serve its backward pass only."""

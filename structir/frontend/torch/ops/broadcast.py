@@ -10,7 +10,7 @@ from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, is_number
+from structir.frontend.torch.scalars import as_tensor, is_number, rounded_once, tensor_info
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
@@ -68,6 +68,18 @@ torch_op("logical_or")(_logical(R.logical_or))
 torch_op("logical_xor")(_logical(R.logical_xor))
 
 
+def _keeps_scalar(build: Callable[[FxNode], Expr]) -> Callable[[FxNode], Expr]:
+    """Returns the mapping of an op that does not round a scalar `other` to 16 bits, as in torch."""
+    wide = rounded_once(build)
+
+    def build_any(node: FxNode) -> Expr:
+        other = node.arg("other")
+        is_tensor = isinstance(other, Expr) and tensor_info(other).ndim != 0
+        return (build if is_tensor else wide)(node)
+
+    return build_any
+
+
 def _scale_by_argument(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
     factor = node.arg(name, 1)
     return x if is_number(factor, 1) else R.multiply(x, as_tensor(factor, node.out_dtype()))
@@ -92,6 +104,7 @@ def subtract_from(node: FxNode) -> Expr:
 
 
 @torch_op("mul", "multiply")
+@_keeps_scalar
 def multiply(node: FxNode) -> Expr:
     return (R.logical_and if _of_bools(node) else R.multiply)(*pair(node, node.out_dtype()))
 
@@ -101,6 +114,7 @@ def _of_bools(node: FxNode) -> bool:
 
 
 @torch_op("div", "divide", "true_divide")
+@_keeps_scalar
 def divide(node: FxNode) -> Expr:
     mode = node.arg("rounding_mode", None)
     lhs, rhs = pair(node, node.out_dtype())
@@ -112,7 +126,7 @@ def divide(node: FxNode) -> Expr:
     return R.trunc(result) if is_float(node.out_dtype()) else result
 
 
-torch_op("floor_divide")(lambda node: R.floor_divide(*pair(node, node.out_dtype())))
+torch_op("floor_divide")(_keeps_scalar(_in_result_dtype(R.floor_divide)))
 torch_op("remainder")(lambda node: R.floor_mod(*pair(node, node.out_dtype())))
 torch_op("fmod")(lambda node: R.mod(*pair(node, node.out_dtype())))
 
@@ -144,6 +158,7 @@ def x_log_y(node: FxNode) -> Expr:
 
 
 @torch_op("hypot")
+@rounded_once
 def hypotenuse(node: FxNode) -> Expr:
     return functions.hypotenuse(*pair(node, node.out_dtype()), node.out_dtype(), node.emit)
 
@@ -210,6 +225,7 @@ def masked_fill(node: FxNode) -> Expr:
 
 
 @torch_op("addcmul", "addcdiv")
+@rounded_once
 def add_scaled_product(node: FxNode) -> Expr:
     op = R.multiply if ".addcmul" in node.spec.target else R.divide
     dtype = node.out_dtype()
@@ -218,6 +234,7 @@ def add_scaled_product(node: FxNode) -> Expr:
 
 
 @torch_op("lerp")
+@rounded_once
 def lerp(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     start, end = node["self"], node["end"]

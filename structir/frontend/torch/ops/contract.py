@@ -7,7 +7,7 @@ from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, is_number
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, rounded_once
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
@@ -43,17 +43,26 @@ def _scale_and_add(node: FxNode, product: Expr) -> Expr:
     return R.add(product, addend)
 
 
-torch_op("addmm")(lambda node: _scale_and_add(node, R.matmul(node["mat1"], node["mat2"])))
-torch_op("addmv")(lambda node: _scale_and_add(node, R.matmul(node["mat"], node["vec"])))
-torch_op("baddbmm")(lambda node: _scale_and_add(node, R.matmul(node["batch1"], node["batch2"])))
+torch_op("addmm")(
+    rounded_once(lambda node: _scale_and_add(node, R.matmul(node["mat1"], node["mat2"])))
+)
+torch_op("addmv")(
+    rounded_once(lambda node: _scale_and_add(node, R.matmul(node["mat"], node["vec"])))
+)
+torch_op("baddbmm")(
+    rounded_once(lambda node: _scale_and_add(node, R.matmul(node["batch1"], node["batch2"])))
+)
 
 
 @torch_op("addbmm")
+@rounded_once
 def add_sum_of_products(node: FxNode) -> Expr:
     return _scale_and_add(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
 
 
-torch_op("addr")(lambda node: _scale_and_add(node, R.outer(node["vec1"], node["vec2"])))
+torch_op("addr")(
+    rounded_once(lambda node: _scale_and_add(node, R.outer(node["vec1"], node["vec2"])))
+)
 
 
 @torch_op("outer", "ger")
@@ -130,6 +139,7 @@ def bilinear(node: FxNode) -> Expr:
 
 
 @torch_op("cosine_similarity")
+@rounded_once
 def cosine_similarity(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     lhs, rhs = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))

@@ -10,7 +10,7 @@ import structir.frontend.special_functions as functions
 from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
-from structir.frontend.torch.scalars import cast
+from structir.frontend.torch.scalars import cast, rounded_once
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R
@@ -69,6 +69,7 @@ torch_op("logical_not")(lambda node: R.logical_not(node.operand("self", "bool"))
 
 
 @torch_op("round")
+@rounded_once
 def round_decimals(node: FxNode) -> Expr:
     decimals = node.plain("decimals", 0)
     if not is_float(node.dtype()):
@@ -91,7 +92,9 @@ def operand_of(node: FxNode) -> Expr:
 
 
 def _logarithm(base: float) -> Callable[[FxNode], Expr]:
-    return lambda node: R.multiply(R.log(operand_of(node)), like(node, 1 / math.log(base)))
+    return rounded_once(
+        lambda node: R.multiply(R.log(operand_of(node)), like(node, 1 / math.log(base)))
+    )
 
 
 torch_op("log2")(_logarithm(2.0))
@@ -144,14 +147,19 @@ def sign_bit(node: FxNode) -> Expr:
 
 
 @torch_op("special_ndtr", "ndtr")
+@rounded_once
 def normal_distribution(node: FxNode) -> Expr:
     """Builds erfc(-x / sqrt(2)) / 2, which has all digits also for x < 0."""
     x = R.multiply(operand_of(node), like(node, -math.sqrt(0.5)))
     return R.multiply(R.erfc(x), like(node, 0.5))
 
 
-torch_op("deg2rad")(lambda node: R.multiply(operand_of(node), like(node, math.pi / 180)))
-torch_op("rad2deg")(lambda node: R.multiply(operand_of(node), like(node, 180 / math.pi)))
+def _scaled_by(factor: float) -> Callable[[FxNode], Expr]:
+    return rounded_once(lambda node: R.multiply(operand_of(node), like(node, factor)))
+
+
+torch_op("deg2rad")(_scaled_by(math.pi / 180))
+torch_op("rad2deg")(_scaled_by(180 / math.pi))
 
 
 @torch_op("nan_to_num")
@@ -218,14 +226,15 @@ def p_relu(node: FxNode) -> Expr:
 
 
 @torch_op("elu", "celu")
+@rounded_once
 def elu(node: FxNode) -> Expr:
     celu = ".celu" in node.spec.target
     alpha = float(node.arg("alpha", 1.0))
     scale = 1.0 if celu else float(node.arg("scale", 1.0))
     inner = 1.0 / alpha if celu else float(node.arg("input_scale", 1.0))
     x = node["self"]
-    shifted = R.subtract(R.exp(R.multiply(x, like(node, inner))), like(node, 1.0))
-    negative = R.multiply(shifted, like(node, alpha * scale))
+    negative = R.expm1(x if inner == 1.0 else R.multiply(x, like(node, inner)))
+    negative = R.multiply(negative, like(node, alpha * scale))
     positive = x if scale == 1.0 else R.multiply(x, like(node, scale))
     return R.where(R.greater(x, like(node, 0.0)), positive, negative)
 
@@ -249,6 +258,7 @@ def log_sigmoid(node: FxNode) -> Expr:
 
 
 @torch_op("mish")
+@rounded_once
 def mish(node: FxNode) -> Expr:
     x = node["self"]
     return R.multiply(x, R.tanh(R.log_add_exp(x, like(node, 0.0))))
@@ -265,8 +275,8 @@ def _hard_sigmoid(node: FxNode) -> Expr:
     return R.clip(linear, 0.0, 1.0)
 
 
-torch_op("hardsigmoid")(lambda node: _hard_sigmoid(node))
-torch_op("hardswish")(lambda node: R.multiply(node["self"], _hard_sigmoid(node)))
+torch_op("hardsigmoid")(rounded_once(_hard_sigmoid))
+torch_op("hardswish")(rounded_once(lambda node: R.multiply(node["self"], _hard_sigmoid(node))))
 
 
 @torch_op("threshold")
@@ -290,6 +300,7 @@ def soft_shrink(node: FxNode) -> Expr:
 
 
 @torch_op("glu")
+@rounded_once
 def glu(node: FxNode) -> Expr:
     axis = node.axis("dim", -1)
     half = node.out_dims()[axis]

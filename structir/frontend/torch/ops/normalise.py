@@ -9,7 +9,7 @@ from structir.frontend.normalization import scale_and_shift
 from structir.frontend.scalars import number, reshape_to
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op, updates
-from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
+from structir.frontend.torch.scalars import as_tensor, cast, rounded_once, tensor_info
 from structir.ir.dims import Dim
 from structir.ir.dtype import NARROW_FLOATS
 from structir.ir.expr import Constant, Expr, ShapeExpr
@@ -221,6 +221,7 @@ def group_norm(node: FxNode) -> Any:
 
 
 @torch_op("normalize")
+@rounded_once
 def normalize(node: FxNode) -> Expr:
     x, axis = node["input"], node.axis("dim", 1, of="input")
     epsilon = as_tensor(node.arg("eps", 1e-12), node.dtype("input"))
@@ -229,6 +230,7 @@ def normalize(node: FxNode) -> Expr:
 
 
 @torch_op("_weight_norm", "_weight_norm_interface")
+@rounded_once
 def weight_norm(node: FxNode) -> Any:
     """Builds weight_norm: scales the slices of `v` along one axis to the norms `g`."""
     v, g = node["v"], node["g"]
