@@ -47,12 +47,13 @@ def outline(module: IRModule, name: str) -> Outline:
     module = expanded(module)
     function = module[name]
     program = HostProgram(
-        {n: k for n, k in module.functions.items() if isinstance(k, Kernel) and k.blocks is None}
+        {n: k for n, k in module.functions.items() if isinstance(k, Kernel) and k.blocks is None},
+        omits_layers=False,
     )
     if program.whole_with_calls(function, lambda: inline_calls(module)[name]) is None:
         program.function(function)
     recipes = [region.recipe(bool(region.boundary.equal)) for region in program.regions]
-    return _outline([recipe.scheduled for recipe in recipes if recipe.scheduled])
+    return _outline([plan for recipe in recipes if (plan := recipe.scheduled)])
 
 
 def outline_of(executable: Executable, name: str) -> Outline:

@@ -77,8 +77,10 @@ class HostProgram:
         make: Callable[[LoweredRegion, Assumed | None], CompiledRegion] = lowered_region,
         routine_of: RoutineOf = host_routine,
         functions: Mapping[str, Function] | None = None,
+        omits_layers: bool = True,
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
+        self.omits_layers = omits_layers and routine_of is host_routine
         self.functions = functions or {}
         self.regions: list[CompiledRegion] = []
         self.open: set[Var] = set()  # tensors of unknown sizes that nested functions receive
@@ -101,8 +103,8 @@ class HostProgram:
         donated = _donated_parameters(function)
         if any([isinstance(p.struct_info, TupleStructInfo) for p in donated]):
             return None
-        on_host = self.routine_of is host_routine
-        whole = WholeFunction(function, self._lowering, donated, on_host)
+        copies = not donated and self.routine_of is host_routine
+        whole = WholeFunction(function, self._lowering, donated, copies, self.omits_layers)
         try:
             compiled = self._compiled(whole.lowered(), whole.lowered)
         except NoKernelError:
@@ -212,25 +214,26 @@ class HostProgram:
 
 
 class WholeFunction:
-    """A function that is lowered as one region. On the host, some of several equal layers are
-    omitted, and their kernels are added."""
+    """A function that is lowered as one region. With `omits_layers`, some of several equal layers
+    are omitted, and their kernels are added."""
 
     def __init__(
         self,
         function: Function,
         new_lowering: Callable[[Mapping[Sym, Dim] | None, Shapes | None], RegionLowering],
         donated: Mapping[Var, int],
-        on_host: bool,
+        copies: bool,
+        omits_layers: bool,
     ) -> None:
         self.new_lowering, self.donated = new_lowering, donated
         self.params: dict[Var, Expr] = {
             p: as_leaves(p) if isinstance(p.struct_info, TupleStructInfo) else p
             for p in function.params
         }
-        self.copies = on_host and not donated
+        self.copies = copies
         self.var = DataflowVar("result", function.ret_struct_info)
         self.bindings = [*function.bindings(), VarBinding(self.var, function.body.body)]
-        many = on_host and len(self.bindings) >= LEAST
+        many = omits_layers and len(self.bindings) >= LEAST
         self.layers = equal_layers(self.bindings) if many else None
         self.result: Lowered = None  # the last one
 

@@ -184,3 +184,19 @@ def test_regions_keep_their_fusion_decisions():
     scheduled = recipe.scheduled
     assert scheduled is not None
     assert len(scheduled.kernels) == len(recipe.kernels)
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_files(monkeypatch, tmp_path, repeats):
+    """Saves and loads a function with omitted layers, and one whose kernels do not repeat."""
+    if not repeats:
+        monkeypatch.setattr(region_program, "extended", lambda *args: None)
+    module = OneChain(3, "nothing").chain(8)
+    arrays = [np.random.default_rng(1).standard_normal((n, WIDTH), "float32") for n in (5, 3)]
+    executable = structir.compile(module)
+    executable.save(tmp_path / "layers.structir")
+    loaded = structir.load(tmp_path / "layers.structir")
+    expected = complete(monkeypatch, module, structir.compile)["main"](*arrays)
+    for results in (executable["main"](*arrays), loaded["main"](*arrays)):
+        for one, other in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
