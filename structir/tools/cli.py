@@ -161,12 +161,18 @@ def load_command(name: str) -> Any:
     app.command(
         name,
         cls=getattr(module, "HELP", TyperCommand),  # a command may define its own help
-        no_args_is_help=True,
+        no_args_is_help=_has_required(command),
         help=help_of(command.__doc__ or ""),
         rich_help_panel=getattr(module, "PANEL", None),
     )(_guarded(command))
     group: Any = typer.main.get_command(app)
     return group.commands[name]
+
+
+def _has_required(command: Callable[..., None]) -> bool:
+    """Returns whether a command needs an argument: without one it shows its help."""
+    parameters = inspect.signature(command).parameters.values()
+    return any([each.default is inspect.Parameter.empty for each in parameters])
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:

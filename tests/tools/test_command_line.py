@@ -78,6 +78,12 @@ def test_the_page_matches_the_commands() -> None:
     assert (DOCS / "command-line.md").read_text(encoding="utf-8") == page()
 
 
+def test_a_command_without_required_arguments_runs_without_any() -> None:
+    result = structir_("explain")
+    assert result.exit_code == 0
+    assert "E0301" in result.stdout
+
+
 # ---- JSON
 
 

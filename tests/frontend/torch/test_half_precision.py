@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 F = torch.nn.functional
 
-# A tenth of the results has other digits, or is infinite, if a number or an intermediate result is rounded.
+# Some results have other digits, or are infinite, if a number or an intermediate is rounded.
 OPS = {
     "mul": lambda x: x * 0.1234567,
     "mul by a large number": lambda x: x * 65536,
