@@ -14,6 +14,7 @@ from structir.analysis.donation import donation_violations
 from structir.analysis.kernels import kernel_violations
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
+from structir.analysis.undo_set import UndoSet
 from structir.analysis.variables import free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.binding_dims import binding_hint, bound_dims
@@ -97,26 +98,6 @@ def _condition_hint(cond: Expr) -> str:
     return f'convert it: `R.astype({name}, "bool")`'
 
 
-class _Scope:
-    """A set with an undo trail: entering a scope takes constant time."""
-
-    def __init__(self) -> None:
-        self.members: set[Any] = set()
-        self.trail: list[Any] = []
-
-    def add(self, items: Iterable[Any]) -> None:
-        """Adds items to the scope."""
-        for item in items:
-            if item not in self.members:
-                self.members.add(item)
-                self.trail.append(item)
-
-    def leave(self, mark: int) -> None:
-        """Removes all items that were added since the trail had this length."""
-        self.members.difference_update(self.trail[mark:])
-        del self.trail[mark:]
-
-
 class _Checker:
     """Walks functions in order of evaluation and tracks the names in scope."""
 
@@ -125,9 +106,9 @@ class _Checker:
         self.deduced = deduced
         self.diagnostics: list[Diagnostic] = []
         self.defined: set[Var] = set()  # in any scope, to detect double definitions
-        self.variables = _Scope()
-        self.symbols = _Scope()
-        self.valid_infos = _Scope()  # without variables, and with all dims in scope
+        self.variables = UndoSet()
+        self.symbols = UndoSet()
+        self.valid_infos = UndoSet()  # without variables, and with all dims in scope
         self.binding_span: Span | None = None  # of the current binding
 
     @contextmanager
@@ -259,23 +240,16 @@ class _Checker:
             self.check_struct_info(binding)
 
     def is_plain(self, binding: Binding, value: Any) -> bool:
-        """Returns whether a value breaks no rule: a pure op call, a tuple or a field of one, of
-        variables in scope and constants."""
-        kind = type(value)
-        operands: tuple[Expr, ...] = ()
-        if type(binding) is not VarBinding:
-            return False
-        if kind is Call and type(value.op) is Op:
-            operands = value.args
+        """Returns whether a value breaks no rule: a pure call, tuple or field of names in scope."""
+        kind, members = type(value), self.variables.members
+        if kind is Call and type(value.op) is Op and type(binding) is VarBinding:
             if value.sinfo_args or not value.op.definition.pure:
                 return False
-        elif kind is Tuple:
-            operands = value.fields
-        elif kind is TupleGetItem:
-            operands = (value.tuple_value,)
+            operands: tuple[Expr, ...] = value.args
+        elif type(binding) is VarBinding and (kind is Tuple or kind is TupleGetItem):
+            operands = value.fields if kind is Tuple else (value.tuple_value,)
         else:
             return False
-        members = self.variables.members
         return members.issuperset(operands) or all(
             [operand in members or type(operand) is Constant for operand in operands]
         )

@@ -151,11 +151,8 @@ class Context:
         finally:
             self.binds_sizes, self.keeps_infos = False, True
 
-    def read_expecting(
-        self, sizes: bool, rule: Callable[[Context, Any], Any], node: ast.expr
-    ) -> Any:
-        """Parses an expression by a rule; with `sizes`, reports undefined names as undeclared
-        dims."""
+    def read_expecting(self, sizes: bool, rule: Callable[[Any, Any], Any], node: ast.expr) -> Any:
+        """Parses by a rule; with `sizes`, undefined names are reported as undeclared dims."""
         outside, self.expects_sizes = self.expects_sizes, sizes
         try:
             return rule(self, node)
@@ -390,12 +387,9 @@ class Context:
         an annotation it is the inferred one.
         """
         span = value.span if node is None else self.source_map.span(node)
-        is_call = type(value) is Call
-        if is_call and Call in map(type, value.args):  # type: ignore[attr-defined]
-            value = over_atoms(value, self.emit)  # a number beside a variable
-        info = value.struct_info
-        if info is None:
-            info = deduce(value)
+        if type(value) is Call and Call in map(type, value.args):  # a number beside a variable
+            value = over_atoms(value, self.emit)
+        info = deduce(value) if value.struct_info is None else value.struct_info
         if type(info) is TupleStructInfo and _exceeds(info, MAX_VALUES):
             message = f"tuple too large: expected at most {MAX_VALUES} fields, nested ones included"
             hint = "unpack the tuple and use its fields: `a, b = y`"
@@ -412,7 +406,7 @@ class Context:
             name = self.fresh()
         var = kind(name, info, span)
         self.scope.bindings.append(VarBinding(var, value, span))
-        if not is_call:
+        if type(value) is not Call:
             self.constants.bind(var, value)
         return var
 
