@@ -110,7 +110,8 @@ def runs(asked: argparse.Namespace) -> Iterator[Run]:
 def figures_of(run: Run, budget: float) -> Iterator[Figure]:
     command = [run.side.python, str(run.side.script), "--section", run.section, "--kind", run.kind]
     command += ["--n", *map(str, run.sizes), "--budget", str(budget)]
-    environment = os.environ | {"PYTHONPATH": str(HERE / "peers")}
+    paths = os.pathsep.join([str(HERE / "peers"), str(HERE.parent)])  # this tree, installed or not
+    environment = os.environ | {"PYTHONPATH": paths}
     finished = subprocess.run(
         command,
         env=environment,
