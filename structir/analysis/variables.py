@@ -5,7 +5,7 @@ Occurrences in StructInfo are uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structir.analysis.declaration import analysis
@@ -367,3 +367,23 @@ def uses_of(function: Function) -> dict[Var, list[Any]]:
         for var in used:
             uses.setdefault(var, []).append(binding)
     return uses
+
+
+class UndoSet:
+    """A set with an undo trail: entering a scope takes constant time."""
+
+    def __init__(self) -> None:
+        self.members: set[Any] = set()
+        self.trail: list[Any] = []
+
+    def add(self, items: Iterable[Any]) -> None:
+        """Adds items to the scope."""
+        for item in items:
+            if item not in self.members:
+                self.members.add(item)
+                self.trail.append(item)
+
+    def leave(self, mark: int) -> None:
+        """Removes all items that were added since the trail had this length."""
+        self.members.difference_update(self.trail[mark:])
+        del self.trail[mark:]

@@ -14,8 +14,7 @@ from structir.analysis.donation import donation_violations
 from structir.analysis.kernels import kernel_violations
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
-from structir.analysis.undo_set import UndoSet
-from structir.analysis.variables import free_symbols_in, shape_variables_in
+from structir.analysis.variables import UndoSet, free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.binding_dims import binding_hint, bound_dims
 from structir.ir.dim_text import one_message
