@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import structir
+from turns import burst
 
 MOST_SECONDS = 1.0  # of all calls of one case by one peer: torch.nested has loops of Python
 CASES: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -115,7 +116,12 @@ def jax_calls(x: structir.RaggedArray, others: list[Any]) -> dict[str, Callable[
 
 
 def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Returns the median CPU time of each call, interleaved; a slow call is made fewer times."""
+    """Returns the median CPU time of each call, in interleaved bursts; a slow call is made fewer
+    times.
+
+    Some kernels of Linux count the CPU time of other threads, in which JAX computes, at ticks of
+    the clock: the time of a single short call is too low.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
     turns: dict[str, int] = {}
     for name, call in list(calls.items()):
@@ -137,10 +143,7 @@ def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, floa
         done = {name: turns[name] * turn // rounds for name in calls}
         active = [n for n in calls if turns[n] * (turn + 1) // rounds > done[n]]
         for name in order.sample(active, len(active)):
-            calls[name]()  # with its code and its arrays in the caches
-            start = time.process_time()
-            calls[name]()
-            times[name].append(time.process_time() - start)
+            times[name].append(burst(calls[name]).cpu)
     return {name: float(np.median(t)) for name, t in times.items() if t}
 
 

@@ -19,6 +19,8 @@ from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.loop_view import LoopView, Sliced, sizes_of, slice_info, stacked_info
 from structir.errors import Diagnostic, ShapeMismatchError, Span, StructInfoError
 from structir.ir import dims
+from structir.ir.axes import AnySize, Axis, Ragged, size_in
+from structir.ir.dims import Dim, Poly
 from structir.ir.expr import NO_ATTRS, Call, Expr
 from structir.ir.node import replace
 from structir.ir.struct_info import (
@@ -197,7 +199,52 @@ def _body_result(call: Call, view: LoopView) -> StructInfo:
             return OBJECT
         raise _error(f"f: expected a function of the program, found {info}", "pass `cls.f`")
     slices = [slice_info(s.of(call) or OBJECT, s.axes) for s in view.operands]
-    return derive_call_ret_struct_info(info, slices)
+    lengths: dict[Ragged, Dim] = {}  # of a row, for parameters with dense axes
+    if info.params is not None and len(info.params) == len(slices):
+        slices = [
+            replaced_axes(one, lambda axis: _length_of(axis, lengths)) if _is_dense(param) else one
+            for one, param in zip(slices, info.params, strict=True)
+        ]
+    result = derive_call_ret_struct_info(info, slices)
+    return replaced_axes(result, lambda axis: _of_length(axis, lengths)) if lengths else result
+
+
+def _is_dense(param: StructInfo) -> bool:
+    return isinstance(param, TensorStructInfo) and not any(
+        [isinstance(axis, Ragged) for axis in param.axes or ()]
+    )
+
+
+def _length_of(axis: Axis, lengths: dict[Ragged, Dim]) -> Axis:
+    """Returns the length of a row in place of a ragged axis."""
+    if not isinstance(axis, Ragged):
+        return axis
+    return lengths.setdefault(axis, dims.sym("length"))
+
+
+def _of_length(axis: Axis, lengths: Mapping[Ragged, Dim]) -> Axis:
+    """Returns a ragged axis in place of the length of a row; a size that depends on lengths is
+    unknown."""
+    for ragged, length in lengths.items():
+        if axis == length:
+            return ragged
+    size: Any = size_in(axis)
+    is_known = not isinstance(size, Poly) or dims.syms(size).isdisjoint(
+        [dims.as_sym(length) for length in lengths.values()]
+    )
+    return axis if is_known else AnySize()
+
+
+def replaced_axes(info: StructInfo, replacement: Callable[[Axis], Axis]) -> StructInfo:
+    """Returns a StructInfo with other axes in its tensors of known rank."""
+    if isinstance(info, TupleStructInfo):
+        fields = tuple([replaced_axes(field, replacement) for field in info.fields])
+        return TupleStructInfo(fields, info.names)
+    axes = (info.axes or info.dims) if isinstance(info, TensorStructInfo) else None
+    if not isinstance(axes, tuple):
+        return info
+    new = tuple(map(replacement, axes))
+    return info if new == axes else TensorStructInfo(new, info.element, vdevice=info.vdevice)
 
 
 def _is_stackable(info: StructInfo) -> bool:

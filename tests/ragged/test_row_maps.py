@@ -154,6 +154,42 @@ def main(x: R.Tensor(("n", "*"), "float64"), w: R.Tensor((), "float64")):
         np.testing.assert_allclose(run(x, w), expected, 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("body", "kept", "of_row"),
+    [
+        ("R.multiply(t, s)", '"*"', lambda row, s: row * s),
+        ("R.cumsum(R.add(t, s), axis=0)", '"*"', lambda row, s: np.cumsum(row + s)),
+        ("R.sum(R.multiply(t, s), axis=0)", "", lambda row, s: (row * s).sum()),
+    ],
+)
+def test_functions_of_rows_with_a_symbolic_length(body, kept, of_row):
+    module = structir.parse(f"""
+@R.function
+def g(t: R.Tensor(("m",), "float64"), s: R.Tensor((), "float64")):
+    return {body}
+
+@R.function
+def main(x: R.Tensor(("n", "*"), "float64"), s: R.Tensor(("n",), "float64")):
+    return R.vmap(g)(x, s)
+""")
+    wanted = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", {kept}), "float64")):
+    return x
+""")
+    results = [str(m["main"].ret_struct_info) for m in (module, wanted)]
+    assert results[0] == results[1]
+    x, s = RaggedArray(np.arange(6.0), [0, 2, 2, 6]), np.array([1.5, 2.0, -1.0])
+    expected = [of_row(np.array(row), value) for row, value in zip(x.to_list(), s, strict=True)]
+    for result in (
+        structir.compile(module)["main"](x, s),
+        structir.interpret(module, "main", x, s),
+    ):
+        rows = result.to_list() if kept else result
+        for row, value in zip(rows, expected, strict=True):
+            np.testing.assert_allclose(row, value, 1e-12)
+
+
 def test_map_over_other_rows_is_checked():
     module = structir.parse(
         "@R.function\n"
