@@ -64,7 +64,7 @@ class Translation(Values):
 
     def augmented_assignment(self, statement: ast.AugAssign) -> None:
         """Translates augmented assignments."""
-        before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
+        before = self.value(statement.target)
         args = (before, self.value(statement.value))
         self.store(statement.target, self.operations.applied(operator_of(statement.op), args))
 
