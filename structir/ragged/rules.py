@@ -28,7 +28,6 @@ from structir.ragged.parts import PartsScope, RaggedParts, Rows
 
 Operands = Mapping[Path, Any]
 Ragged = Mapping[Path, RaggedParts]
-Ends = tuple[Expr, Expr]  # the starts and the limits of rows
 Rule = Callable[[Call, Operands, Ragged, PartsScope], "Expr | RaggedParts | None"]
 
 
@@ -146,8 +145,8 @@ def _from_padded(
         shape = ShapeExpr(leading)
         shaped = emit(reshape(starts, shape)), emit(reshape(limits, shape))
     total = _total_of_lengths(flat, size, call, scope)
-    rows = Rows({shaped}, leading, total, *shaped, flat=(starts, limits), lengths=flat)
-    rows = scope.add_rows(rows)
+    known: dict[str, Any] = {"flat": (starts, limits), "lengths": flat, "is_contiguous": True}
+    rows = scope.add_rows(Rows({shaped}, leading, total, *shaped, **known))
     numbers = emit(arange(PrimValue(total_rows), dtype="int64"))
     padded_starts = emit(multiply(numbers, full_like(numbers, PrimValue(size))))
     moved = emit(subtract(padded_starts, starts))
@@ -215,39 +214,47 @@ def _uniform(x: Expr, position: int, scope: PartsScope) -> RaggedParts:
     values = emit(reshape(x, ShapeExpr((total, *sizes[position + 1 :]))))
     if position > 1:
         starts, limits = [emit(reshape(v, ShapeExpr(leading))) for v in (starts, limits)]
-    return RaggedParts(values, Rows({(starts, limits)}, leading, total, starts, limits))
+    rows = Rows({(starts, limits)}, leading, total, starts, limits, is_contiguous=True)
+    return RaggedParts(values, rows)
 
 
 def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
-    """Concatenates each row with the rows of the same number of other tensors. Rows follow each
-    other in all of them, so that their ends in the result are the sums of those in the tensors."""
-    first = parts[0].rows
+    """Concatenates each row with the rows of the same number of other tensors."""
     keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
     rows = scope.rows.get(("concat", keys))
     if rows is None:
-        ends = first.starts, first.limits
-        for other in parts[1:]:
-            ends = _sums(ends, (other.rows.starts, other.rows.limits), scope)
-        total = sum([p.rows.total for p in parts])
-        rows = scope.add_rows(Rows({("concat", keys)}, first.leading, total, *ends))
-    return RaggedParts(_joined(parts, rows, scope), rows)
-
-
-def _sums(ends: Ends, others: Ends, scope: PartsScope) -> Ends:
-    """Returns the starts and the limits of rows that are joined with others."""
-    starts, limits = [scope.emit(add(*pair)) for pair in zip(ends, others, strict=True)]
-    return starts, limits
-
-
-def _joined(parts: list[RaggedParts], rows: Rows, scope: PartsScope) -> Expr:
-    """Returns the values of rows that are those of some tensors, one after another."""
+        rows = _joined_rows([p.rows for p in parts], scope)
+        rows.keys = {("concat", keys)}
+        scope.add_rows(rows)
     values, own = parts[0].values, scope.flat_rows(parts[0].rows)
     for k, part in enumerate(parts[1:], 2):
+        joined = rows if k == len(parts) else _joined_rows([p.rows for p in parts[:k]], scope)
+        to = scope.flat_rows(joined)
         other = scope.flat_rows(part.rows)
-        to = scope.flat_rows(rows) if k == len(parts) else _sums(own, other, scope)
         values = scope.emit(concat_rows(values, *own, part.values, *other, to[0]))
         own = to
-    return values
+    return RaggedParts(values, rows)
+
+
+def _joined_rows(several: list[Rows], scope: PartsScope) -> Rows:
+    """Returns rows of the lengths of the rows of the same number together. Their ends are the sums
+    of the ends of contiguous rows."""
+    emit, first, total = scope.emit, several[0], sum([rows.total for rows in several])
+    if all([rows.is_contiguous for rows in several]):
+        starts, limits = first.starts, first.limits
+        for rows in several[1:]:
+            starts, limits = emit(add(starts, rows.starts)), emit(add(limits, rows.limits))
+        return Rows(set(), first.leading, total, starts, limits, is_contiguous=True)
+    lengths = scope.lengths(first)
+    for rows in several[1:]:
+        lengths = emit(add(lengths, scope.lengths(rows)))
+    limits = emit(cumsum(lengths, axis=0))
+    flat = shaped = emit(subtract(limits, lengths)), limits
+    if len(first.leading) > 1:
+        shape = ShapeExpr(first.leading)
+        shaped = emit(reshape(flat[0], shape)), emit(reshape(flat[1], shape))
+    known: dict[str, Any] = {"flat": flat, "lengths": lengths, "is_contiguous": True}
+    return Rows(set(), first.leading, total, *shaped, **known)
 
 
 def _key_id(key: Any) -> Any:
@@ -272,6 +279,7 @@ def _append_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
     info: Any = all_starts.struct_info
     keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
     rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits)
+    rows.is_contiguous = all([part.rows.is_contiguous for part in parts])
     return RaggedParts(values, scope.add_rows(rows))
 
 

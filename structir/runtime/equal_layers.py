@@ -18,7 +18,9 @@ from structir.ir.expr import (
     Call,
     Constant,
     Expr,
+    Function,
     GlobalVar,
+    If,
     PrimValue,
     ShapeExpr,
     Tuple,
@@ -88,8 +90,8 @@ class Layers:
 def equal_layers(bindings: Sequence[Binding]) -> Layers | None:
     """Returns the equal layers of a function that are worth extending, if there are any. The last
     binding is that of its result."""
-    if len(bindings) < LEAST:
-        return None
+    if len(bindings) < LEAST or any(isinstance(b.value, Function | If) for b in bindings):
+        return None  # functions and branches capture values, which have no leaves
     search = _Search(bindings)
     runs = [(search.longest_run(period), period) for period in search.periods()]
     best = max(runs, key=lambda run: run[0][1], default=None)
@@ -180,12 +182,16 @@ class _Search:
         return list(columns.values())
 
     def may_omit(self, layers: Layers) -> bool:
-        """Whether the bindings after the layers read only the last two of them, and nothing of what
-        the first one reads in place of a layer before it."""
+        """Whether the bindings after the layers read only the last two of them, no constants or
+        parameters of layers, and nothing of what the first one reads in place of a layer before
+        it."""
         end = layers.start + layers.count * layers.length
         omitted = range(max(layers.start - layers.length, 0), end - 2 * layers.length)
+        own = {identity_of(leaf) for column in layers.leaves for leaf in column}
         read = [leaf for leaves in self.leaves[end:] for leaf in leaves]
-        return not any(self.index.get(leaf, -1) in omitted for leaf in read)
+        return not any(
+            self.index.get(leaf, -1) in omitted or identity_of(leaf) in own for leaf in read
+        )
 
 
 def _origin(call: Call, kernels: Mapping[str, Kernel]) -> str:

@@ -614,3 +614,29 @@ def test_ops_with_several_results_over_the_axes_behind_the_ragged_one(name):
             np.testing.assert_array_equal(result.values, each)
         np.testing.assert_allclose(total[2], values[0][4:].sum(0), 1e-6)
         np.testing.assert_allclose(last.values, np.abs(values[1]), 1e-6)
+
+
+def test_rows_of_from_values_are_concatenated_in_any_order() -> None:
+    """Rows of `from_values` may leave gaps and come in any order."""
+    module = structir.parse("""
+@R.function
+def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
+         l: R.Tensor(("n",), "int64"), x: R.Tensor(("n", "*"), "float64")):
+    y = R.ragged.from_values(v, s, l)
+    z = R.concat([y, x, y], axis=1)
+    return R.sum(z, axis=1), R.max(R.concat([x, y], axis=1), axis=1)
+""")
+    executable = structir.compile(module)["main"]
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        v = rng.standard_normal(30)
+        ends = np.sort(rng.choice(30, 10, replace=False)).reshape(5, 2)
+        starts, limits = rng.permutation(ends).T.copy()
+        x = RaggedArray(rng.standard_normal(20), np.sort([0, *rng.integers(0, 21, 4), 20]))
+        rows = [(v[a:b], np.array(r)) for a, b, r in zip(starts, limits, x.to_list(), strict=True)]
+        sums = [2 * own.sum() + row.sum() for own, row in rows]
+        maxima = [max(*own, *row, -np.inf) for own, row in rows]
+        for run in (executable, lambda *args: structir.interpret(module, "main", *args)):
+            results = run(v, starts, limits, x)
+            np.testing.assert_allclose(results[0], sums, atol=1e-12)
+            np.testing.assert_allclose(results[1], maxima)

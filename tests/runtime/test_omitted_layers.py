@@ -200,3 +200,32 @@ def test_files(monkeypatch, tmp_path, repeats):
     for results in (executable["main"](*arrays), loaded["main"](*arrays)):
         for one, other in zip(results, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_what_follows_the_layers_reads_weights_of_layers(monkeypatch, is_constant):
+    """Tied weights, and weights among the results."""
+    info = TensorStructInfo((WIDTH, WIDTH), "float32")
+    x = Var("x", TensorStructInfo((dims.sym("n"), WIDTH), "float32"))
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal((WIDTH, WIDTH), "float32") / 4 for _ in range(9)]
+    inputs = rng.standard_normal((5, WIDTH), "float32")
+    for number in (0, 1, 3, 5, 8):
+        weights = [
+            Constant(array) if is_constant else Var(f"w{k}", info) for k, array in enumerate(arrays)
+        ]
+        builder, value, expected = BlockBuilder(), x, inputs
+        with builder.function("main", [x, *([] if is_constant else weights)]):
+            for weight, array in zip(weights, arrays, strict=True):
+                value = builder.emit(
+                    find_op("tanh")(builder.emit(find_op("matmul")(value, weight)))
+                )
+                expected = np.tanh(expected @ array)
+            tied = builder.emit(find_op("sigmoid")(find_op("matmul")(value, weights[number])))
+            builder.emit_func_output(Tuple((tied, builder.emit(find_op("exp")(weights[number])))))
+        module = builder.get()
+        assert is_same(monkeypatch, module)
+        results = structir.compile(module)["main"](inputs, *([] if is_constant else arrays))
+        logits = expected @ arrays[number]
+        np.testing.assert_allclose(results[0], 1 / (1 + np.exp(-logits)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(results[1], np.exp(arrays[number]), rtol=1e-5)

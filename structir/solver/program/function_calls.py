@@ -96,7 +96,7 @@ class FunctionCalls:
                     is_row = type(symbol) is RowVar
                     self._dims[symbol] = (symbol,) if is_row else as_dim(symbol)
         self._visited = len(trees)
-        return self._dims
+        return dict(self._dims)
 
     def visit(self, var: Var, call: Call, origin: Origin) -> Tree:
         """Adds the constraints of a call of a function of the module; returns its result."""

@@ -295,6 +295,8 @@ class RoutineTranslation(ArrayTranslation):
         if isinstance(given, View | Fields):
             self._hold(name, given)
             return
+        if name in self.held:
+            raise UntranslatedError(f"{name} is an array and a number")
         kinds = [given.kind] if slot is None else [slot.kind, given.kind]
         if slot is not None and self.operations.common_kind(kinds) == slot.kind:
             given = Typed(self.operations.cast(given, slot.kind), slot.kind)
