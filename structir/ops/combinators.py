@@ -240,7 +240,9 @@ def replaced_axes(info: StructInfo, replacement: Callable[[Axis], Axis]) -> Stru
     if isinstance(info, TupleStructInfo):
         fields = tuple([replaced_axes(field, replacement) for field in info.fields])
         return TupleStructInfo(fields, info.names)
-    axes = (info.axes or info.dims) if isinstance(info, TensorStructInfo) else None
+    if not isinstance(info, TensorStructInfo):
+        return info
+    axes = info.axes or info.dims
     if not isinstance(axes, tuple):
         return info
     new = tuple(map(replacement, axes))
