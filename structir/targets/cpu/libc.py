@@ -16,8 +16,7 @@ from structir.targets.cpu.objects import symbol_builders
 ALLOCATE, ALLOCATE_ZEROS, FREE = "structir_malloc", "structir_calloc", "structir_free"
 # functions of one float64
 FUNCTIONS: dict[Any, str] = {
-    function: f"structir_{function.__name__}"
-    for function in (math.exp, math.log, math.sin, math.cos, math.tan, math.atan, math.tanh)
+    function: f"structir_{function.__name__}" for function in (math.exp, math.log)
 }
 
 

@@ -21,7 +21,7 @@ from structir.targets.cpu.operations import Operations, Typed, UntranslatedError
 
 COPY = ast.parse("to[at] = values[at]").body
 HEADER = 16  # bytes before allocated memory, for the address of the one allocated before
-BYTE, BYTES, WORD = ir.IntType(8), ir.IntType(8).as_pointer(), ir.IntType(64)
+BYTES, WORD = ir.IntType(8).as_pointer(), ir.IntType(64)
 ROUNDED: dict[Any, Any] = {math.floor: np.floor, math.ceil: np.ceil, math.trunc: np.trunc}
 
 
