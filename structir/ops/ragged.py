@@ -193,6 +193,29 @@ def check_same_rows(starts: Array, limits: Array, others: Array, ends: Array, wh
     raise ShapeMismatchError(message, code="E0732")
 
 
+def _separate_rows_info(starts: Any, limits: Any, values: Any) -> StructInfo:
+    return starts  # type: ignore[no-any-return]
+
+
+@ragged_op(_separate_rows_info, "separate_rows")
+def separate_rows(starts: Array, limits: Array, values: Array) -> Array:
+    """Returns the row starts; checks that the rows are rows of the values and do not overlap."""
+    if np.less(limits, starts).any() or np.less(starts, 0).any() or (limits > len(values)).any():
+        message = f"from_values: expected rows within 0 to {len(values)}, found others"
+        hint = "help: pass starts and limits with `0 <= starts <= limits <= len(values)`"
+        raise ShapeMismatchError(f"{message}\n{hint}", code="E0731")
+    filled = np.flatnonzero(limits > starts)
+    order = filled[np.argsort(starts[filled], kind="stable")]
+    overlaps = np.flatnonzero(limits[order][:-1] > starts[order][1:])
+    if overlaps.size:
+        pair = order[overlaps[0] : overlaps[0] + 2]
+        first, second = [f"row {row} of {starts[row]} to {limits[row]}" for row in pair]
+        message = f"from_values: expected rows that do not overlap, found {first} and {second}"
+        hint = "help: copy the values of each row: `R.take(values, index, axis=0)`"
+        raise ShapeMismatchError(f"{message}\n{hint}", code="E0731")
+    return starts
+
+
 def _to_padded_info(x: Any, length: int | None = None, fill: float = 0) -> StructInfo:
     position = check_ragged(x)
     size = AnySize() if length is None else length

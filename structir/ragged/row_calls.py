@@ -34,7 +34,7 @@ def computed_row_by_row(form: DenseForm, scope: PartsScope) -> Expr | RaggedPart
             form.ragged[path].values if path in form.ragged else form.operand(path)
             for path in kinds
         ]
-        call = row_call(program, operands, tuple(kinds.values()), scope.flat_rows(rows))
+        call = row_call(program, operands, tuple(kinds.values()), scope.separate_rows(rows))
     except DiagnosticError:
         return None
     result = scope.emit(TupleGetItem(scope.emit(call), 0))

@@ -132,12 +132,23 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
         ]
         for collected, value in zip(outputs, interpret(module, "main", *args), strict=True):
             collected.append(value)
+    total = len(operands[kinds.index("values")])
     return tuple(
         [
-            np.concatenate([part[0] if kind == "values" else part[:count] for part in parts])
+            _scattered([part[0] for part in parts], starts, total)
+            if kind == "values"
+            else np.concatenate([part[:count] for part in parts])
             for kind, parts in zip(results, outputs, strict=True)
         ]
     )
+
+
+def _scattered(parts: list[Any], starts: Any, total: int) -> Any:
+    """Returns the values of all rows, each at its start; values that belong to no row are 0."""
+    values = np.zeros((total, *parts[0].shape[1:]), parts[0].dtype)
+    for start, part in zip(starts, parts, strict=True):
+        values[start : start + len(part)] = part
+    return values
 
 
 _DEFINITION: Any = rows.definition

@@ -61,7 +61,10 @@ def _from_values(
     for key in keys:
         if key in scope.rows and scope.rows[key].total == sizes[0]:
             return RaggedParts(values, scope.rows[key])
-    rows = scope.add_rows(Rows(keys, leading, sizes[0], starts, limits, label))
+    known = [r for r in scope.rows.values() if (r.starts, r.limits) == (starts, limits)]
+    unchecked = None if any([r.values is None for r in known]) else values
+    rows = Rows(keys, leading, sizes[0], starts, limits, label, values=unchecked)
+    scope.add_rows(rows)
     return RaggedParts(values, rows)
 
 
@@ -226,11 +229,11 @@ def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
         rows = _joined_rows([p.rows for p in parts], scope)
         rows.keys = {("concat", keys)}
         scope.add_rows(rows)
-    values, own = parts[0].values, scope.flat_rows(parts[0].rows)
+    values, own = parts[0].values, scope.separate_rows(parts[0].rows)
     for k, part in enumerate(parts[1:], 2):
         joined = rows if k == len(parts) else _joined_rows([p.rows for p in parts[:k]], scope)
         to = scope.flat_rows(joined)
-        other = scope.flat_rows(part.rows)
+        other = scope.separate_rows(part.rows)
         values = scope.emit(concat_rows(values, *own, part.values, *other, to[0]))
         own = to
     return RaggedParts(values, rows)
@@ -278,7 +281,8 @@ def _append_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
     all_limits = emit(concat(tuple(limits), axis=0))
     info: Any = all_starts.struct_info
     keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
-    rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits)
+    unchecked = values if any([part.rows.values is not None for part in parts]) else None
+    rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits, values=unchecked)
     rows.is_contiguous = all([part.rows.is_contiguous for part in parts])
     return RaggedParts(values, scope.add_rows(rows))
 

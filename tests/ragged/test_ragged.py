@@ -640,3 +640,68 @@ def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
             results = run(v, starts, limits, x)
             np.testing.assert_allclose(results[0], sums, atol=1e-12)
             np.testing.assert_allclose(results[1], maxima)
+
+
+OVERLAPPING = {
+    "concat": "R.sum(R.concat([x, x], axis=1), axis=1)",
+    "append": "R.sum(R.concat([R.concat([x, x], axis=0)] * 2, axis=1), axis=1)",
+    "softmax": "R.sum(R.nn.softmax(x, axis=1), axis=1)",
+    "centred": "R.max(R.subtract(x, R.max(x, axis=1, keepdims=True)), axis=1)",
+    "cumsum": "R.sum(R.cumsum(x, axis=1), axis=1)",
+    "flip": "R.sum(R.flip(x, axis=1), axis=1)",
+    "sum": "R.sum(x, axis=1)",
+    "max": "R.max(R.exp(x), axis=1)",
+    "padded": "R.sum(R.ragged.to_padded(x), axis=[1])",
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_rows_of_from_values_that_overlap_are_right_or_an_error(name: str) -> None:
+    """The rows of one tensor have the results of separate rows of the same elements, or E0731."""
+    body = OVERLAPPING[name].replace("[R.concat([x, x], axis=0)] * 2", "[z, z]")
+    module = structir.parse(f"""
+@R.function
+def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
+         l: R.Tensor(("n",), "int64")):
+    x = R.ragged.from_values(v, s, l)
+    z = R.concat([x, x], axis=0)
+    return {body}
+""")
+    executable = structir.compile(module)["main"]
+    rng, v = np.random.default_rng(0), np.random.default_rng(1).standard_normal(12)
+    errors = 0
+    for _ in range(6):
+        starts, limits = np.sort(rng.integers(0, 13, (2, 3)), axis=0)
+        limits = np.maximum(limits, starts + (name in ("max", "centred")))
+        limits, starts = np.minimum(limits, 12), np.minimum(starts, 11)
+        rows = [v[first:last] for first, last in zip(starts, limits, strict=True)]
+        apart = np.concatenate(rows)
+        ends = np.cumsum([len(row) for row in rows])
+        expected = executable(apart, ends - [len(row) for row in rows], ends)
+        for run in (executable, lambda *args: structir.interpret(module, "main", *args)):
+            try:
+                results = run(v, starts, limits)
+            except ShapeMismatchError as error:
+                assert error.code == "E0731"
+                errors += 1
+            else:
+                np.testing.assert_allclose(results, expected, atol=1e-12)
+    assert (errors > 0) is (name not in ("sum", "max", "padded"))
+
+
+@pytest.mark.parametrize("ends", ([-1, 4], [2, 9], [3, 2]))
+def test_rows_of_from_values_outside_of_the_values_are_errors(ends: list[int]) -> None:
+    module = structir.parse("""
+@R.function
+def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
+         l: R.Tensor(("n",), "int64")):
+    x = R.ragged.from_values(v, s, l)
+    return R.sum(R.concat([x, x], axis=1), axis=1)
+""")
+    args = np.ones(6), np.array(ends[:1]), np.array(ends[1:])
+    for run in (
+        structir.compile(module)["main"],
+        lambda *args: structir.interpret(module, "main", *args),
+    ):
+        with pytest.raises(ShapeMismatchError, match="E0731"):
+            run(*args)
