@@ -60,7 +60,13 @@ def check_ragged(info: Any) -> int:
         raise StructInfoError(Diagnostic(message, hint=hint, code="E0217"))
     if positions[1:] or positions[0] == 0 or any([type(axis) is RowVar for axis in axes]):
         message = f"expected one ragged axis after axes of known number, found {info}"
-        hint = "pad the other axes; the lengths of rows vary along the axes before the ragged one"
+        hint = 'declare one axis of rows, then the ragged one: `("n", "*", 4)`, and pad other axes'
+        if len(axes) == 1:
+            hint = 'name the axes of a tensor of any rank, `("*s",)`, or declare rows: `("n", "*")`'
+        elif not positions[1:] and positions[0] == 0:
+            hint = (
+                'declare the axis of rows before it: `("n", "*", 4)`, or name the axes: `("*s", 4)`'
+            )
         raise StructInfoError(Diagnostic(message, hint=hint, code="E0218"))
     return positions[0]
 

@@ -705,3 +705,24 @@ def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
     ):
         with pytest.raises(ShapeMismatchError, match="E0731"):
             run(*args)
+
+
+@pytest.mark.parametrize(
+    ("shape", "edited"),
+    (
+        ('("*",)', ('("*s",)', '("n", "*")')),
+        ('("*:len",)', ('("*s",)', '("n", "*")')),
+        ('("*", 4)', ('("n", "*", 4)', '("*s", 4)')),
+        ('("n", "*", "*")', ('("n", "*", 4)',)),
+        ('("*s", "*")', ('("n", "*", 4)',)),
+    ),
+)
+def test_axes_without_a_run_time_form_have_help_that_is_an_edit(
+    shape: str, edited: tuple[str, ...]
+) -> None:
+    text = '@R.function\ndef main(t: R.Tensor({}, "float32")):\n    return R.exp(t)\n'
+    with pytest.raises(StructInfoError, match="E0218") as error:
+        structir.compile(structir.parse(text.format(shape)))
+    for each in edited:
+        assert f"`{each}`" in str(error.value)
+        structir.compile(structir.parse(text.format(each)))
