@@ -236,3 +236,37 @@ def test_reductions_of_unknown_rank() -> None:
 def test_operands_of_concat_share_their_rank_and_sizes() -> None:
     model = one("Concat", "X Z", X, value("Z", [4, 5]), axis=1)
     assert shape_of(model, "X").startswith("(4, ")
+
+
+REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
+ANY_RANK = [
+    *[one(f"Reduce{op}", "X", X, keepdims=keep) for op in REDUCTIONS for keep in (0, 1)],
+    *[
+        one(f"Reduce{op}", "X a", X, constants={"a": axes}, keepdims=keep)
+        for op in ("Sum", "LogSumExp")
+        for axes in ([1], [-1], [0, -1])
+        for keep in (0, 1)
+    ],
+    one("ReduceSum", "X", X, noop_with_empty_axes=1),
+    *[one("Concat", "X W", X, W, axis=axis) for axis in (0, 1, -1, -2)],
+    one("Concat", "X", X, axis=-1),
+    *[one("ArgMax", "X", X, axis=axis, keepdims=axis) for axis in (0, 1)],
+    *[one("CumSum", "X a", X, constants={"a": np.int64(axis)}) for axis in (1, -1)],
+    *[one("Unsqueeze", "X a", X, constants={"a": [axis]}) for axis in (0, -1)],
+]
+
+
+@pytest.mark.parametrize("number", range(len(ANY_RANK)))
+def test_ops_of_tensors_of_unknown_rank_equal_the_reference(number: int) -> None:
+    model, rng = ANY_RANK[number], np.random.default_rng(number)
+    module = from_onnx(model)
+    executable = structir.compile(module)["main"]
+    for shape in ((2, 3, 4), (3, 4), (2, 1, 3, 2)):
+        inputs = {i.name: rng.uniform(0.5, 2, shape).astype("float32") for i in model.graph.input}
+        (reference,) = expected(model, inputs)
+        for result in (
+            executable(*inputs.values()),
+            structir.interpret(module, "main", *inputs.values()),
+        ):
+            assert result.shape == reference.shape
+            np.testing.assert_allclose(result, reference, 1e-5)

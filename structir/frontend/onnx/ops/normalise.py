@@ -39,6 +39,7 @@ onnx_op("LogSoftmax")(_over_axis(lambda node, x, axis: R.nn.log_softmax(x, axis=
 @onnx_op("Hardmax")
 @_over_axis
 def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
+    node.dims()  # raises for an unknown shape
     x = node.emit(x)
     first = R.expand_dims(R.argmax(x, axis=axis), [axis])
     sizes = node.tensor_info(x).dims

@@ -22,7 +22,7 @@ from structir.ir.requirements import condition
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
-Axes = list[int]
+Axes = list[int] | None  # None for all axes of a tensor of unknown rank
 
 
 def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable[[OnnxNode], Any]:
@@ -35,6 +35,8 @@ def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable
             axes = None
         if axes is None and node.flag("noop_with_empty_axes"):
             return reduce(node, node[0], [], True)
+        if axes is None and node.info().ndim is None:
+            return reduce(node, node[0], None, node.flag("keepdims", 1))
         over_axes = range(node.rank()) if axes is None else axes
         axis_list = [node.axis_of_any_rank(a) for a in over_axes]
         return reduce(node, node[0], axis_list, node.flag("keepdims", 1))
@@ -48,7 +50,7 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
     """Returns a reduction over some axes; without axes, the operand unchanged."""
-    return op(x, axis=axes, keepdims=keep) if axes else x
+    return op(x, axis=axes, keepdims=keep) if axes != [] else x
 
 
 onnx_op("ReduceSum")(_plain(R.sum))
@@ -90,7 +92,7 @@ def reduce_l2(x: Expr, axes: Axes, keep: bool, node: OnnxNode) -> Expr:
 @_reduction
 @_in_floats
 def reduce_log_sum_exp(x: Expr, axes: Axes, keep: bool, node: OnnxNode) -> Expr:
-    if not axes:
+    if axes == []:
         return x
     x = node.emit(x)
     top = node.emit(R.max(x, axis=axes, keepdims=True))
@@ -116,7 +118,7 @@ onnx_op("ReduceMin")(_extreme(R.min))
 
 def _position(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
-        axis, keepdims = node.axis("axis"), node.flag("keepdims", 1)
+        axis, keepdims = node.axis_of_any_rank(node.attr("axis")), node.flag("keepdims", 1)
         if not node.flag("select_last_index"):
             return R.astype(op(node[0], axis=axis, keepdims=keepdims), "int64")
         reversed_index = R.astype(
@@ -149,7 +151,7 @@ def _cumulative(op: Any) -> Callable[[OnnxNode], Expr]:
 
         if node.elements(1) is None:
             return _along_run_time_axis(node, along)
-        return along(node.normalize_axis(node.ints(1)[0], node.rank()))
+        return along(node.axis_of_any_rank(node.ints(1)[0]))
 
     return build
 

@@ -126,6 +126,8 @@ def squeeze(node: OnnxNode) -> Expr:
 @onnx_op("Unsqueeze")
 def unsqueeze(node: OnnxNode) -> Expr:
     axes = axes_of(node) or ()
+    if len(axes) == 1 and node.info().ndim is None:
+        return R.expand_dims(node[0], list(axes))
     rank = node.rank() + len(axes)
     axis_list = sorted({node.normalize_axis(a, rank) for a in axes})
     if len(axis_list) < len(axes):

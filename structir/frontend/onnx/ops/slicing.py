@@ -24,7 +24,8 @@ TO_THE_END = 10**9  # exporters write a larger `end` for "to the end of the axis
 
 @onnx_op("Concat")
 def concat(node: OnnxNode) -> Expr:
-    axis = node.axis("axis", 1 if node.version < 4 else 0 if len(node.values) < 2 else -1)
+    default = 1 if node.version < 4 else 0 if len(node.values) < 2 else -1
+    axis = node.axis_of_any_rank(node.attr("axis", default))
     return R.concat(Tuple(tuple(node.operands)), axis=axis)
 
 
