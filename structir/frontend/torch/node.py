@@ -147,6 +147,15 @@ class FxNode:
         """Returns a tensor or number argument as a tensor in a dtype."""
         return as_tensor(self.arg(name), dtype)
 
+    def rounded(self, name: str) -> Expr:
+        """Returns an argument in the dtype of the result; numbers have the digits of 16-bit floats
+        if the result has, also where it is computed in float32."""
+        value, dtype = self.arg(name), self.out_dtype()
+        is_tensor = isinstance(value, Expr) and tensor_info(value).ndim != 0
+        if is_tensor or self.narrow_dtype is None:
+            return as_tensor(value, dtype)
+        return cast(as_tensor(value, self.narrow_dtype), dtype)
+
     def positional(self) -> list[Any]:
         """Returns the values of all arguments in order."""
         return [self.arg(name) for name in self.spec.args]

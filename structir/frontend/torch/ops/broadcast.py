@@ -10,7 +10,7 @@ from structir.frontend.scalars import number
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, is_number, rounded_once, tensor_info
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, rounded_once, tensor_info
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
@@ -80,27 +80,40 @@ def _keeps_scalar(build: Callable[[FxNode], Expr]) -> Callable[[FxNode], Expr]:
     return build_any
 
 
-def _scale_by_argument(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
+def _rounded_pair(node: FxNode) -> tuple[Expr, Expr]:
+    """Returns both operands in the dtype of the result; torch rounds numbers to 16 bits here."""
+    lhs, rhs = (node.rounded(name) for name in ("self", "other"))
+    return lhs, rhs
+
+
+def _scaled(node: FxNode, x: Expr) -> Expr:
+    return x if is_number(node.arg("alpha", 1), 1) else R.multiply(x, node.rounded("alpha"))
+
+
+def _scale_by_argument(node: FxNode, x: Expr, name: str) -> Expr:
     factor = node.arg(name, 1)
     return x if is_number(factor, 1) else R.multiply(x, as_tensor(factor, node.out_dtype()))
 
 
 @torch_op("add")
+@rounded_once
 def add(node: FxNode) -> Expr:
-    lhs, rhs = pair(node, node.out_dtype())
-    return (R.logical_or if _of_bools(node) else R.add)(lhs, _scale_by_argument(node, rhs))
+    lhs, rhs = _rounded_pair(node)
+    return (R.logical_or if _of_bools(node) else R.add)(lhs, _scaled(node, rhs))
 
 
 @torch_op("sub", "subtract")
+@rounded_once
 def subtract(node: FxNode) -> Expr:
-    lhs, rhs = pair(node, node.out_dtype())
-    return R.subtract(lhs, _scale_by_argument(node, rhs))
+    lhs, rhs = _rounded_pair(node)
+    return R.subtract(lhs, _scaled(node, rhs))
 
 
 @torch_op("rsub")
+@rounded_once
 def subtract_from(node: FxNode) -> Expr:
-    lhs, rhs = pair(node, node.out_dtype())
-    return R.subtract(rhs, _scale_by_argument(node, lhs))
+    lhs, rhs = _rounded_pair(node)
+    return R.subtract(rhs, _scaled(node, lhs))
 
 
 @torch_op("mul", "multiply")
@@ -164,6 +177,7 @@ def hypotenuse(node: FxNode) -> Expr:
 
 
 @torch_op("pow", "float_power")
+@rounded_once
 def power(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     base, exponent = node.arg("self"), node.arg("exponent")
@@ -171,14 +185,18 @@ def power(node: FxNode) -> Expr:
         simple = _known_power(as_tensor(base, dtype), exponent, node)
         if simple is not None:
             return simple
-    return R.power(as_tensor(base, dtype), as_tensor(exponent, dtype))
+    return R.power(node.rounded("self"), node.rounded("exponent"))
 
 
 def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
     """Returns a power as products or a root for common exponents, else None."""
-    if exponent in (1, 2, 3, 4):
+    if exponent in (1, 2, 3, 4) or (exponent == -2 and is_float(node.out_dtype())):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
+        if exponent in (3, -2) and node.narrow_dtype == "bfloat16":  # as in torch
+            square = cast(cast(square, "bfloat16"), "float32")
+        if exponent == -2:
+            return R.divide(number(1, node.out_dtype()), square)
         return square if exponent < 3 else R.multiply(square, x if exponent == 3 else square)
     if is_float(node.out_dtype()):
         one = number(1.0, node.out_dtype())

@@ -20,6 +20,7 @@ def matmul(node: FxNode) -> Expr:
 
 
 @torch_op("linear")
+@rounded_once
 def linear(node: FxNode) -> Expr:
     weight = node["weight"]
     rank = node.rank("weight")

@@ -26,6 +26,7 @@ for _op, _flag in (
 
 
 @torch_op("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "special_softmax")
+@rounded_once
 def softmax(node: FxNode) -> Expr:
     op = R.nn.log_softmax if "log_softmax" in node.spec.target else R.nn.softmax
     x = cast(node["self"], node.out_dtype())
@@ -33,10 +34,21 @@ def softmax(node: FxNode) -> Expr:
         return (
             R.multiply(x, number(0, node.out_dtype())) if op is R.nn.log_softmax else R.ones_like(x)
         )
-    result = op(x, axis=node.axis())
+    axis = node.axis()
+    if op is R.nn.log_softmax and node.narrow_dtype is not None and axis == node.rank() - 1:
+        return _log_softmax_of_rows(node, x)
+    result = op(x, axis=axis)
     if "_safe_softmax" in node.spec.target:
         return R.where(R.isnan(node.emit(result)), number(0.0, node.out_dtype()), result)
     return result
+
+
+def _log_softmax_of_rows(node: FxNode, x: Expr) -> Expr:
+    """Returns log_softmax along the last axis, where torch rounds the logarithms to 16 bits."""
+    x = node.emit(x)
+    centred = node.emit(R.subtract(x, R.max(x, axis=[-1], keepdims=True)))
+    total = R.log(R.sum(R.exp(centred), axis=[-1], keepdims=True))
+    return R.subtract(centred, cast(cast(total, node.narrow_dtype), "float32"))
 
 
 def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
@@ -53,6 +65,7 @@ def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Exp
 
 
 @torch_op("layer_norm")
+@rounded_once
 def layer_norm(node: FxNode) -> Expr:
     rank, normalized_rank = node.rank("input"), len(node.sizes("normalized_shape"))
     axes = list(range(rank - normalized_rank, rank))
@@ -71,6 +84,7 @@ def native_layer_norm(node: FxNode) -> list[Expr]:
 
 
 @torch_op("rms_norm")
+@rounded_once
 def rms_norm(node: FxNode) -> Expr:
     rank, normalized_rank = node.rank("input"), len(node.sizes("normalized_shape"))
     axes = list(range(rank - normalized_rank, rank))
@@ -206,6 +220,7 @@ def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr)
 
 
 @torch_op("group_norm", "native_group_norm")
+@rounded_once
 def group_norm(node: FxNode) -> Any:
     sizes = node.dims("input")
     groups = node.plain("num_groups" if "num_groups" in node.spec.args else "group")

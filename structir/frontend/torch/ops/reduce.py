@@ -11,7 +11,7 @@ from structir.frontend.special_functions import running_log_sum_exp
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import slice_between
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, is_number, product
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, product, rounded_once
 from structir.ir import dims
 from structir.ir.dtype import NARROW_FLOATS
 from structir.ir.expr import Expr, Tuple
@@ -131,15 +131,17 @@ def variance_of(node: FxNode) -> tuple[Expr, Expr]:
 
 
 @torch_op("var")
+@rounded_once
 def variance(node: FxNode) -> Expr:
     return variance_of(node)[0]
 
 
-torch_op("std")(lambda node: R.sqrt(variance_of(node)[0]))
-torch_op("var_mean")(lambda node: list(variance_of(node)))
+torch_op("std")(rounded_once(lambda node: R.sqrt(variance_of(node)[0])))
+torch_op("var_mean")(rounded_once(lambda node: list(variance_of(node))))
 
 
 @torch_op("std_mean")
+@rounded_once
 def deviation_and_mean(node: FxNode) -> list[Expr]:
     variance_value, mean = variance_of(node)
     return [R.sqrt(variance_value), mean]
