@@ -427,3 +427,30 @@ def test_ops_of_the_default_domain() -> None:
     agree(*single("Pad", [x, pads, np.array([1.5], "f4")], fixed=(1, 2), symbolic=False))
     bounds = [np.array(v, "f4") for v in (1.0, 9.0, 2.0)]
     agree(*single("Range", bounds, fixed=(0, 1, 2)))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 7, 3), (20, 2, 33)])
+def test_distances_of_rows(metric: str, sizes: tuple[int, int, int]) -> None:
+    rows, columns, width = sizes
+    agree(*single("CDist", [floats(rows, width), floats(columns, width)], metric=metric))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_grid_sample(mode: str, padding_mode: str) -> None:
+    grid = RNG.uniform(-1.3, 1.3, (2, 3, 5, 2)).astype("f4")
+    for corners in (0, 1):
+        attributes = {"mode": mode, "padding_mode": padding_mode, "align_corners": corners}
+        agree(*single("GridSample", [floats(2, 3, 4, 6), grid], symbolic=False, **attributes))
+
+
+@pytest.mark.parametrize("size", [1, 30])
+def test_unique_elements_in_the_order_of_their_occurrence(size: int) -> None:
+    agree(*single("Unique", [RNG.integers(0, 6, size).astype("f4")], 3))
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (2, 4, 4), (1, 1)])
+def test_inverse(sizes: tuple[int, ...]) -> None:
+    matrix = floats(*sizes) + 3 * np.eye(sizes[-1], dtype="f4")
+    agree(*single("Inverse", [matrix], symbolic=False))

@@ -9,7 +9,7 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import channels_first, channels_last
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import like
-from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
 
 # The attribute names of the parameters of activations, in order.
 PARAMETER_NAMES = {
@@ -187,3 +187,39 @@ def embed_layer_normalization(node: OnnxNode) -> list[Any]:
 @onnx_op("Trilu", domain=MICROSOFT)
 def trilu(node: OnnxNode) -> Expr:
     return build_as_one(node, "Trilu", *[node.get(k) for k in range(len(node.values))])
+
+
+@onnx_op("CDist", domain=MICROSOFT)
+def distances(node: OnnxNode) -> Expr:
+    """Builds the distance of each row of one matrix from each row of another one."""
+    metric = node.attr("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        node.fail(f"metric: expected euclidean or sqeuclidean, found {metric}")
+    rows, columns = R.expand_dims(node[0], [1]), R.expand_dims(node[1], [0])
+    difference = node.emit(R.subtract(rows, columns))
+    squares = R.sum(R.multiply(difference, difference), axis=[2])
+    return R.sqrt(squares) if metric == "euclidean" else squares
+
+
+@onnx_op("GridSample", domain=MICROSOFT)
+def grid_sample(node: OnnxNode) -> Expr:
+    """Builds the op that ONNX took over in opset 16."""
+    mode = node.attr("mode", "bilinear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    return build_as_one(node, "GridSample", node[0], node[1], mode=mode)
+
+
+@onnx_op("Unique", domain=MICROSOFT)
+def unique(node: OnnxNode) -> list[Any]:
+    """Builds the distinct elements in the order of their first occurrence, the index of each
+    element among them, and their counts."""
+    elements, _, index, counts = build_as(node, "Unique", node[0], sorted=0)
+    return [elements, index, counts]
+
+
+@onnx_op("Inverse", domain=MICROSOFT)
+def inverse(node: OnnxNode) -> Expr:
+    """Builds the inverse of each matrix, as the solution of a linear system."""
+    size = PrimValue(node.dims()[-1])
+    identity = node.emit(R.eye(size, size, PrimValue(0), dtype=node.dtype()))
+    return R.linalg.solve(node[0], R.broadcast_to(identity, ShapeExpr(node.dims())))
