@@ -104,7 +104,7 @@ def test_the_environment_sets_the_directory(monkeypatch, tmp_path):
 def test_a_cached_kernel_is_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
     assert objects.from_disk(TEXT) is None
-    built = kernel(TEXT, CODE).loaded
+    built = kernel(TEXT, lambda: CODE).loaded
     again = objects.from_disk(TEXT)
     assert not built.from_disk and again.from_disk
     assert again.code == built.code or again.code.data == built.code.data
@@ -130,12 +130,33 @@ print(sum(k.loaded.from_disk for k in _kernels.values()), len(_kernels))
 """
 
 
-def run_program(place):
+ROUTINES = """
+import sys, numpy as np, structir
+from structir.targets.cpu.kernels import _kernels
+exe = structir.compile(structir.parse('''
+@R.function
+def main(x: R.Tensor(("n", 5), "float32")):
+    return R.tuple(R.sort(x), R.topk(x, k=2))
+'''))
+x = np.array([[3, 1, 2, 5, 4]], np.float32)
+ordered, (largest, places) = exe["main"](x)
+assert ordered.tolist() == [[1, 2, 3, 4, 5]]
+assert (largest.tolist(), places.tolist()) == ([[5, 4]], [[3, 4]])
+print(sum(k.loaded.from_disk for k in _kernels.values()), len(_kernels))
+assert ("structir.targets.cpu.point_translation" in sys.modules) == (sys.argv[1] == "new")
+"""
+
+
+def run_program(place, program=PROGRAM, *arguments):
     environment = {**os.environ, "STRUCTIR_CACHE": str(place)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return tuple(map(int, done.stdout.split()))
+
+
+def test_a_second_process_translates_no_function_over_arrays(tmp_path):
+    assert run_program(tmp_path, ROUTINES, "new") == (0, 2)
+    assert run_program(tmp_path, ROUTINES, "cached") == (2, 2)
 
 
 def test_a_second_process_compiles_nothing_and_believes_nothing_broken(tmp_path):

@@ -180,7 +180,7 @@ KERNEL, CODE = scaled(3.0)
 def entry(plans, monkeypatch):
     """The machine code of a kernel in the cache, as another process finds it."""
     monkeypatch.setattr(kernels, "_kernels", {})
-    kernels.kernel(KERNEL, CODE)
+    kernels.kernel(KERNEL, lambda: CODE)
     monkeypatch.setattr(kernels, "_kernels", {})
     return cache.store().read(objects.key_of(KERNEL))
 
@@ -188,7 +188,7 @@ def entry(plans, monkeypatch):
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"x" * 500])
 def test_invalid_machine_code_is_compiled_again(data, entry):
     cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(entry.facts, data))
-    assert not kernels.kernel(KERNEL, CODE).loaded.from_disk
+    assert not kernels.kernel(KERNEL, lambda: CODE).loaded.from_disk
 
 
 def test_machine_code_without_its_symbol_is_not_loaded(entry):

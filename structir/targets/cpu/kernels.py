@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import llvmlite.binding as llvm
 
+import structir.targets.cpu.libc  # noqa: F401  (its symbols are those that cached code needs)
 from structir.lazy import lazy_module
 from structir.loops.program.kernel_text import KernelText, MissingCodeError
 from structir.system.cache import digest
@@ -72,21 +73,10 @@ def symbol_of(text: str) -> str:
     return f"kernel_{digest(code_key(text))}"
 
 
-def _built(text: str, code: Assembled | PointKernel | None) -> Loaded:
-    """Compiles a kernel."""
-    start = time.perf_counter()
-    if code is None:
-        raise MissingCodeError
-    if isinstance(code, Assembled):
-        pending = pending_kernel(code, symbol_of(text), prepared)
-        return load_new_code(pending.machine_code(pending.generate(), time.perf_counter() - start))
-    compiled: Loaded = numba_code.routine_code(code, symbol_of(text))
-    return compiled
-
-
-def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKernel:
+def kernel(text: str, code_of: Callable[[], Assembled | PointKernel | None]) -> CompiledKernel:
     """Returns the compiled kernel with this source: a function of a table of addresses and sizes,
-    and of a half-open range. `text` is only the key of its `code`.
+    and of a half-open range. `text` is only the key of the code, which is translated on demand:
+    `code_of` is not called if the machine code is cached.
 
     A kernel that was read from a file has no code: raises MissingCodeError if its machine code is
     not cached.
@@ -95,16 +85,27 @@ def kernel(text: str, code: Assembled | PointKernel | None = None) -> CompiledKe
         compiled = _kernels.get(code_key(text))
         if compiled is None:
             start = time.perf_counter()
-            if isinstance(code, PointKernel):
-                numba_code.ready_for_arrays()
-            loaded = load_or_build(text, lambda: _built(text, code))
+            loaded = load_cached(text) or _built(text, code_of())
             compiled = add_kernel(text, loaded, start)
         return compiled
 
 
+def _built(text: str, code: Assembled | PointKernel | None) -> Loaded:
+    """Compiles a kernel that could not be loaded."""
+    start, symbol = time.perf_counter(), symbol_of(text)
+    if code is None:
+        raise MissingCodeError
+    if isinstance(code, Assembled):
+        pending = pending_kernel(code, symbol, prepared)
+        machine_code = pending.machine_code(pending.generate(), time.perf_counter() - start)
+        return register_code(text, load_new_code(machine_code))
+    numba_code.ready_for_arrays()  # cached code may only have lacked symbols of numba
+    return load_or_build(text, lambda: numba_code.routine_code(code, symbol))
+
+
 def kernel_of(text: KernelText) -> CompiledKernel:
     """Returns a kernel of a plan, compiled."""
-    return kernel(text.key, _code_of(text))
+    return kernel(text.key, lambda: _code_of(text))
 
 
 def _code_of(text: KernelText) -> Assembled | PointKernel | None:
@@ -158,6 +159,10 @@ class KernelsTogether:
         with lock:
             if is_built(text.key) or code_key(text.key) in self.tasks:
                 return
+            start, cached = time.perf_counter(), load_cached(text.key)
+            if cached is not None:
+                add_kernel(text.key, cached, start)
+                return
             code = _code_of(text)
             if self.executor is not None and isinstance(code, Assembled):
                 self._start(text.key, code, self.executor)
@@ -165,10 +170,7 @@ class KernelsTogether:
         kernel_of(text)
 
     def _start(self, text: str, assembled: Assembled, executor: ThreadPoolExecutor) -> None:
-        start, code = time.perf_counter(), load_cached(text)
-        if code is not None:
-            add_kernel(text, code, start)
-            return
+        start = time.perf_counter()
         pending = pending_kernel(assembled, symbol_of(text), prepared)
         self.needs |= dict.fromkeys(DECLARED.findall(assembled.text))
         self.tasks[code_key(text)] = _Task(
