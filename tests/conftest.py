@@ -26,7 +26,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from hypothesis.internal import constants_ast
 
 from structir.system.private_files import check_folder
 
@@ -76,20 +75,6 @@ def pytest_collection_modifyitems(items):
     for (_, count), cases in families.items():
         for item in sorted(cases, key=_order)[count:]:
             item.add_marker("exhaustive")
-    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        store_constants()
-
-
-def store_constants():
-    """Stores the constants of the sources, the last source first.
-
-    Hypothesis tries them as examples. Each worker reads them from all sources after collection, the
-    first one first, and stores those of each file. Two workers that begin at both ends read half.
-    """
-    for module in reversed(list(sys.modules.values())):
-        file = getattr(module, "__file__", None)
-        if file is not None and constants_ast.is_local_module_file(file):
-            constants_ast.constants_from_module(module)
 
 
 @pytest.hookimpl(tryfirst=True)
