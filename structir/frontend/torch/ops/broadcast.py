@@ -192,7 +192,7 @@ def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
     """Returns a power as products or a root for common exponents, else None."""
     if exponent in (1, 2, 3, 4) or (exponent == -2 and is_float(node.out_dtype())):
         x = node.emit(x)
-        square = x if exponent == 1 else node.emit(R.multiply(x, x))
+        square: Expr = x if exponent == 1 else node.emit(R.multiply(x, x))
         if exponent in (3, -2) and node.narrow_dtype == "bfloat16":  # as in torch
             square = cast(cast(square, "bfloat16"), "float32")
         if exponent == -2:

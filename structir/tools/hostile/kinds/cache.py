@@ -45,7 +45,7 @@ def _code() -> KernelCode:
 def _entry() -> disk.CacheEntry:
     private_folder()
     kernels._kernels.clear()
-    kernels.kernel(_code().key, _code().assembled)
+    kernels.kernel(_code().key, lambda: _code().assembled)
     store = disk.store()
     entry = None if store is None else store.read(objects.key_of(_code().key))
     assert entry is not None
