@@ -205,21 +205,36 @@ def _separate_rows_info(starts: Any, limits: Any, values: Any) -> StructInfo:
 
 @ragged_op(_separate_rows_info, "separate_rows")
 def separate_rows(starts: Array, limits: Array, values: Array) -> Array:
-    """Returns the row starts; checks that the rows are rows of the values and do not overlap."""
-    if np.less(limits, starts).any() or np.less(starts, 0).any() or (limits > len(values)).any():
-        message = f"from_values: expected rows within 0 to {len(values)}, found others"
-        hint = "help: pass starts and limits with `0 <= starts <= limits <= len(values)`"
-        raise ShapeMismatchError(f"{message}\n{hint}", code="E0731")
-    filled = np.flatnonzero(limits > starts)
-    order = filled[np.argsort(starts[filled], kind="stable")]
-    overlaps = np.flatnonzero(limits[order][:-1] > starts[order][1:])
-    if overlaps.size:
-        pair = order[overlaps[0] : overlaps[0] + 2]
-        first, second = [f"row {row} of {starts[row]} to {limits[row]}" for row in pair]
-        message = f"from_values: expected rows that do not overlap, found {first} and {second}"
-        hint = "help: copy the values of each row: `R.take(values, index, axis=0)`"
-        raise ShapeMismatchError(f"{message}\n{hint}", code="E0731")
+    """Returns the row starts; checks that the rows are rows of the values and do not overlap.
+
+    Raises ShapeMismatchError, E0731.
+    """
+    total = len(values)
+    outside = (starts < 0) | (limits < starts) | (limits > total)
+    if outside.any():
+        row = np.flatnonzero(outside)[0]
+        message = f"expected 0 <= start <= limit <= {total}, found {_ends(row, starts, limits)}"
+        hint = "pass the starts and the limits of rows of the values"
+        raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
+    if (starts[1:] < limits[:-1]).any() and _have_common_values(starts, limits, total):
+        filled = np.flatnonzero(limits > starts)
+        order = filled[np.argsort(starts[filled], kind="stable")]
+        first = np.flatnonzero(limits[order][:-1] > starts[order][1:])[0]
+        ends = " and ".join([_ends(row, starts, limits) for row in order[first : first + 2]])
+        message = f"expected rows that do not overlap, found {ends}"
+        hint = "copy the values of each row: `R.take(values, index, axis=0)`"
+        raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
     return starts
+
+
+def _have_common_values(starts: Array, limits: Array, total: int) -> bool:
+    """Returns whether two rows have a value in common, in time linear in values and rows."""
+    begun, ended = (np.bincount(ends, minlength=total + 1) for ends in (starts, limits))
+    return bool((np.cumsum(begun - ended) > 1).any())
+
+
+def _ends(row: int, starts: Array, limits: Array) -> str:
+    return f"row {row} of {starts[row]} to {limits[row]}"
 
 
 def _to_padded_info(x: Any, length: int | None = None, fill: float = 0) -> StructInfo:

@@ -38,7 +38,8 @@ class Rows:
     `keys` identify their origin: rows with a common key are equal. `starts` and `limits` have the
     axes before the ragged one, and `flat` has both as vectors. Contiguous rows begin at 0 and
     follow each other, as those of a RaggedArray; those of `from_values` may be others, in any order
-    and with gaps. Ops that count on one row per value check that rows do not overlap.
+    and with gaps. Ops that need each value in at most one row check
+    that rows do not overlap.
     """
 
     keys: set[Any]

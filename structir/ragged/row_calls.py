@@ -34,7 +34,9 @@ def computed_row_by_row(form: DenseForm, scope: PartsScope) -> Expr | RaggedPart
             form.ragged[path].values if path in form.ragged else form.operand(path)
             for path in kinds
         ]
-        call = row_call(program, operands, tuple(kinds.values()), scope.separate_rows(rows))
+        call = row_call(program, operands, tuple(kinds.values()), scope.flat_rows(rows))
+        if "values" in call.attrs["results"]:  # the rows of the result must not overlap
+            call = replace(call, args=(call.args[0], *scope.separate_rows(rows)))
     except DiagnosticError:
         return None
     result = scope.emit(TupleGetItem(scope.emit(call), 0))

@@ -100,6 +100,12 @@ class FxNode:
         node.narrow_dtype = self.out_dtype()
         return node
 
+    def as_given(self) -> FxNode:
+        """Returns the node that was widened."""
+        node = copy.copy(self)
+        node.narrow_dtype = None
+        return node
+
     def is_complex(self) -> bool:
         """Returns whether an argument or a result is complex."""
         return has_complex(self.scope.graph, self.spec)

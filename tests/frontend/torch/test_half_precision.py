@@ -52,7 +52,6 @@ OPS = {
     "pow of tensors": lambda x: x ** x.flip(0),
     "softmax": lambda x: F.softmax((x * 4).reshape(8, 128), -1),
     "softmin": lambda x: F.softmin((x * 4).reshape(8, 128), -1),
-    "log_softmax": lambda x: F.log_softmax((x * 4).reshape(8, 128), -1),
     "layer_norm": lambda x: F.layer_norm(x.reshape(8, 128), (128,), x[:128], x[128:256]),
     "rms_norm": lambda x: F.rms_norm(x.reshape(8, 128), (128,), x[:128]),
     "group_norm": lambda x: F.group_norm(x.reshape(4, 8, 32), 4, x[:8], x[8:16]),

@@ -19,13 +19,20 @@ def matmul(node: FxNode) -> Expr:
     return R.matmul(node[names[0]], node[names[1]])
 
 
+def _product(node: FxNode, lhs: str, rhs: str, axes: list[int] | None = None) -> Expr:
+    """Returns the product of two arguments, the second with its axes in this order; the sums of
+    16-bit floats are in float32."""
+    dtype, given = node.narrow_dtype, node.as_given()
+    left, right = (given[x] if dtype is None else cast(given[x], dtype) for x in (lhs, rhs))
+    right = right if axes is None else R.permute_dims(right, axes)
+    return R.matmul(left, right, out_dtype=None if dtype is None else "float32")
+
+
 @torch_op("linear")
 @rounded_once
 def linear(node: FxNode) -> Expr:
-    weight = node["weight"]
-    rank = node.rank("weight")
-    transposed = R.permute_dims(weight, [1, 0]) if rank == 2 else weight
-    result = R.matmul(node["input"], transposed)
+    axes = [1, 0] if node.rank("weight") == 2 else None
+    result = _product(node, "input", "weight", axes)
     bias = node.get("bias")
     return result if bias is None else R.add(result, bias)
 
@@ -44,21 +51,17 @@ def _scale_and_add(node: FxNode, product: Expr) -> Expr:
     return R.add(product, addend)
 
 
-torch_op("addmm")(
-    rounded_once(lambda node: _scale_and_add(node, R.matmul(node["mat1"], node["mat2"])))
-)
-torch_op("addmv")(
-    rounded_once(lambda node: _scale_and_add(node, R.matmul(node["mat"], node["vec"])))
-)
+torch_op("addmm")(rounded_once(lambda node: _scale_and_add(node, _product(node, "mat1", "mat2"))))
+torch_op("addmv")(rounded_once(lambda node: _scale_and_add(node, _product(node, "mat", "vec"))))
 torch_op("baddbmm")(
-    rounded_once(lambda node: _scale_and_add(node, R.matmul(node["batch1"], node["batch2"])))
+    rounded_once(lambda node: _scale_and_add(node, _product(node, "batch1", "batch2")))
 )
 
 
 @torch_op("addbmm")
 @rounded_once
 def add_sum_of_products(node: FxNode) -> Expr:
-    return _scale_and_add(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
+    return _scale_and_add(node, R.sum(_product(node, "batch1", "batch2"), axis=[0]))
 
 
 torch_op("addr")(

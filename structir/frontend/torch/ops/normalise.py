@@ -34,21 +34,10 @@ def softmax(node: FxNode) -> Expr:
         return (
             R.multiply(x, number(0, node.out_dtype())) if op is R.nn.log_softmax else R.ones_like(x)
         )
-    axis = node.axis()
-    if op is R.nn.log_softmax and node.narrow_dtype is not None and axis == node.rank() - 1:
-        return _log_softmax_of_rows(node, x, node.narrow_dtype)
-    result = op(x, axis=axis)
+    result = op(x, axis=node.axis())
     if "_safe_softmax" in node.spec.target:
         return R.where(R.isnan(node.emit(result)), number(0.0, node.out_dtype()), result)
     return result
-
-
-def _log_softmax_of_rows(node: FxNode, x: Expr, dtype: str) -> Expr:
-    """Returns log_softmax along the last axis, where torch rounds the logarithms to 16 bits."""
-    x = node.emit(x)
-    centred = node.emit(R.subtract(x, R.max(x, axis=[-1], keepdims=True)))
-    total = R.log(R.sum(R.exp(centred), axis=[-1], keepdims=True))
-    return R.subtract(centred, cast(cast(node.emit(total), dtype), "float32"))
 
 
 def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
