@@ -61,7 +61,7 @@ def _from_values(
     for key in keys:
         if key in scope.rows and scope.rows[key].total == sizes[0]:
             return RaggedParts(values, scope.rows[key])
-    known = [r for r in scope.rows.values() if (r.starts, r.limits) == (starts, limits)]
+    known = [r for r in scope.rows.values() if r.starts is starts and r.limits is limits]
     unchecked = None if any([r.values is None for r in known]) else values
     rows = Rows(keys, leading, sizes[0], starts, limits, label, values=unchecked)
     scope.add_rows(rows)
