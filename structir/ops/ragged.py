@@ -216,21 +216,17 @@ def separate_rows(starts: Array, limits: Array, values: Array) -> Array:
         message = f"expected 0 <= start <= limit <= {total}, found {_ends(row, starts, limits)}"
         hint = "pass the starts and the limits of rows of the values"
         raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
-    if (starts[1:] < limits[:-1]).any() and _have_common_values(starts, limits, total):
+    if (starts[1:] < limits[:-1]).any():  # rows are not in order, or overlap
         filled = np.flatnonzero(limits > starts)
         order = filled[np.argsort(starts[filled], kind="stable")]
-        first = np.flatnonzero(limits[order][:-1] > starts[order][1:])[0]
-        ends = " and ".join([_ends(row, starts, limits) for row in order[first : first + 2]])
-        message = f"expected rows that do not overlap, found {ends}"
-        hint = "copy the values of each row: `R.take(values, index, axis=0)`"
-        raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
+        overlaps = np.flatnonzero(limits[order][:-1] > starts[order][1:])
+        if overlaps.size:
+            pair = order[overlaps[0] : overlaps[0] + 2]
+            ends = " and ".join([_ends(row, starts, limits) for row in pair])
+            message = f"expected rows that do not overlap, found {ends}"
+            hint = "copy the values of each row: `R.take(values, index, axis=0)`"
+            raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
     return starts
-
-
-def _have_common_values(starts: Array, limits: Array, total: int) -> bool:
-    """Returns whether two rows have a value in common, in time linear in values and rows."""
-    begun, ended = (np.bincount(ends, minlength=total + 1) for ends in (starts, limits))
-    return bool((np.cumsum(begun - ended) > 1).any())
 
 
 def _ends(row: int, starts: Array, limits: Array) -> str:
