@@ -157,6 +157,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "levit": {"image_size": 64, "patch_size": 16},
     "swin": WINDOWS,
     "swinv2": WINDOWS,
+    "donut-swin": WINDOWS,
     "swin2sr": WINDOWS | {"patch_size": 1, "window_size": 4},
     "deepseek_v3": LATENT_ATTENTION | {"head_dim": 8},
     "esmc": {"num_key_value_heads": 4},
@@ -277,7 +278,8 @@ def _transformer(name: str) -> Build:
         configuration = transformers.AutoConfig.for_model(name)
         fields = small_fields(configuration.to_dict()) | FIELDS.get(name, {})
         small = type(configuration)(**fields)
-        small.use_cache = False
+        for part in (small, *(getattr(small, each) for each in small.sub_configs)):
+            part.use_cache = False
         return transformers.AutoModel.from_config(small)
 
     return build
@@ -292,7 +294,8 @@ def small_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         elif name.endswith("token_id") and isinstance(value, int):
             result[name] = min(value, 2)  # below the size of the small vocabulary
         elif _is_part(name) and isinstance(value, dict) and value:
-            result[name] = {**value, **small_fields(value)}
+            rest = {key: each for key, each in value.items() if key != "layer_types"}
+            result[name] = {**rest, **small_fields(value)}  # one type for each of fewer layers
     return result
 
 
