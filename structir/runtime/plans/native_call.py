@@ -18,8 +18,8 @@ from structir.targets.cpu.layouts import (
     layouts_hold,
     new_array_address,
 )
-from structir.targets.cpu.runner import entry_address
-from structir.targets.cpu.tuples import MAX_DEPTH, Tree
+from structir.targets.cpu.runner import entry_address, sized_run_address
+from structir.targets.cpu.tuples import MAX_DEPTH, Tree, argument_functions, result_functions
 
 FAST_CALL_WITH_NAMES = 0x82  # METH_FASTCALL | METH_KEYWORDS
 OUT = sys.intern("out")
@@ -109,11 +109,13 @@ class NativeCall:
         if isinstance(shape, tuple):
             words = TABLE.result_tuples, TABLE.result_tuple_count, TABLE.result_leaves
             self._add_paths(*words, *_paths_of(shape))
+            self._add_functions(result_functions())
         if arguments is not None and any([isinstance(a, tuple) for a in arguments]):
             words = TABLE.argument_tuples, TABLE.argument_tuple_count, TABLE.argument_leaves
             tuples, leaves = _paths_of(tuple(arguments))
             self._add_paths(*words, tuples[1:], leaves)  # all arguments are not one tuple
             self.table[TABLE.flat] = self._add([0] * len(inputs))
+            self._add_functions(argument_functions())
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = (
             ctypes.py_object,
@@ -148,6 +150,11 @@ class NativeCall:
         self.table[count] = len(tuples)
         self.table[of_leaves] = self._add([*chain.from_iterable(leaves)])
 
+    def _add_functions(self, addresses: dict[int, int]) -> None:
+        """Stores the addresses of functions, by their indices in the table."""
+        for index, address in addresses.items():
+            self.table[index] = address
+
     def set_spaces(self, spaces: Sequence[Any]) -> None:
         """Sets the workspaces to search, the latest first. Those in use are kept alive."""
         with self._lock:
@@ -166,6 +173,8 @@ class NativeCall:
         """Sets the workspace of a plan for all sizes, or None. One in use is kept alive."""
         if space is not self._sized:
             with self._lock:
+                if space is not None:  # before concurrent calls see it
+                    self.table[TABLE.run_sized] = sized_run_address()
                 self.table[TABLE.sized] = 0 if space is None else space.address
                 before = [*self._retired, *([] if self._sized is None else [self._sized])]
                 self._retired = [s for s in before if s.words[SPACE.busy]]

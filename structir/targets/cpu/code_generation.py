@@ -213,7 +213,7 @@ def scalar_passes() -> Any:
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
-    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_dead_store_elimination_pass()
     passes.add_global_dead_code_eliminate_pass()
@@ -240,12 +240,15 @@ def compile_ir(text: str, symbols: Sequence[str]) -> Loaded:
     return load_new_code(MachineCode(data, tuple(symbols), needs, True, seconds))
 
 
-def load_function(key: str, symbol: str, text: Callable[[], str]) -> None:
-    """Registers a library function, from the cache or built from LLVM IR with optimization passes.
+def load_function(
+    key: str, symbol: str, text: Callable[[], str], passes: Callable[[], Any] = lambda: None
+) -> None:
+    """Registers a library function, from the cache or built from LLVM IR with optimization passes,
+    by default those of kernels.
 
     `text` returns the IR of a module whose only exported function is `symbol`."""
 
-    code = load_or_build(key, lambda: compile_module(text(), symbol))
+    code = load_or_build(key, lambda: compile_module(text(), symbol, passes()))
     llvm.add_symbol(symbol, code.addresses[0])
 
 

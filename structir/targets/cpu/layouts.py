@@ -79,6 +79,12 @@ class TableWords(NamedTuple):
     result_tuple_count: int = 24
     result_leaves: int = 25
     tuple_type: int = 26
+    # The addresses of parts of the plan runner, which are compiled only for functions that need
+    # them: those of tuples, and that of a plan for all sizes.
+    flat_arguments: int = 27
+    new_tuples: int = 28
+    put_result: int = 29
+    run_sized: int = 30
 
 
 class SpaceWords(NamedTuple):
@@ -156,6 +162,8 @@ class PoolWords(NamedTuple):
     broadcast: int = 64
     yield_thread: int = 65
     phases: int = 66  # of the current kernel; 0 for one without
+    run: int = 67  # the addresses of the functions that run a kernel on the pool,
+    work: int = 68  # and that take part in the current kernel
     done: int = 72  # parts of its phases that are completed
 
 

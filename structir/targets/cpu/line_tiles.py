@@ -61,15 +61,15 @@ class LineTile(TileFunction):
     def _load_tile(self) -> list[list[Any]]:
         """Loads the tile of c, all of whose columns exist."""
         return [
-            [self.builder.load(self._address(r, v), align=4) for v in range(self.shape.vectors)]
-            for r in range(self.rows)
+            [self.builder.load(self._address(line, v), align=4) for v in range(self.shape.vectors)]
+            for line in self._lines(self.c, self.c_row)
         ]
 
     def _store(self, totals: list[list[Any]]) -> None:
         """Stores the tile."""
-        for r, row in enumerate(totals):
+        for line, row in zip(self._lines(self.c, self.c_row), totals, strict=True):
             for v, total in enumerate(row):
-                self.builder.store(total, self._address(r, v), align=4)
+                self.builder.store(total, self._address(line, v), align=4)
 
 
 def _word(value: int) -> ir.Constant:

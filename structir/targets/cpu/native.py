@@ -7,7 +7,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from structir.targets.cpu.kinds import INDEX, Intrinsic, Kind, Signature, intrinsic
+from structir.targets.cpu.kinds import (
+    INDEX,
+    Intrinsic,
+    Kind,
+    Signature,
+    intrinsic,
+    is_pointer,
+)
 
 WORD = ir.IntType(64)
 
@@ -30,14 +37,14 @@ def call_kernel(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any
 
 
 def _call_signature(code: Kind, fields: Kind) -> Signature:
-    return INDEX, (INDEX, (INDEX,) * len(fields))
+    return INDEX, (INDEX, tuple([f if is_pointer(f) else INDEX for f in fields]))
 
 
 def _write_call(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     code, fields = args
-    shape = ir.FunctionType(WORD, [WORD] * len(fields))
+    shape = ir.FunctionType(WORD, [field.type for field in fields])
     return builder.call(builder.inttoptr(code, shape.as_pointer()), fields)
 
 
-# Calls a C function by address with a tuple of words; returns a word.
+# Calls a C function by address with a tuple of words and pointers; returns a word.
 call_c: Any = Intrinsic(_call_signature, _write_call)

@@ -140,9 +140,16 @@ def copy_lines(
     whole = columns.rounded_down(lanes)
     for t in code.each(0, terms):
         to, line = panel.at(t * width), source.at(t * row)
-        for j in code.each(0, whole, lanes):
-            to.at(j).copy_vector(line.at(j), lanes)
+        copy_registers(code, to, line, whole, lanes)
         to.at(whole).copy_part_of_vector(line.at(whole), columns - whole, lanes)
+
+
+def copy_registers(
+    code: FunctionCode, to: ElementPointer, source: ElementPointer, count: Word, lanes: int
+) -> None:
+    """Copies a multiple of as many elements as a register has lanes."""
+    for j in code.each(0, count, lanes):
+        to.at(j).copy_vector(source.at(j), lanes)
 
 
 def fill_panel(
@@ -169,7 +176,7 @@ def fill_panel(
                 code.call_symbol(f"structir_transpose_{shape.dtype}", to, width, square, column)
     done = turned.value
     rest = (terms - done, columns, width, row, column)
-    _copy_panel(code, panel.at(done * width), source.at(done * row), rest)
+    _copy_panel(code, panel.at(done * width), source.at(done * row), rest, lanes)
 
 
 def _copy_panel(
@@ -177,14 +184,14 @@ def _copy_panel(
     panel: ElementPointer,
     source: ElementPointer,
     sizes: tuple[Word, Word, Word, Word, Word],
+    lanes: int,
 ) -> None:
-    """Packs a panel element by element."""
+    """Packs a panel: full contiguous lines by registers, others element by element."""
     terms, columns, width, row, column = sizes
 
     def plain() -> None:
         for t in code.each(0, terms):
-            for j in code.each(0, width):
-                panel.at(t * width + j).store(source.at(t * row + j).load())
+            copy_registers(code, panel.at(t * width), source.at(t * row), width, lanes)
 
     def padded() -> None:
         for t in code.each(0, terms):
@@ -203,6 +210,7 @@ def copy_panels(
     source: ElementPointer,
     sizes: tuple[Word, Word, Word, Word],
     room: Word,
+    lanes: int,
 ) -> Word:
     """Packs the next full panels line by line; returns their number of columns.
 
@@ -217,8 +225,7 @@ def copy_panels(
             to, line = panels.at((p * terms + t) * width), source.at(t * row + p * width)
             for part in code.each(0, width, LINE):
                 line.at(row * AHEAD + part).prefetch()
-            for j in code.each(0, width):
-                to.at(j).store(line.at(j).load())
+            copy_registers(code, to, line, width, lanes)
     return count * width
 
 

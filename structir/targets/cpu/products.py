@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
-from structir.targets.cpu.code_generation import compile_ir, load_function
+from structir.targets.cpu.code_generation import compile_ir, load_function, scalar_passes
 from structir.targets.cpu.line_tiles import AHEAD, LINES, LONG, LONGEST, LineTile
 from structir.targets.cpu.objects import load_or_build, symbol_builders
 from structir.targets.cpu.packed_layout import (
@@ -103,7 +103,8 @@ def pass_panels(
             with when(packs & is_line & registers.equals(len(shapes))):
                 with code.when((j0 >= copied.value).name):
                     first.set(j0)
-                    packed = copy_panels(code, panel, lines, (terms, n - j0, width, b_row), room)
+                    source = (terms, n - j0, width, b_row)
+                    packed = copy_panels(code, panel, lines, source, room, shapes[0].lanes)
                     copied.set(j0 + packed)
                 offset.set((j0 - first.value) * terms)
             with when(packs):
@@ -330,7 +331,8 @@ def has_products_of_floats(dtype: str) -> bool:
 def _load_part(name: str, dtype: str) -> None:
     """Builds a library function and registers its symbol."""
     shapes, symbol = tile_shapes(dtype), f"structir_{name}_{dtype}"
-    load_function(f"{name} {shapes}", symbol, partial(PARTS[name], shapes, symbol))
+    text = partial(PARTS[name], shapes, symbol)
+    load_function(f"{name} {shapes}", symbol, text, scalar_passes)
 
 
 @cache

@@ -25,6 +25,7 @@ from structir.targets.cpu.layouts import (
     DENSE,
     OBJECT_TYPE,
     PAUSE,
+    POOL,
     ROW,
     SEEN_SIZES,
     SIZED_SPACE,
@@ -36,8 +37,7 @@ from structir.targets.cpu.layouts import (
     WRITEABLE,
 )
 from structir.targets.cpu.native import call_c, call_kernel
-from structir.targets.cpu.thread_pool import acquire, release, run_phases, run_split
-from structir.targets.cpu.tuples import flat_arguments, new_tuples, put_result
+from structir.targets.cpu.thread_pool import acquire, release
 
 Word = Any  # a 64-bit integer, or an address
 LOW_HALF = 0xFFFFFFFF
@@ -56,10 +56,8 @@ def run_row(space: Word, number: Word, pool: Word) -> Word:
     place = space[SPACE.rows] + 8 * len(ROW) * number
     row = words_at(place)
     if pool != 0 and row[ROW.chunk] > 0:
-        if row[ROW.phase] != 0:
-            stride, threads = space[SPACE.stride], space[SPACE.threads]
-            return run_phases(words_at(pool), place, stride, threads)
-        return run_split(words_at(pool), place, space[SPACE.stride], space[SPACE.threads])
+        stride, threads = space[SPACE.stride], space[SPACE.threads]
+        return call_c(words_at(pool)[POOL.run], (pool, place, stride, threads))
     return call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high])
 
 
@@ -210,7 +208,7 @@ def allocate_results(table: Word, space: Word) -> Word:
     outside, dims = words_at(space[SPACE.outside]), space[SPACE.result_dims]
     together = 0
     if table[TABLE.single] == 0:
-        together = new_tuples(table)
+        together = call_c(table[TABLE.new_tuples], (table,))
         if together == 0:
             return 0
     for k in range(count):
@@ -226,7 +224,7 @@ def allocate_results(table: Word, space: Word) -> Word:
         if table[TABLE.single] != 0:
             together = array
         else:
-            put_result(table, together, k, array)
+            call_c(table[TABLE.put_result], (table, together, k, array))
     return together
 
 
@@ -291,7 +289,7 @@ def copied_results(table: Word, space: Word) -> Word:
     if table[TABLE.single] != 0:
         return copied_result(table, space, 0, 0)
     forms = advance(words_at(table[TABLE.forms]), 2 * table[TABLE.inputs])
-    together, place = new_tuples(table), 0
+    together, place = call_c(table[TABLE.new_tuples], (table,)), 0
     if together == 0:
         return 0
     for k in range(table[TABLE.results]):
@@ -299,7 +297,7 @@ def copied_results(table: Word, space: Word) -> Word:
         if array == 0:
             call_c(table[TABLE.drop], (together,))
             return 0
-        put_result(table, together, k, array)
+        call_c(table[TABLE.put_result], (table, together, k, array))
         place += forms[2 * k + 1]
     return together
 
@@ -353,7 +351,9 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
     or 0."""
     table, inputs = words_at(words_at(me)[ARRAY_DATA]), 0
     if count == table[TABLE.arity] and (names == 0 or named_out(table, count, names)):
-        inputs = flat_arguments(args, table)
+        inputs = args
+        if table[TABLE.flat] != 0:
+            inputs = call_c(table[TABLE.flat_arguments], (args, table))
     space = 0
     if inputs != 0:
         space = matching_space(words_at(inputs), table)
@@ -376,7 +376,7 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
             if status == INTERRUPTED:
                 return 0
     elif inputs != 0 and names == 0 and table[TABLE.sized] != 0:
-        result = run_for_all_sizes(words_at(inputs), table, words_at(table[TABLE.sized]))
+        result = call_c(table[TABLE.run_sized], (inputs, table, table[TABLE.sized]))
         if result != NOT_RUN:
             return result
     return call_c(table[TABLE.call], (table[TABLE.otherwise], args, count, names))
@@ -412,6 +412,12 @@ if hasattr(os, "register_at_fork"):  # the thread does not exist in the child
 def entry_address() -> int:
     """Returns the address of `enter`."""
     return started_entry()()
+
+
+@cache
+def sized_run_address() -> int:
+    """Returns the address of `run_for_all_sizes`."""
+    return c_function(run_for_all_sizes, INDEX, WORDS, WORDS, WORDS)
 
 
 @cache

@@ -24,7 +24,7 @@ from structir.targets.cpu.atomics import (
 )
 from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import POINTERS, offset_by
-from structir.targets.cpu.kinds import INDEX
+from structir.targets.cpu.kinds import INDEX, WORDS
 from structir.targets.cpu.layouts import PHASE, POOL, ROW
 from structir.targets.cpu.native import call_c, call_kernel
 
@@ -100,9 +100,16 @@ def wake(pool: Word) -> Word:
     return 0
 
 
-def run_split(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
+def run_on_pool(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
     """Runs a kernel, given the address of its row, on the pool that the caller owns; nonzero on
-    failure.
+    failure."""
+    if words_at(row)[ROW.phase] != 0:
+        return run_phases(pool, row, stride, threads)
+    return run_split(pool, row, stride, threads)
+
+
+def run_split(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
+    """Runs a kernel whose chunks are independent.
 
     A late worker sees no open kernel, or the next one. The fields it reads are written only while
     no kernel is open and no worker is active.
@@ -114,8 +121,7 @@ def run_split(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
 
 
 def run_phases(pool: Word, row: Word, stride: Word, threads: Word) -> Word:
-    """Runs a kernel with phases, given the address of its row, on the pool that the caller owns;
-    nonzero on failure."""
+    """Runs a kernel with phases."""
     facts = words_at(row)
     parts = min(threads, (facts[ROW.high] + facts[ROW.chunk] - 1) // facts[ROW.chunk])
     first = facts[ROW.table] + 8 * facts[ROW.phase]
@@ -142,7 +148,7 @@ def run_open(pool: Word) -> Word:
     atomic_write(advance(pool, POOL.open), 1)
     atomic_add(advance(pool, POOL.generation), 1)
     wake(pool)
-    work_on_open(pool, 0)
+    call_c(pool[POOL.work], (pool, 0))
     atomic_write(advance(pool, POOL.open), 0)
     looks = 0
     while atomic_read(advance(pool, POOL.active)) != 0:
@@ -193,7 +199,7 @@ def serve(address: Word, worker: Word) -> Word:
         seen, looks = now, 0
         atomic_add(advance(pool, POOL.active), 1)
         if atomic_read(advance(pool, POOL.open)) != 0 and worker < pool[POOL.threads]:
-            work_on_open(pool, worker)
+            call_c(pool[POOL.work], (pool, worker))
         atomic_add(advance(pool, POOL.active), -1)
 
 
@@ -201,3 +207,10 @@ def serve(address: Word, worker: Word) -> Word:
 def worker_address() -> int:
     """Returns the address of `serve`."""
     return c_function(serve, INDEX, INDEX, INDEX)
+
+
+@cache
+def pool_functions() -> dict[int, int]:
+    """Returns the addresses of the functions that a pool calls, by their indices in its table."""
+    run = c_function(run_on_pool, INDEX, WORDS, INDEX, INDEX, INDEX)
+    return {POOL.run: run, POOL.work: c_function(work_on_open, INDEX, WORDS, INDEX)}

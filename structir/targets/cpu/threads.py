@@ -17,7 +17,7 @@ import numpy as np
 from structir.errors import StructIRError
 from structir.system.locks import new_lock
 from structir.targets.cpu.layouts import POOL, POOL_WORDS
-from structir.targets.cpu.thread_pool import worker_address
+from structir.targets.cpu.thread_pool import pool_functions, worker_address
 
 VARIABLE = "STRUCTIR_NUM_THREADS"
 LINE = 64  # bytes
@@ -64,6 +64,8 @@ class WorkerPool:
         for index, name in LIBRARY.items():
             code = ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
             self.table[index] = code.value or 0
+        for index, address in pool_functions().items():
+            self.table[index] = address
         self._lock = new_lock()
         self.workers = 0
         self._prepare()
@@ -106,6 +108,9 @@ def serve() -> Callable[[int, int], int]:
     return ctypes.CFUNCTYPE(word, word, word)(worker_address())
 
 
+_creation = new_lock()  # concurrent calls would create several pools
+
+
 @cache
 def _pool() -> WorkerPool | None:
     if os.name != "posix":
@@ -117,7 +122,10 @@ def _pool() -> WorkerPool | None:
 
 def pool_of(threads: int) -> WorkerPool | None:
     """Returns the pool with workers for so many threads; None for one thread."""
-    pool = _pool() if threads > 1 else None
+    if threads <= 1:
+        return None
+    with _creation:
+        pool = _pool()
     if pool is not None:
         pool.grow(threads)
     return pool

@@ -163,7 +163,7 @@ class TileFunction:
         start = self._start()
         before = builder.block
         head, body, after = (function.append_basic_block(n) for n in ("head", "body", "after"))
-        lines = [builder.gep(self.a, [builder.mul(_word(r), self.a_row)]) for r in range(self.rows)]
+        lines = self._lines(self.a, self.a_row)
         builder.branch(head)
         builder.position_at_end(head)
         term = builder.phi(WORD)
@@ -239,7 +239,7 @@ class TileFunction:
         panel, vector = divmod(vector, self.shape.vectors // self.panels)
         for apart in self.apart:
             line = self.builder.gep(line, [self.builder.mul(_word(panel), apart)])
-        return self.builder.gep(line, [_word(vector * self.shape.lanes * unit)])
+        return _moved(self.builder, line, vector * self.shape.lanes * unit)
 
     def _load(self, line: Any, vector: int) -> Any:
         place = self.builder.bitcast(self._register(line, vector), self.vector.as_pointer())
@@ -253,7 +253,7 @@ class TileFunction:
 
     def _load_inside(self, line: Any, vector: int) -> Any:
         """Loads a register of a line up to the last column."""
-        place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
+        place = _moved(self.builder, line, vector * self.shape.lanes)
         place = self.builder.bitcast(place, self.vector.as_pointer())
         zero, alignment = ir.Constant(self.vector, None), ir.Constant(INDEX, 4)
         return self.builder.call(self._masked_load(), [place, alignment, self.masks[vector], zero])
@@ -278,10 +278,17 @@ class TileFunction:
         limit = self._splat(self.builder.trunc(left, INDEX))
         return self.builder.icmp_signed("<", numbers, limit)
 
-    def _address(self, row: int, vector: int) -> Any:
-        builder = self.builder
-        index = builder.add(builder.mul(_word(row), self.c_row), _word(vector * self.shape.lanes))
-        return builder.bitcast(builder.gep(self.c, [index]), self.vector.as_pointer())
+    def _lines(self, first: Any, step: Any) -> list[Any]:
+        """Returns the addresses of the rows of an operand."""
+        lines = [first]
+        while len(lines) < self.rows:
+            lines.append(self.builder.gep(lines[-1], [step]))
+        return lines
+
+    def _address(self, line: Any, vector: int) -> Any:
+        """Returns the address of a register of a row of c."""
+        place = _moved(self.builder, line, vector * self.shape.lanes)
+        return self.builder.bitcast(place, self.vector.as_pointer())
 
     def _start(self) -> list[list[Any]]:
         """Emits the start of the totals: initial ones, or c."""
@@ -308,10 +315,10 @@ class TileFunction:
         zero = ir.Constant(self.vector, None)
         return [
             [
-                self.builder.call(load, [self._address(r, v), alignment, self.masks[v], zero])
+                self.builder.call(load, [self._address(line, v), alignment, self.masks[v], zero])
                 for v in range(self.shape.vectors)
             ]
-            for r in range(self.rows)
+            for line in self._lines(self.c, self.c_row)
         ]
 
     def _store(self, totals: list[list[Any]]) -> None:
@@ -319,24 +326,24 @@ class TileFunction:
 
         Without AVX-512, masked stores take tens of cycles on some CPUs: whole vectors have none.
         """
-        builder = self.builder
+        builder, lines = self.builder, self._lines(self.c, self.c_row)
         for v, column in enumerate(zip(*totals, strict=True)):
             end = _word((v + 1) * self.shape.lanes)
             partial = builder.icmp_signed("<", self.columns, end)
             with builder.if_else(partial, likely=False) as (some, whole):
                 with some:
-                    self._store_part(column, v)
+                    self._store_part(column, lines, v)
                 with whole:
-                    for row, total in enumerate(column):
-                        builder.store(total, self._address(row, v), align=4)
+                    for line, total in zip(lines, column, strict=True):
+                        builder.store(total, self._address(line, v), align=4)
 
-    def _store_part(self, column: Sequence[Any], vector: int) -> None:
+    def _store_part(self, column: Sequence[Any], lines: Sequence[Any], vector: int) -> None:
         """Stores the first lanes of a register of each row."""
         pointer = self.vector.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, INDEX, self.mask])
         store = declared(self.module, kind, f"llvm.masked.store.{self._suffix()}.p0")
-        for row, total in enumerate(column):
-            place, alignment = self._address(row, vector), ir.Constant(INDEX, 4)
+        for line, total in zip(lines, column, strict=True):
+            place, alignment = self._address(line, vector), ir.Constant(INDEX, 4)
             self.builder.call(store, [total, place, alignment, self.masks[vector]])
 
 
@@ -449,6 +456,11 @@ def _bytes(kind: Any) -> int:
 
 def _word(value: int) -> ir.Constant:
     return ir.Constant(WORD, value)
+
+
+def _moved(builder: Any, start: Any, elements: int) -> Any:
+    """Returns an address some elements after another one."""
+    return builder.gep(start, [_word(elements)]) if elements else start
 
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, NamedTuple
 
+from structir.targets.cpu.code_generation import c_function
 from structir.targets.cpu.intrinsics import POINTERS
+from structir.targets.cpu.kinds import INDEX, NOTHING, WORDS
 from structir.targets.cpu.layouts import OBJECT_TYPE, TABLE, TUPLE_ITEMS, TUPLE_SIZE
 from structir.targets.cpu.native import call_c
 
@@ -44,8 +47,6 @@ def flat_arguments(args: Word, table: Word) -> Word:
 
     The arguments are in consecutive words, like the items of a tuple.
     """
-    if table[TABLE.flat] == 0:
-        return args
     root, paths_of_tuples = args - 8 * TUPLE_ITEMS, table[TABLE.argument_tuples]
     for k in range(table[TABLE.argument_tuple_count]):
         path = path_at(paths_of_tuples, k)
@@ -86,3 +87,18 @@ def new_tuples(table: Word) -> Word:
 def put_result(table: Word, root: Word, k: Word, array: Word) -> None:
     """Stores a result in new tuples."""
     put_in_tuple(table, root, path_at(table[TABLE.result_leaves], k), array)
+
+
+@cache
+def argument_functions() -> dict[int, int]:
+    """Returns the addresses of the functions for arguments with tuples, by their indices in a call
+    table."""
+    return {TABLE.flat_arguments: c_function(flat_arguments, INDEX, INDEX, WORDS)}
+
+
+@cache
+def result_functions() -> dict[int, int]:
+    """Returns the addresses of the functions for results in tuples, by their indices in a call
+    table."""
+    put = c_function(put_result, NOTHING, WORDS, INDEX, INDEX, INDEX)
+    return {TABLE.new_tuples: c_function(new_tuples, INDEX, WORDS), TABLE.put_result: put}

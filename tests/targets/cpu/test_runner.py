@@ -7,12 +7,16 @@ from structir.targets.cpu.kernels import kernel, kernel_count
 from structir.targets.cpu.layouts import ROW, SPACE
 from tests.runtime.scaled_kernels import scaled
 
-DOUBLE = scaled(2.0)
+KEY, CODE = scaled(2.0)
+
+
+def doubling():
+    return kernel(KEY, lambda: CODE)
 
 
 def test_equal_texts_are_one_kernel():
-    first, before = kernel(*DOUBLE), kernel_count()
-    assert kernel(*DOUBLE) is first
+    first, before = doubling(), kernel_count()
+    assert doubling() is first
     assert kernel_count() == before
 
 
@@ -29,7 +33,7 @@ def row(**values):
 
 
 def test_kernels_run_in_order_over_their_ranges():
-    code = kernel(*DOUBLE).address
+    code = doubling().address
     x, y, z = (np.full(6, v, np.float32) for v in (1, 0, 0))
     arguments = words(0, y.ctypes.data, y.ctypes.data, 0)
     block = arguments.ctypes.data
