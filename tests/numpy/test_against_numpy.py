@@ -168,6 +168,11 @@ CASES = [
     lambda xp: xp.trapezoid(A, axis=1),
     lambda xp: xp.take(A, J, axis=0),
     lambda xp: xp.take(A, [5, 1]),
+    *[
+        lambda xp, m=m, a=a: xp.take(A, np.array([7, -1, -9, 1]), axis=a, mode=m)
+        for m in ("clip", "wrap")
+        for a in (None, 0, 1)
+    ],
     lambda xp: xp.take_along_axis(A, I, axis=1),
     lambda xp: xp.argsort(A, axis=0),
     lambda xp: xp.argsort(-V),
