@@ -57,6 +57,6 @@ def test_an_error_is_copied_with_its_attributes(name, copied):
 
 
 def test_an_error_of_a_worker_process_reaches_its_parent():
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        with pytest.raises(structir.errors.ParseError, match=r"unknown op `R\.foo`"):
-            pool.submit(raise_in_worker, "program").result()
+    wanted = pytest.raises(structir.errors.ParseError, match=r"unknown op `R\.foo`")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, wanted:
+        pool.submit(raise_in_worker, "program").result()

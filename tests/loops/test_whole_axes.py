@@ -61,7 +61,7 @@ def test_a_rejected_routine_call_is_a_diagnostic(edges):
             run(x, edges)
 
 
-F, I = "float32", "int64"
+F = "float32"
 REJECTED = {
     "linalg.solve": ("R.linalg.solve(x, x)", np.zeros((2, 2), F)),
     "linalg.cholesky": ("R.linalg.cholesky(x)", -np.eye(2, dtype=F)),

@@ -12,7 +12,6 @@ from structir.ir.dims import Dim
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.cost import KernelWork
 
-
 RAISED = re.compile(r'raise \w+\(\s*(?:#\s*)?"([^"]*)"')  # in source that may be commented
 
 
