@@ -255,9 +255,17 @@ class StructIRError(Exception):
         headline, newline, help_lines = self.message.partition("\n")
         return f"{headline} [{self.code}]{newline}{help_lines}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles by attributes: constructors of subclasses take others than the message."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
     def _render_traceback_(self) -> list[str]:
         """Returns the traceback as IPython shows it."""
         return tracebacks.notebook_lines(self)
+
+
+def _unpickled(kind: type[StructIRError], args: tuple[Any, ...]) -> StructIRError:
+    return kind.__new__(kind, *args)
 
 
 tracebacks.install(StructIRError)

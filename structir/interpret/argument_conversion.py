@@ -109,7 +109,8 @@ def _from_foreign(value: Value) -> Value:
             if array is not None:
                 return array
             kind = type(value).__name__
-            raise ShapeMismatchError(f"cannot share the memory of a {kind}: {error}") from error
+            message = f"expected an array that can be read through DLPack, found a {kind}: {error}"
+            raise ShapeMismatchError(message) from error
     try:
         return np.asarray(memoryview(value))
     except TypeError:

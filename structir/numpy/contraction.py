@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
@@ -112,13 +112,16 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TracedArray:
 
 @traced
 def einsum(
-    subscripts: str,
+    subscripts: Any,
     *operands: Any,
     optimize: Any = True,
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> TracedArray:
-    """Returns the sum product that the subscripts describe."""
+    """Returns the sum product that the subscripts describe: `einsum("ij,jk->ik", x, y)`, or
+    `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
+    if operands and isinstance(operands[0], list | tuple) and not isinstance(subscripts, str):
+        subscripts, operands = _as_letters((subscripts, *operands))
     if not isinstance(subscripts, str) or not operands:
         message = "einsum: expected subscripts and operands, found "
         message += "no operands" if isinstance(subscripts, str) else type(subscripts).__name__
@@ -130,6 +133,17 @@ def einsum(
     if len(parts) > 2 and "..." not in text:
         return _in_pairs(parts, output if arrow else _implicit(inputs), values)
     return _sum_product(values, lambda operands: R.einsum(operands, text))
+
+
+def _as_letters(items: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """Returns the subscripts, as a string, and the operands of pairs of operand and axes."""
+    axes = items[1::2] if len(items) % 2 == 0 else (*items[1::2], items[-1])
+    names = sorted({name for part in axes for name in part if name is not ...})
+    letters = dict(zip(names, string.ascii_letters, strict=False))
+    parts = ["".join(["..." if n is ... else letters[n] for n in part]) for part in axes]
+    count = len(items) // 2
+    arrow = "->" + parts[-1] if len(items) % 2 else ""
+    return ",".join(parts[:count]) + arrow, tuple(items[: 2 * count : 2])
 
 
 def _implicit(inputs: str) -> str:

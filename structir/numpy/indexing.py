@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -331,16 +331,21 @@ def _clamped(positions: TracedArray, length: Dim) -> TracedArray:
 
 
 @traced
-def take(a: Any, indices: Any, axis: int | None = None, mode: str = "clip") -> TracedArray:
-    """Returns slices at indices along an axis; None reads the elements as a vector."""
+def take(
+    a: Any, indices: Any, axis: int | None = None, mode: Literal["clip", "wrap"] | None = None
+) -> TracedArray:
+    """Returns slices at indices along an axis; None reads the elements as a vector.
+
+    Negative indices count from the end, but with the mode "clip" they are clamped to 0.
+    """
     array = ravel(a) if axis is None else operand(a)
     position = axis_of(axis or 0, array.ndim)
     rows = operand(indices)
-    if mode not in ("clip", "wrap"):
+    if mode not in (None, "clip", "wrap"):
         raise TypeError(f"take: expected the mode clip or wrap, found {mode!r}")
-    if mode == "wrap":
-        return emit(R.take(expression(array), expression(rows), axis=position, mode="wrap"))
-    return _taken(array, within(rows, array.dims[position]), position)
+    if mode is None:
+        return _taken(array, within(rows, array.dims[position]), position)
+    return emit(R.take(expression(array), expression(rows), axis=position, mode=mode))
 
 
 @traced

@@ -40,8 +40,10 @@ def scan_struct_info(
     cell: StructInfo, states: StructInfo, x: StructInfo, captured: StructInfo = NOTHING
 ) -> StructInfo:
     """Infers the StructInfo of final states and stacked outputs."""
-    if not isinstance(states, TupleStructInfo) or not isinstance(captured, TupleStructInfo):
-        raise _invalid_scan(f"states, captured: expected tuples, found {states} and {captured}")
+    if not isinstance(states, TupleStructInfo):
+        raise _invalid_scan(f"states: expected a tuple such as `(state,)`, found {states}")
+    if not isinstance(captured, TupleStructInfo):
+        raise _invalid_scan(f"captured: expected a tuple such as `(weight,)`, found {captured}")
     scanned = x.fields if isinstance(x, TupleStructInfo) else (x,)
     if not scanned:
         raise _invalid_scan("x: expected at least 1 tensor, found an empty tuple")
@@ -66,7 +68,9 @@ def scan_struct_info(
 
 
 def _invalid_scan(message: str) -> StructInfoError:
-    return StructInfoError(Diagnostic(message, hint="R.scan(cls.cell, (state,), x, (weight,))"))
+    return StructInfoError(
+        Diagnostic(message, hint="call it as `R.scan(cls.cell, (state,), x, (weight,))`")
+    )
 
 
 def _trip_count_and_slice(x: StructInfo) -> tuple[Any, StructInfo]:

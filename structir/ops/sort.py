@@ -276,7 +276,7 @@ def _(x: Array, value: Array, position: Array | None) -> None:
     elements = np.atleast_1d(np.asarray(x)).ravel()  # a scalar has no whole axis
     if elements.size == 0:
         if position is not None or value.dtype.type(0.5) != 0.5:  # of integers and booleans
-            raise ValueError(NO_ELEMENT)
+            raise ValueError("x: expected at least 1 element, found none")
         value[...] = np.nan
         return
     middle = index_of_rank(elements, (len(elements) - 1) // 2)

@@ -73,7 +73,9 @@ def _(
             for start, span, count in zip((y0, x0), spans, cells, strict=True)
         ]
         values = _interpolate_grid(
-            image[int(batch)], coordinates[0].reshape(-1), coordinates[1].reshape(-1)
+            image[image_index(batch, len(image))],
+            coordinates[0].reshape(-1),
+            coordinates[1].reshape(-1),
         )
         values = values.reshape(-1, *coordinates[0].shape, *coordinates[1].shape)
         result[k] = values.mean((2, 4)) if mode == "avg" else values.max((2, 4))
@@ -193,7 +195,7 @@ def _(
         )
         for i, (top, bottom) in enumerate(rows):
             for j, (left, right) in enumerate(columns):
-                region = image[int(batch), :, top:bottom, left:right]
+                region = image[image_index(batch, len(image)), :, top:bottom, left:right]
                 if region.shape[1] and region.shape[2]:
                     result[k, :, i, j] = region.max((1, 2))
     return result if layout == "NCHW" else np.moveaxis(result, 1, -1)

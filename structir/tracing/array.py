@@ -256,6 +256,8 @@ def as_array(value: Any) -> TracedArray:
         return _of_numpy_array(data)
     message = f"expected an array or a number, found {type(value).__name__}"
     hint = "pass the arrays of a container one by one, or use `structir.tree.map`"
+    if isinstance(value, complex):
+        hint = "compute real and imaginary parts in two arrays: there are no complex dtypes"
     raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1104"))
 
 

@@ -56,7 +56,8 @@ class CustomDerivative(ABC):
         known = session().functions_by_type
         key = (self, tuple(infos), arguments.structure, tuple(map(_hashable, arguments.others)))
         if key not in known:
-            name = getattr(self.fun, "__name__", "function")
+            given_name = getattr(self.fun, "__name__", "")
+            name = given_name if given_name.isidentifier() else "function"  # of a lambda
             traced = build(lambda *values: self.fun(*arguments.filled(values)), infos, name)
             if traced.operands([]):
                 raise _captured(name)

@@ -53,10 +53,57 @@ def test_nan_is_the_greatest():
 def test_a_rejected_routine_call_is_a_diagnostic(edges):
     module = structir.parse(ORDERED.format(dtype="float32"))
     x, edges = np.zeros((2, 2, 3), "float32"), np.array(edges, "float32")
-    with pytest.raises(ShapeMismatchError, match=r"R\.bucketize at .*: runtime check failed"):
-        structir.compile(module)["main"](x, edges)
-    with pytest.raises(ShapeMismatchError, match="expected ascending numbers"):
-        structir.interpret(module, "main", x, edges)
+    for run in (
+        structir.compile(module)["main"],
+        lambda *a: structir.interpret(module, "main", *a),
+    ):
+        with pytest.raises(ShapeMismatchError, match=r"^bucketize.*: expected ascending numbers"):
+            run(x, edges)
+
+
+F = "float32"
+REJECTED = {
+    "linalg.solve": ("R.linalg.solve(x, x)", np.zeros((2, 2), F)),
+    "linalg.cholesky": ("R.linalg.cholesky(x)", -np.eye(2, dtype=F)),
+    "median": ("R.median(x, axis=1)", np.zeros((2, 0), F)),
+    "nn.nll_loss": ("R.nn.nll_loss(R.zeros((2, 3), 'float32'), x)", np.array([0, 7])),
+    "multinomial_from_uniform": (
+        "R.multinomial_from_uniform(R.ones((2, 3), 'float32'), R.zeros((2, 1), 'float32'), x)",
+        np.array([[0], [5]]),
+    ),
+    "vision.roi_align": (
+        "R.vision.roi_align(R.zeros((1, 1, 4, 4), 'float32'), x, (2, 2), 1.0)",
+        np.array([[3, 0, 0, 1, 1]], F),
+    ),
+    "vision.roi_pool": (
+        "R.vision.roi_pool(R.zeros((1, 1, 4, 4), 'float32'), x, (2, 2), 1.0)",
+        np.array([[-3, 0, 0, 1, 1]], F),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("op", REJECTED)
+def test_a_rejected_value_has_the_message_of_the_interpreter(op, is_loaded, tmp_path):
+    """The compiled error has the reason of the interpreter, and the location of the call."""
+    call, x = REJECTED[op]
+    shape = ", ".join(f'"n{k}"' for k in range(x.ndim))
+    text = f'@R.function\ndef main(x: R.Tensor(({shape},), "{x.dtype}")):\n    return {call}\n'
+    module = structir.parse(text, "rejected.py")
+    with pytest.raises(ShapeMismatchError) as interpreted:
+        structir.interpret(module, "main", x)
+    executable = structir.compile(module)
+    if is_loaded:
+        executable.save(tmp_path / "rejected.sir")
+        executable = structir.load(tmp_path / "rejected.sir")
+    with pytest.raises(ShapeMismatchError) as compiled:
+        executable["main"](x)
+    reason = str(interpreted.value).partition(": ")[2]
+    assert ": expected " in reason
+    assert ", found " in reason
+    assert str(compiled.value).endswith(reason)
+    file = "rejected.sir" if is_loaded else "rejected.py:3"
+    assert f"{file}:" in str(compiled.value)
 
 
 @pytest.mark.parametrize(("k", "largest"), [(1, True), (8, False), (70, True)])

@@ -157,6 +157,10 @@ CASES = [
     lambda xp: xp.einsum("bij,kj->bik", C, A),
     lambda xp: xp.einsum("ij,jk,kl->il", A, A.T, A),
     lambda xp: xp.einsum("ij->j", A),
+    lambda xp: xp.einsum(A, [0, 1], A, [2, 1]),
+    lambda xp: xp.einsum(C, [0, 1, 2], A, [9, 2], [9, 0, 1]),
+    lambda xp: xp.einsum(C, [..., 1], C, [..., 1], [...]),
+    lambda xp: xp.einsum(A, [5, 3]),
     lambda xp: xp.trace(S),
     lambda xp: xp.kron(A, B),
     lambda xp: xp.cross(A[:, :3], B[:, :3]),
@@ -168,6 +172,11 @@ CASES = [
     lambda xp: xp.trapezoid(A, axis=1),
     lambda xp: xp.take(A, J, axis=0),
     lambda xp: xp.take(A, [5, 1]),
+    *[
+        lambda xp, m=m, a=a: xp.take(A, np.array([7, -1, -9, 1]), axis=a, mode=m)
+        for m in ("clip", "wrap")
+        for a in (None, 0, 1)
+    ],
     lambda xp: xp.take_along_axis(A, I, axis=1),
     lambda xp: xp.argsort(A, axis=0),
     lambda xp: xp.argsort(-V),

@@ -127,7 +127,7 @@ def test_out_is_filled_and_checked(mlp):
     x, out = floats(5, 7), np.zeros((5, 3), np.float32)
     assert mlp["main"](x, W, B, out=out) is out
     np.testing.assert_allclose(out, softmax(x @ W + B), rtol=1e-5, atol=1e-6)
-    with pytest.raises(ShapeMismatchError, match="out: expected a dense float32 array of shape"):
+    with pytest.raises(ShapeMismatchError, match=r"out: expected a writable `np\.empty"):
         mlp["main"](x, W, B, out=np.zeros((4, 3), np.float32))
 
 

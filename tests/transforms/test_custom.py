@@ -198,3 +198,10 @@ def test_random_functions_take_one_key(key: Any) -> None:
     for draw in (structir.random.normal, structir.random.split, structir.random.fold_in):
         with pytest.raises(DiagnosticError, match="expected a key, a vector of 2 uint32"):
             draw(key, 2)
+
+
+def test_a_lambda_has_a_rule() -> None:
+    f = structir.custom_vjp(lambda x: jnp.sin(x))
+    f.defvjp(lambda x: (f(x), x), lambda x, g: (FACTOR * g * x,))
+    value, gradient = structir.value_and_grad(f)(np.array(2.0))
+    np.testing.assert_allclose([value, gradient], [np.sin(2.0), FACTOR * 2.0])

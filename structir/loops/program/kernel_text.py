@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import attrs
 from structir.ir.dims import Dim
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.cost import KernelWork
+
+RAISED = re.compile(r'raise \w+\(\s*(?:#\s*)?"([^"]*)"')  # in source that may be commented
 
 
 class MissingCodeError(Exception):
@@ -45,6 +48,13 @@ class KernelText:
     def text(self) -> str:
         """The source. It starts with the key."""
         return self.key if self.code is None else f"{self.key}\n{self.code.kernel.script()}"
+
+    @property
+    def rejection(self) -> str | None:
+        """The message with which a routine rejects values, from its source; None if there are
+        several or none."""
+        messages = set(RAISED.findall(self.text))
+        return messages.pop() if len(messages) == 1 else None
 
     @property
     def parameters(self) -> Sequence[str]:

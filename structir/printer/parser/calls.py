@@ -36,7 +36,7 @@ from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.dtype_arguments import call_like
 from structir.printer.parser.extern_calls import read_dps_call, read_packed_call
-from structir.printer.parser.foreign_names import FOREIGN_NAMES
+from structir.printer.parser.foreign_names import foreign_call
 from structir.printer.parser.forms import dtype_error, info_of, read_form
 from structir.printer.parser.function_operands import is_function_operand, read_function_operand
 from structir.printer.parser.index_maps import read_layout_transform
@@ -177,17 +177,18 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     spelling = spelling_of(f"R.{name}")
     if spelling is not None:
         message = f"there is no `R.{name}`: {spelling.note}"
-        edit = spelling.edit or f"write `{spelling.tvm}`"
+        note = spelling.edit or f"write `{spelling.tvm}`"
         if spelling.structir:
             message = f"R.{name}: expected `{spelling.tvm}`, found `{ast.unparse(node)}`"
-        rejected = context.error(node.func, message, edit, "E0101")
+        rejected = context.error(node.func, message, note, "E0101")
         return _add_call_context(context, rejected, node, name)
     matches = similar_op_names(name)
     hint = f"did you mean {' or '.join(f'`R.{n}`' for n in matches)}?" if matches else None
     if name in STATEMENTS:
         hint = f"write it on a line of its own: `{ast.unparse(node)}`"
-    if name in FOREIGN_NAMES:
-        hint = f"write `{FOREIGN_NAMES[name]}`"
+    edit = foreign_call(name, node)
+    if edit is not None:
+        hint = f"write `{edit}`"
     diagnostic = Diagnostic(
         f"unknown op `R.{name}`",
         context.source_map.span(node.func),

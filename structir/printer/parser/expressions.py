@@ -17,7 +17,12 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.printer import constants
 from structir.printer.parser.captured import MAX_ITEMS, PLAIN, arrays_in, stored_names
 from structir.printer.parser.context import MISSING, Context, PythonValue, class_name
-from structir.printer.parser.name_hints import attribute_hint, example_of, is_namespace
+from structir.printer.parser.name_hints import (
+    attribute_hint,
+    dtype_of_name,
+    example_of,
+    is_namespace,
+)
 from structir.printer.parser.named_fields import field_of
 from structir.printer.parser.sizes import (
     BINARY,
@@ -74,7 +79,9 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
             message = f"expected a value, found the namespace `{path}`"
             raise context.error(node, message, f"call an op: `{example_of(path)}`", "E0103")
         message = f"expected a call, found the bare op {path}"
-        raise context.error(node, message, f"call it: `{path}(...)`", "E0103")
+        dtype = dtype_of_name(node.attr)
+        edit = f'quote the dtype: `"{dtype}"`' if dtype else f"call it: `{path}(...)`"
+        raise context.error(node, message, edit, "E0103")
     is_static = not is_of_program(context, base)
     value = context.captured(node) if is_static else MISSING
     if value is not MISSING:

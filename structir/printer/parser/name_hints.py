@@ -28,11 +28,22 @@ def undefined_hint(name: str, expects_sizes: bool) -> str:
     """Returns the hint for a name that is not in scope."""
     if expects_sizes:
         hint = f"declare the dim: `{name} = T.int64()`, "
-        return hint + f'or quote it in the annotation: `("{name}", 4)`'
+        return hint + f'or quote it in the annotation of a parameter: `("{name}", 4)`'
     dtype = dtype_of_name(name)
     if dtype is not None:
         return f'quote the dtype: `"{dtype}"`'
     return f'bind it first: `{name} = ...`, or add a parameter: `{name}: R.Tensor((4,), "float32")`'
+
+
+def assignment_hint(target: ast.expr) -> str:
+    """Returns the hint for an assignment to several targets, or to elements of a tensor."""
+    if not isinstance(target, ast.Subscript):
+        return "bind one name: `y = ...`, or unpack a tuple: `a, b = ...`"
+    x, items = ast.unparse(target.value), getattr(target.slice, "elts", [target.slice])
+    if any(isinstance(item, ast.Slice) for item in items):
+        return f"bind the new tensor: `{x} = R.slice_scatter({x}, values, start, end, axis=0)`"
+    index = ", ".join(map(ast.unparse, items))
+    return f"bind the new tensor: `{x} = R.index_put({x}, ({index},), values)`"
 
 
 def dtype_of_name(name: str) -> str | None:

@@ -40,6 +40,7 @@ from structir.printer.parser.functions import (
     local_function,
 )
 from structir.printer.parser.macros import Macro
+from structir.printer.parser.name_hints import assignment_hint
 from structir.printer.parser.outputs import reject_rebound_outputs
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
@@ -124,9 +125,7 @@ def _assign(context: Context, node: ast.Assign) -> None:
     elif len(node.targets) == 1 and isinstance(target, ast.Tuple | ast.List):
         _unpack(context, target, node.value)
     else:
-        raise unsupported(
-            context, node, "bind one name: `y = ...`, or unpack a tuple: `a, b = ...`"
-        )
+        raise unsupported(context, node, assignment_hint(target))
 
 
 def _annotated(context: Context, node: ast.AnnAssign) -> None:

@@ -45,5 +45,9 @@ def _number(context: Context, node: ast.Subscript, element: ast.expr) -> Any:
     hint = "write an integer, a size or a slice: `x[0, ...]`, `x[1:n - 1]`"
     if isinstance(value, Expr):
         hint = f"read at indices in a tensor: `R.take({name}, {text}, axis=0)`"
+        if getattr(value.struct_info, "dtype", None) == "bool":
+            rows = f"R.squeeze(R.nonzero({text}), axis=0)"
+            hint = f"keep the shape: `R.where({text}, {name}, 0)`; "
+            hint += f"of a mask with one axis, read its rows: `R.take({name}, {rows}, axis=0)`"
     message = f"expected a constant integer as the index, found {text}"
     raise context.error(element, message, hint, "E0114")

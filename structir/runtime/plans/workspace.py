@@ -149,8 +149,9 @@ class Workspace:
         number = self.running[row]
         text = self.plan.texts[number]
         if not text.sites:
-            kernel_name = ", ".join(text.origins) or str(number)
-            return ShapeMismatchError(f"kernel {kernel_name}: runtime check failed")
+            origins = ", ".join(text.origins) or f"kernel {number}"
+            reason = text.rejection or "expected operands within the op's limits, found others"
+            return ShapeMismatchError(f"{origins.removeprefix('R.')}: {reason}")
         report = self.plan.layout.starts[number] + len(text.pointers) + len(text.sizes)
         reports = self.arguments[:, report : report + REPORT_WORDS]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])
