@@ -6,12 +6,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir import ops
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
-from structir.ir import IRModule, registered_ops
+from structir.ir import IRModule
 from structir.ir.expr import Call, Constant, Expr, Tuple, Var
 from structir.ir.struct_info import TensorStructInfo
+from tests.ops.built_in import BUILT_IN_OPS
 
 
 @attrs.frozen
@@ -41,8 +41,7 @@ def _replaced(arg: Expr, path: tuple[int, ...], params: dict[tuple[int, ...], Va
 
 def example_calls(convert: Any = lambda values: values) -> Iterator[ExampleCall]:
     """Yields the examples; `convert` changes the values of the tensors, and so their dtypes."""
-    ops.load()
-    for op in registered_ops():
+    for op in BUILT_IN_OPS.values():
         for args, keywords in getattr(op.definition, "examples", ()):
             call = op.definition.bind(args, keywords, None)
             tensors = [t for k, arg in enumerate(call.args) for t in _tensors(arg, (k,))]

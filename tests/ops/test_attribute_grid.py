@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import structir
-from structir import ops
-from structir.ir import BlockBuilder, registered_ops
+from structir.ir import BlockBuilder
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import symbolic_call
 
 with np.load(Path(__file__).parents[1] / "data" / "attribute_grid.npz") as archive:
@@ -118,10 +118,7 @@ WITHOUT_GRID |= {"linalg.qr", "linalg.svd"}  # in test_matrix_factors.py
 WITHOUT_GRID |= {"linalg.solve_triangular"}  # both triangles are in test_independent.py
 
 
-ops.load()
-DEFINITIONS = [
-    op.definition for op in registered_ops() if hasattr(op.definition, "index_signature")
-]
+DEFINITIONS = [op.definition for op in BUILT_IN_OPS.values()]
 WITH_ATTRIBUTES = {d.name for d in DEFINITIONS if d.signature.attributes}
 
 

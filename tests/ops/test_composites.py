@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from structir import ops
 from structir.analysis import PASS, base_check
-from structir.ir import Call, TensorStructInfo, Tuple, TupleStructInfo, Var, registered_ops
+from structir.ir import Call, TensorStructInfo, Tuple, TupleStructInfo, Var
 from structir.ir.dims import sym
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import called, expression
 
-ops.load()
-COMPOSITES = [op for op in registered_ops() if getattr(op.definition, "parts", False)]
+COMPOSITES = [op for op in BUILT_IN_OPS.values() if getattr(op.definition, "parts", False)]
 EXAMPLES = [
     pytest.param(op, number, id=f"{op.name}-{number}")
     for op in COMPOSITES

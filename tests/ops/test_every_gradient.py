@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import structir
-from structir import ops
 from structir.errors import DiagnosticError
 from structir.ir import (
     BlockBuilder,
@@ -14,18 +13,15 @@ from structir.ir import (
     Tuple,
     TupleStructInfo,
     Var,
-    registered_ops,
     structural_equal,
 )
 from structir.ir.dtype import is_float
 from structir.opdef.gradient import describe_gradient, gradients
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import called, symbolic_call
 from tests.runtime.agreement import assert_agree, copied
 
-ops.load()
-OPS = {
-    op.name: op.definition for op in registered_ops() if hasattr(op.definition, "index_signature")
-}
+OPS = {name: op.definition for name, op in BUILT_IN_OPS.items()}
 # Compilation dominates the time: all hand-written gradients are compiled, and one in four of those
 # derived from signature and body.
 COMPILED = {n for k, n in enumerate(sorted(OPS)) if k % 4 == 0 or "gradient" in OPS[n].hooks}

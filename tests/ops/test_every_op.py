@@ -11,23 +11,20 @@ import numpy as np
 import pytest
 
 import structir
-from structir import ops
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import (
     PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
     TupleStructInfo,
-    registered_ops,
 )
 from structir.ir.dims import evaluate, syms
 from structir.ir.dtype import numpy_dtype
 from structir.opdef.parameters import REQUIRED
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import called
 
-ops.load()
-# opaque ops, such as an example declares, are not ops of the package
-OPS = {op.name: op for op in registered_ops() if hasattr(op.definition, "index_signature")}
+OPS = BUILT_IN_OPS
 FACTS = Path(__file__).parent.parent / "conformance" / "op_struct_info.jsonl"
 SIZES = (
     (2, 3, 4, 5, 6),

@@ -3,17 +3,12 @@
 import pytest
 
 import structir
-from structir import ops
-from structir.ir import registered_ops, structural_equal
+from structir.ir import structural_equal
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import called, program
 from tests.runtime.agreement import assert_agree, copied
 
-ops.load()
-EXAMPLES = {
-    op.name: op.definition.examples
-    for op in registered_ops()
-    if hasattr(op.definition, "index_signature")
-}
+EXAMPLES = {name: op.definition.examples for name, op in BUILT_IN_OPS.items()}
 every_op = pytest.mark.parametrize("name", sorted(EXAMPLES))
 
 

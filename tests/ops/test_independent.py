@@ -9,16 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from structir import ops
 from structir.errors import DiagnosticError
-from structir.ir import TensorStructInfo, registered_ops
+from structir.ir import TensorStructInfo
 from tests.cases import every_case
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import called
 
-ops.load()
-OPS = {
-    op.name: op.definition for op in registered_ops() if hasattr(op.definition, "index_signature")
-}
+OPS = {name: op.definition for name, op in BUILT_IN_OPS.items()}
 with np.load(Path(__file__).parents[1] / "data" / "independent.npz") as archive:
     ARRAYS = dict(archive)
 SAID = json.loads(str(ARRAYS.pop("said")))

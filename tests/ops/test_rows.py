@@ -12,13 +12,13 @@ from structir.analysis.lattice import PASS
 from structir.errors import DiagnosticWarning
 from structir.ir.axes import AnySize, RowVar, fields_of
 from structir.ir.expr import Call, Expr, Tuple, Var
-from structir.ir.op import registered_ops
 from structir.ir.struct_info import TensorStructInfo
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.solver.test_schemes import call_of
 
 
 def examples() -> Iterator[Any]:
-    for op in registered_ops():
+    for op in BUILT_IN_OPS.values():
         for number, (args, keywords) in enumerate(getattr(op.definition, "examples", ())):
             yield pytest.param(op, args, keywords, id=f"{op.name}-{number}")
 

@@ -9,23 +9,19 @@ import numpy as np
 import pytest
 
 import structir
-from structir import ops
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.ir import registered_ops
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.parameters import REQUIRED
 from structir.script import R
 from tests.cases import every_case
+from tests.ops.built_in import BUILT_IN_OPS
 from tests.ops.calls import called, evaluated
 from tests.ops.test_every_op import assert_fits
 from tests.runtime.agreement import assert_agree
 
-ops.load()
-OPS = {
-    op.name: op.definition for op in registered_ops() if hasattr(op.definition, "index_signature")
-}
+OPS = {name: op.definition for name, op in BUILT_IN_OPS.items()}
 every_op = pytest.mark.parametrize("name", sorted(OPS))
 every_op_in_one = every_case("name", sorted(OPS))
 DTYPES = ("bool", "int8", "int64", "uint8", "float16", "bfloat16", "float64")

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from structir.runtime.files.cached_plans import PACKAGE, stamps
 from structir.system.cache import CacheEntry, CacheStore, digest, pack_entry, parse_entry, store
 from structir.targets.cpu import objects
 from structir.targets.cpu.kernels import kernel
@@ -27,6 +29,16 @@ def test_a_written_entry_is_read(kept):
     kept.write(KEY, ENTRY)
     assert kept.read(KEY) == ENTRY
     assert [f.path for f in kept.files()] == [kept.path(KEY)]
+
+
+def test_plans_depend_on_the_sources_of_all_modules():
+    lines = set(stamps(str(PACKAGE)))
+    loaded = [m for name, m in sys.modules.items() if name.startswith("structir.")]
+    paths = [Path(module.__file__) for module in loaded if getattr(module, "__file__", None)]
+    assert any("loops" in path.parts for path in paths)
+    for path in paths:
+        stat = path.stat()
+        assert f"{path.name} {stat.st_size} {stat.st_mtime_ns}" in lines
 
 
 def test_no_bit_may_be_wrong():

@@ -206,17 +206,24 @@ def test_the_default_is_the_physical_cores_that_the_process_may_use(tmp_path, mo
     monkeypatch.delenv("STRUCTIR_NUM_THREADS", raising=False)
     assert structir.compile(Module).num_threads == physical_cores()
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 6}, raising=False)
-    for cpu in range(8):
-        write(tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", cpu // 2)
-    assert physical_cores(tmp_path) == 3
-    write(tmp_path / "proc/self/cgroup", "3:cpuset:/a\n1:cpu,cpuacct:/a/b\n0::/a/b")
+    assert physical_cores(machine(tmp_path / "unlimited")) == 3
     for quota, cores in (("max", 3), ("200000", 2), ("150000", 1), ("20000", 1), ("900000", 3)):
-        write(tmp_path / "sys/fs/cgroup/a/cpu.max", f"{quota} 100000")
-        assert physical_cores(tmp_path) == cores
-    write(tmp_path / "sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", 100000)
+        root = machine(tmp_path / quota)
+        write(root / "sys/fs/cgroup/a/cpu.max", f"{quota} 100000")
+        assert physical_cores(root) == cores
     for quota, cores in ((-1, 3), (210000, 2)):
-        write(tmp_path / "sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", quota)
-        assert physical_cores(tmp_path) == cores
+        root = machine(tmp_path / f"version 1: {quota}")
+        write(root / "sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", 100000)
+        write(root / "sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", quota)
+        assert physical_cores(root) == cores
+
+
+def machine(root):
+    """Writes what the kernel shows of eight CPUs in four cores, and of the process's cgroups."""
+    for cpu in range(8):
+        write(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", cpu // 2)
+    write(root / "proc/self/cgroup", "3:cpuset:/a\n1:cpu,cpuacct:/a/b\n0::/a/b")
+    return root
 
 
 def write(path, content):

@@ -35,7 +35,7 @@ from structir.system import cache as disk
 from structir.targets.cpu.identity import machine_identity
 
 LARGE_CONSTANT = 1 << 12  # elements; lowering inspects the values of small constants only
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parents[2]
 
 
 class FunctionStore(Protocol):
@@ -177,16 +177,18 @@ def _strings(value: Any) -> Iterator[str]:
 
 @cache
 def sources_stamp() -> str:
-    """Returns the modification time of this package: plans depend on the lowering code."""
-    return "\n".join(_stamps(str(PACKAGE)))
+    """Returns a hash of the sizes and modification times of this package's sources: plans depend on
+    all modules that compile a program."""
+    return disk.digest(*stamps(str(PACKAGE)))
 
 
-def _stamps(folder: str) -> Iterator[str]:
+def stamps(folder: str) -> Iterator[str]:
+    """Yields the name, size and modification time of each Python file in a folder and below."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.is_dir(follow_symlinks=False):
                 if entry.name != "__pycache__":
-                    yield from _stamps(entry.path)
+                    yield from stamps(entry.path)
             elif entry.name.endswith(".py"):
                 stat = entry.stat()
                 yield f"{entry.name} {stat.st_size} {stat.st_mtime_ns}"

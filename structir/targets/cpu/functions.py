@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
 from textwrap import dedent
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -68,10 +69,19 @@ def routine_source(function: Callable[..., Any]) -> str:
 
 
 def _source(function: Any) -> str:
+    is_global = is_of_package(function) and "<locals>" not in function.__qualname__
+    return _source_of_package(function) if is_global else _read_source(function)
+
+
+def _read_source(function: Any) -> str:
     try:
         return dedent(inspect.getsource(function))
     except (OSError, TypeError):  # of a function that was not read from a file
         return f"# source of {function.__qualname__} is not available"
+
+
+# `inspect` looks for the end of a function by tokens: half a millisecond
+_source_of_package = cache(_read_source)
 
 
 def transitive_callees(function: Any) -> list[Any]:

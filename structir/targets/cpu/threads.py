@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -137,21 +138,29 @@ CONTROLLERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # where version 1 of cgroup
 
 def physical_cores(root: Path = ROOT) -> int:
     """Returns the physical cores in the CPU affinity of the process, within its cgroup's limit."""
-    return max(1, min([len(_cores(root)), *map(int, _limits(root))]))
+    return max(1, min(len(_cores(root)), _limit(root)))
 
 
 def _cores(root: Path) -> set[str]:
     """Returns the names of the physical cores: two CPUs of one core have the same siblings."""
     if not hasattr(os, "sched_getaffinity"):
         return {str(cpu) for cpu in range(os.cpu_count() or 1)}
-    cpus = root / "sys/devices/system/cpu"
-    cores = set()
-    for cpu in os.sched_getaffinity(0):
-        siblings = str(cpu)
-        with suppress(OSError):
-            siblings = (cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-        cores.add(siblings)
-    return cores
+    return {_siblings(root, cpu) for cpu in os.sched_getaffinity(0)}
+
+
+@cache  # each compilation counts the cores: to read files takes half a millisecond
+def _siblings(root: Path, cpu: int) -> str:
+    """Returns the CPUs of the same physical core."""
+    topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+    with suppress(OSError):
+        return (topology / "thread_siblings_list").read_text().strip()
+    return str(cpu)
+
+
+@cache
+def _limit(root: Path) -> int:
+    """Returns the lowest limit, rounded down; a number that no machine reaches if there is none."""
+    return min(map(int, _limits(root)), default=sys.maxsize)
 
 
 def _limits(root: Path) -> Iterator[float]:
