@@ -133,18 +133,23 @@ ADVICE = {
     },
     "structir.printer.parser.augmented": {"slice_scatter", "where"},
     "structir.printer.parser.foreign_names": {  # a vocabulary
-        *("astype", "concat", "divide", "expand_dims", "linalg.solve", "linear", "matmul", "max"),
-        *("min", "mod", "floor_mod", "reshape", "shape_of", "take"),
-        *("multiply", "permute_dims", "power", "subtract", "where"),
+        *("abs", "arange", "astype", "broadcast_to", "concat", "cumprod", "cumsum", "divide"),
+        *("einsum", "equal", "exp", "expand_dims", "eye", "eye_like", "floor_mod", "grad.no_grad"),
+        *("greater", "greater_equal", "less", "less_equal", "linalg.solve", "linear", "log"),
+        *("log_add_exp", "matmul", "max", "min", "mod", "multiply", "negative", "nonzero"),
+        *("not_equal", "permute_dims", "power", "reshape", "size", "split", "sqrt", "square"),
+        *("subtract", "sum", "take", "variance", "where"),
     },
-    "structir.printer.parser.name_hints": {"arange", "astype", "exp", "sum"},
+    "structir.printer.parser.name_hints": {
+        *("arange", "astype", "exp", "index_put", "slice_scatter", "sum"),
+    },
     "structir.printer.parser.kernel_advice": {"sort", "zeros_like"},
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
         *("one_hot", "reshape", "to_vdevice", "vision.all_class_non_max_suppression"),
     },
-    "structir.printer.parser.subscripts": {"take"},
+    "structir.printer.parser.subscripts": {"nonzero", "squeeze", "take", "where"},
     "structir.printer.parser.values": {"where"},
 }
 HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
