@@ -59,9 +59,11 @@ def pages() -> list[Path]:
 
 
 def text_of_python(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields comments and strings with their line numbers."""
-    source = io.StringIO(path.read_text(encoding="utf-8"))
-    for token in tokenize.generate_tokens(source.readline):
+    """Yields comments and strings with their line numbers, of files that have a phrase."""
+    text = path.read_text(encoding="utf-8")
+    if not PHRASES.search(text):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING):
             for number, line in enumerate(token.string.splitlines()):
                 yield token.start[0] + number, line
