@@ -195,11 +195,11 @@ def _copy_panel(
 
     def padded() -> None:
         for t in code.each(0, terms):
-            for j in code.each(0, width):
-                inside = j < columns
-                value = source.at(t * row + code.choice(inside, j, 0) * column).load()
-                stored = code.select(inside.name, panel.kind, value, "0.0")
-                panel.at(t * width + j).store(stored)
+            to, line = panel.at(t * width), source.at(t * row)
+            for j in code.each(0, columns):
+                to.at(j).store(line.at(j * column).load())
+            for j in code.each(columns, width):
+                to.at(j).store("0.0")
 
     code.choose((column.equals(1) & columns.equals(width)).name, plain, padded)
 
@@ -208,24 +208,25 @@ def copy_panels(
     code: FunctionCode,
     panels: ElementPointer,
     source: ElementPointer,
-    sizes: tuple[Word, Word, Word, Word],
+    sizes: tuple[Word, Word, Word],
     room: Word,
-    lanes: int,
+    shape: TileShape,
 ) -> Word:
     """Packs the next full panels line by line; returns their number of columns.
 
-    `sizes` are the terms, the columns, the width of a panel, and the distance of lines. Consecutive
-    lines are on different pages, which hardware prefetchers do not cross.
+    `sizes` are the terms, the columns, and the distance of lines; panels are as wide as the tiles
+    of the shape. Consecutive lines are on different pages, which hardware prefetchers do not cross.
     """
-    terms, columns, width, row = sizes
-    most = code.smaller(code.larger(room // (width * terms), 1), MOST_PANELS)
+    (terms, columns, row), width = sizes, shape.columns
+    most = code.smaller(code.larger(room // (terms * width), 1), MOST_PANELS)
     count = code.smaller(columns // width, most)
     for t in code.each(0, terms):
         for p in code.each(0, count):
             to, line = panels.at((p * terms + t) * width), source.at(t * row + p * width)
-            for part in code.each(0, width, LINE):
+            for part in range(0, width, LINE):
                 line.at(row * AHEAD + part).prefetch()
-            copy_registers(code, to, line, width, lanes)
+            for j in range(0, width, shape.lanes):
+                to.at(j).copy_vector(line.at(j), shape.lanes)
     return count * width
 
 
