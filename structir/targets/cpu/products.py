@@ -31,9 +31,9 @@ from structir.targets.cpu.packed_layout import (
     row_name,
     selected,
     tiles_text,
+    write_transpose,
 )
 from structir.targets.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
-from structir.targets.cpu.register_transposes import write_transpose
 from structir.targets.cpu.tiles import (
     CACHE_LINE,
     OrderedTile,
