@@ -1,5 +1,6 @@
 """The packed layout of right operands, panels of all terms by as many columns as a tile is wide;
-the code that packs them, and that of products with them, of floats and of small integers.
+the code that packs them, and that of products with them, of floats and of small integers; and
+in-register transposes of squares, with as many lines as a register has lanes.
 
 The panel that begins at column `j` is at offset `j * terms`. Panels have the widths of the tiles:
 the widest, then narrower ones at the end if they leave fewer lanes unused.
@@ -30,6 +31,7 @@ from structir.targets.cpu.tiles import (
     tile_shapes,
 )
 
+WORD, INDEX = ir.IntType(64), ir.IntType(32)
 ALIGNMENT = 64
 MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
 AHEAD = 8  # prefetch distance in lines,
@@ -195,11 +197,11 @@ def _copy_panel(
 
     def padded() -> None:
         for t in code.each(0, terms):
-            for j in code.each(0, width):
-                inside = j < columns
-                value = source.at(t * row + code.choice(inside, j, 0) * column).load()
-                stored = code.select(inside.name, panel.kind, value, "0.0")
-                panel.at(t * width + j).store(stored)
+            to, line = panel.at(t * width), source.at(t * row)
+            for j in code.each(0, columns):
+                to.at(j).store(line.at(j * column).load())
+            for j in code.each(columns, width):
+                to.at(j).store("0.0")
 
     code.choose((column.equals(1) & columns.equals(width)).name, plain, padded)
 
@@ -208,24 +210,25 @@ def copy_panels(
     code: FunctionCode,
     panels: ElementPointer,
     source: ElementPointer,
-    sizes: tuple[Word, Word, Word, Word],
+    sizes: tuple[Word, Word, Word],
     room: Word,
-    lanes: int,
+    shape: TileShape,
 ) -> Word:
     """Packs the next full panels line by line; returns their number of columns.
 
-    `sizes` are the terms, the columns, the width of a panel, and the distance of lines. Consecutive
-    lines are on different pages, which hardware prefetchers do not cross.
+    `sizes` are the terms, the columns, and the distance of lines; panels are as wide as the tiles
+    of the shape. Consecutive lines are on different pages, which hardware prefetchers do not cross.
     """
-    terms, columns, width, row = sizes
-    most = code.smaller(code.larger(room // (width * terms), 1), MOST_PANELS)
+    (terms, columns, row), width = sizes, shape.columns
+    most = code.smaller(code.larger(room // (terms * width), 1), MOST_PANELS)
     count = code.smaller(columns // width, most)
     for t in code.each(0, terms):
         for p in code.each(0, count):
             to, line = panels.at((p * terms + t) * width), source.at(t * row + p * width)
-            for part in code.each(0, width, LINE):
+            for part in range(0, width, LINE):
                 line.at(row * AHEAD + part).prefetch()
-            copy_registers(code, to, line, width, lanes)
+            for j in range(0, width, shape.lanes):
+                to.at(j).copy_vector(line.at(j), shape.lanes)
     return count * width
 
 
@@ -358,3 +361,47 @@ def packed_product_text(symbol: str, name: str, shapes: tuple[TileShape, ...]) -
             out = (c.at(i0 * c_row), c_row, adds)
             pass_packed_panels(code, name, shapes, left, (panels, k, k0), out, (rows, n, terms))
     return code.text()
+
+
+def write_transpose(module: ir.Module, name: str, element: Any, lanes: int) -> None:
+    """Emits name(to, to_line, source, source_line): to[t, j] = source[j, t], for `lanes` lines.
+
+    `to_line` and `source_line` are strides in elements.
+    """
+    pointer, vector = element.as_pointer(), ir.VectorType(element, lanes)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, WORD, pointer, WORD])
+    function = ir.Function(module, kind, name)
+    to, to_line, source, source_line = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+
+    def place(start: Any, step: Any, number: int) -> Any:
+        address = builder.gep(start, [builder.mul(step, ir.Constant(WORD, number))])
+        return builder.bitcast(address, vector.as_pointer())
+
+    lines = [builder.load(place(source, source_line, k), align=4) for k in range(lanes)]
+    for k, line in enumerate(transpose_lines(builder, lines)):
+        builder.store(line, place(to, to_line, k), align=4)
+    builder.ret_void()
+
+
+def transpose_lines(builder: Any, lines: list[Any]) -> list[Any]:
+    """Emits the transpose of lines in registers; returns their columns, consecutively.
+
+    The number of lines is the number of lanes divided by a power of two.
+    """
+    count = left = len(lines)
+    while left > 1:  # log2(number of lines) rounds
+        lines = [line for k in range(count // 2) for line in _interleaved(builder, lines, k)]
+        left //= 2
+    return lines
+
+
+def _interleaved(builder: Any, lines: list[Any], k: int) -> list[Any]:
+    """Interleaves line `k` with the line half of all lines later; returns two lines."""
+    first, second = lines[k], lines[k + len(lines) // 2]
+    lanes = first.type.count
+    orders = [
+        [(start + i // 2) + (i % 2) * lanes for i in range(lanes)] for start in (0, lanes // 2)
+    ]
+    kind = ir.VectorType(INDEX, lanes)
+    return [builder.shuffle_vector(first, second, ir.Constant(kind, order)) for order in orders]

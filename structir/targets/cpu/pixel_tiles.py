@@ -19,7 +19,8 @@ from llvmlite import ir
 
 from structir.targets.cpu.arithmetic import declared
 from structir.targets.cpu.features import is_amd
-from structir.targets.cpu.tiles import TileShape, comes_next, transpose_lines
+from structir.targets.cpu.packed_layout import transpose_lines
+from structir.targets.cpu.tiles import TileShape, comes_next
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 HIGHEST = 8  # points of a tile

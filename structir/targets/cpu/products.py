@@ -31,6 +31,7 @@ from structir.targets.cpu.packed_layout import (
     row_name,
     selected,
     tiles_text,
+    write_transpose,
 )
 from structir.targets.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.targets.cpu.tiles import (
@@ -41,7 +42,6 @@ from structir.targets.cpu.tiles import (
     cut_shapes,
     paired_shapes,
     tile_shapes,
-    write_transpose,
 )
 
 DTYPES = ("float32", "float64")
@@ -103,8 +103,8 @@ def pass_panels(
             with when(packs & is_line & registers.equals(len(shapes))):
                 with code.when((j0 >= copied.value).name):
                     first.set(j0)
-                    source = (terms, n - j0, width, b_row)
-                    packed = copy_panels(code, panel, lines, source, room, shapes[0].lanes)
+                    source = (terms, n - j0, b_row)
+                    packed = copy_panels(code, panel, lines, source, room, shapes[-1])
                     copied.set(j0 + packed)
                 offset.set((j0 - first.value) * terms)
             with when(packs):
@@ -288,10 +288,6 @@ def _transpose(shapes: tuple[TileShape, ...], symbol: str) -> str:
     whole_rows, whole_columns = rows.rounded_down(lanes), columns.rounded_down(lanes)
     block = 2 * lanes  # squares that share cache lines are processed together
 
-    def copy_element(line: Word, column: Word) -> None:
-        value = source.at(column * source_line + line).load()
-        to.at(line * to_line + column).store(value)
-
     for first in code.each(0, whole_rows, block):
         last = code.smaller(first + block, whole_rows)
         for j in code.each(0, whole_columns, lanes):
@@ -299,11 +295,13 @@ def _transpose(shapes: tuple[TileShape, ...], symbol: str) -> str:
                 square = (to.at(i * to_line + j), to_line, source.at(j * source_line + i))
                 code.call_symbol(f"structir_transpose_{dtype}", *square, source_line)
         for j in code.each(whole_columns, columns):
-            for line in code.each(first, last):
-                copy_element(line, j)
-    for line in code.each(whole_rows, rows):
+            column, below = source.at(j * source_line), to.at(j)
+            for i in code.each(first, last):
+                below.at(i * to_line).store(column.at(i).load())
+    for i in code.each(whole_rows, rows):
+        line, across = to.at(i * to_line), source.at(i)
         for j in code.each(0, columns):
-            copy_element(line, j)
+            line.at(j).store(across.at(j * source_line).load())
     return code.text()
 
 

@@ -1,5 +1,4 @@
-"""Micro-kernels of matrix products: a tile of the result in vector registers; and in-register
-transposes of squares, with as many lines as a register has lanes.
+"""Micro-kernels of matrix products: a tile of the result in vector registers.
 
 They are emitted as LLVM IR with explicit vectors. A tile has `rows` times `vectors` accumulators.
 Each term adds the products of a broadcast left element and the registers of a right line.
@@ -8,6 +7,7 @@ Each term adds the products of a broadcast left element and the registers of a r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -264,10 +264,9 @@ class TileFunction:
         return declared(self.module, kind, f"llvm.masked.load.{self._suffix()}.p0")
 
     def _splat(self, value: Any) -> Any:
-        kind = ir.VectorType(value.type, self.shape.lanes)
-        nothing = ir.Constant(kind, ir.Undefined)
-        first = self.builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
-        zeros = ir.Constant(ir.VectorType(INDEX, self.shape.lanes), [0] * self.shape.lanes)
+        nothing = _constant(ir.VectorType(value.type, self.shape.lanes), ir.Undefined)
+        first = self.builder.insert_element(nothing, value, _constant(INDEX, 0))
+        zeros = _constant(ir.VectorType(INDEX, self.shape.lanes), 0)
         return self.builder.shuffle_vector(first, nothing, zeros)
 
     def _mask(self, vector: int) -> Any:
@@ -438,13 +437,17 @@ class PanelFunction:
         parts, soon, *more = args[12:]
         before = builder.mul(number, tile.reach(builder, passed, more))
         more = [builder.gep(soon, [before]), *more]
-        is_alone = builder.icmp_signed("==", parts, _word(1))
         with builder.if_else(builder.icmp_signed("<", number, parts)) as (early, late):
-            with early, builder.if_else(is_alone) as (one, shared):
-                with one:
-                    builder.call(lines.function, [*passed, *more])
-                with shared:
+            with early:
+                if lines is tile:
                     builder.call(tile.function, [*passed, *more])
+                else:
+                    is_alone = builder.icmp_signed("==", parts, _word(1))
+                    with builder.if_else(is_alone) as (one, shared):
+                        with one:
+                            builder.call(lines.function, [*passed, *more])
+                        with shared:
+                            builder.call(tile.function, [*passed, *more])
             with late:
                 builder.call(plain.function, passed)
 
@@ -454,57 +457,17 @@ def _bytes(kind: Any) -> int:
     return kind.width // 8 if isinstance(kind, ir.IntType) else 8 if kind == ir.DoubleType() else 4
 
 
+@cache
+def _constant(kind: ir.Type, value: Any) -> ir.Constant:
+    """Returns a constant, whose text is formatted once."""
+    return ir.Constant(kind, value)
+
+
 def _word(value: int) -> ir.Constant:
-    return ir.Constant(WORD, value)
+    constant: ir.Constant = _constant(WORD, value)
+    return constant
 
 
 def _moved(builder: Any, start: Any, elements: int) -> Any:
     """Returns an address some elements after another one."""
     return builder.gep(start, [_word(elements)]) if elements else start
-
-
-WORD, INDEX = ir.IntType(64), ir.IntType(32)
-
-
-def write_transpose(module: ir.Module, name: str, element: Any, lanes: int) -> None:
-    """Emits name(to, to_line, source, source_line): to[t, j] = source[j, t], for `lanes` lines.
-
-    `to_line` and `source_line` are strides in elements.
-    """
-    pointer, vector = element.as_pointer(), ir.VectorType(element, lanes)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, WORD, pointer, WORD])
-    function = ir.Function(module, kind, name)
-    to, to_line, source, source_line = function.args
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-
-    def place(start: Any, step: Any, number: int) -> Any:
-        address = builder.gep(start, [builder.mul(step, ir.Constant(WORD, number))])
-        return builder.bitcast(address, vector.as_pointer())
-
-    lines = [builder.load(place(source, source_line, k), align=4) for k in range(lanes)]
-    for k, line in enumerate(transpose_lines(builder, lines)):
-        builder.store(line, place(to, to_line, k), align=4)
-    builder.ret_void()
-
-
-def transpose_lines(builder: Any, lines: list[Any]) -> list[Any]:
-    """Emits the transpose of lines in registers; returns their columns, consecutively.
-
-    The number of lines is the number of lanes divided by a power of two.
-    """
-    count = left = len(lines)
-    while left > 1:  # log2(number of lines) rounds
-        lines = [line for k in range(count // 2) for line in _interleaved(builder, lines, k)]
-        left //= 2
-    return lines
-
-
-def _interleaved(builder: Any, lines: list[Any], k: int) -> list[Any]:
-    """Interleaves line `k` with the line half of all lines later; returns two lines."""
-    first, second = lines[k], lines[k + len(lines) // 2]
-    lanes = first.type.count
-    orders = [
-        [(start + i // 2) + (i % 2) * lanes for i in range(lanes)] for start in (0, lanes // 2)
-    ]
-    kind = ir.VectorType(INDEX, lanes)
-    return [builder.shuffle_vector(first, second, ir.Constant(kind, order)) for order in orders]
