@@ -31,7 +31,6 @@ from structir.targets.cpu.tiles import (
 )
 
 ALIGNMENT = 64
-MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
 AHEAD = 8  # prefetch distance in lines,
 LINE = 16  # and step in elements, at least a cache line
 MOST_PARTS = 4  # tiles of a panel that share its prefetches
@@ -54,6 +53,19 @@ def panel_registers(
     integer, or a number of code, of which `select` selects."""
     two = (left <= 2 * lanes) | ((left > 3 * lanes) & (left <= 4 * lanes))
     return select(left <= lanes, 1, select(two, 2, most))
+
+
+def equal_panels(
+    columns: Any, lanes: int, most: int, select: Callable[[Any, Any, Any], Any] = selected
+) -> Any:
+    """Returns the number of panels from the next one on that are full and of the greatest width, at
+    least 1: an integer, or a number of code, of which `select` selects."""
+    width = lanes * most
+    whole = columns // width
+    rest = columns - whole * width
+    is_split = (rest > 0) & (rest <= (lanes if most > 2 else 0))  # with the last of them, in halves
+    count = whole - select(is_split, 1, 0)
+    return select(count > 1, count, 1)
 
 
 def packed(matrix: NDArray[Any]) -> NDArray[Any]:
@@ -202,24 +214,21 @@ def copy_panels(
     panels: ElementPointer,
     source: ElementPointer,
     sizes: tuple[Word, Word, Word, Word],
-    room: Word,
-) -> Word:
-    """Packs the next full panels line by line; returns their number of columns.
+    lanes: int,
+) -> None:
+    """Packs full panels line by line, so that lines are read in longer runs.
 
-    `sizes` are the terms, the columns, the width of a panel, and the distance of lines. Consecutive
-    lines are on different pages, which hardware prefetchers do not cross.
+    `sizes` are the terms, the number of panels, the width of a panel, and the distance of lines.
+    Consecutive lines are on different pages, which hardware prefetchers do not cross.
     """
-    terms, columns, width, row = sizes
-    most = code.smaller(code.larger(room // (width * terms), 1), MOST_PANELS)
-    count = code.smaller(columns // width, most)
+    terms, count, width, row = sizes
     for t in code.each(0, terms):
         for p in code.each(0, count):
             to, line = panels.at((p * terms + t) * width), source.at(t * row + p * width)
             for part in code.each(0, width, LINE):
                 line.at(row * AHEAD + part).prefetch()
-            for j in code.each(0, width):
-                to.at(j).store(line.at(j).load())
-    return count * width
+            for j in code.each(0, width, lanes):
+                to.at(j).copy_vector(line.at(j), lanes)
 
 
 ROW_BLOCK = 256  # rows of the left operand per panel, which stay in L2
