@@ -33,7 +33,6 @@ from structir.targets.cpu.tiles import (
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 ALIGNMENT = 64
-MOST_PANELS = 8  # panels that are packed together: each line is read in a longer run
 AHEAD = 8  # prefetch distance in lines,
 LINE = 16  # and step in elements, at least a cache line
 MOST_PARTS = 4  # tiles of a panel that share its prefetches
@@ -56,6 +55,19 @@ def panel_registers(
     integer, or a number of code, of which `select` selects."""
     two = (left <= 2 * lanes) | ((left > 3 * lanes) & (left <= 4 * lanes))
     return select(left <= lanes, 1, select(two, 2, most))
+
+
+def equal_panels(
+    columns: Any, lanes: int, most: int, select: Callable[[Any, Any, Any], Any] = selected
+) -> Any:
+    """Returns the number of panels from the next one on that are full and of the greatest width, at
+    least 1: an integer, or a number of code, of which `select` selects."""
+    width = lanes * most
+    whole = columns // width
+    rest = columns - whole * width
+    is_split = (rest > 0) & (rest <= (lanes if most > 2 else 0))  # with the last of them, in halves
+    count = whole - select(is_split, 1, 0)
+    return select(count > 1, count, 1)
 
 
 def packed(matrix: NDArray[Any]) -> NDArray[Any]:
@@ -211,17 +223,15 @@ def copy_panels(
     panels: ElementPointer,
     source: ElementPointer,
     sizes: tuple[Word, Word, Word],
-    room: Word,
     shape: TileShape,
-) -> Word:
-    """Packs the next full panels line by line; returns their number of columns.
+) -> None:
+    """Packs full panels, as wide as the tiles of a shape, line by line: lines are read in longer
+    runs.
 
-    `sizes` are the terms, the columns, and the distance of lines; panels are as wide as the tiles
-    of the shape. Consecutive lines are on different pages, which hardware prefetchers do not cross.
+    `sizes` are the terms, the number of panels, and the distance of lines. Consecutive lines are on
+    different pages, which hardware prefetchers do not cross.
     """
-    (terms, columns, row), width = sizes, shape.columns
-    most = code.smaller(code.larger(room // (terms * width), 1), MOST_PANELS)
-    count = code.smaller(columns // width, most)
+    (terms, count, row), width = sizes, shape.columns
     for t in code.each(0, terms):
         for p in code.each(0, count):
             to, line = panels.at((p * terms + t) * width), source.at(t * row + p * width)
@@ -229,7 +239,6 @@ def copy_panels(
                 line.at(row * AHEAD + part).prefetch()
             for j in range(0, width, shape.lanes):
                 to.at(j).copy_vector(line.at(j), shape.lanes)
-    return count * width
 
 
 ROW_BLOCK = 256  # rows of the left operand per panel, which stay in L2

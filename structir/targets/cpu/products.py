@@ -13,7 +13,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Word
+from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Predicate, Word
 from structir.targets.cpu.code_generation import compile_ir, load_function, scalar_passes
 from structir.targets.cpu.line_tiles import AHEAD, LINES, LONG, LONGEST, LineTile
 from structir.targets.cpu.objects import load_or_build, symbol_builders
@@ -23,10 +23,12 @@ from structir.targets.cpu.packed_layout import (
     copy_lines,
     copy_panels,
     each_panel,
+    equal_panels,
     fill_panel,
     fill_with_zeros,
     load_tiles,
     packed_product_text,
+    panel_registers,
     prefetched,
     row_name,
     selected,
@@ -54,6 +56,8 @@ UNPACKED_TERMS = 128  # which does not pack so few terms either;
 MORE_UNPACKED = (128, 256)  # with AVX2, up to so many rows and terms: its lines stay in L1
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch memory of a product
 LEFT_ROWS, LEFT_TERMS = 96, 256  # of a block of a transposed left operand, in half of that memory
+STRIP = 4096  # bytes of the left operand that stay in L1 while more panels are read than these,
+FEW_PANELS = 4  # so that lines of the result are written in long runs
 
 
 def most_in_lines(terms: Any, most: int, select: Callable[[Any, Any, Any], Any] = selected) -> Any:
@@ -83,42 +87,74 @@ def pass_panels(
     memory: tuple[ElementPointer, Word],
     tiles: str,
 ) -> None:
-    """Emits the sums of a block of terms in some rows of the result, panel by panel of the right
-    operand, which is packed in `memory`: a pointer and a number of elements. `tiles` is the name of
-    the tile functions."""
+    """Emits the sums of a block of terms in some rows of the result. Some panels of the right
+    operand are packed together in `memory`: a pointer and a number of elements. `tiles` is the name
+    of the tile functions."""
     b, b_row, b_column = right
-    c, c_row, adds = out
     rows, n, terms = sizes
     panel, room = memory
-    first, copied = code.cell(0), code.cell(0)  # the columns of the panels that are packed together
+    lanes, most, column = shapes[0].lanes, len(shapes), code.cell(0)
     is_line = b_column.equals(1)
-    packs = b_column.differs(1) | packs_panels(rows, terms, len(shapes))
-    for j0, registers, width in each_panel(code, n, shapes):
-        columns, lines = code.smaller(width, n - j0), b.at(j0 * b_column)
-        offset, is_packed = code.cell(0), code.cell(1)
+    packs = b_column.differs(1) | packs_panels(rows, terms, most)
+    with code.repeat(lambda: column.value < n):
+        first = column.value
+        registers = panel_registers(n - first, lanes, most, code.choice)
+        width = registers * lanes
+        columns, lines = code.smaller(width, n - first), b.at(first * b_column)
+        most_panels = code.larger(room // (width * terms), 1)
+        many = code.smaller(most_panels, equal_panels(n - first, lanes, most, code.choice))
+        is_packed = code.cell(1)
         lengths = (terms, columns, width, b_row)
         with code.cases() as when:
             with when((columns < width) & is_line):
-                copy_lines(code, panel, lines, lengths, shapes[0].lanes)
-            with when(packs & is_line & registers.equals(len(shapes))):
-                with code.when((j0 >= copied.value).name):
-                    first.set(j0)
-                    source = (terms, n - j0, b_row)
-                    packed = copy_panels(code, panel, lines, source, room, shapes[-1])
-                    copied.set(j0 + packed)
-                offset.set((j0 - first.value) * terms)
+                copy_lines(code, panel, lines, lengths, lanes)
+            with when(packs & is_line & registers.equals(most)):
+                copy_panels(code, panel, lines, (terms, many, b_row), shapes[-1])
             with when(packs):
-                fill_panel(code, panel, lines, (*lengths, b_column), shapes[0])
+                for p in code.each(0, many):
+                    to, source = panel.at(p * width * terms), lines.at(p * width * b_column)
+                    fill_panel(code, to, source, (*lengths, b_column), shapes[0])
             with when(None):
                 is_packed.set(0)
-        test = is_packed.value.differs(0)
-        start = code.choice_of_pointers(test, panel.at(offset.value), lines)
-        step = code.choice(test, width, b_row)
-        tile = (start, step, c.at(j0), c_row, terms, columns, adds)
-        parts = code.choice(test, 0, 1)
-        soon = lines.at(width + (CACHE_LINE // b.bytes - 1))  # next columns, at any alignment
-        more = (registers, rows, parts, soon, b_row)
-        code.call_symbol(f"structir_{tiles}_{shapes[0].dtype}", *left, *tile, *more)
+        panels = (lines, b_row, panel, is_packed.value.differs(0))
+        panel_sizes = (rows, registers, columns, terms, many)
+        into = (out[0].at(first), *out[1:])
+        pass_rows(code, shapes, left, panels, into, panel_sizes, tiles)
+        column.set(first + many * width)
+
+
+def pass_rows(
+    code: FunctionCode,
+    shapes: tuple[TileShape, ...],
+    left: tuple[ElementPointer, Word, Word],
+    right: tuple[ElementPointer, Word, ElementPointer, Predicate],
+    out: tuple[ElementPointer, Word, Word],
+    sizes: tuple[Word, Word, Word, Word, Word],
+    tiles: str,
+) -> None:
+    """Emits the sums of some panels, block by block of rows, each of which reads all panels.
+
+    `right` is the lines of the panels, the distance of lines, the packed panels, and whether these
+    are read. `sizes` are the rows, the registers, columns and terms of a panel, and the number of
+    panels.
+    """
+    (a, a_row, a_column), (lines, b_row, panel, is_packed), (c, c_row, adds) = left, right, out
+    rows, registers, columns, terms, many = sizes
+    width, height, dtype = registers * shapes[0].lanes, shapes[-1].rows[0], shapes[0].dtype
+    name = f"structir_{tiles}_{dtype}"
+    strips = (rows * terms + (STRIP // a.bytes - 1)) // (STRIP // a.bytes)
+    strip = (rows + (strips * height - 1)) // (strips * height) * height
+    together = code.choice(is_packed & (many > FEW_PANELS), strip, ROW_BLOCK)
+    step, parts = code.choice(is_packed, width, b_row), code.choice(is_packed, 0, 1)
+    for i0 in code.each(0, rows, together):
+        some = code.smaller(rows - i0, together)
+        block = (a.at(i0 * a_row), a_row, a_column)
+        for p in code.each(0, many):
+            source, to = lines.at(p * width), c.at(i0 * c_row + p * width)
+            start = code.choice_of_pointers(is_packed, panel.at(p * width * terms), source)
+            soon = source.at(width + (CACHE_LINE // a.bytes - 1))  # at any alignment
+            tile = (start, step, to, c_row, terms, columns, adds)
+            code.call_symbol(name, *block, *tile, registers, some, parts, soon, b_row)
 
 
 def pass_lines(
@@ -199,7 +235,7 @@ def _product(shapes: tuple[TileShape, ...], symbol: str, tiles: str = "panel") -
     turned = a_row.equals(1) & a_column.differs(1) & (m > FEW_ROWS)
     room = code.choice(turned, WIDEST_PANEL - LEFT_ROWS * LEFT_TERMS, WIDEST_PANEL)
     row, column = code.choice(turned, LEFT_TERMS, a_row), code.choice(turned, 1, a_column)
-    together = code.choice(turned, LEFT_ROWS, ROW_BLOCK)
+    together = code.choice(turned, LEFT_ROWS, code.larger(m, 1))
     for i0 in code.each(0, m, together):
         rows = code.smaller(m - i0, together)
         most = most_in_lines(k, len(shapes), code.choice)

@@ -17,7 +17,7 @@ from structir.targets.cpu.blas import multiply_matrices
 from structir.targets.cpu.intrinsics import POINTERS
 from structir.targets.cpu.kinds import INDEX, NOTHING
 from structir.targets.cpu.objects import require_symbol
-from structir.targets.cpu.packed_layout import tiles_text
+from structir.targets.cpu.packed_layout import equal_panels, panel_widths, tiles_text
 from structir.targets.cpu.tiles import TileFunction, TileShape, tile_shapes
 from tests.runtime.python_functions import compiled
 
@@ -73,6 +73,34 @@ def test_scratch_holds_the_widest_panel():
     assert widest * products.TERM_BLOCK <= products.WIDEST_PANEL
     left = products.LEFT_ROWS * products.LEFT_TERMS
     assert widest * products.LEFT_TERMS <= products.WIDEST_PANEL - left
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_equal_panels_are_full_and_of_the_greatest_width(most):
+    shapes = tuple([TileShape("float32", 8, count, (1,)) for count in range(1, most + 1)])
+    for columns in range(1, 300):
+        widths, width = panel_widths(columns, shapes), shapes[-1].columns
+        full = [w for k, w in enumerate(widths) if w == width <= columns - k * width]
+        assert equal_panels(columns, 8, most) == max(len(full), 1), columns
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_blocks_of_rows_and_panels(dtype):
+    """Several blocks of terms, of rows, and of panels; the last ones are smaller."""
+    if not products.has_own_products(dtype):
+        pytest.skip("no wide fused multiply-add here")
+    product, random = product_by(dtype, "tiles"), np.random.default_rng(0)
+    panel = np.empty(products.WIDEST_PANEL, dtype)
+    for m, n, k in ((270, 131, 300), (200, 100, 1100), (130, 210, 20), (70, 700, 260)):
+        for turned in ((False, False), (True, False), (False, True)):
+            a = stored(random, m, k, dtype, turned[0])
+            b = stored(random, k, n, dtype, turned[1])
+            out = np.empty((m, n), dtype)
+            strides = [s // out.itemsize for s in (*a.strides, *b.strides, out.strides[0])]
+            arrays = [x.ctypes.data for x in (a, b, out)]
+            product(*arrays, m, n, k, *strides, panel.ctypes.data)
+            near = 1e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(out, a @ b, rtol=near, atol=near * k**0.5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
