@@ -199,40 +199,6 @@ def check_same_rows(starts: Array, limits: Array, others: Array, ends: Array, wh
     raise ShapeMismatchError(message, code="E0732")
 
 
-def _separate_rows_info(starts: Any, limits: Any, values: Any) -> StructInfo:
-    return starts  # type: ignore[no-any-return]
-
-
-@ragged_op(_separate_rows_info, "separate_rows")
-def separate_rows(starts: Array, limits: Array, values: Array) -> Array:
-    """Returns the row starts; checks that the rows are rows of the values and do not overlap.
-
-    Raises ShapeMismatchError, E0731.
-    """
-    total = len(values)
-    outside = (starts < 0) | (limits < starts) | (limits > total)
-    if outside.any():
-        row = np.flatnonzero(outside)[0]
-        message = f"expected 0 <= start <= limit <= {total}, found {_ends(row, starts, limits)}"
-        hint = "pass the starts and the limits of rows of the values"
-        raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
-    if (starts[1:] < limits[:-1]).any():  # rows are not in order, or overlap
-        filled = np.flatnonzero(limits > starts)
-        order = filled[np.argsort(starts[filled], kind="stable")]
-        overlaps = np.flatnonzero(limits[order][:-1] > starts[order][1:])
-        if overlaps.size:
-            pair = order[overlaps[0] : overlaps[0] + 2]
-            ends = " and ".join([_ends(row, starts, limits) for row in pair])
-            message = f"expected rows that do not overlap, found {ends}"
-            hint = "copy the values of each row: `R.take(values, index, axis=0)`"
-            raise ShapeMismatchError(f"from_values: {message}\nhelp: {hint}", code="E0731")
-    return starts
-
-
-def _ends(row: int, starts: Array, limits: Array) -> str:
-    return f"row {row} of {starts[row]} to {limits[row]}"
-
-
 def _to_padded_info(x: Any, length: int | None = None, fill: float = 0) -> StructInfo:
     position = check_ragged(x)
     size = AnySize() if length is None else length

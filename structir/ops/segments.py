@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.errors import ShapeMismatchError
 from structir.ir.dtype import NARROW_FLOATS, dtype_name, int_limits, is_float
 from structir.ir.expr import Call, Expr, PrimValue
 from structir.lazy import lazy_module
@@ -55,6 +56,57 @@ def _(starts: Array, limits: Array, ids: Array) -> None:
 
 segment_ids.no_gradient("row numbers are integers")
 segment_ids.row_blocks(RowBlocks({RESULT: 0}, {0: RESULT, 1: RESULT}, row_numbers=(RESULT,)))
+
+
+@op(
+    "starts[[n]] @ int64, limits[[n]] @ int64, values[[t], *k] -> out[[n]] @ int64",
+    name="ragged.contiguous_rows",
+)
+def contiguous_rows(starts: Array, limits: Array, values: Array) -> Array:
+    """Returns the row starts; checks that rows are in order, without gaps, and have all values.
+
+    A call fails (E0731) unless the first row starts at 0, each other one at the limit of the row
+    before, and the last one ends at the number of values.
+    """
+    return starts
+
+
+@contiguous_rows.reference
+def _(starts: Array, limits: Array, values: Array) -> Array:
+    total = len(values)
+    wrong = np.append(starts, total) != np.insert(limits, 0, 0)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        place = f"the start of row {row}" if row < len(starts) else "the end of the last row"
+        pair = ([0, *limits][row], [*starts, total][row])
+        expected, actual = pair if row < len(starts) else pair[::-1]
+        message = f"from_values: {place}: expected {expected}, found {actual}"
+        raise ShapeMismatchError(f"{message}\nhelp: {IN_ORDER}", code="E0731")
+    if (limits < starts).any():
+        row = int(np.flatnonzero(limits < starts)[0])
+        message = f"from_values: row {row}: expected a limit of at least {starts[row]}"
+        raise ShapeMismatchError(f"{message}, found {limits[row]}\nhelp: {IN_ORDER}", code="E0731")
+    return starts
+
+
+IN_ORDER = "pass rows in order, without gaps between them"
+contiguous_rows.rejects_values()
+
+
+@contiguous_rows.kernel("cpu")
+def _(starts: Array, limits: Array, values: Array, out: Array) -> None:
+    end = 0
+    for row in range(starts.shape[0]):
+        if starts[row] != end or limits[row] < end:
+            raise ValueError("expected rows in order, without gaps, found others [E0731]")
+        out[row] = end
+        end = limits[row]
+    if end != values.shape[0]:
+        raise ValueError("expected rows in order, without gaps, found others [E0731]")
+
+
+contiguous_rows.no_gradient("row starts are integers")
+contiguous_rows.row_blocks(RowBlocks({2: 0}, {0: 2, 1: 2, RESULT: 2}))
 
 
 @op(f"x[{ROW}, *k], ids[t] @ int64, {ROWS} -> y[t, *k]")
@@ -408,6 +460,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 
 STARTS, LIMITS = ExactValues("int64", (0, 2, 2)), ExactValues("int64", (2, 2, 5))
+contiguous_rows.example(STARTS, LIMITS, f32[5, 2])
 segment_ids.example(STARTS, LIMITS, 5)
 segment_expand.example(f32[3, 2], ExactValues("int64", (0, 0, 2, 2, 2)), STARTS, LIMITS)
 segment_sum.example(f32[5, 2], STARTS, LIMITS)

@@ -22,7 +22,6 @@ from structir.ops.ragged import (
     row_limits,
     row_starts,
     same_rows,
-    separate_rows,
     values,
 )
 from structir.ops.reshape import reshape
@@ -37,9 +36,7 @@ class Rows:
 
     `keys` identify their origin: rows with a common key are equal. `starts` and `limits` have the
     axes before the ragged one, and `flat` has both as vectors. Contiguous rows begin at 0 and
-    follow each other, as those of a RaggedArray; those of `from_values` may be others, in any order
-    and with gaps. Ops that need each value in at most one row check
-    that rows do not overlap.
+    follow each other, as those of a RaggedArray. Those of `from_values` are checked to do so.
     """
 
     keys: set[Any]
@@ -51,7 +48,6 @@ class Rows:
     flat: tuple[Expr, Expr] | None = None
     lengths: Expr | None = None
     is_contiguous: bool = False
-    values: Expr | None = None  # those that the rows are of, if their ends are unchecked
 
     @property
     def count(self) -> Dim:
@@ -169,19 +165,9 @@ class PartsScope:
             self.known[owner, name] = compute()
         return self.known[owner, name]
 
-    def separate_rows(self, rows: Rows) -> tuple[Expr, Expr]:
-        """Returns the starts and the limits of rows as vectors; at run time, no value belongs to
-        two rows."""
-        starts, limits = self.flat_rows(rows)
-        if rows.values is None:
-            return starts, limits
-        check = separate_rows(starts, limits, rows.values)
-        checked: Expr = self._once(rows, "separate", lambda: self.emit(check))
-        return checked, limits
-
     def ids(self, rows: Rows) -> Expr:
         """Returns the row of each value."""
-        flat = self.separate_rows(rows)
+        flat = self.flat_rows(rows)
         ids: Expr = self._once(
             rows, "ids", lambda: self.emit(segment_ids(*flat, PrimValue(rows.total)))
         )

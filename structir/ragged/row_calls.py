@@ -35,8 +35,6 @@ def computed_row_by_row(form: DenseForm, scope: PartsScope) -> Expr | RaggedPart
             for path in kinds
         ]
         call = row_call(program, operands, tuple(kinds.values()), scope.flat_rows(rows))
-        if "values" in call.attrs["results"]:  # the rows of the result must not overlap
-            call = replace(call, args=(call.args[0], *scope.separate_rows(rows)))
     except DiagnosticError:
         return None
     result = scope.emit(TupleGetItem(scope.emit(call), 0))

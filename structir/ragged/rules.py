@@ -22,7 +22,7 @@ from structir.ops.layout import expand_dims
 from structir.ops.reduce import max_, sum_
 from structir.ops.reshape import reshape
 from structir.ops.scan import cumsum
-from structir.ops.segments import concat_rows, segment_expand
+from structir.ops.segments import concat_rows, contiguous_rows, segment_expand
 from structir.ops.shapes import tensor_to_shape
 from structir.ragged.parts import PartsScope, RaggedParts, Rows
 
@@ -62,8 +62,12 @@ def _from_values(
         if key in scope.rows and scope.rows[key].total == sizes[0]:
             return RaggedParts(values, scope.rows[key])
     known = [r for r in scope.rows.values() if r.starts is starts and r.limits is limits]
-    unchecked = None if any([r.values is None for r in known]) else values
-    rows = Rows(keys, leading, sizes[0], starts, limits, label, values=unchecked)
+    rows = Rows(keys, leading, sizes[0], starts, limits, label, is_contiguous=True)
+    if not any([r.total == sizes[0] for r in known]):
+        flat = scope.flat_rows(rows)
+        checked = scope.emit(replace(contiguous_rows(*flat, values), span=call.span))
+        shaped = checked if len(leading) == 1 else scope.emit(reshape(checked, ShapeExpr(leading)))
+        rows.starts, rows.flat = shaped, (checked, flat[1])
     scope.add_rows(rows)
     return RaggedParts(values, rows)
 
@@ -229,11 +233,11 @@ def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
         rows = _joined_rows([p.rows for p in parts], scope)
         rows.keys = {("concat", keys)}
         scope.add_rows(rows)
-    values, own = parts[0].values, scope.separate_rows(parts[0].rows)
+    values, own = parts[0].values, scope.flat_rows(parts[0].rows)
     for k, part in enumerate(parts[1:], 2):
         joined = rows if k == len(parts) else _joined_rows([p.rows for p in parts[:k]], scope)
         to = scope.flat_rows(joined)
-        other = scope.separate_rows(part.rows)
+        other = scope.flat_rows(part.rows)
         values = scope.emit(concat_rows(values, *own, part.values, *other, to[0]))
         own = to
     return RaggedParts(values, rows)
@@ -281,8 +285,7 @@ def _append_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
     all_limits = emit(concat(tuple(limits), axis=0))
     info: Any = all_starts.struct_info
     keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
-    unchecked = values if any([part.rows.values is not None for part in parts]) else None
-    rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits, values=unchecked)
+    rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits)
     rows.is_contiguous = all([part.rows.is_contiguous for part in parts])
     return RaggedParts(values, scope.add_rows(rows))
 

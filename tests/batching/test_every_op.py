@@ -20,7 +20,7 @@ LOOPED = {
     *("bucketize", "concat_rows", "dynamic_strided_slice", "grad.avg_pool2d_backward"),
     *("grad.max_pool2d_backward", "image.affine_grid", "image.grid_sample", "image.resize2d"),
     *("image.resize3d", "memory.view", "multinomial_from_uniform", "nn.attention_var_len"),
-    *("nn.class_indices", "nonzero", "size", "unique"),
+    *("nn.class_indices", "nonzero", "ragged.contiguous_rows", "size", "unique"),
     *("segment_argmax", "segment_argmin", "segment_ids", "segment_max", "segment_min"),
     *("segment_prod", "segment_sum"),
     *("vision.all_class_non_max_suppression", "vision.get_valid_counts", "vision.roi_align"),

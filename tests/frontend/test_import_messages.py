@@ -145,3 +145,26 @@ def test_values_of_the_data_are_named_as_inputs_to_fix() -> None:
     diagnostic = diagnostic_of(model)
     assert diagnostic.hint == 'fix the inputs: `from_onnx(model, values={"axes": ...})`'
     assert "main" in from_onnx(model, values={"axes": np.array([1])}).functions
+
+
+@pytest.mark.parametrize(
+    ("wrong_node", "sizes"),
+    [
+        (node("Det", "x", "y"), 3),
+        (node("Expand", "x s", "y"), 1),
+        (node("ConstantOfShape", "s", "y"), 1),
+        (node("GatherND", "x i", "y"), 1),
+        (node("Reshape", "x s", "y"), 1),
+    ],
+    ids=lambda v: getattr(v, "op_type", ""),
+)
+def test_the_edit_of_a_symbolic_size_names_its_input(wrong_node: Any, sizes: int) -> None:
+    """The model can be imported after as many edits as it has sizes that must be known."""
+    inputs = [value("x", ["a", "b", "c"]), value("s", ["k"], INT64)]
+    inputs.append(value("i", ["p", "q", "r"], INT64))
+    model = made([wrong_node], inputs, ["y"])
+    for _ in range(sizes):
+        hint = diagnostic_of(model).hint
+        (edit,) = re.findall("`(.*)`", hint)
+        exec(edit.replace("= 4", "= 3"), {"model": model})
+    from_onnx(model)

@@ -225,3 +225,19 @@ def test_nodes_are_sorted() -> None:
     cycle = made([node("Add", "x b", "a"), node("Neg", "a", "b")], [value("x", ["n"])], ["b"])
     with pytest.raises(StructIRError, match="E0803"):
         from_onnx(cycle)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_transposed_convolution_of_the_same_size_by_a_kernel_of_symbolic_size(
+    mode: str, size: int
+) -> None:
+    """The result has the strides times the sizes of the operand."""
+    nodes = [node("ConvTranspose", "x w", "y", auto_pad=mode, strides=[2, 3])]
+    inputs = [value("x", [1, 2, "h", "v"]), value("w", [2, 3, "a", "b"])]
+    rng = np.random.default_rng(0)
+    operands = {
+        "x": rng.standard_normal((1, 2, 5, 4)).astype("float32"),
+        "w": rng.standard_normal((2, 3, size, size)).astype("float32"),
+    }
+    agree(made(nodes, inputs, ["y"]), operands)

@@ -616,30 +616,61 @@ def test_ops_with_several_results_over_the_axes_behind_the_ragged_one(name):
         np.testing.assert_allclose(last.values, np.abs(values[1]), 1e-6)
 
 
-def test_rows_of_from_values_are_concatenated_in_any_order() -> None:
-    """Rows of `from_values` may leave gaps and come in any order."""
-    module = structir.parse("""
+FORMS_OF_ROWS = {
+    **{f"{f} of values": f"R.{f}(x)" for f in ("sum", "mean", "max", "prod", "std", "nn.softmax")},
+    "sum": "R.sum(x, axis=1)",
+    "values": "R.ragged.values(R.exp(x))",
+    "softmax of values": "R.ragged.values(R.nn.softmax(x, axis=1))",
+    "cumsum": "R.ragged.values(R.cumsum(x, axis=1))",
+    "flip": "R.ragged.values(R.flip(x, axis=1))",
+    "map": "R.map(lambda row: R.max(row), x)",
+    "concat": "R.sum(R.concat([x, x], axis=1), axis=1)",
+    "append": "R.sum(R.concat([x, x], axis=0), axis=1)",
+    "padded": "R.ragged.to_padded(x)",
+    "rows": "R.exp(x)",
+}
+ENDS = [  # of rows of 9 values: in order or not, and whether they are contiguous
+    ([0, 4, 4], [4, 4, 9], True),
+    ([0, 0, 9], [0, 9, 9], True),
+    ([1, 4], [4, 9], False),
+    ([0, 4], [4, 8], False),
+    ([0, 5], [4, 9], False),
+    ([0, 3], [4, 9], False),
+    ([4, 0], [9, 4], False),
+    ([0, 6, 4], [6, 4, 9], False),
+    ([-1, 4], [4, 9], False),
+    ([0, 4], [4, 12], False),
+    ([], [], False),
+]
+
+
+@pytest.mark.parametrize("name", FORMS_OF_ROWS)
+def test_rows_of_from_values_are_all_values_in_order(name: str) -> None:
+    """Other rows are an error of every use, compiled and interpreted: values between rows would be
+    part of sums, and of gradients."""
+    module = structir.parse(f"""
 @R.function
 def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
-         l: R.Tensor(("n",), "int64"), x: R.Tensor(("n", "*"), "float64")):
-    y = R.ragged.from_values(v, s, l)
-    z = R.concat([y, x, y], axis=1)
-    return R.sum(z, axis=1), R.max(R.concat([x, y], axis=1), axis=1)
+         l: R.Tensor(("n",), "int64")):
+    x = R.ragged.from_values(v, s, l)
+    return {FORMS_OF_ROWS[name]}
 """)
     executable = structir.compile(module)["main"]
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        v = rng.standard_normal(30)
-        ends = np.sort(rng.choice(30, 10, replace=False)).reshape(5, 2)
-        starts, limits = rng.permutation(ends).T.copy()
-        x = RaggedArray(rng.standard_normal(20), np.sort([0, *rng.integers(0, 21, 4), 20]))
-        rows = [(v[a:b], np.array(r)) for a, b, r in zip(starts, limits, x.to_list(), strict=True)]
-        sums = [2 * own.sum() + row.sum() for own, row in rows]
-        maxima = [max(*own, *row, -np.inf) for own, row in rows]
+    values = np.random.default_rng(0).standard_normal(9)
+    for starts, limits, is_contiguous in ENDS:
+        ends = np.array(starts, "int64"), np.array(limits, "int64")
+        results = []
         for run in (executable, lambda *args: structir.interpret(module, "main", *args)):
-            results = run(v, starts, limits, x)
-            np.testing.assert_allclose(results[0], sums, atol=1e-12)
-            np.testing.assert_allclose(results[1], maxima)
+            try:
+                results.append(run(values, *ends))
+            except ShapeMismatchError as error:
+                assert error.code == "E0731"
+                assert "expected " in str(error)
+        assert len(results) == 2 * is_contiguous, (starts, limits)
+        for result in results[1:]:
+            np.testing.assert_allclose(
+                *[getattr(each, "values", each) for each in (result, results[0])], rtol=1e-12
+            )
 
 
 OVERLAPPING = {
@@ -695,7 +726,7 @@ def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
                 errors[k] += 1
             else:
                 np.testing.assert_allclose(results, expected, atol=1e-12)
-    assert (errors[0] > 0) is (name not in ("sum", "max", "argmax", "padded"))
+    assert errors[0] == errors[1] > 0
 
 
 @pytest.mark.parametrize("ends", ([-1, 4], [2, 9], [3, 2]))

@@ -24,9 +24,6 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo
 ABSENT = Tuple(())  # an absent operand
 REQUIRED: Any = object()
 SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
-STATIC_SHAPE = (
-    "set the size of the input: `model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4`"
-)
 
 
 class OnnxImportContext(Protocol):
@@ -158,10 +155,18 @@ class OnnxNode:
         """Returns the shape of an operand, which must be static."""
         dims = self.dims(index)
         if any(isinstance(d, Poly) for d in dims):
-            self.fail(
-                f"operand {self.label(index)}: expected a static shape, found {dims}", STATIC_SHAPE
-            )
+            axis = [isinstance(d, Poly) for d in dims].index(True)
+            message = f"operand {self.label(index)}: expected a static shape, found {dims}"
+            self.fail(message, self.static_size_hint(index, axis))
         return dims  # type: ignore[return-value]
+
+    def static_size_hint(self, index: int = 0, axis: int = 0) -> str:
+        """Returns the hint that sets a size of the graph input that an operand is."""
+        expr = self[index]
+        name = expr.name if isinstance(expr, Var) else "input"
+        declared = f'next(i for i in model.graph.input if i.name == "{name}")'
+        edit = f"{declared}.type.tensor_type.shape.dim[{axis}].dim_value = 4"
+        return f"set the size of the input: `{edit}`"
 
     def rank(self, index: int = 0) -> int:
         """Returns the rank of an operand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr
 from structir.ir.requirements import cast_of
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
@@ -27,7 +27,10 @@ def sizes_of(node: OnnxNode, index: int, length: int | None = None) -> tuple[Dim
         declared = TensorStructInfo((length,), info.dtype)
         builder = node.importer.builder
         expr = builder.match_cast(node.emit(expr), declared, node.part_name(), node.span)
-    value = node.values[index]
+    value, known = node.values[index], node.tensor_info(expr).dims
+    if isinstance(known, tuple) and isinstance(known[0], Poly):
+        message = f"operand {node.label(index)}: expected a vector of static length"
+        node.fail(f"{message}, found {info}", node.static_size_hint(index))
     return run_time_sizes(node, expr, frozenset() if value is None else value.sources)
 
 

@@ -151,7 +151,8 @@ class Workspace:
         if not text.sites:
             origins = ", ".join(text.origins) or f"kernel {number}"
             reason = text.rejection or "expected operands within the op's limits, found others"
-            return ShapeMismatchError(f"{origins.removeprefix('R.')}: {reason}")
+            message, _, code = reason.removesuffix("]").partition(" [")
+            return ShapeMismatchError(f"{origins.removeprefix('R.')}: {message}", code=code)
         report = self.plan.layout.starts[number] + len(text.pointers) + len(text.sizes)
         reports = self.arguments[:, report : report + REPORT_WORDS]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, differ
-from structir.frontend.onnx.node import ABSENT, STATIC_SHAPE, OnnxNode, Split
+from structir.frontend.onnx.node import ABSENT, OnnxNode, Split
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import scalar
 from structir.frontend.onnx.values import OnnxValue
@@ -305,7 +305,8 @@ def scan_of_batches(node: OnnxNode) -> list[Any]:
     batch = _sizes(node, values[0])[0]
     if not isinstance(batch, int):
         node.fail(
-            f"Scan of opset 8: expected a static batch size, found {dims.text(batch)}", STATIC_SHAPE
+            f"Scan of opset 8: expected a static batch size, found {dims.text(batch)}",
+            node.static_size_hint(1),
         )
     states = len(values) - count
     directions = _directions(node, "input", count)

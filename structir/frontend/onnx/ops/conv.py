@@ -104,13 +104,15 @@ def conv_transpose(node: OnnxNode) -> Expr:
 def _crop_to_shape(
     node: OnnxNode, result: Expr, before: list[Dim], after: list[Dim], output_padding: list[int]
 ) -> Expr:
-    """Crops a result of symbolic size to `output_shape`, which must not be larger."""
+    """Crops a result of symbolic size to its size, which must not be larger: `output_shape`, or
+    with `auto_pad` the strides times the sizes of the operand."""
     require(node, [compare(">=", b + a, 0) for b, a in zip(before, after, strict=True)])
     if any(output_padding):
         result = emit_pad(
             node, result, [0] * (len(before) + 2), [0, 0, *output_padding], "constant"
         )
-    sizes = node.attr("output_shape", None)
+    spatial = zip(node.dims()[2:], per_axis_of(node, "strides", len(before)), strict=True)
+    sizes = node.attr("output_shape", None) or [n * s for n, s in spatial]  # of SAME
     ends = [b + n for b, n in zip(before, sizes, strict=True)]
     axes = list(range(2, len(before) + 2))
     bounds = ShapeExpr(tuple(before)), ShapeExpr(tuple(ends))

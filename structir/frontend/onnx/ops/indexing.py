@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.joins import cast_checked
-from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
+from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import like
@@ -131,7 +131,7 @@ def _tuples(node: OnnxNode, slice_rank: int | None, batch: int = 0) -> Expr:
         if slice_rank is None:
             node.fail(
                 f"indices: expected a last axis of static size, found {dims.text(depth)}",
-                STATIC_SHAPE,
+                node.static_size_hint(1, len(outer)),
             )
         depth = len(sizes) - slice_rank
         info = TensorStructInfo((*outer, depth), node.dtype(1))

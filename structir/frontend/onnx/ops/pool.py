@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
+from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import like
@@ -206,7 +206,7 @@ def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> E
         if any(isinstance(d, Poly) for d in (*from_sizes[axis:], *to_sizes[axis:])):
             node.fail(
                 f"output_shape: expected static shapes, found {from_sizes} and {to_sizes}",
-                STATIC_SHAPE,
+                node.static_size_hint(0, axis),
             )
         coordinate = R.floor_mod(
             R.floor_divide(indices, constant(math.prod(from_sizes[axis + 1 :]))),

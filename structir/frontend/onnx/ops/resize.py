@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from structir.frontend.interpolation import cubic_filter
-from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
+from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
 from structir.frontend.scalars import index_range, number, reshape_to, size_number
@@ -156,7 +156,7 @@ def _share(node: OnnxNode, new_size: Dim, old_size: Dim) -> float:
         node.fail(
             f"keep_aspect_ratio_policy: expected static sizes, found {dims.text(old_size)} and "
             f"{dims.text(new_size)}",
-            STATIC_SHAPE,
+            node.static_size_hint(),
         )
     return new_size / old_size
 
