@@ -241,13 +241,13 @@ def substituted(
 
     `data` maps axes to indices loaded from data, which are allowed only where the axis is alone.
     """
-    substitution = _Substitution(replacements, data)
+    substitution = _AxisSubstitution(replacements, data)
     result = rebuilt(expression, substitution.leaf)
     return None if substitution.failed else result
 
 
 @attrs.define(eq=False)
-class _Substitution:
+class _AxisSubstitution:
     """The indices that replace axes; `failed` where one loaded from data would enter arithmetic."""
 
     replacements: Mapping[Sym, Dim]
@@ -322,11 +322,11 @@ def expression_of(
     letters: Mapping[Sym, Dim],
 ) -> Expression:
     """Returns the expression of a scalar expression, given its reads and its index variables."""
-    return _Conversion(reads, dtypes, letters).converted(point).value
+    return _ScalarConversion(reads, dtypes, letters).converted(point).value
 
 
 @attrs.frozen(eq=False)
-class _Conversion:
+class _ScalarConversion:
     """The reads and index variables of a scalar expression, and the expressions of its nodes."""
 
     reads: Mapping[str, Expression]
