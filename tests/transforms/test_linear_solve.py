@@ -78,8 +78,6 @@ CASES: dict[str, tuple[Solver, Solver]] = {
 }
 SYMMETRIC = ("matrix", "function", "trees")
 
-SYMMETRIC = ("matrix", "function", "trees")
-
 
 def loss(solver: Solver) -> Callable[..., Any]:
     return lambda a, b: (solver(a, b) ** 2 * WEIGHTS).sum()

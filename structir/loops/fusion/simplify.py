@@ -7,6 +7,7 @@ Maps of a group that compute the same element are merged before, so that rewrite
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TypeGuard
 
 import attrs
@@ -22,6 +23,7 @@ from structir.loops.program.expression import (
     Number,
     Operation,
     apply,
+    bottom_up,
     load,
     loads_of,
     number,
@@ -33,19 +35,10 @@ from structir.projections.scalar_expr import OperandElement, fold
 
 def simplified(expression: Expression) -> Expression:
     """Returns the expression with constants folded and costly forms replaced, bottom up."""
-    results: dict[Expression, Expression] = {}
-
-    def visit(node: Expression) -> Expression:
-        if not isinstance(node, Operation):
-            return node
-        result = results.get(node)
-        if result is None:
-            args = tuple([visit(a) for a in node.args])
-            rebuilt = apply(node.fn, args, node.dtype, node.exact)
-            result = results[node] = _rewritten(rebuilt)
-        return result
-
-    return visit(expression)
+    return bottom_up(
+        expression,
+        lambda node, args: _rewritten(apply(node.fn, args, node.dtype, node.exact)),
+    )
 
 
 def _rewritten(node: Operation) -> Expression:
@@ -138,12 +131,16 @@ def _is_at_own_point(read: Load, producer: Stage, stage: Stage) -> bool:
 
 
 def _inlined(stage: Stage, read: Load, producer: Stage) -> Stage:
-    def leaf(node: Expression) -> Expression:
-        if node is read:
-            return rounded(producer.body, producer.out.dtype)
-        if not isinstance(node, Load):
-            return node
-        entries = [rebuilt(e, leaf) if isinstance(e, Expression) else e for e in node.entries]
-        return load(node.buffer, tuple(entries))
+    body = rebuilt(stage.body, partial(_with_value, read, producer))
+    return attrs.evolve(stage, body=body)
 
-    return attrs.evolve(stage, body=rebuilt(stage.body, leaf))
+
+def _with_value(read: Load, producer: Stage, node: Expression) -> Expression:
+    """Returns a leaf of an expression with the body of the producer in the place of the read."""
+    if node is read:
+        return rounded(producer.body, producer.out.dtype)
+    if not isinstance(node, Load):
+        return node
+    leaf = partial(_with_value, read, producer)
+    entries = [rebuilt(e, leaf) if isinstance(e, Expression) else e for e in node.entries]
+    return load(node.buffer, tuple(entries))

@@ -183,40 +183,54 @@ def symbols_of(expression: Expression) -> frozenset[Sym]:
     return frozenset().union(*map(dims.syms, free_sizes))
 
 
-def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
+Leaf = Callable[[Expression], Expression]
+OfOperation = Callable[[Operation, tuple[Expression, ...]], Expression]
+
+
+def bottom_up(
+    expression: Expression, operation: OfOperation, leaf: Leaf | None = None
+) -> Expression:
+    """Returns the expression with `operation` applied to each function application and its new
+    arguments, and `leaf` to everything else, once each."""
+    return _visited(expression, operation, leaf, {})
+
+
+# A function of a module: one that calls itself by a captured name is a cycle of references, which
+# keeps the expressions until the next garbage collection.
+def _visited(
+    node: Expression,
+    operation: OfOperation,
+    leaf: Leaf | None,
+    results: dict[Expression, Expression],
+) -> Expression:
+    if leaf is None and not isinstance(node, Operation):
+        return node
+    known = results.get(node)
+    if known is not None:
+        return known
+    if isinstance(node, Operation):
+        args = tuple([_visited(a, operation, leaf, results) for a in node.args])
+        result = operation(node, args)
+    else:
+        result = node if leaf is None else leaf(node)
+    results[node] = result
+    return result
+
+
+def rebuilt(expression: Expression, leaf: Leaf) -> Expression:
     """Returns the expression with `leaf` applied to everything that is no function application,
     once each."""
-    rebuilt_nodes: dict[Expression, Expression] = {}
+    return bottom_up(expression, _with_args, leaf)
 
-    def visit(node: Expression) -> Expression:
-        replacement = rebuilt_nodes.get(node)
-        if replacement is None:
-            if isinstance(node, Operation):
-                args = tuple([visit(a) for a in node.args])
-                changed = any([a is not b for a, b in zip(args, node.args, strict=True)])
-                replacement = apply(node.fn, args, node.dtype, node.exact) if changed else node
-            else:
-                replacement = leaf(node)
-            rebuilt_nodes[node] = replacement
-        return replacement
 
-    return visit(expression)
+def _with_args(node: Operation, args: tuple[Expression, ...]) -> Expression:
+    changed = any([a is not b for a, b in zip(args, node.args, strict=True)])
+    return apply(node.fn, args, node.dtype, node.exact) if changed else node
 
 
 def exactly(expression: Expression) -> Expression:
     """Returns the expression with all its functions marked as exact."""
-    rebuilt_nodes: dict[Expression, Expression] = {}
-
-    def visit(node: Expression) -> Expression:
-        if not isinstance(node, Operation):
-            return node
-        if node not in rebuilt_nodes:
-            rebuilt_nodes[node] = apply(
-                node.fn, tuple([visit(a) for a in node.args]), node.dtype, True
-            )
-        return rebuilt_nodes[node]
-
-    return visit(expression)
+    return bottom_up(expression, lambda node, args: apply(node.fn, args, node.dtype, True))
 
 
 def substituted(
@@ -227,35 +241,42 @@ def substituted(
 
     `data` maps axes to indices loaded from data, which are allowed only where the axis is alone.
     """
-    failed = False
+    substitution = _AxisSubstitution(replacements, data)
+    result = rebuilt(expression, substitution.leaf)
+    return None if substitution.failed else result
 
-    def entry(e: Entry) -> Entry:
-        nonlocal failed
-        if isinstance(e, Expression):
-            return rebuilt(e, leaf)
-        if data and type(e) is not int:
-            symbol = dims.as_sym(e)
-            if symbol is not None and symbol in data:
-                return data[symbol]
-            failed = failed or bool(dims.syms(e) & data.keys())
-        return dims.substitute(e, replacements)
 
-    def leaf(node: Expression) -> Expression:
-        nonlocal failed
+@attrs.define(eq=False)
+class _AxisSubstitution:
+    """The indices that replace axes; `failed` where one loaded from data would enter arithmetic."""
+
+    replacements: Mapping[Sym, Dim]
+    data: Mapping[Sym, Expression]
+    failed: bool = False
+
+    def leaf(self, node: Expression) -> Expression:
+        """Returns a load or a position at other axes."""
         if isinstance(node, Load):
-            entries = tuple([entry(e) for e in node.entries])
+            entries = tuple([self._entry(e) for e in node.entries])
             changed = any([a is not b for a, b in zip(entries, node.entries, strict=True)])
             return load(node.buffer, entries) if changed else node
         if isinstance(node, Position):
             symbol = dims.as_sym(node.dim)
-            if symbol is not None and symbol in data:
-                return apply("cast", (data[symbol],), node.dtype)
-            failed = failed or bool(dims.syms(node.dim) & data.keys())
-            return position(dims.substitute(node.dim, replacements), node.dtype)
+            if symbol is not None and symbol in self.data:
+                return apply("cast", (self.data[symbol],), node.dtype)
+            self.failed = self.failed or bool(dims.syms(node.dim) & self.data.keys())
+            return position(dims.substitute(node.dim, self.replacements), node.dtype)
         return node
 
-    result = rebuilt(expression, leaf)
-    return None if failed else result
+    def _entry(self, e: Entry) -> Entry:
+        if isinstance(e, Expression):
+            return rebuilt(e, self.leaf)
+        if self.data and type(e) is not int:
+            symbol = dims.as_sym(e)
+            if symbol is not None and symbol in self.data:
+                return self.data[symbol]
+            self.failed = self.failed or bool(dims.syms(e) & self.data.keys())
+        return dims.substitute(e, self.replacements)
 
 
 OF_FLOATS = {"quotient": "div"}  # functions with another name for floats
@@ -301,35 +322,46 @@ def expression_of(
     letters: Mapping[Sym, Dim],
 ) -> Expression:
     """Returns the expression of a scalar expression, given its reads and its index variables."""
-    results: dict[ScalarExpr, TypedExpression] = {}
+    return _ScalarConversion(reads, dtypes, letters).converted(point).value
 
-    def visit(node: ScalarExpr) -> TypedExpression:
-        result = results.get(node)
+
+@attrs.frozen(eq=False)
+class _ScalarConversion:
+    """The reads and index variables of a scalar expression, and the expressions of its nodes."""
+
+    reads: Mapping[str, Expression]
+    dtypes: Mapping[str, str]
+    letters: Mapping[Sym, Dim]
+    results: dict[ScalarExpr, TypedExpression] = attrs.Factory(dict)
+
+    def converted(self, node: ScalarExpr) -> TypedExpression:
+        """Returns the expression of a node, the same one each time."""
+        result = self.results.get(node)
         if result is None:
-            result = results[node] = convert(node)
+            result = self.results[node] = self._new(node)
         return result
 
-    def convert(node: ScalarExpr) -> TypedExpression:
+    def _new(self, node: ScalarExpr) -> TypedExpression:
         match node:
             case OperandElement(name):
-                return TypedExpression(reads[name], dtypes[name])
+                return TypedExpression(self.reads[name], self.dtypes[name])
             case ScalarLiteral(value):
                 kind = LITERAL_KINDS[type(value)]
                 dtype = SETTLED.get(kind, kind)
                 return TypedExpression(number(value, dtype), kind)
             case LoopIndex(letter):
                 return TypedExpression(
-                    position(letters.get(letter, axis_dim(letter)), "int64"), WEAK_INT
+                    position(self.letters.get(letter, axis_dim(letter)), "int64"), WEAK_INT
                 )
             case ScalarExtent(dim):
-                return TypedExpression(position(substitute(dim, dict(letters)), "int64"), WEAK_INT)
+                return TypedExpression(
+                    position(substitute(dim, dict(self.letters)), "int64"), WEAK_INT
+                )
             case ScalarOp(fn, args, dtype) if FUNCTIONS[fn].is_inlined:
-                return visit(FUNCTIONS[fn].inlined(*args))
+                return self.converted(FUNCTIONS[fn].inlined(*args))
             case ScalarOp(fn, args, dtype):
-                return _applied(fn, [visit(a) for a in args], dtype)
+                return _applied(fn, [self.converted(a) for a in args], dtype)
         raise NoKernelError(f"no kernel form for {node!r}")
-
-    return visit(point).value
 
 
 def _applied(fn: str, args: list[TypedExpression], dtype: str | None) -> TypedExpression:

@@ -15,6 +15,7 @@ from structir.loops.program.expression import (
     Load,
     Operation,
     apply,
+    bottom_up,
     loads_of,
     substituted,
 )
@@ -42,20 +43,14 @@ class _Differences:
 
     def rewritten(self, stage: Stage) -> Stage:
         """Returns a stage with its exponentials replaced."""
-        results: dict[Expression, Expression] = {}
 
-        def visit(node: Expression) -> Expression:
-            if not isinstance(node, Operation):
-                return node
-            if node not in results:
-                args = tuple([visit(arg) for arg in node.args])
-                is_replaced = node.fn == "exp" and not node.exact
-                is_replaced = is_replaced and self._is_nonpositive(node.args[0], stage)
-                fn = "exp_nonpositive" if is_replaced else node.fn
-                results[node] = apply(fn, args, node.dtype, node.exact)
-            return results[node]
+        def replaced(node: Operation, args: tuple[Expression, ...]) -> Expression:
+            is_replaced = node.fn == "exp" and not node.exact
+            is_replaced = is_replaced and self._is_nonpositive(node.args[0], stage)
+            fn = "exp_nonpositive" if is_replaced else node.fn
+            return apply(fn, args, node.dtype, node.exact)
 
-        body = visit(stage.body)
+        body = bottom_up(stage.body, replaced)
         return stage if body is stage.body else attrs.evolve(stage, body=body)
 
     def _is_nonpositive(self, operand: Expression, stage: Stage) -> bool:

@@ -78,13 +78,13 @@ class ArrayGenerator:
         if isinstance(param.struct_info, TensorStructInfo) and param.struct_info.dtype is None:
             dtype = values.dtype
         number = 0 if values.alike else self.count
-        rng = np.random.default_rng((values.seed, number))
-        if is_float(dtype) and math.prod(shape) > LARGE:
-            key = self.count, shape, dtype
-            if key not in self.large:
-                self.large[key] = _weight(rng, shape, dtype, SCALES[self.count % len(SCALES)])
-            return self.large[key]
         if is_float(dtype):
+            rng = np.random.default_rng((values.seed, number))
+            if math.prod(shape) > LARGE:
+                key = self.count, shape, dtype
+                if key not in self.large:
+                    self.large[key] = _weight(rng, shape, dtype, SCALES[self.count % len(SCALES)])
+                return self.large[key]
             name, domain = values.special
             domain = domain if name == param.name else values.domain
             return self._floats(domain, rng, shape, dtype)

@@ -95,6 +95,8 @@ def _parse(
         return module.read(ast.Module(body, []))
     except RecursionError:
         raise _too_deep(source_map.span(_deepest(body))) from None
+    finally:
+        module.contexts.clear()  # they refer to the module, which would outlive this function
 
 
 def _statements(
