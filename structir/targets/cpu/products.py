@@ -144,7 +144,8 @@ def pass_rows(
     name = f"structir_{tiles}_{dtype}"
     strips = (rows * terms + (STRIP // a.bytes - 1)) // (STRIP // a.bytes)
     strip = (rows + (strips * height - 1)) // (strips * height) * height
-    together = code.choice(is_packed & (many > FEW_PANELS), strip, ROW_BLOCK)
+    in_strips = is_packed & (many > FEW_PANELS) & (terms > MORE_UNPACKED[-1])
+    together = code.choice(in_strips, strip, ROW_BLOCK)
     step, parts = code.choice(is_packed, width, b_row), code.choice(is_packed, 0, 1)
     for i0 in code.each(0, rows, together):
         some = code.smaller(rows - i0, together)
