@@ -327,6 +327,16 @@ class ShapeMismatchError(StructIRError):
     code = "E0700"
 
 
+LIMITS = "expected operands within the op's limits, found others"
+
+
+def rejected(rejection: Diagnostic, where: str, message: str = "") -> ShapeMismatchError:
+    """Returns the error of a call whose operands an op rejects, as the op declares it."""
+    hint = f"\nhelp: {rejection.hint}" if rejection.hint else ""
+    text = f"{where}: {message or rejection.message}{hint}"
+    return ShapeMismatchError(text, code=rejection.code)
+
+
 class OutOfMemoryError(StructIRError, MemoryError):
     """A call needs more memory than is available."""
 

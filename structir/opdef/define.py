@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
-from structir.errors import Diagnostic, Span
+from structir.errors import LIMITS, Diagnostic, Span
 from structir.ir.code_hash import is_of_package
 from structir.ir.expr import NO_ATTRS, Call, Expr
 from structir.ir.op import register_op
@@ -232,10 +232,18 @@ class Declaration:
         limit of each row in them; the last operand is the start of each row of the result."""
         self.definition.hooks["copies_rows"] = True
 
-    def rejects_values(self) -> None:
+    def rejects_values(
+        self, message: str = LIMITS, *, code: str = "", hint: str | None = None, shown: str = ""
+    ) -> None:
         """States that some operands of valid StructInfo are rejected when a call is executed. Such
-        a call is kept where its result has no use."""
-        self.definition.hooks["rejects_values"] = True
+        a call is kept where its result has no use.
+
+        `message` is that of compiled calls. Errors have the error code and the help line `hint`,
+        and name the op `shown` in place of an op that only a lowering emits.
+        """
+        name = shown or self.definition.name
+        rejection = Diagnostic(message, op=name, hint=hint, code=code)
+        self.definition.hooks["rejects_values"] = rejection
 
     def row_blocks(self, blocks: RowBlocks) -> None:
         """Declares how blocks of an op on rows correspond, where the start of each row is known."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
+from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError, rejected
 from structir.ir.dtype import dtype_of, numpy_dtype
 from structir.ir.expr import (
     Call,
@@ -245,7 +245,8 @@ def _hook_evaluator(
             IndexError,
             ValueError,
         ) as error:  # invalid operand values
-            raise ShapeMismatchError(f"{definition.name}: {error}") from error
+            rejection = definition.hooks.get("rejects_values") or Diagnostic("", op=definition.name)
+            raise rejected(rejection, rejection.op, str(error)) from error
         return _convert(result, call.struct_info)
 
     return evaluate_values

@@ -144,17 +144,18 @@ def _(a: Array, b: Array) -> Array:
     try:
         return np.linalg.solve(a.astype("float64"), b.astype("float64")).astype(b.dtype)
     except np.linalg.LinAlgError:
-        raise ValueError("a: expected invertible matrices, found a singular one") from None
+        raise ValueError(SINGULAR) from None
 
 
-solve.rejects_values()
+SINGULAR = "a: expected invertible matrices, found a singular one"
+solve.rejects_values(SINGULAR)
 
 
 @solve.kernel("cpu")
 def _(a: Array, b: Array, x: Array) -> None:
     solution = doubles(b)
     if eliminate(doubles(a), solution) == 0.0:
-        raise ValueError("a: expected invertible matrices, found a singular one")
+        raise ValueError(SINGULAR)
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             x[i, j] = solution[i, j]
@@ -222,10 +223,11 @@ def _(a: Array) -> Array:
     try:
         return np.linalg.cholesky(a.astype("float64")).astype(a.dtype)
     except np.linalg.LinAlgError:
-        raise ValueError("a: expected positive definite matrices, found another") from None
+        raise ValueError(INDEFINITE) from None
 
 
-cholesky.rejects_values()
+INDEFINITE = "a: expected positive definite matrices, found another"
+cholesky.rejects_values(INDEFINITE)
 
 
 @cholesky.kernel("cpu")
@@ -242,7 +244,7 @@ def _(a: Array, factor: Array) -> None:
         for k in range(i):
             subtract_scaled(row[i:], work[k, i], work[k, i:])
         if not row[i] > 0.0:
-            raise ValueError("a: expected positive definite matrices, found another")
+            raise ValueError(INDEFINITE)
         pivot = math.sqrt(row[i])
         for j in range(i, count):
             work[i, j] = row[j] / pivot

@@ -55,7 +55,7 @@ def _(targets: Array, count: Array, ignore_index: int = -100) -> Array:
     return classes
 
 
-class_indices.rejects_values()
+class_indices.rejects_values(OUT_OF_RANGE)
 
 
 @class_indices.kernel("cpu")
@@ -64,7 +64,7 @@ def _(targets: int, count: int, classes: Array, ignore_index: int) -> None:
     if index == ignore_index:
         index = 0
     if index < 0 or index >= count:
-        raise IndexError("targets: expected indices of the classes, found one out of range")
+        raise IndexError(OUT_OF_RANGE)
     classes[()] = index
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.errors import ShapeMismatchError
 from structir.ir.dtype import NARROW_FLOATS, dtype_name, int_limits, is_float
 from structir.ir.expr import Call, Expr, PrimValue
 from structir.lazy import lazy_module
@@ -17,6 +16,7 @@ from structir.opdef.attributes import Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32
+from structir.opdef.index_vars import access_text, index_vars
 from structir.ops.broadcast import add, equal, logical_and, logical_or, maximum, subtract, where
 from structir.ops.create import arange, ones_like, zeros_like
 from structir.ops.elementwise import astype
@@ -58,10 +58,15 @@ segment_ids.no_gradient("row numbers are integers")
 segment_ids.row_blocks(RowBlocks({RESULT: 0}, {0: RESULT, 1: RESULT}, row_numbers=(RESULT,)))
 
 
-@op(
-    "starts[[n]] @ int64, limits[[n]] @ int64, values[[t], *k] -> out[[n]] @ int64",
-    name="ragged.contiguous_rows",
-)
+def contiguous_rows_signature(call: CallView) -> str:
+    """Returns the signature, in which the kernel gets all axes of the values."""
+    rank = call.rank("values")
+    entries = ["[t]", "*k"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
+    reads = f"starts[[n]] @ int64, limits[[n]] @ int64, {access_text('values', entries)}"
+    return f"{reads} -> out[[n]] @ int64"
+
+
+@op(contiguous_rows_signature, name="ragged.contiguous_rows")
 def contiguous_rows(starts: Array, limits: Array, values: Array) -> Array:
     """Returns the row starts; checks that rows are in order, without gaps, and have all values.
 
@@ -80,17 +85,22 @@ def _(starts: Array, limits: Array, values: Array) -> Array:
         place = f"the start of row {row}" if row < len(starts) else "the end of the last row"
         pair = ([0, *limits][row], [*starts, total][row])
         expected, actual = pair if row < len(starts) else pair[::-1]
-        message = f"from_values: {place}: expected {expected}, found {actual}"
-        raise ShapeMismatchError(f"{message}\nhelp: {IN_ORDER}", code="E0731")
+        raise ValueError(f"{place}: expected {expected}, found {actual}")
     if (limits < starts).any():
         row = int(np.flatnonzero(limits < starts)[0])
-        message = f"from_values: row {row}: expected a limit of at least {starts[row]}"
-        raise ShapeMismatchError(f"{message}, found {limits[row]}\nhelp: {IN_ORDER}", code="E0731")
+        message = f"row {row}: expected a limit of at least {starts[row]}, found {limits[row]}"
+        raise ValueError(message)
     return starts
 
 
-IN_ORDER = "pass rows in order, without gaps between them"
-contiguous_rows.rejects_values()
+GAPS = "expected rows in order that have all values, found others"
+contiguous_rows.rejects_values(
+    GAPS,
+    code="E0731",
+    hint="copy the values of the rows one after another, and compute the ends from the lengths: "
+    "`limits = R.cumsum(lengths, axis=0)`, `starts = limits - lengths`",
+    shown="ragged.from_values",
+)
 
 
 @contiguous_rows.kernel("cpu")
@@ -98,11 +108,11 @@ def _(starts: Array, limits: Array, values: Array, out: Array) -> None:
     end = 0
     for row in range(starts.shape[0]):
         if starts[row] != end or limits[row] < end:
-            raise ValueError("expected rows in order, without gaps, found others [E0731]")
+            raise ValueError(GAPS)
         out[row] = end
         end = limits[row]
     if end != values.shape[0]:
-        raise ValueError("expected rows in order, without gaps, found others [E0731]")
+        raise ValueError(GAPS)
 
 
 contiguous_rows.no_gradient("row starts are integers")

@@ -223,6 +223,8 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 
 NO_ELEMENT = "x: expected at least 1 element, found none"
+DESCENDING = "boundaries: expected ascending numbers, found a decrease"
+NO_ROW = "sample_indices: expected row indices of prob, found one out of range"
 
 
 def median_signature(call: CallView) -> ResolvedSignature:
@@ -271,12 +273,15 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
     return (value, position.astype("int64")) if single else value
 
 
+median.rejects_values(NO_ELEMENT)
+
+
 @median.kernel("cpu")
 def _(x: Array, value: Array, position: Array | None) -> None:
     elements = np.atleast_1d(np.asarray(x)).ravel()  # a scalar has no whole axis
     if elements.size == 0:
         if position is not None or value.dtype.type(0.5) != 0.5:  # of integers and booleans
-            raise ValueError("x: expected at least 1 element, found none")
+            raise ValueError(NO_ELEMENT)
         value[...] = np.nan
         return
     middle = index_of_rank(elements, (len(elements) - 1) // 2)
@@ -318,14 +323,12 @@ def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool 
     previous, following = boundaries[:-1], boundaries[1:]
     # As in a sorted array, NaN comes after every number.
     if np.any((following < previous) | ((previous != previous) & (following == following))):
-        raise ShapeMismatchError(
-            "bucketize: boundaries: expected ascending numbers, found a decrease"
-        )
+        raise ShapeMismatchError(f"bucketize: {DESCENDING}")
     buckets = np.searchsorted(boundaries, x, "right" if right else "left")
     return buckets.astype("int32" if out_int32 else "int64")
 
 
-bucketize.rejects_values()
+bucketize.rejects_values(DESCENDING)
 
 
 @bucketize.kernel("cpu")
@@ -333,7 +336,7 @@ def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
     for k in range(1, boundaries.shape[0]):
         previous, following = boundaries[k - 1], boundaries[k]
         if following < previous or (previous != previous and following == following):
-            raise ValueError("boundaries: expected ascending numbers, found a decrease")
+            raise ValueError(DESCENDING)
     elements = np.asarray(x)
     for index in np.ndindex(elements.shape):
         element, low, high = elements[index], 0, boundaries.shape[0]
@@ -359,19 +362,19 @@ def multinomial_from_uniform(
 @multinomial_from_uniform.reference
 def _(prob: Array, uniform: Array, rows: Array, dtype: str = "int64") -> Array:
     if np.any((rows < 0) | (rows >= len(prob))):
-        raise IndexError("sample_indices: expected row indices of prob, found one out of range")
+        raise IndexError(NO_ROW)
     edges = np.cumsum(prob.astype("float64"), axis=-1)[rows[:, 0]]
     classes = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
     return np.minimum(classes, prob.shape[-1] - 1).astype(dtype)
 
 
-multinomial_from_uniform.rejects_values()
+multinomial_from_uniform.rejects_values(NO_ROW)
 
 
 @multinomial_from_uniform.kernel("cpu")
 def _(prob: Array, uniform_sample: float, sample_indices: int, out: Array) -> None:
     if not 0 <= sample_indices < prob.shape[0]:
-        raise IndexError("sample_indices: expected row indices of prob, found one out of range")
+        raise IndexError(NO_ROW)
     row = prob[sample_indices]
     total = 0.0
     for weight in row:

@@ -19,6 +19,7 @@ from structir.opdef.layouts import check_rank, each, in_layout
 
 np = lazy_module("numpy")
 Array = Any
+NO_IMAGE = "rois: expected image indices of the batch, found one out of range"
 REGIONS = ExactValues("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
 
 
@@ -105,7 +106,7 @@ def _interpolate_grid(image: Array, rows: Array, columns: Array) -> Array:
     return result * (inside[0][:, None] & inside[1])
 
 
-roi_align.rejects_values()
+roi_align.rejects_values(NO_IMAGE)
 
 
 @roi_align.kernel("cpu")
@@ -142,7 +143,7 @@ def _(
 def image_index(number: float, count: int) -> int:
     """Returns the image index of a region."""
     if not -count <= number < count:
-        raise IndexError("rois: expected image indices of the batch, found one out of range")
+        raise IndexError(NO_IMAGE)
     return int(number)
 
 
@@ -220,7 +221,7 @@ def _all_cell_bounds(first: int, last: int, count: Any, length: int) -> list[tup
     return [(min(max(a, 0), length), min(max(b, 0), length)) for a, b in bounds]
 
 
-roi_pool.rejects_values()
+roi_pool.rejects_values(NO_IMAGE)
 
 
 @roi_pool.kernel("cpu")

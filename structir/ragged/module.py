@@ -7,7 +7,7 @@ from weakref import ref
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.bodies import bindings_of
-from structir.ir.expr import Call, Function, GlobalVar
+from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -52,8 +52,17 @@ def lowered_functions(module: IRModule) -> IRModule:
 
 
 def needs_lowering(function: Function) -> bool:
-    """Returns whether a function has ops on ragged tensors, other than those on their parts."""
-    return any(map(_is_op_on_ragged, [binding.value for binding in bindings_of(function)]))
+    """Returns whether a function has ops on ragged tensors, other than those on their parts, or
+    reads the parts of a tensor that it builds: its rows are unchecked."""
+    built = set[Expr]()
+    for binding in bindings_of(function):
+        value = binding.value
+        args = value.args if isinstance(value, Call) else ()
+        if _is_op_on_ragged(value) or not built.isdisjoint(args):
+            return True
+        if isinstance(value, Call) and getattr(value.op, "name", "") == "ragged.from_values":
+            built.add(binding.var)
+    return False
 
 
 def _is_op_on_ragged(value: Any) -> bool:

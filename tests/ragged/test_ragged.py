@@ -619,6 +619,9 @@ def test_ops_with_several_results_over_the_axes_behind_the_ragged_one(name):
 FORMS_OF_ROWS = {
     **{f"{f} of values": f"R.{f}(x)" for f in ("sum", "mean", "max", "prod", "std", "nn.softmax")},
     "sum": "R.sum(x, axis=1)",
+    "values of it": "R.ragged.values(x)",
+    "row starts of it": "R.ragged.row_starts(x)",
+    "row limits of it": "R.ragged.row_limits(x)",
     "values": "R.ragged.values(R.exp(x))",
     "softmax of values": "R.ragged.values(R.nn.softmax(x, axis=1))",
     "cumsum": "R.ragged.values(R.cumsum(x, axis=1))",
@@ -666,11 +669,31 @@ def main(v: R.Tensor(("t",), "float64"), s: R.Tensor(("n",), "int64"),
             except ShapeMismatchError as error:
                 assert error.code == "E0731"
                 assert "expected " in str(error)
+                assert "\nhelp: " in str(error)
+                assert "contiguous_rows" not in str(error)
         assert len(results) == 2 * is_contiguous, (starts, limits)
         for result in results[1:]:
             np.testing.assert_allclose(
                 *[getattr(each, "values", each) for each in (result, results[0])], rtol=1e-12
             )
+
+
+@pytest.mark.parametrize("axes", ('"t",', '"t", 1', '"t", 4', '"t", "d"', '"t", 2, "d"'))
+def test_rows_of_values_with_further_axes_are_checked_in_compiled_code(axes: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(v: R.Tensor(({axes}), "float32"), s: R.Tensor(("n",), "int64"),
+         l: R.Tensor(("n",), "int64")):
+    return R.sum(R.ragged.from_values(v, s, l), axis=1)
+""")
+    executable = structir.compile(module)
+    shape = {'"t",': (5,), '"t", 1': (5, 1), '"t", 2, "d"': (5, 2, 3)}.get(axes, (5, 4))
+    values, limits = np.ones(shape, "float32"), np.array([2, 5])
+    result = executable["main"](values, np.array([0, 2]), limits)
+    np.testing.assert_array_equal(result, [values[:2].sum(0), values[2:].sum(0)])
+    assert "fallback" not in str(executable.profile(values, np.array([0, 2]), limits))
+    with pytest.raises(ShapeMismatchError, match=r"^ragged\.from_values at .*E0731"):
+        executable["main"](values, np.array([0, 3]), limits)
 
 
 OVERLAPPING = {

@@ -61,6 +61,7 @@ def routine_kernel(group: Group) -> KernelText | None:
         routine.range,
         origins=(stage.origin,),
         function=kernel,
+        rejection=routine.rejection,
     )
 
 

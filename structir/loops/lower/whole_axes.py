@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.errors import Diagnostic
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.kernel import computed_in
@@ -52,6 +53,7 @@ def whole_axis_stages(
     operands: Sequence[Buffer],
     numbers: Mapping[str, Any],
     origin: str,
+    rejection: Diagnostic | None = None,
 ) -> tuple[list[Buffer], list[Stage]]:
     """Returns the results of a spec whose values a function computes, and the stages that compute
     them.
@@ -80,6 +82,7 @@ def whole_axis_stages(
         {x: spec.extents[x] for x in clause.parallel},
         frozenset([place.buffer for place in writes.values()]),
         any([line.lstrip().startswith("raise ") for line in source]),
+        rejection,
     )
     outs = [seen[b] for b in results]
     new_stages = routine_stages([place.buffer for place in reads.values()], outs, routine, origin)

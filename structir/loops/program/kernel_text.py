@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
+from structir.errors import Diagnostic
 from structir.ir.dims import Dim
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.cost import KernelWork
-
-RAISED = re.compile(r'raise \w+\(\s*(?:#\s*)?"([^"]*)"')  # in source that may be commented
 
 
 class MissingCodeError(Exception):
@@ -39,6 +37,7 @@ class KernelText:
     function: Any = None  # of Python, which the kernel calls: on the CPU a `PointKernel`
     singles: int = 0  # the number of last sizes that are the bits of float32 numbers
     has_phases: bool = False  # whether the last sizes are those of layouts.PHASE
+    rejection: Diagnostic | None = None  # of the op, if its function rejects values
     # the work of a kernel with nodes; None for a function of Python
     estimate: Callable[[], KernelWork] | None = attrs.field(default=None, eq=False)
     from_file: bool = attrs.field(default=False, eq=False)
@@ -48,13 +47,6 @@ class KernelText:
     def text(self) -> str:
         """The source. It starts with the key."""
         return self.key if self.code is None else f"{self.key}\n{self.code.kernel.script()}"
-
-    @property
-    def rejection(self) -> str | None:
-        """The message with which a routine rejects values, from its source; None if there are
-        several or none."""
-        messages = set(RAISED.findall(self.text))
-        return messages.pop() if len(messages) == 1 else None
 
     @property
     def parameters(self) -> Sequence[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from structir.errors import Diagnostic
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
 from structir.loops.program.buffer import Buffer
@@ -38,6 +39,7 @@ class Routine:
     extents: Mapping[Sym, Dim]  # of the axes
     results: frozenset[Buffer]
     rejects: bool = False  # whether the function raises an error for some operands
+    rejection: Diagnostic | None = None  # of the op, for these operands
     runs: bool = True
 
     @property

@@ -331,7 +331,8 @@ class RegionLowering:
             results, stages = stages_of(spec, operands, origin)
         else:
             numbers = definition.resolve(call).attributes
-            results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
+            rejection = definition.hooks.get("rejects_values")
+            results, stages = whole_axis_stages(function, spec, operands, numbers, origin, rejection)
         self._note_assumptions(call, facts)
         is_tuple = isinstance(derived(facts, definition.deduce, call), TupleStructInfo)
         for stage in stages:
@@ -457,7 +458,9 @@ def origin_of(call: Call) -> str:
 
 
 def _name_at(call: Call) -> str:
-    name: str = call.op.definition.name  # type: ignore[attr-defined]
+    definition: Any = call.op.definition  # type: ignore[attr-defined]
+    rejection = definition.hooks.get("rejects_values")
+    name: str = definition.name if rejection is None else rejection.op
     return name if call.span is None else f"{name} at {call.span}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.errors import ShapeMismatchError, StructIRError
+from structir.errors import LIMITS, Diagnostic, StructIRError, rejected
 from structir.runtime.plans.sizes import ALIGNMENT
 from structir.targets.cpu.layouts import PHASE, ROW, SPACE
 
@@ -150,9 +150,7 @@ class Workspace:
         text = self.plan.texts[number]
         if not text.sites:
             origins = ", ".join(text.origins) or f"kernel {number}"
-            reason = text.rejection or "expected operands within the op's limits, found others"
-            message, _, code = reason.removesuffix("]").partition(" [")
-            return ShapeMismatchError(f"{origins.removeprefix('R.')}: {message}", code=code)
+            return rejected(text.rejection or Diagnostic(LIMITS), origins.removeprefix("R."))
         report = self.plan.layout.starts[number] + len(text.pointers) + len(text.sizes)
         reports = self.arguments[:, report : report + REPORT_WORDS]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])
