@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError, rejected
+from structir.errors import Diagnostic, StructInfoError, rejected
 from structir.ir.dtype import dtype_of, numpy_dtype
 from structir.ir.expr import (
     Call,

@@ -35,8 +35,8 @@ class Rows:
     """The rows of ragged tensors with equal offsets.
 
     `keys` identify their origin: rows with a common key are equal. `starts` and `limits` have the
-    axes before the ragged one, and `flat` has both as vectors. Contiguous rows begin at 0 and
-    follow each other, as those of a RaggedArray. Those of `from_values` are checked to do so.
+    axes before the ragged one, and `flat` has both as vectors. Rows begin at 0 and follow each
+    other, as those of a RaggedArray. Those of `from_values` are checked to do so.
     """
 
     keys: set[Any]
@@ -47,7 +47,6 @@ class Rows:
     label: str = ""
     flat: tuple[Expr, Expr] | None = None
     lengths: Expr | None = None
-    is_contiguous: bool = False
 
     @property
     def count(self) -> Dim:
@@ -131,7 +130,7 @@ class PartsScope:
             leading = tuple([_known_size(size_in(a), "n") for a in info.axes[:position]])
             starts = self._rows_vector(row_starts(x), leading, f"{_name(x)}_starts")
             limits = self._rows_vector(row_limits(x), leading, f"{_name(x)}_limits")
-            rows = Rows({key}, leading, total, starts, limits, label, is_contiguous=True)
+            rows = Rows({key}, leading, total, starts, limits, label)
             rows = self.add_rows(rows)
         return RaggedParts(flat, rows, x)
 

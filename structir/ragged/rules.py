@@ -62,7 +62,7 @@ def _from_values(
         if key in scope.rows and scope.rows[key].total == sizes[0]:
             return RaggedParts(values, scope.rows[key])
     known = [r for r in scope.rows.values() if r.starts is starts and r.limits is limits]
-    rows = Rows(keys, leading, sizes[0], starts, limits, label, is_contiguous=True)
+    rows = Rows(keys, leading, sizes[0], starts, limits, label)
     if not any([r.total == sizes[0] for r in known]):
         flat = scope.flat_rows(rows)
         checked = scope.emit(replace(contiguous_rows(*flat, values), span=call.span))
@@ -152,7 +152,7 @@ def _from_padded(
         shape = ShapeExpr(leading)
         shaped = emit(reshape(starts, shape)), emit(reshape(limits, shape))
     total = _total_of_lengths(flat, size, call, scope)
-    known: dict[str, Any] = {"flat": (starts, limits), "lengths": flat, "is_contiguous": True}
+    known: dict[str, Any] = {"flat": (starts, limits), "lengths": flat}
     rows = scope.add_rows(Rows({shaped}, leading, total, *shaped, **known))
     numbers = emit(arange(PrimValue(total_rows), dtype="int64"))
     padded_starts = emit(multiply(numbers, full_like(numbers, PrimValue(size))))
@@ -221,7 +221,7 @@ def _uniform(x: Expr, position: int, scope: PartsScope) -> RaggedParts:
     values = emit(reshape(x, ShapeExpr((total, *sizes[position + 1 :]))))
     if position > 1:
         starts, limits = [emit(reshape(v, ShapeExpr(leading))) for v in (starts, limits)]
-    rows = Rows({(starts, limits)}, leading, total, starts, limits, is_contiguous=True)
+    rows = Rows({(starts, limits)}, leading, total, starts, limits)
     return RaggedParts(values, rows)
 
 
@@ -245,23 +245,12 @@ def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
 
 def _joined_rows(several: list[Rows], scope: PartsScope) -> Rows:
     """Returns rows of the lengths of the rows of the same number together. Their ends are the sums
-    of the ends of contiguous rows."""
+    of the ends of these rows."""
     emit, first, total = scope.emit, several[0], sum([rows.total for rows in several])
-    if all([rows.is_contiguous for rows in several]):
-        starts, limits = first.starts, first.limits
-        for rows in several[1:]:
-            starts, limits = emit(add(starts, rows.starts)), emit(add(limits, rows.limits))
-        return Rows(set(), first.leading, total, starts, limits, is_contiguous=True)
-    lengths = scope.lengths(first)
+    starts, limits = first.starts, first.limits
     for rows in several[1:]:
-        lengths = emit(add(lengths, scope.lengths(rows)))
-    limits = emit(cumsum(lengths, axis=0))
-    flat = shaped = emit(subtract(limits, lengths)), limits
-    if len(first.leading) > 1:
-        shape = ShapeExpr(first.leading)
-        shaped = emit(reshape(flat[0], shape)), emit(reshape(flat[1], shape))
-    known: dict[str, Any] = {"flat": flat, "lengths": lengths, "is_contiguous": True}
-    return Rows(set(), first.leading, total, *shaped, **known)
+        starts, limits = emit(add(starts, rows.starts)), emit(add(limits, rows.limits))
+    return Rows(set(), first.leading, total, starts, limits)
 
 
 def _key_id(key: Any) -> Any:
@@ -286,7 +275,6 @@ def _append_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
     info: Any = all_starts.struct_info
     keys = tuple([min(map(str, map(_key_id, p.rows.keys))) for p in parts])
     rows = Rows({("append", keys)}, info.dims, total, all_starts, all_limits)
-    rows.is_contiguous = all([part.rows.is_contiguous for part in parts])
     return RaggedParts(values, scope.add_rows(rows))
 
 

@@ -1,5 +1,7 @@
 """Ops over whole axes have kernels, for any dtype and for all sizes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -104,6 +106,62 @@ def test_a_rejected_value_has_the_message_of_the_interpreter(op, is_loaded, tmp_
     assert str(compiled.value).endswith(reason)
     file = "rejected.sir" if is_loaded else "rejected.py:3"
     assert f"{file}:" in str(compiled.value)
+
+
+Array = Any
+MESSAGES = ('expected values in [0, 1], found "others"', r"expected 'a' \ b [E0700], found others")
+
+
+@structir.op("x[[n]] -> y[[n]]", name="test.at_least_0")
+def at_least_0(x: Array, message: int = 0) -> Array:
+    """Rejects negative numbers."""
+    return x
+
+
+@at_least_0.reference
+def _(x, message=0):
+    if (x < 0).any():
+        raise ValueError(MESSAGES[message])
+    return x
+
+
+@at_least_0.kernel("cpu")
+def _(x, y):
+    for k in range(x.shape[0]):
+        if x[k] < 0:
+            raise ValueError("a message that is not declared")
+        y[k] = x[k]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("declared", [{}, {"code": "E0731"}, {"hint": "pass `R.abs(x)`"}])
+@pytest.mark.parametrize("message", range(len(MESSAGES)))
+def test_an_op_of_another_package_declares_its_message(message, declared, is_loaded, tmp_path):
+    at_least_0.rejects_values(MESSAGES[message], **declared)
+    text = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n'
+    module = structir.parse(f"{text}    return R.test.at_least_0(x, message={message})\n", "m.py")
+    errors, x = list[ShapeMismatchError](), np.array([1, -1], "float32")
+    executable = structir.compile(module)
+    if is_loaded:
+        executable.save(tmp_path / "m.sir")
+        executable = structir.load(tmp_path / "m.sir")
+    for run in (executable["main"], lambda x: structir.interpret(module, "main", x)):
+        with pytest.raises(ShapeMismatchError) as error:
+            run(x)
+        errors.append(error.value)
+    compiled, interpreted = errors
+    assert compiled.code == interpreted.code == declared.get("code", "E0700")
+    reasons = [e.message.partition(": ")[2] for e in errors]
+    hint = "\nhelp: pass `R.abs(x)`" if "hint" in declared else ""
+    assert reasons == [f"{MESSAGES[message]}{hint}"] * 2
+
+
+def test_an_op_without_a_declared_message_has_a_general_one():
+    at_least_0.rejects_values()
+    text = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n'
+    module = structir.parse(f"{text}    return R.test.at_least_0(x)\n")
+    with pytest.raises(ShapeMismatchError, match=r"at_least_0 .*: expected operands within"):
+        structir.compile(module)["main"](np.array([-1], "float32"))
 
 
 @pytest.mark.parametrize(("k", "largest"), [(1, True), (8, False), (70, True)])

@@ -331,8 +331,8 @@ class RegionLowering:
             results, stages = stages_of(spec, operands, origin)
         else:
             numbers = definition.resolve(call).attributes
-            rejection = definition.hooks.get("rejects_values")
-            results, stages = whole_axis_stages(function, spec, operands, numbers, origin, rejection)
+            error = definition.hooks.get("rejects_values")
+            results, stages = whole_axis_stages(function, spec, operands, numbers, origin, error)
         self._note_assumptions(call, facts)
         is_tuple = isinstance(derived(facts, definition.deduce, call), TupleStructInfo)
         for stage in stages:
