@@ -20,7 +20,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.op import Op, clear_on_redeclaration
+from structir.ir.op import Op, clear_on_redeclaration, shown_name
 from structir.ir.struct_info import (
     OBJECT,
     PrimStructInfo,
@@ -245,8 +245,8 @@ def _hook_evaluator(
             IndexError,
             ValueError,
         ) as error:  # invalid operand values
-            rejection = definition.hooks.get("rejects_values") or Diagnostic("", op=definition.name)
-            raise rejected(rejection, rejection.op, str(error)) from error
+            rejection = definition.hooks.get("rejects_values") or Diagnostic("")
+            raise rejected(rejection, shown_name(definition), str(error)) from error
         return _convert(result, call.struct_info)
 
     return evaluate_values

@@ -55,7 +55,7 @@ def _(targets: Array, count: Array, ignore_index: int = -100) -> Array:
     return classes
 
 
-class_indices.rejects_values(OUT_OF_RANGE)
+class_indices.rejects_values(OUT_OF_RANGE, shown="nn.nll_loss")
 
 
 @class_indices.kernel("cpu")

@@ -30,7 +30,7 @@ from structir.ir.expr import (
 )
 from structir.ir.kernel import Kernel
 from structir.ir.kernel_functions import EIGHTHS
-from structir.ir.op import Op
+from structir.ir.op import Op, shown_name
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -321,7 +321,9 @@ class RegionLowering:
         operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
         if not all(is_supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
-        origin = f"{self.composite}: {definition.name}" if self.composite else origin_of(call)
+        origin = self.composite or origin_of(call)
+        if self.composite and shown_name(definition) == definition.name:
+            origin = f"{origin}: {definition.name}"
         by_rows = None
         if self.routine_of is host_routine and not definition.hooks.keys().isdisjoint(ROW_HOOKS):
             by_rows = rows_of_op(self, definition, spec, operands, origin)
@@ -458,9 +460,7 @@ def origin_of(call: Call) -> str:
 
 
 def _name_at(call: Call) -> str:
-    definition: Any = call.op.definition  # type: ignore[attr-defined]
-    rejection = definition.hooks.get("rejects_values")
-    name: str = definition.name if rejection is None else rejection.op
+    name = shown_name(call.op.definition)  # type: ignore[attr-defined]
     return name if call.span is None else f"{name} at {call.span}"
 
 
