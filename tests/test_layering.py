@@ -131,6 +131,7 @@ ADVICE = {
         *("logical_not", "permute_dims", "reshape", "shape_of"),
     },
     "structir.printer.parser.augmented": {"slice_scatter", "where"},
+    "structir.printer.parser.foreign_arguments": {"astype", "matmul"},
     "structir.printer.parser.foreign_names": {  # a vocabulary
         *("abs", "arange", "astype", "broadcast_to", "concat", "cumprod", "cumsum", "divide"),
         *("einsum", "equal", "exp", "expand_dims", "eye", "eye_like", "floor_mod", "grad.no_grad"),

@@ -38,7 +38,7 @@ CASES = [  # a line, the edit in its help, the edited line
     ("y = R.astype(x, float)", '`"float32"`', 'y = R.astype(x, "float32")'),
     ("y = R.astype(x, np.float64)", '`"float64"`', 'y = R.astype(x, "float64")'),
     ("y: R.Tensor((n, 4), float32) = x", '`"float32"`', 'y: R.Tensor((n, 4), "float32") = x'),
-    ("y = R.cast(x, 'int8')", '`R.astype(x, "float32")`', 'y = R.astype(x, "float32")'),
+    ("y = R.cast(x, 'int8')", '`R.astype(x, "int8")`', 'y = R.astype(x, "int8")'),
     ("y = R.astype(x, R.int8)", '`"int8"`', 'y = R.astype(x, "int8")'),
     ("y = x[x > 0]", "`R.where(x > 0, x, 0)`", "y = R.where(x > 0, x, 0)"),
     (
