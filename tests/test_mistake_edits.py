@@ -48,12 +48,12 @@ CASES = [  # a line, the edit in its help, the edited line
     ),
     (
         "y = x; x[:, 1:3] = R.zeros((n, 2), 'float32')",
-        "`x = R.slice_scatter(x, values, start, end, axis=0)`",
+        "`x = R.slice_scatter(x, R.zeros((n, 2), 'float32'), 1, 3, axis=1)`",
         "y = R.slice_scatter(x, R.zeros((n, 2), 'float32'), 1, 3, axis=1)",
     ),
     (
         "y = x; x[i] = R.zeros((5, 4), 'float32')",
-        "`x = R.index_put(x, (i,), values)`",
+        "`x = R.index_put(x, (i,), R.zeros((5, 4), 'float32'))`",
         "y = R.index_put(x, (i,), R.zeros((5, 4), 'float32'))",
     ),
     ("y = R.zeros((n, -1), 'int8')", "at least 0 in place of -1", "y = R.zeros((n, 0), 'int8')"),
