@@ -131,6 +131,10 @@ ADVICE = {
         *("logical_not", "permute_dims", "reshape", "shape_of"),
     },
     "structir.printer.parser.augmented": {"slice_scatter", "where"},
+    "structir.printer.parser.element_assignments": {
+        *("broadcast_to", "expand_dims", "full", "index_put", "slice_scatter", "where"),
+    },
+    "structir.printer.parser.foreign_arguments": {"astype", "matmul"},
     "structir.printer.parser.foreign_names": {  # a vocabulary
         *("abs", "arange", "astype", "broadcast_to", "concat", "cumprod", "cumsum", "divide"),
         *("einsum", "equal", "exp", "expand_dims", "eye", "eye_like", "floor_mod", "grad.no_grad"),
@@ -140,7 +144,7 @@ ADVICE = {
         *("subtract", "sum", "take", "variance", "where"),
     },
     "structir.printer.parser.name_hints": {
-        *("arange", "astype", "exp", "index_put", "slice_scatter", "sum"),
+        *("arange", "astype", "exp", "sum"),
     },
     "structir.printer.parser.kernel_advice": {"sort", "zeros_like"},
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's

@@ -38,7 +38,7 @@ CASES = [  # a line, the edit in its help, the edited line
     ("y = R.astype(x, float)", '`"float32"`', 'y = R.astype(x, "float32")'),
     ("y = R.astype(x, np.float64)", '`"float64"`', 'y = R.astype(x, "float64")'),
     ("y: R.Tensor((n, 4), float32) = x", '`"float32"`', 'y: R.Tensor((n, 4), "float32") = x'),
-    ("y = R.cast(x, 'int8')", '`R.astype(x, "float32")`', 'y = R.astype(x, "float32")'),
+    ("y = R.cast(x, 'int8')", '`R.astype(x, "int8")`', 'y = R.astype(x, "int8")'),
     ("y = R.astype(x, R.int8)", '`"int8"`', 'y = R.astype(x, "int8")'),
     ("y = x[x > 0]", "`R.where(x > 0, x, 0)`", "y = R.where(x > 0, x, 0)"),
     (
@@ -48,12 +48,12 @@ CASES = [  # a line, the edit in its help, the edited line
     ),
     (
         "y = x; x[:, 1:3] = R.zeros((n, 2), 'float32')",
-        "`x = R.slice_scatter(x, values, start, end, axis=0)`",
+        "`x = R.slice_scatter(x, R.zeros((n, 2), 'float32'), 1, 3, axis=1)`",
         "y = R.slice_scatter(x, R.zeros((n, 2), 'float32'), 1, 3, axis=1)",
     ),
     (
         "y = x; x[i] = R.zeros((5, 4), 'float32')",
-        "`x = R.index_put(x, (i,), values)`",
+        "`x = R.index_put(x, (i,), R.zeros((5, 4), 'float32'))`",
         "y = R.index_put(x, (i,), R.zeros((5, 4), 'float32'))",
     ),
     ("y = R.zeros((n, -1), 'int8')", "at least 0 in place of -1", "y = R.zeros((n, 0), 'int8')"),

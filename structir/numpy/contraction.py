@@ -25,6 +25,8 @@ from structir.tracing.array import (
 )
 from structir.tracing.context import traced
 
+AXES_EXAMPLE = "`einsum(x, [0, 1], y, [1, 2], [0, 2])`"
+
 
 def _operands(*values: Any, dtype: Any = None) -> list[TracedArray]:
     """Returns operands in their common dtype, or in the dtype of the sums."""
@@ -136,14 +138,38 @@ def einsum(
 
 
 def _as_letters(items: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Returns the subscripts, as a string, and the operands of pairs of operand and axes."""
+    """Returns the subscripts, as a string, and the operands of pairs of operand and axes.
+
+    The letters are in the order of the labels, which is that of the axes of an implicit output.
+    """
     axes = items[1::2] if len(items) % 2 == 0 else (*items[1::2], items[-1])
-    names = sorted({name for part in axes for name in part if name is not ...})
-    letters = dict(zip(names, string.ascii_letters, strict=False))
+    labels = sorted({label for part in axes for label in _labels(part)})
+    alphabet = string.ascii_lowercase
+    if len(labels) > len(alphabet):
+        alphabet = "".join(sorted(string.ascii_letters))
+    if len(labels) > len(alphabet):
+        message = f"einsum: expected at most {len(alphabet)} labels, found {len(labels)}"
+        raise DiagnosticError(Diagnostic(message, hint=AXES_EXAMPLE, code="E1107"))
+    letters = dict(zip(labels, alphabet, strict=False))
     parts = ["".join(["..." if n is ... else letters[n] for n in part]) for part in axes]
     count = len(items) // 2
     arrow = "->" + parts[-1] if len(items) % 2 else ""
     return ",".join(parts[:count]) + arrow, tuple(items[: 2 * count : 2])
+
+
+def _labels(part: Any) -> list[int]:
+    """Returns the labels of the axes of one operand, without an ellipsis."""
+    is_list = isinstance(part, list | tuple)
+    labels = [label for label in part if label is not ...] if is_list else []
+    if is_list and all(isinstance(label, int) for label in labels):
+        return labels
+    message = f"einsum: axes: expected a list of integers, found {_shown(part)}"
+    raise DiagnosticError(Diagnostic(message, hint=AXES_EXAMPLE, code="E1107"))
+
+
+def _shown(part: Any) -> str:
+    plain = int | str | list | tuple | None
+    return repr(part) if isinstance(part, plain) else type(part).__name__
 
 
 def _implicit(inputs: str) -> str:

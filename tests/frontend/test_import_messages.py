@@ -168,3 +168,19 @@ def test_the_edit_of_a_symbolic_size_names_its_input(wrong_node: Any, sizes: int
         (edit,) = re.findall("`(.*)`", hint)
         exec(edit.replace("= 4", "= 3"), {"model": model})
     from_onnx(model)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Abs", "s", "s2"), node("Reshape", "x s2", "y")],
+        [node("Abs", "s", "s2"), node("Expand", "x s2", "y")],
+        [node("Abs", "x", "x2"), node("Det", "x2", "y")],
+        [node("Neg", "i", "i2"), node("GatherND", "x i2", "y")],
+    ],
+    ids=lambda v: v[1].op_type,
+)
+def test_intermediate_values_get_no_edit_of_an_input(nodes: Any) -> None:
+    inputs = [value("x", ["a", "b", "c"]), value("s", ["k"], INT64)]
+    inputs.append(value("i", ["p", "q", "r"], INT64))
+    assert diagnostic_of(made(nodes, inputs, ["y"])).hint is None

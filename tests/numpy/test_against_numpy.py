@@ -20,6 +20,7 @@ M = A > 0
 S = P @ P.T + np.eye(3)
 E = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5])
 
+MANY_LABELS = [v for k in range(1, 26, 2) for v in (np.full((1, 1), 2.0), [k, k + 1]) * 2]
 CASES = [
     *[
         lambda xp, f=f: getattr(xp, f)(A)
@@ -161,6 +162,8 @@ CASES = [
     lambda xp: xp.einsum(C, [0, 1, 2], A, [9, 2], [9, 0, 1]),
     lambda xp: xp.einsum(C, [..., 1], C, [..., 1], [...]),
     lambda xp: xp.einsum(A, [5, 3]),
+    lambda xp: xp.einsum(A, [27, 0], *MANY_LABELS),
+    lambda xp: xp.einsum(A, (7, 2)),
     lambda xp: xp.trace(S),
     lambda xp: xp.kron(A, B),
     lambda xp: xp.cross(A[:, :3], B[:, :3]),

@@ -160,11 +160,13 @@ class OnnxNode:
             self.fail(message, self.static_size_hint(index, axis))
         return dims  # type: ignore[return-value]
 
-    def static_size_hint(self, index: int = 0, axis: int = 0) -> str:
-        """Returns the hint that sets a size of the graph input that an operand is."""
-        expr = self[index]
-        name = expr.name if isinstance(expr, Var) else "input"
-        declared = f'next(i for i in model.graph.input if i.name == "{name}")'
+    def static_size_hint(self, index: int = 0, axis: int = 0) -> str | None:
+        """Returns the hint that sets a size of a graph input; None for an intermediate value."""
+        value = self.values[index] if index < len(self.values) else None
+        expr = None if value is None else value.expr
+        if value is None or not isinstance(expr, Var) or expr.name not in value.sources:
+            return None
+        declared = f'next(i for i in model.graph.input if i.name == "{expr.name}")'
         edit = f"{declared}.type.tensor_type.shape.dim[{axis}].dim_value = 4"
         return f"set the size of the input: `{edit}`"
 

@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -35,6 +36,7 @@ from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.dtype_arguments import call_like
+from structir.printer.parser.edit_checks import is_valid, tensor_info
 from structir.printer.parser.extern_calls import read_dps_call, read_packed_call
 from structir.printer.parser.foreign_names import foreign_call
 from structir.printer.parser.forms import dtype_error, info_of, read_form
@@ -186,7 +188,7 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     hint = f"did you mean {' or '.join(f'`R.{n}`' for n in matches)}?" if matches else None
     if name in STATEMENTS:
         hint = f"write it on a line of its own: `{ast.unparse(node)}`"
-    edit = foreign_call(name, node)
+    edit = foreign_call(name, node, partial(tensor_info, context), partial(is_valid, context))
     if edit is not None:
         hint = f"write `{edit}`"
     diagnostic = Diagnostic(

@@ -35,17 +35,6 @@ def undefined_hint(name: str, expects_sizes: bool) -> str:
     return f'bind it first: `{name} = ...`, or add a parameter: `{name}: R.Tensor((4,), "float32")`'
 
 
-def assignment_hint(target: ast.expr) -> str:
-    """Returns the hint for an assignment to several targets, or to elements of a tensor."""
-    if not isinstance(target, ast.Subscript):
-        return "bind one name: `y = ...`, or unpack a tuple: `a, b = ...`"
-    x, items = ast.unparse(target.value), getattr(target.slice, "elts", [target.slice])
-    if any(isinstance(item, ast.Slice) for item in items):
-        return f"bind the new tensor: `{x} = R.slice_scatter({x}, values, start, end, axis=0)`"
-    index = ", ".join(map(ast.unparse, items))
-    return f"bind the new tensor: `{x} = R.index_put({x}, ({index},), values)`"
-
-
 def dtype_of_name(name: str) -> str | None:
     """Returns the dtype that a name of Python denotes; None for another name."""
     return name if name in DTYPES else ELSEWHERE.get(name)

@@ -33,6 +33,7 @@ from structir.printer.parser.context import (
     Context,
     VariableDeclaration,
 )
+from structir.printer.parser.element_assignments import assignment_hint
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import (
     is_declaration,
@@ -40,7 +41,6 @@ from structir.printer.parser.functions import (
     local_function,
 )
 from structir.printer.parser.macros import Macro
-from structir.printer.parser.name_hints import assignment_hint
 from structir.printer.parser.outputs import reject_rebound_outputs
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
@@ -125,7 +125,7 @@ def _assign(context: Context, node: ast.Assign) -> None:
     elif len(node.targets) == 1 and isinstance(target, ast.Tuple | ast.List):
         _unpack(context, target, node.value)
     else:
-        raise unsupported(context, node, assignment_hint(target))
+        raise unsupported(context, node, assignment_hint(context, target, node.value))
 
 
 def _annotated(context: Context, node: ast.AnnAssign) -> None:

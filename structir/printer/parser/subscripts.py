@@ -10,6 +10,7 @@ from structir.ir.expr import Expr
 from structir.ir.op import registered_ops
 from structir.ir.operators import OPERATORS
 from structir.printer.parser.context import Context
+from structir.printer.parser.edit_checks import tensor_info
 from structir.printer.parser.values import value_of
 
 SUBSCRIPT = "[]"  # the key of the function that builds the calls
@@ -47,7 +48,9 @@ def _number(context: Context, node: ast.Subscript, element: ast.expr) -> Any:
         hint = f"read at indices in a tensor: `R.take({name}, {text}, axis=0)`"
         if getattr(value.struct_info, "dtype", None) == "bool":
             rows = f"R.squeeze(R.nonzero({text}), axis=0)"
-            hint = f"keep the shape: `R.where({text}, {name}, 0)`; "
+            info = tensor_info(context, node.value)
+            zero = False if info is not None and info.dtype == "bool" else 0
+            hint = f"keep the shape: `R.where({text}, {name}, {zero})`; "
             hint += f"of a mask with one axis, read its rows: `R.take({name}, {rows}, axis=0)`"
     message = f"expected a constant integer as the index, found {text}"
     raise context.error(element, message, hint, "E0114")
