@@ -33,7 +33,7 @@ CALLS = [
 @pytest.mark.parametrize("wrong", [-1, 5, 100, -100])
 def test_targets_out_of_range_are_rejected(call: str, dtype: str, wrong: int) -> None:
     for run in runners(call, dtype):
-        with pytest.raises(ShapeMismatchError, match="class_indices"):
+        with pytest.raises(ShapeMismatchError, match="targets: expected indices of the classes"):
             run(SCORES, np.array([0, -2, wrong, 1], dtype))
 
 
