@@ -168,8 +168,8 @@ def _labels(part: Any) -> list[int]:
 
 
 def _shown(part: Any) -> str:
-    plain = int | str | list | tuple | None
-    return repr(part) if isinstance(part, plain) else type(part).__name__
+    is_plain = isinstance(part, int | str | list | tuple) or part is None
+    return repr(part) if is_plain else type(part).__name__
 
 
 def _implicit(inputs: str) -> str:

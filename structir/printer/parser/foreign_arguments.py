@@ -55,11 +55,10 @@ def _rank(node: ast.expr, info_of: InfoOf) -> int | None:
 def _swapped(first: ast.expr, second: ast.expr, rank: int | None) -> ast.expr | None:
     if rank is None:
         return None
-    pair = [_axes(_constant(node), rank) for node in (first, second)]
-    if None in pair or any(len(axes or ()) != 1 for axes in pair):
+    axes = [_constant(first), _constant(second)]
+    if not all(type(axis) is int and -rank <= axis < rank for axis in axes):
         return None
-    order = list(range(rank))
-    (i,), (j,) = pair[0] or (), pair[1] or ()
+    order, (i, j) = list(range(rank)), axes
     order[i], order[j] = order[j], order[i]
     return _literal(order)
 
