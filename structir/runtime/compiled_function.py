@@ -195,7 +195,7 @@ class CompiledFunction:
             expected = f"{len(forms)} arrays, one for each result"
             raise self._output_mismatch("one array" if len(forms) == 1 else expected, len(outputs))
         for array, (shape, dtype) in zip(outputs, forms, strict=True):
-            expected = f"a writable `np.empty({shape}, \"{dtype}\")`"
+            expected = f'a writable `np.empty({shape}, "{dtype}")`'
             if not isinstance(array, np.ndarray):
                 raise self._output_mismatch(expected, described(array))
             flags = array.flags
