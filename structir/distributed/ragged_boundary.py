@@ -14,7 +14,8 @@ from structir.interpret.argument_checks import match
 from structir.interpret.argument_conversion import argument_value, as_value
 from structir.interpret.scope import Activation
 from structir.ir import dims
-from structir.ir.dims import as_dim, as_sym
+from structir.ir.axes import AnySize, size_in
+from structir.ir.dims import Dim, as_dim, as_sym
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -188,9 +189,10 @@ def with_row_lengths(
     by_total: dict[Any, tuple[int, ...]] = {}
     for _, name, _, info in tensors:
         if name in sizes:
-            by_total[info.fields[0].dims[0]] = _bind_lengths(complete, name, info, sizes[name])
+            total = _sizes_in(info.fields[0])[0]
+            by_total[total] = _bind_lengths(complete, name, info, sizes[name])
     for k, name, _, info in tensors:
-        lengths = by_total.get(info.fields[0].dims[0])
+        lengths = by_total.get(_sizes_in(info.fields[0])[0])
         if lengths is None:
             raise _missing(boundary.params[k], name)  # type: ignore[union-attr]
         complete[name] = lengths
@@ -199,27 +201,37 @@ def with_row_lengths(
 
 def _bind_lengths(sizes: dict[str, Any], name: str, info: Any, value: Any) -> tuple[int, ...]:
     """Adds the sizes that row lengths determine; returns the lengths of all rows in order."""
-    values, starts, _ = info.fields
+    total, leading = _sizes_in(info.fields[0])[0], _sizes_in(info.fields[1])
     lengths = np.asarray(value, "int64")
     flat = tuple(lengths.reshape(-1).tolist())
-    shape = [_number(dim, sizes) for dim in starts.dims]
+    shape = [_number(dim, sizes) for dim in leading]
     if lengths.ndim == 1 and None not in shape and prod(shape) == len(flat):  # type: ignore[arg-type]
         lengths = lengths.reshape(shape)
-    if lengths.ndim != len(starts.dims) or min(flat, default=0) < 0:
-        expected = f"row lengths along {len(starts.dims)} axes"
+    if lengths.ndim != len(leading) or min(flat, default=0) < 0:
+        expected = f"row lengths along {len(leading)} axes"
         raise _mismatch(name, expected, f"an array of shape {lengths.shape}")
-    for dim, size in [*zip(starts.dims, lengths.shape, strict=True), (values.dims[0], sum(flat))]:
-        symbol = as_sym(dim)
+    for dim, size in [*zip(leading, lengths.shape, strict=True), (total, sum(flat))]:
+        symbol = None if dim is None else as_sym(dim)
         if symbol is not None:
             sizes.setdefault(symbol.name, size)
         number = _number(dim, sizes)
         if number is not None and number != size:
             raise _mismatch(name, f"size {number} of `{dim}`", f"{size} from the row lengths")
+    if [_number(dim, sizes) for dim in leading].count(None) > 1:
+        raise _mismatch(name, "names of the sizes before the rows", str(info.fields[1]))
     return flat
 
 
-def _number(dim: Any, sizes: Mapping[str, Any]) -> int | None:
-    """Returns the value of a dim; None if sizes are missing."""
+def _sizes_in(info: Any) -> list[Dim | None]:
+    """Returns the size of each axis; None if it is unknown."""
+    axes = map(size_in, info.axes or info.dims or [AnySize()] * info.ndim)
+    return [None if isinstance(size, AnySize) else size for size in axes]
+
+
+def _number(dim: Dim | None, sizes: Mapping[str, Any]) -> int | None:
+    """Returns the value of a dim; None if it is unknown, or sizes are missing."""
+    if dim is None:
+        return None
     numbers = {s: sizes[s.name] for s in dims.syms(as_dim(dim)) if s.name in sizes}
     known = len(numbers) == len(dims.syms(as_dim(dim)))
     return dims.evaluate(as_dim(dim), numbers) if known else None
@@ -244,8 +256,8 @@ def row_arrays(function: Function, sizes: Mapping[str, Any]) -> dict[Any, Any]:
         for path, info in _tuples(param.struct_info, ()):
             name = param.name + "".join([f"[{index}]" for index in path])
             if isinstance(sizes.get(name), tuple):
-                leading: Any = info.fields[1]
-                shape = [_number(dim, sizes) for dim in leading.dims]
+                numbers = [_number(dim, sizes) for dim in _sizes_in(info.fields[1])]
+                shape = [-1 if number is None else number for number in numbers]
                 offsets = np.concatenate([[0], np.cumsum(sizes[name], dtype="int64")])
                 for k, side in ((1, offsets[:-1]), (2, offsets[1:])):
                     arrays[param, (*path, k)] = side.astype("int64").reshape(shape)
