@@ -76,6 +76,15 @@ def test_few_and_empty_rows(lengths: tuple[int, ...]) -> None:
     agree(sharded(*values), structir.interpret(module, "main", *values))
 
 
+@pytest.mark.parametrize("sizes", ['"_", "*", 4', '"_", "*", "_"', '"_", "_", "*"', '"_", 3, "*"'])
+def test_leading_sizes_without_names(sizes: str) -> None:
+    module = program("y = R.exp(x)", f'x: R.Tensor(({sizes}), "float32")')
+    value = ragged(LENGTHS, 4)
+    if sizes.endswith('"*"'):
+        value = RaggedArray(value.values[:, 0], value.offsets, (2, 3))
+    agree(shard(module, workers=2)(value), structir.interpret(module, "main", value))
+
+
 def test_branches_and_tuples() -> None:
     params = """p: R.Tuple(R.Tensor(("n", "*:l"), "float32"), R.Tensor(("n", "*:l"), "float32")),
         c: R.Tensor((), "bool")"""
