@@ -114,9 +114,3 @@ def registered_ops() -> Iterator[Op]:
     """Yields every op in the order of declaration."""
     families.load()
     return iter(_ops.values())
-
-
-def shown_name(definition: Any) -> str:
-    """Returns the name of an op in messages: of one that only a lowering emits, the lowered op."""
-    rejection = definition.hooks.get("rejects_values")
-    return definition.name if rejection is None else rejection.op  # type: ignore[no-any-return]

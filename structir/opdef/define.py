@@ -295,3 +295,9 @@ def op(
         return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
 
     return declare
+
+
+def shown_name(definition: Any) -> str:
+    """Returns the name of an op in messages: of one that only a lowering emits, the lowered op."""
+    rejection = definition.hooks.get("rejects_values")
+    return definition.name if rejection is None else rejection.op  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.op import Op, clear_on_redeclaration, shown_name
+from structir.ir.op import Op, clear_on_redeclaration
 from structir.ir.struct_info import (
     OBJECT,
     PrimStructInfo,
@@ -31,6 +31,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.opdef import deduction
+from structir.opdef.define import shown_name
 from structir.opdef.diagnostics import signature_text
 from structir.opdef.index_expr import IndexExtent, IndexVar, leaves
 from structir.opdef.parameters import OMITTED

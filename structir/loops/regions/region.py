@@ -30,7 +30,7 @@ from structir.ir.expr import (
 )
 from structir.ir.kernel import Kernel
 from structir.ir.kernel_functions import EIGHTHS
-from structir.ir.op import Op, shown_name
+from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -49,6 +49,7 @@ from structir.loops.regions.kernel_stages import LoweredCall, lowered_call
 from structir.loops.regions.result_copies import with_copies
 from structir.loops.regions.row_programs import ROW_HOOKS, rows_of_group, rows_of_op
 from structir.loops.regions.scan_loops import scan_of_maps
+from structir.opdef.define import shown_name
 from structir.opdef.memo import Facts, derived, facts_of
 
 Lowered = Any  # a Buffer, or a tuple of lowered values
@@ -449,9 +450,8 @@ def placeholder_of(lowered: Lowered) -> Placeholder:
 def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
     """Returns the conditions on the sizes of a kernel call."""
     name = kernel.name
-    return tuple(
-        [SizeCheck(e.declared, e.actual, False, f"{name}: {e.where}") for e in call.equations]
-    )
+    checks = [SizeCheck(e.declared, e.actual, False, f"{name}: {e.where}") for e in call.equations]
+    return tuple(checks)
 
 
 def origin_of(call: Call) -> str:
