@@ -332,7 +332,7 @@ def main(x: R.Tensor((7, 3), "float32"), h: R.Tensor((2,), "float32")):
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            ("R.scan(cell, h, x)", "states, captured: expected tuples"),
+            ("R.scan(cell, h, x)", "states: expected a tuple such as"),
             ("R.scan(cell, ('h',), x)", "expected an expression of the program as operand"),
             ("R.scan(cell, (h,), s)", "expected at least 1 axis"),
             ("R.scan(h, (h,), x)", "a function of the program"),
