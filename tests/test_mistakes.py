@@ -43,7 +43,7 @@ IN_A_BODY = [  # a line of a function, its message, its help
     ("y = R.nn.conv2d(x, w)", "expected 4 axes (layout NCHW), found 2", ""),
     ("y = R.matmull(x, w)", "unknown op `R.matmull`", "did you mean `R.matmul`?"),
     ("y = R.relu(x)", "unknown op `R.relu`", "did you mean `R.nn.relu`"),
-    ("y = R.any(x)", "unknown op `R.any`", "write `R.max(x)`"),
+    ("y = R.any(x)", "unknown op `R.any`", 'write `R.max(R.astype(x, "bool"))`'),
     ("y = R.astype(x, 'int8') + 300", "in the range of int8, found 300", "from -128 to 127"),
     ("k = R.astype(x, 'int8'); y = k * 0.5", "dtype mismatch: x has int8", "`R.astype(k, "),
     ("y = min(x, 2)", "T.min: expected a size, found x", "write an integer"),

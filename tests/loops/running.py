@@ -74,7 +74,8 @@ def run(kernel: Kernel, arrays: Arrays, sizes: dict[Any, int], rng: Random | Non
         scope = Activation({}, dict(sizes))
 
         def run_part(part: tuple[int, int]) -> None:
-            step(interpreter.KernelFrame({**bindings, "part": part}, scope))
+            with np.errstate(all="ignore"):  # threads do not inherit it
+                step(interpreter.KernelFrame({**bindings, "part": part}, scope))
 
         if kernel.blocks is not None:
             run_blocks(
