@@ -35,6 +35,7 @@ WITHOUT_COUNTERPART = {
     "linalg.svd": "the signs of vectors are free; see test_matrix_factors.py",
     "cbrt": "NumPy and JAX have it; see tests/numpy/test_lax.py",
     "linear_recurrence": "a sum of products in test_numerics.py",
+    "ragged.contiguous_rows": "the ends of rows are compared in tests/ragged/test_ragged.py",
     "concat_rows": "rows are concatenated one by one in tests/ragged",
     **{
         f"segment_{name}": "rows are compared one by one in tests/ragged"
