@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.axes import axes_of
 from structir.distributed.known_values import without_sizes
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import match
@@ -224,8 +225,8 @@ def _bind_lengths(sizes: dict[str, Any], name: str, info: Any, value: Any) -> tu
 
 def _sizes_in(info: Any) -> list[Dim | None]:
     """Returns the size of each axis; None if it is unknown."""
-    axes = map(size_in, info.axes or info.dims or [AnySize()] * info.ndim)
-    return [None if isinstance(size, AnySize) else size for size in axes]
+    sizes = map(size_in, axes_of(info) or ())
+    return [None if isinstance(size, AnySize) else size for size in sizes]
 
 
 def _number(dim: Dim | None, sizes: Mapping[str, Any]) -> int | None:

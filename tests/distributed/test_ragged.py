@@ -1,11 +1,13 @@
 """Functions of ragged tensors in shards and on meshes equal the unsharded functions."""
 
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 import structir
+from structir.analysis.axes import ANY
 from structir.distributed import plan, search, shard
 from structir.distributed.plan import Plan
 from structir.distributed.planner import make_planner
@@ -15,6 +17,8 @@ from structir.distributed.row_cuts import _balanced
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
+from structir.ops.ragged import has_ragged_axis
+from structir.tools.coarsening import with_open_parameters
 
 RNG = np.random.default_rng(7)
 PARAMS = """x: R.Tensor(("n", "*", 4), "float32"), d: R.Tensor(("n", 1, 4), "float32"),
@@ -76,13 +80,25 @@ def test_few_and_empty_rows(lengths: tuple[int, ...]) -> None:
     agree(sharded(*values), structir.interpret(module, "main", *values))
 
 
-@pytest.mark.parametrize("sizes", ['"_", "*", 4', '"_", "*", "_"', '"_", "_", "*"', '"_", 3, "*"'])
-def test_leading_sizes_without_names(sizes: str) -> None:
-    module = program("y = R.exp(x)", f'x: R.Tensor(({sizes}), "float32")')
-    value = ragged(LENGTHS, 4)
-    if sizes.endswith('"*"'):
-        value = RaggedArray(value.values[:, 0], value.offsets, (2, 3))
-    agree(shard(module, workers=2)(value), structir.interpret(module, "main", value))
+@pytest.mark.parametrize("body", ["y = R.sum(x)", "y = R.exp(x)"])
+@pytest.mark.parametrize("inner", [", 4", ""])
+@pytest.mark.parametrize("leading", [(6,), (2, 3)])
+def test_leading_sizes_that_are_unknown(leading: tuple[int, ...], inner: str, body: str) -> None:
+    """A parsed `"_"` is a variable: programs of the API have axes of unknown size."""
+    names = ", ".join(['"n"', '"k"'][: len(leading)])
+    module = program(body, f'x: R.Tensor(({names}, "*"{inner}), "float32")')
+    value = ragged(LENGTHS, 4) if inner else ragged(LENGTHS)
+    value, tried = RaggedArray(value.values, value.offsets, leading), set()
+    for seed in range(60):
+        opened = with_open_parameters(module, Random(seed))
+        info: Any = opened["main"].params[0].struct_info
+        if ANY not in (info.axes or ())[: len(leading)] or not has_ragged_axis(info):
+            continue
+        tried.add(str(info))
+        with pytest.raises(StructIRError, match="expected ") as error:
+            shard(opened, workers=2)(value)
+        assert error.value.code == ("E0902" if len(leading) == 1 else "E0731")
+    assert tried
 
 
 def test_branches_and_tuples() -> None:
