@@ -112,6 +112,30 @@ COUNTERPARTS = {
     **dict.fromkeys(("AttachAttrLayoutFreeBuffers", "SplitLayoutRewritePreproc"), PLANS),
 }
 
+STAGE = '`kernel.stage("c", "k")`'
+SPLITS = '`kernel.split("i", 8).split("j", 16).reorder("i_0", "j_0", "i", "j")`'
+SCHEDULES = {  # primitives of TVM, Halide, MLIR and Exo
+    **dict.fromkeys(("tile", "block_loops", "blockize", "sample_perfect_tile"), SPLITS),
+    **dict.fromkeys(("strip_mine", "divide_loop", "loop_partition"), '`kernel.split("i", 8)`'),
+    **dict.fromkeys(("interchange", "reorder_loops", "permute"), '`kernel.reorder("j", "i")`'),
+    **dict.fromkeys(("cache_read", "cache_write", "stage_mem", "set_scope"), STAGE),
+    **dict.fromkeys(
+        ("transform_layout", "reindex", "storage_align"), '`kernel.pack("a", "i", 1, 0)`'
+    ),
+    **dict.fromkeys(("compute_inline", "reverse_compute_inline"), '`kernel.inline("t")`'),
+    **dict.fromkeys(("reverse_compute_at", "fuse_into"), '`kernel.fuse("i", "i_1")`'),
+    **dict.fromkeys(("decompose_reduction", "distribute"), '`kernel.fission("i", 1)`'),
+    **dict.fromkeys(("bind", "parallelize", "parallelise"), '`kernel.parallel("i")`'),
+    **dict.fromkeys(("flatten", "coalesce", "mult_loops"), '`kernel.collapse("i")`'),
+    **dict.fromkeys(("get_loops", "get_child_blocks"), "`kernel.loops()`"),
+    **dict.fromkeys(("get_block", "get_sblock"), '`schedule.kernel("y")`'),
+    "vectorize": '`kernel.vectorise("j")`',
+    "tensorize": '`kernel.tensorise("i")`',
+    "specialize": '`kernel.specialise("n", 1)`',
+    "unroll_loop": '`kernel.unroll("i")`',
+    "lift_alloc": '`kernel.hoist("t", "i")`',
+}
+
 
 def with_help(message: str, name: str) -> str:
     """Returns a message with what to write instead of a name, if it is known."""

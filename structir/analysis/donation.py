@@ -49,18 +49,23 @@ def donation_violations(
     for attribute in (DONATED, STATE):
         value = function.attrs.get(attribute, {})
         if not isinstance(value, Mapping):
-            yield _violation(function, f"{name}: {attribute}: expected a dict, found {value!r}")
+            message = f"{name}: {attribute}: expected a dict, found {value!r}"
+            yield _violation(function, message, USES[attribute])
             return
     donated, state = function.attrs.get(DONATED, {}), function.attrs.get(STATE, {})
-    pairs = [(f"{name}: {DONATED}", param, result) for param, result in donated.items()]
+    pairs = [(DONATED, f"{name}: {DONATED}", param, result) for param, result in donated.items()]
     for key, value in state.items():
         if not isinstance(value, tuple) or len(value) != 2:
             message = f"{name}: {STATE}: {key}: expected a parameter and a result, found {value!r}"
-            yield _violation(function, message)
+            parameter = key if type(value) is int else "cache"
+            result = value if type(value) is int else 1
+            edit = f'write `R.func_attr({{"state": {{"{key}": ("{parameter}", {result})}}}})`'
+            yield _violation(function, message, edit)
             return
-        pairs.append((f"{name}: {STATE}: {key}", *value))
-    for where, param, result in pairs:
-        yield from _pair_violations(function, where, param, result)
+        pairs.append((STATE, f"{name}: {STATE}: {key}", *value))
+    for attribute, where, param, result in pairs:
+        for message in _pair_violations(function, where, param, result):
+            yield _violation(function, message, USES[attribute])
     yield from _repetitions(function, name, pairs)
     initial = function.attrs.get(INITIAL_STATE)
     if initial is not None:
@@ -68,36 +73,34 @@ def donation_violations(
 
 
 def _repetitions(
-    function: Function, name: str, pairs: Sequence[tuple[str, Any, Any]]
+    function: Function, name: str, pairs: Sequence[tuple[str, str, Any, Any]]
 ) -> Iterator[Diagnostic]:
     for kind, values in (
-        ("parameter", [p for _, p, _ in pairs]),
+        ("parameter", [p for *_, p, _ in pairs]),
         ("result", [r for *_, r in pairs]),
     ):
         repeated = [v for k, v in enumerate(values) if v in values[:k]]
         for value in repeated:
             message = f"{name}: expected {kind} {value} once among {DONATED} and {STATE}"
-            yield _violation(function, f"{message}, found it {values.count(value)} times")
+            yield _violation(function, f"{message}, found it {values.count(value)} times", ONCE)
 
 
-def _pair_violations(
-    function: Function, where: str, param: Any, result: Any
-) -> Iterator[Diagnostic]:
+def _pair_violations(function: Function, where: str, param: Any, result: Any) -> Iterator[str]:
     infos: dict[Any, Any] = {p.name: p.struct_info for p in function.params}
     results = results_of(function)
     if param not in infos or not isinstance(infos[param], TensorStructInfo):
         tensors = [n for n, info in infos.items() if isinstance(info, TensorStructInfo)]
         violation = f"expected one of the tensor parameters {', '.join(tensors)}, found {param!r}"
-        yield _violation(function, f"{where}: {violation}")
+        yield f"{where}: {violation}"
     elif type(result) is not int or not 0 <= result < len(results):
         violation = f"expected the index of one of {len(results)} results, found {result!r}"
-        yield _violation(function, f"{where}: {param}: {violation}")
+        yield f"{where}: {param}: {violation}"
     else:
         info = results[result]
         if info is not None and are_disjoint(infos[param], info):
             with one_message():
                 violation = f"expected result {result} as {infos[param]}, found {info}"
-            yield _violation(function, f"{where}: {param}: {violation}")
+            yield f"{where}: {param}: {violation}"
 
 
 def _initial_violations(
@@ -116,8 +119,12 @@ def _initial_violations(
         yield _violation(function, f"{message}, found {len(results_of(initial))}", edit)
 
 
-NAMES = 'name parameters and results: `R.func_attr({"donated": {"cache": 1}})`'
+USES = {
+    DONATED: 'name parameters and results: `R.func_attr({"donated": {"cache": 1}})`',
+    STATE: 'name states, parameters and results: `R.func_attr({"state": {"cache": ("cache", 1)}})`',
+}
+ONCE = "give each parameter and each result one state, or donate it once"
 
 
-def _violation(function: Function, message: str, hint: str = NAMES) -> Diagnostic:
+def _violation(function: Function, message: str, hint: str) -> Diagnostic:
     return Diagnostic(message, function.span, hint=hint, code="E0511")

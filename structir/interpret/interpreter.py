@@ -437,7 +437,7 @@ def _known_dims(info: Any) -> list[Any]:
     return list(info.dims) if has_dims else []
 
 
-RUN_TIME_CODES = ("E0310",)  # of errors that are found only when a call is evaluated
+RUN_TIME_CODES = ("E0310", "E1135")  # of errors that are found only when a call is evaluated
 
 
 def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:

@@ -14,11 +14,17 @@ Accepts = Callable[[Any], bool]
 
 
 def checked_rule(
-    rule: Callable[..., Any], noun: str, owner: str, expected: str, accepts: Accepts
+    rule: Callable[..., Any],
+    noun: str,
+    owner: str,
+    expected: str,
+    accepts: Accepts,
+    raises: tuple[type[Exception], ...] = (),
 ) -> Callable[..., Any]:
     """Returns a rule that raises StructInfoError where it fails or returns a value of another kind.
 
-    `noun` and `owner` name it in messages. A rule of this package is returned unchanged.
+    `noun` and `owner` name it in messages. It may raise the exceptions of `raises`. A rule of this
+    package is returned unchanged.
     """
     if is_of_package(rule):
         return rule
@@ -30,6 +36,8 @@ def checked_rule(
         )
         try:
             result = rule(*args, **keywords)
+        except raises:
+            raise
         except Exception as error:  # a rule may raise any exception
             if type(error).__module__.partition(".")[0] == "structir":
                 raise
@@ -38,7 +46,9 @@ def checked_rule(
             message = f"the {noun} raises {type(error).__name__}{where}: {error}"
             raise StructInfoError(Diagnostic(message, span, owner, code="E1135")) from error
         if not accepts(result):
-            message = f"the {noun}: expected {expected} as its result, found {result!r}"
+            dtype = getattr(result, "dtype", None)
+            kind = repr(result) if dtype is None else f"an array of {dtype}"
+            message = f"the {noun}: expected {expected} as its result, found {kind}"
             raise StructInfoError(Diagnostic(message, span, owner, code="E1135"))
         return result
 

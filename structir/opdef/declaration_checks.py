@@ -10,11 +10,12 @@ from typing import Any
 
 import attrs
 
-from structir.errors import Diagnostic, Source, Span, raising_span
+from structir.errors import Diagnostic, Source, Span, TruthValueError, raising_span
 from structir.ir.dims import Sym
 from structir.ir.dtype import DTYPES
 from structir.ir.op import find_op
 from structir.ir.struct_info import KINDS
+from structir.lazy import provided_module
 from structir.opdef.declaration import DeclaredOp, is_built_in
 from structir.opdef.dtypes import family_of
 from structir.opdef.index_expr import AxisPack, IndexExpr, IndexExtent, IndexVar, leaves
@@ -31,6 +32,8 @@ from structir.projections.execution_cost import CALL, POINT, as_rates
 from structir.projections.monoid import MONOIDS
 from structir.projections.out_of_bounds import check_policy
 from structir.projections.scalar_expr import LoopIndex, OperandElement, as_scalar_expr
+
+compiler = provided_module("compiler")
 
 
 def check_name(name: str) -> None:
@@ -49,6 +52,15 @@ def check_name(name: str) -> None:
         raise NotationError(Diagnostic(message, op=name, hint=f'`name="{name.lower()}_op"`'))
 
 
+def check_signature(signature: Any) -> None:
+    """Rejects a body in place of the index signature: `@op` without arguments."""
+    returned = getattr(signature, "__annotations__", {}).get("return")
+    if getattr(returned, "__name__", returned) in ("ScalarExpr", "Expr", "Array", "Any"):
+        hint = 'write `@op("x[i] -> y[i]")` above the body'
+        message = "expected an index signature, found a body"
+        raise NotationError(Diagnostic(message, op=signature.__name__, hint=hint))
+
+
 def check_opaque(name: str, function: Callable[..., Any], rule: Any) -> None:
     """Rejects a rule that is no function, and parameters whose number is not fixed."""
     if not callable(rule):
@@ -61,9 +73,17 @@ def check_opaque(name: str, function: Callable[..., Any], rule: Any) -> None:
             raise NotationError(Diagnostic(message, op=name, hint=hint))
 
 
-def check_kernel(definition: DeclaredOp, kernel: Any) -> None:
-    """Rejects a kernel that is no plain Python function of all results, and of known names."""
+def check_kernel(definition: DeclaredOp, target: str, kernel: Any) -> None:
+    """Rejects an unknown target, and a kernel that is no plain Python function of all results and
+    of known names.
+    """
     text = definition.index_signature
+    targets = compiler.targets()
+    if target not in targets:
+        message = f"expected a target among {_list_text(targets)}, found {target!r}"
+        closest = _nearest(str(target), targets, {"gpu": "cuda"}) or '"cpu"'
+        hint = f"write `@{definition.name}.kernel({closest})`"
+        raise NotationError(Diagnostic(message, op=definition.name, hint=hint))
     if not isinstance(kernel, FunctionType):
         message = f"expected a Python function as kernel, found {kernel!r}"
         hint = "decorate a function: `def _(x: Array, y: Array) -> None: ...`"
@@ -79,7 +99,9 @@ def check_kernel(definition: DeclaredOp, kernel: Any) -> None:
     for name in names:
         if name not in known:
             expected = _list_text(dict.fromkeys(known))
-            raise check.error(f"expected parameters of the kernel among {expected}, found {name}")
+            message = f"expected parameters of the kernel among {expected}, found {name}"
+            parameters = ", ".join(dict.fromkeys(access.name for access in accesses))
+            raise check.error(message, "", f"write `def _({parameters})`")
     for access in signature.results:
         if access.name not in names:
             hint = f"add the parameter `{access.name}`, whose elements the kernel assigns"
@@ -320,6 +342,9 @@ class _Check:
             for value in results:
                 if value is not None:
                     as_scalar_expr(value)
+        except TruthValueError as error:
+            located = attrs.evolve(error.diagnostics[0], op=self.definition.name)
+            raise NotationError(located.coded("E0300")) from error
         except Exception as error:  # the body may raise any exception
             raise NotationError(
                 Diagnostic(
@@ -331,6 +356,9 @@ class _Check:
                     " such as `exp(x)`, not those of NumPy or math",
                 )
             ) from error
+        if output is None:
+            message = "expected a scalar expression as the value of the body, found none"
+            raise self.error(message, "", "return it: `return x * x`")
         if len(results) != len(signature.results) and not any(a.many for a in signature.results):
             message = f"expected one value for each of {len(signature.results)} results, found "
             message += str(len(results))

@@ -250,12 +250,12 @@ class Declaration:
         self.definition.hooks["row_blocks"] = blocks
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
-        """Attaches a backend routine for the whole op."""
+        """Attaches a backend routine for the whole op; raises DiagnosticError."""
 
         def attach(hook: Hook) -> Hook:
             routine: Any = getattr(hook, "py_func", hook)  # of a function compiled by numba
             if not is_of_package(routine):
-                declaration_checks.check_kernel(self.definition, routine)
+                declaration_checks.check_kernel(self.definition, target, routine)
             self._hook(f"kernel.{target}", routine)
             return hook
 
@@ -279,6 +279,9 @@ def op(
 
     The name defaults to that of the body. `DeclaredOp` lists the other options.
     """
+
+    if not is_built_in(index_signature):
+        declaration_checks.check_signature(index_signature)
 
     def declare(body: Callable[..., Any]) -> Declaration:
         op_name = name or body.__name__.rstrip("_")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from structir.errors import Diagnostic, StructInfoError, rejected
+from structir.ir.dims import Dim
 from structir.ir.dtype import dtype_of, numpy_dtype
 from structir.ir.expr import (
     Call,
@@ -29,6 +30,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.ir.user_rules import checked_rule
 from structir.lazy import lazy_module
 from structir.opdef import deduction
 from structir.opdef.define import shown_name
@@ -37,7 +39,7 @@ from structir.opdef.index_expr import IndexExtent, IndexVar, leaves
 from structir.opdef.parameters import OMITTED
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
-from structir.projections.whole_axes import run_whole_axes
+from structir.projections.whole_axes import run_whole_axes, unexpected_value
 
 if TYPE_CHECKING:
     from structir.opdef.define import SignatureOpDefinition
@@ -145,7 +147,8 @@ def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) 
         raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
     if spec.whole:
         body = _hook_arguments(definition, call)
-        return _whole_axis_evaluator(spec, definition.body, body, info)
+        checked = checked_rule(definition.body, "body", definition.name, *ARRAYS)
+        return _whole_axis_evaluator(spec, checked, body, info)
     return lambda values: _as_result(run(spec, _operands(spec, values)), info)
 
 
@@ -198,6 +201,15 @@ def _as_result(arrays: Sequence[Any], info: StructInfo) -> Value:
     return arrays[0]
 
 
+def _are_numbers(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_are_numbers(field) for field in value)
+    return value is not None and np.asarray(value).dtype.kind in "biufV"  # V: of ml_dtypes
+
+
+ARRAYS = ("arrays of real numbers", _are_numbers)
+
+
 def _whole_axis_evaluator(
     spec: IndexSpec, body: Callable[..., Any], values_of: Callable[..., Any], info: StructInfo
 ) -> Evaluator:
@@ -232,20 +244,20 @@ def _hook_arguments(
     return arguments
 
 
+REJECTIONS = (ArithmeticError, IndexError, ValueError)  # of invalid operand values
+
+
 def _hook_evaluator(
     definition: SignatureOpDefinition, call: Call, hook: Callable[..., Any]
 ) -> Evaluator:
     arguments = _hook_arguments(definition, call)
+    hook = checked_rule(hook, "reference hook", definition.name, *ARRAYS, raises=REJECTIONS)
 
     def evaluate_values(values: tuple[Value, ...]) -> Value:
         operands, attributes = arguments(values)
         try:
             result = hook(*operands, **attributes)
-        except (
-            ArithmeticError,
-            IndexError,
-            ValueError,
-        ) as error:  # invalid operand values
+        except REJECTIONS as error:
             rejection = definition.hooks.get("rejects_values") or Diagnostic("")
             raise rejected(rejection, shown_name(definition), str(error)) from error
         return _convert(result, call.struct_info)
@@ -254,13 +266,28 @@ def _hook_evaluator(
 
 
 def _convert(value: Value, info: StructInfo | None) -> Value:
-    """Converts the result of a hook to the dtypes of its StructInfo."""
+    """Converts the result of a hook to the dtypes of its StructInfo; checks its shape."""
     if isinstance(info, TupleStructInfo):
+        if not isinstance(value, tuple) or len(value) != len(info.fields):
+            count = len(value) if isinstance(value, tuple) else 1
+            raise unexpected_value(f"{len(info.fields)} results", str(count))
         return tuple([_convert(v, field) for v, field in zip(value, info.fields, strict=True)])
     if not isinstance(info, TensorStructInfo):
         return value
     array = np.asarray(value)
+    if isinstance(info.dims, tuple) and not _has_shape(array, info.dims):
+        raise unexpected_value(f"an array of shape {info.dims}", str(array.shape))
     return array if info.dtype is None else array.astype(numpy_dtype(info.dtype), copy=False)
+
+
+def _has_shape(array: Any, dims: Sequence[Dim]) -> bool:
+    """Whether an array has the constant sizes; others depend on data."""
+    return array.ndim == len(dims) and all(
+        [
+            not isinstance(dim, int) or dim == size
+            for dim, size in zip(dims, array.shape, strict=True)
+        ]
+    )
 
 
 def _decomposition_evaluator(parts: Expr, call: Call) -> Evaluator:

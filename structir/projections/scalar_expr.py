@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from structir.errors import Diagnostic, TruthValueError, caller_span
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dims import text as dim_text
 from structir.ir.scalar_functions import FunctionTable, ScalarFunction
@@ -113,9 +114,9 @@ class ScalarExpr:
         return bitnot(self)
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a scalar expression has no truth value: use `select(condition, a, b)` instead of `if`"
-        )
+        message = "a scalar expression has no truth value: expected `select`, found a condition"
+        hint = "write `select(condition, a, b)` instead of `if`, and `&` instead of `and`"
+        raise TruthValueError(Diagnostic(message, caller_span(), hint=hint))
 
 
 Operandish = ScalarExpr | Scalar | Dim

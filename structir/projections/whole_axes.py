@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype
 from structir.lazy import lazy_module
@@ -32,6 +33,8 @@ def run_whole_axes(spec: IndexSpec, operands: Sequence[Array], body: Body) -> li
     }
     returned = body(arrays)
     values = returned if isinstance(returned, tuple) else (returned,)
+    if len(values) != len(statement.writes):
+        raise unexpected_value(f"{len(statement.writes)} results", f"{len(values)}")
     results: list[Array] = []
     for write, info, value in zip(statement.writes, spec.results, values, strict=True):
         dtype = numpy_dtype(info.dtype or "float32")
@@ -64,6 +67,16 @@ def _order_axes(
     """Returns a result with its axes in the order of the index expressions of its write."""
     whole_vars = _index_vars_in(entries, statement.whole)
     order = [*_index_vars_in(entries, statement.parallel), *whole_vars]
-    value = np.broadcast_to(value, [extents[s] for s in order])
+    shape = [extents[s] for s in order]
+    try:
+        value = np.broadcast_to(value, shape)
+    except ValueError:
+        raise unexpected_value(f"an array of shape {tuple(shape)}", f"{value.shape}") from None
     axes = [order.index(s) for e in entries for s in order if s in e.index_vars]
     return np.transpose(value, axes)
+
+
+def unexpected_value(expected: str, returned: str) -> StructInfoError:
+    """Returns the error of what a body or a reference returns."""
+    message = f"the value of the body: expected {expected}, found {returned}"
+    return StructInfoError(Diagnostic(message, code="E1135"))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import attrs
 
-from structir.errors import Diagnostic, DiagnosticError, Source, Span
+from structir.errors import Diagnostic, DiagnosticError, Source, Span, StructIRError
 from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
 from structir.lazy import provided_module
@@ -68,7 +68,13 @@ class Rule:
     def pattern_calls(self) -> tuple[Any, Sequence[Any]]:
         """Returns the pattern and its calls in order."""
         with RECORDER.recording() as trail:
-            pattern = next(self.generator(**self.pattern_vars), None)
+            try:
+                pattern = next(self.generator(**self.pattern_vars), None)
+            except (TypeError, AttributeError) as error:  # such as `np.exp(x)` or `x.shape`
+                if isinstance(error, StructIRError):
+                    raise
+                message = f"expected a pattern of calls, found code that raises {error}"
+                raise self.error(message, "yield calls of ops: `R.exp(x)`") from error
         if not isinstance(pattern, CallPattern | ItemPattern):
             kind = "none" if pattern is None else "a single variable"
             message = f"expected a call of an op as the pattern, found {kind}"

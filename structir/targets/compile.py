@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -82,18 +82,24 @@ def _factory_of(target: str) -> Callable[..., Any]:
     return factory
 
 
-def factory(target: str, options: Collection[str]) -> Callable[..., Any]:
+def factory(target: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     """Returns the function that compiles modules for a backend.
 
-    Raises StructIRError for an unknown backend, or a name of an option that it does not have.
+    Raises StructIRError for an unknown backend, an option that it does not have, and a value of a
+    flag that is no bool.
     """
     make = _factory_of(target)
-    option_names = list(inspect.signature(make).parameters)[1:]
+    parameters = inspect.signature(make).parameters
+    option_names = list(parameters)[1:]
     for name in sorted({*options} - {*option_names}):
         raise StructIRError(
             f"backend {target}: unknown option {name!r}; "
             f"available: {', '.join(option_names) or 'none'}",
         )
+    for name, value in options.items():
+        if parameters[name].annotation in (bool, "bool") and not isinstance(value, bool):
+            message = f"backend {target}: {name}: expected True or False, found {value!r}"
+            raise StructIRError(f"{message}; help: `{name}=True`")
     return make
 
 

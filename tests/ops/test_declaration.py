@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import structir
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import op as registry
 from structir.ir import registered_ops
 from structir.opdef.declaration import DeclaredOp
@@ -52,6 +52,10 @@ def branching(x: ScalarExpr) -> ScalarExpr:
 
 def an_array(x: ScalarExpr) -> ScalarExpr:
     return np.zeros(3)  # type: ignore[return-value]
+
+
+def without_return(x: ScalarExpr) -> ScalarExpr:  # type: ignore[empty-body]
+    pass
 
 
 def of_an_index(x: ScalarExpr, k: LoopIndex) -> ScalarExpr:
@@ -115,6 +119,7 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[i] -> out[i]", of_numpy, {}, "np.exp(x)", "scalar expression.*raises TypeError"),
     ("x[i] -> out[i]", of_math, {}, "math.exp(x)", "scalar expression.*raises TypeError"),
     ("x[i] -> out[i]", branching, {}, "x > 0", "no truth value"),
+    ("x[i] -> out[i]", without_return, {}, None, "value of the body, found none"),
     ("x[i] -> out[i]", an_array, {}, None, "or a number, found ndarray"),
     ("x[i] -> out[i]", pair, {}, "out[i]", "one value for each of 1 results, found 2"),
     ("x[i] -> out[i]", exp, {}, None, "name of the built-in op R.exp"),
@@ -229,3 +234,57 @@ def test_a_declared_op_runs() -> None:
     text = "@R.function\ndef main(x: R.Tensor((2, 3), 'float32')):\n    return R.row_sums(x)\n"
     result = structir.interpret(structir.parse(text), "main", np.ones((2, 3), np.float32))
     assert result.tolist() == [3.0, 3.0]
+
+
+def test_a_body_in_place_of_the_signature_is_an_error() -> None:
+    with pytest.raises(NotationError, match="expected an index signature, found a body") as error:
+        op(one)
+    assert error.value.diagnostics[0].hint == 'write `@op("x[i] -> y[i]")` above the body'
+
+
+@pytest.mark.parametrize(("target", "edit"), [("gpu", "cuda"), ("cpus", "cpu"), (3, "cpu")])
+def test_an_unknown_target_of_a_kernel_is_an_error(target: Any, edit: str) -> None:
+    declared = op("x[*s, [i]] @ F -> y[*s, [i]] @ F", name="sorted_in_test")(of_arrays)
+    with pytest.raises(NotationError, match=r"expected a target among \(.*cpu.*\), found") as error:
+        declared.kernel(target)(lambda x, y: None)
+    assert error.value.diagnostics[0].hint == f'write `@sorted_in_test.kernel("{edit}")`'
+
+
+def of_arrays(x: Any) -> Any:
+    return x
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (lambda x: x[..., :2], r"expected an array of shape \(2, 4\), found \(2, 2\)"),
+        (lambda x: x.sum(-1), r"expected an array of shape \(2, 4\), found \(2,\)"),
+        (lambda x: (x, x), "expected 1 results, found 2"),
+        (lambda x: None, "expected arrays of real numbers as its result, found None"),
+        (lambda x: x * 1j, "expected arrays of real numbers as its result, found an array of comp"),
+        (lambda x: "text", "expected arrays of real numbers as its result, found 'text'"),
+        (lambda x: x.missing, "the body raises AttributeError at .*'missing'"),
+    ],
+)
+def test_a_wrong_value_of_a_body_on_arrays_is_an_error(
+    body: Any, told: str, compiled: bool
+) -> None:
+    body.__annotations__["return"] = Any
+    declare = op("x[*s, [i]] @ F -> y[*s, [i]] @ F", name="wrong_in_test")
+    declare(body)
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    return R.wrong_in_test(x)
+""")
+    x = np.ones((2, 4), "float32")
+    for attached in (False, True):  # as the body, and as the reference
+        if attached:
+            declare(body).reference(body)
+        with pytest.raises(ShapeMismatchError, match=told) as error:
+            if compiled:
+                structir.compile(module)["main"](x)
+            else:
+                structir.interpret(module, "main", x)
+        assert error.value.code == "E1135"

@@ -1,12 +1,17 @@
 """Rewrites and instruments are not called on modules; unknown primitives are no refusals."""
 
+import ast
+import inspect
 import re
 
+import numpy as np
 import pytest
 
 import structir
 from structir import passes
+from structir.counterparts import SCHEDULES
 from structir.ir import Expr
+from structir.loops.primitives import find_primitive
 from structir.script import R
 
 MODULE = structir.parse("""
@@ -57,3 +62,29 @@ def test_a_replacement_is_an_expression(value, edit):
         passes.pipeline("replace_by_a_value_in_test")(MODULE)
     assert edit in error.value.diagnostics[0].hint
     assert error.value.diagnostics[0].code == "E1133"
+
+
+@pytest.mark.parametrize("wrong", [lambda x: np.exp(x), lambda x: x.missing, lambda x: -"x"])
+def test_a_pattern_is_made_of_calls(wrong):
+    @structir.rewrite
+    def wrong_pattern_in_test(x: Expr):
+        """Replaces nothing."""
+        yield wrong(x)
+        yield x
+
+    with pytest.raises(
+        structir.errors.DiagnosticError, match="expected a pattern of calls"
+    ) as error:
+        passes.pipeline("wrong_pattern_in_test")(MODULE)
+    assert error.value.diagnostics[0].code == "E1133"
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_names_of_other_compilers_have_an_edit(name):
+    with pytest.raises(AttributeError, match=f"unknown primitive `{name}`") as error:
+        getattr(structir.schedule(MODULE).kernel(), name)
+    edit = re.search("help: write `(.*)`", str(error.value))[1]
+    for node in ast.walk(ast.parse(edit)):
+        if isinstance(node, ast.Call) and node.func.attr not in ("loops", "kernel"):
+            transform = find_primitive(node.func.attr).transform
+            inspect.signature(transform).bind(None, *map(ast.literal_eval, node.args))

@@ -225,6 +225,8 @@ def test_unsuitable_donated_arguments_are_rejected(compiled: bool) -> None:
         ('"donated": {"x": 1}', "x: expected result 1 as "),
         ('"donated": 1', "donated: expected a dict, found 1"),
         ('"state": {"k": "k"}', "state: k: expected a parameter and a result, found 'k'"),
+        ('"state": {"k": 1}', r'help: write `R.func_attr\({"state": {"k": \("k", 1\)}}\)`'),
+        ('"state": 1', r'help: name states.*R.func_attr\({"state": {"cache": \("cache", 1\)}}\)'),
         ('"state": {"a": ("k", 1), "b": ("k", 1)}', "expected parameter k once"),
         ('"initial_state": "first"', "expected a function of the module without parameters"),
     ],

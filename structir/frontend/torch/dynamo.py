@@ -21,9 +21,9 @@ from structir.frontend.torch.traced_graph import (
     target_of,
     traced_program,
 )
+from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.targets.compile import compile as compile_module
-from structir.targets.compile import factory
 
 torch = lazy_module("torch")
 common = lazy_module("torch._dynamo.backends.common")
@@ -33,18 +33,26 @@ Run = Callable[[Sequence[Any]], list[Any]]
 
 
 def structir_backend(
-    graph_module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    graph_module: Any,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Any:
     """Compiles a graph that torch captured: `torch.compile(model, backend="structir")`.
 
     `options` are those of `structir.compile`. Symbolic sizes stay symbolic, so one compilation
     serves all sizes. Training is supported: AOTAutograd derives the backward graph. A graph that
-    StructIR cannot compile runs in torch, with a warning that gives the reason.
+    StructIR cannot compile runs in torch, with a warning that gives the reason. Raises
+    StructIRError for an invalid option, and for a `mode`, which only torch's own backend has.
     """
+    if mode is not None:
+        message = f"torch.compile: expected no mode for the backend structir, found {mode!r}"
+        raise StructIRError(f"{message}; help: pass options: `options={{'num_threads': 2}}`")
     ops.load()
     settings = dict(options or {})
     target = settings.pop("target", "cpu")
-    factory(target, settings)
+    compile_module(IRModule(), target, **settings)  # raises an error for an invalid option
 
     def compiled(graph: Any, _: Sequence[Any]) -> Run:
         try:

@@ -6,6 +6,7 @@ import difflib
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from structir.counterparts import SCHEDULES
 from structir.errors import Diagnostic
 from structir.lazy import import_completely
 from structir.loops.schedule.refusal import UnknownPrimitiveError
@@ -43,5 +44,6 @@ class Registry(Generic[Entry]):
         close = difflib.get_close_matches(str(name), self.names(), 1)
         names = ", ".join(self.names())
         help = f"did you mean `{close[0]}`?" if close else f"the {self.kind}s are: {names}"
+        help = f"write {SCHEDULES[name]}" if str(name) in SCHEDULES else help
         diagnostic = Diagnostic(f"unknown {self.kind} `{name}`", code="E1115", hint=help)
         raise UnknownPrimitiveError(diagnostic)

@@ -363,6 +363,16 @@ def test_options_are_those_of_compile() -> None:
     with pytest.raises(Exception, match="unknown option 'threads'") as caught:
         compiled_of(torch.cos, threads=1)(x)
     assert "backend cpu" in str(caught.value)
+    for options, text in (
+        ({"num_threads": 0}, "num_threads must be a positive integer, found 0"),
+        ({"fast_math": "no"}, "fast_math: expected True or False, found 'no'"),
+    ):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match=text):
+            compiled_of(torch.tan, **options)(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="expected no mode for the backend structir"):
+        torch.compile(torch.tan, backend=structir_backend, mode="max-autotune")(x)
 
 
 def test_numbers_that_become_symbolic_may_be_negative() -> None:
