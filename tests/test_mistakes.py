@@ -39,7 +39,7 @@ IN_A_BODY = [  # a line of a function, its message, its help
         "axis out of range for x: expected -2 to 1, found 5",
         "write an axis from -2 to 1",
     ),
-    ("y = R.concat(x, axis=1)", "expected a tuple of tensors", "R.concat([tensors, ...], axis=0)"),
+    ("y = R.concat(x, axis=1)", "expected a tuple of tensors", "write a list: `[x]`"),
     ("y = R.nn.conv2d(x, w)", "expected 4 axes (layout NCHW), found 2", ""),
     ("y = R.matmull(x, w)", "unknown op `R.matmull`", "did you mean `R.matmul`?"),
     ("y = R.relu(x)", "unknown op `R.relu`", "did you mean `R.nn.relu`"),

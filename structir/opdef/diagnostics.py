@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from structir.errors import Diagnostic, Note, Span
-from structir.ir.expr import Constant, Expr, Tuple, Var
+from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
 from structir.opdef.axis_packs import Excerpt, InvalidCall
 from structir.opdef.notation import IndexSignature
 from structir.opdef.parameters import OpSignature
@@ -57,25 +57,36 @@ def call_diagnostic(
         column = f"at column {error.excerpt.start + 1} of {error.excerpt.text!r}"
         notes = [Note(column, located)]
         span = located or span
-    hint = _hint(error, args, resolved)
+    hint = _constant_hint(args) if error.code == "E0305" else None
+    hint = hint or _hint(error, args, resolved)
     if hint is not None:
-        hint = OPERAND.sub(lambda match: _source_of(signature, args, match[1]), hint)
-    if hint is None and error.code == "E0305":
-        hint = _constant_hint(args)
+        hint = OPERAND.sub(lambda match: _source_of(signature, args, match), hint)
     if hint is None and error.code in CALL_FORM:
         hint = signature.hint
     return Diagnostic(error.message, span, signature.op, tuple(notes), hint, code=error.code)
 
 
-OPERAND = re.compile(r"\{arg (\w+)\}")  # placeholder in a hint: the operand of this name
+OPERAND = re.compile(r"\{arg (\w+)(?:\[(\d+)\])?\}")  # in a hint: the operand of this name
 
 
-def _source_of(signature: OpSignature, args: tuple[Expr, ...], name: str) -> str:
-    """Returns the name of the variable that is passed for an operand, else that of the operand."""
+def _source_of(signature: OpSignature, args: tuple[Expr, ...], operand: re.Match[str]) -> str:
+    """Returns the variable or size that is passed for an operand, else the name of the operand."""
+    name, member = operand.groups()
     for parameter, arg in zip(signature.arguments, args, strict=False):
-        if parameter.name == name and isinstance(arg, Var):
-            return arg.name
+        if parameter.name == name:
+            passed = _argument((arg,), (0, None if member is None else int(member)))
+            return _source(passed, operand[0][5:-1])
     return name
+
+
+def _source(arg: Expr, name: str) -> str:
+    """Returns the source of a name, a size or a tuple of names; otherwise the name given."""
+    if isinstance(arg, Tuple):
+        fields = [_source(field, "") for field in arg.fields]
+        return f"({', '.join(fields)})" if all(fields) and len(fields) > 1 else name
+    if isinstance(arg, PrimValue):
+        return str(arg.value)
+    return getattr(arg, "name", name)
 
 
 def _constant_hint(args: tuple[Expr, ...]) -> str | None:
@@ -102,7 +113,7 @@ def _hint(error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | N
     if index is None or resolved is None:
         return None
     arg = _argument(args, resolved.paths[index])
-    name = arg.name if isinstance(arg, Var) else resolved.index_signature.operands[index].shown
+    name = _source(arg, resolved.index_signature.operands[index].shown)
     return error.hint.replace(ARGUMENT, name)
 
 

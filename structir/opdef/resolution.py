@@ -11,6 +11,8 @@ from structir.errors import Diagnostic
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.struct_info import (
     OBJECT,
+    FuncStructInfo,
+    ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -98,7 +100,9 @@ def _operand_info(name: str, is_list: bool, arg: Expr) -> Any:
         return _tensor(name, info)
     if not isinstance(info, TupleStructInfo):
         message = f"{name}: expected a tuple of tensors, found {info}"
-        raise InvalidCall(message, code="E0305")
+        is_tensor = isinstance(info, TensorStructInfo)
+        hint = f"write a list: `[{{arg {name}}}]`" if is_tensor else None
+        raise InvalidCall(message, (), hint, "E0305")
     return tuple([_tensor(f"{name}[{k}]", field) for k, field in enumerate(info.fields)])
 
 
@@ -109,10 +113,24 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
         return TensorStructInfo((), info.element)
     if isinstance(info, TupleStructInfo) and not info.fields:
         return None
-    unknown = info is None or info == OBJECT
-    hint = "declare its StructInfo: `t = R.match_cast(value, R.Tensor(...))`" if unknown else None
     message = f"{name}: expected a tensor, found {info or OBJECT}"
-    raise InvalidCall(message, (), hint, "E0305")
+    raise InvalidCall(message, (), _conversion(f"{{arg {name}}}", info), "E0305")
+
+
+CONVERSIONS = {  # how to make a tensor of a value, by the kind of its StructInfo
+    ObjectStructInfo: "declare its StructInfo: `t = R.match_cast({0}, R.Tensor(...))`",
+    ShapeStructInfo: "make a tensor of its sizes: `R.shape_to_tensor({0})`",
+    FuncStructInfo: "call the function: `{0}(...)`",
+    TupleStructInfo: "select a field: `{0}[{1}]`",
+}
+
+
+def _conversion(value: str, info: StructInfo | None) -> str | None:
+    """Returns the edit that makes a tensor of a value, if there is one."""
+    fields = info.fields if isinstance(info, TupleStructInfo) else ()
+    tensors = [k for k, field in enumerate(fields) if isinstance(field, TensorStructInfo)]
+    edit = CONVERSIONS.get(type(info or OBJECT))
+    return None if edit is None or (fields and not tensors) else edit.format(value, *tensors[:1])
 
 
 def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
