@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +23,21 @@ onnx_model = lazy_module("structir.frontend.onnx.model")
 torch_model = lazy_module("structir.frontend.torch.model")
 
 
-def _import_onnx(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
+Shapes = Mapping[str, Sequence[int | str]]
+Show = Callable[[int, int], None]
+
+
+def _import_onnx(file: Path, names: Mapping[str, str], shapes: Shapes, show: Show) -> Any:
     if names:
         raise typer.BadParameter(
             "--rename: expected a .pt2 file; the dims of ONNX models have names"
         )
-    return onnx_model.from_onnx(file, progress=show)
+    return onnx_model.from_onnx(file, shapes=shapes, progress=show)
 
 
-def _import_torch(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
+def _import_torch(file: Path, names: Mapping[str, str], shapes: Shapes, show: Show) -> Any:
+    if shapes:
+        raise typer.BadParameter("--shape: expected an .onnx file; torch.export fixed the shapes")
     return torch_model.from_pt2(file, names=names, progress=show)
 
 
@@ -44,10 +50,13 @@ def is_model(file: Path) -> bool:
     return file.suffix in SUFFIXES
 
 
-def import_model(file: Path, names: Mapping[str, str] | None = None) -> IRModule:
-    """Imports a model and shows a progress bar. `names` maps its dims to other names."""
+def import_model(
+    file: Path, names: Mapping[str, str] | None = None, shapes: Shapes | None = None
+) -> IRModule:
+    """Imports a model and shows a progress bar. `names` maps its dims to other names, `shapes`
+    declares its inputs."""
     module: IRModule = _with_progress(
-        "importing", lambda show: IMPORTERS[file.suffix](file, names or {}, show)
+        "importing", lambda show: IMPORTERS[file.suffix](file, names or {}, shapes or {}, show)
     )
     return module
 

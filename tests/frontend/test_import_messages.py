@@ -109,12 +109,11 @@ def test_the_hint_for_a_missing_opset_import_adds_it() -> None:
 
 
 def test_the_hint_for_an_unknown_rank_declares_the_input() -> None:
-    build = lambda x: made([node("Flatten", "x", "y", axis=1)], [x], ["y"])  # noqa: E731
-    diagnostic = diagnostic_of(build(value("x", None)))
+    model = made([node("Flatten", "x", "y", axis=1)], [value("x", None)], ["y"])
+    diagnostic = diagnostic_of(model)
     assert "operand 0 ('x'): expected a known rank, found R.Tensor" in diagnostic.message
     (edit,) = re.findall("`(.*)`", diagnostic.hint)
-    declared = eval(edit, {"helper": helper, "TensorProto": TensorProto})
-    assert "main" in from_onnx(build(declared)).functions
+    assert "main" in eval(edit, {"from_onnx": from_onnx, "model": model}).functions
 
 
 def test_the_hint_for_a_symbolic_size_sets_it() -> None:

@@ -270,3 +270,52 @@ def test_ops_of_tensors_of_unknown_rank_equal_the_reference(number: int) -> None
         ):
             assert result.shape == reference.shape
             np.testing.assert_allclose(result, reference, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes", "shown"),
+    [
+        (one("GlobalAveragePool", "X", X), {"X": ("n", 3, "h", 8)}, "(n, 3, 1, 1)"),
+        (one("Flatten", "X", X), {"X": ("n", 3, "h", 8)}, "(n, 24 * h)"),
+        (one("Relu", "X", value("X", [1, 4])), {"X": ("batch", 4)}, "(batch, 4)"),
+        (one("Relu", "X", value("X", ["n", 4])), {"X": (2, 4)}, "(2, 4)"),
+        (one("Add", "X W", X, W), {"X": ("n", 3), "W": ("2 * n - n", 1)}, "(n, 3)"),
+        (one("Relu", "X", X), {"X": ()}, "()"),
+    ],
+)
+def test_shapes_declare_inputs(model: Any, shapes: Any, shown: str) -> None:
+    before = model.SerializeToString()
+    result = from_onnx(model, shapes=shapes)["main"].ret_struct_info
+    assert isinstance(result, TensorStructInfo) and dims_text(result.dims) == shown
+    assert model.SerializeToString() == before, "the model of the caller is unchanged"
+
+
+def test_declared_shapes_of_other_values_do_not_apply_to_given_shapes() -> None:
+    inner, sizes = value("h", [1, 4]), {"X": ("n", 4)}
+    model = made([node("Relu", "X", "h"), node("Exp", "h", "Y")], [value("X", [1, 4])], ["Y"])
+    model.graph.value_info.append(inner)
+    model.graph.output[0].CopyFrom(value("Y", [1, 4]))
+    module = from_onnx(model, shapes=sizes)
+    x = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
+    np.testing.assert_allclose(
+        structir.compile(module)["main"](x), np.exp(np.maximum(x, 0)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"Z": (1,)}, "expected the name of an input, found 'Z'"),
+        ({"X": "n"}, "expected a tuple of sizes, found 'n'"),
+        ({"X": 3}, "expected a tuple of sizes, found 3"),
+        ({"X": (1, -1)}, "expected an integer or a name, found -1"),
+        ({"X": (1, True)}, "expected an integer or a name, found True"),
+        ({"X": (1, "?")}, "expected an integer or a name, found '?'"),
+        ({"X": (1, 2.5)}, "expected an integer or a name, found 2.5"),
+        ({"X": (1,)}, "expected 2 sizes, found 1"),
+    ],
+)
+def test_wrong_shapes_are_errors(shapes: Any, message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message) as error:
+        from_onnx(one("Relu", "X", value("X", ["n", 4])), shapes=shapes)
+    assert error.value.diagnostics[0].hint

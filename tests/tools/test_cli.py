@@ -358,6 +358,10 @@ def test_import_writes_a_program_that_runs(model: Path, tmp_path: Path) -> None:
 
 def test_import_shows_the_text(model: Path) -> None:
     assert 'R.Tensor(("batch", 3)' in structir_("import", model).stdout
+    named = structir_("import", model, "--shape", "x=rows,3").stdout
+    assert 'R.Tensor(("rows", 3)' in named
+    assert structir_("import", model, "--shape", "rows,3").exit_code == 2
+    assert "expected the name of an input" in structir_("import", model, "--shape", "z=3").stderr
 
 
 def test_import_of_an_exported_program(tmp_path: Path) -> None:

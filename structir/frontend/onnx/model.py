@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,14 @@ from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import GraphNames, ValueKey, types_of
 from structir.frontend.onnx.registry import find_build
 from structir.frontend.onnx.tensors import ExternalFiles, wrong
-from structir.frontend.onnx.types import OnnxSymbols, info_of_type, items_of_type
+from structir.frontend.onnx.types import (
+    OnnxSymbols,
+    Shapes,
+    info_of_type,
+    items_of_type,
+    with_shapes,
+    without_shape,
+)
 from structir.frontend.onnx.unsupported import (
     function_key,
     graphs_of,
@@ -44,6 +51,7 @@ Model = ModelProto | str | os.PathLike[str]
 def from_onnx(
     model: Model,
     *,
+    shapes: Shapes | None = None,
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -51,20 +59,25 @@ def from_onnx(
 ) -> IRModule:
     """Imports an ONNX model as a module whose `main` maps its inputs to its outputs.
 
-    Named input sizes (`dim_param`) become symbolic variables of these names. `values` fixes inputs
-    by name: they become constants instead of parameters. `folder` holds the external data of a
-    model in memory. `progress(done, total)` is called after each node. Large weights are views of
-    the memory-mapped file, which must not change while they are in use; `mapped=False` copies
-    them.
+    Named input sizes (`dim_param`) become symbolic variables of these names. `shapes` declares
+    inputs by name, `{"x": ("n", 3, 224, 224)}`: integers, and names of symbolic sizes. It replaces
+    the declaration of the model, and the shapes that the model declares for other values are
+    ignored. `values` fixes inputs by name: they become constants instead of parameters. `folder`
+    holds the external data of a model in memory. `progress(done, total)` is called after each node.
+    Large weights are views of the memory-mapped file, which must not change while they are in use;
+    `mapped=False` copies them.
 
     Raises `DiagnosticError` for an invalid file, an op without a mapping, or an invalid node.
     """
-    return import_model(model, values=values, folder=folder, progress=progress, mapped=mapped)[0]
+    return import_model(
+        model, shapes=shapes, values=values, folder=folder, progress=progress, mapped=mapped
+    )[0]
 
 
 def import_model(
     model: Model,
     *,
+    shapes: Shapes | None = None,
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -75,7 +88,7 @@ def import_model(
     loaded = load_model(model, folder, mapped)
     importer = loaded.importer(OnnxImporter, progress, all_branches)
     fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
-    return build_model(importer, loaded, fixed_inputs)
+    return build_model(importer, loaded, fixed_inputs, shapes)
 
 
 @attrs.frozen(eq=False)
@@ -113,15 +126,22 @@ def load_model(
 
 
 def build_model(
-    importer: OnnxImporter, loaded: LoadedModel, fixed_inputs: Mapping[str, Any]
+    importer: OnnxImporter,
+    loaded: LoadedModel,
+    fixed_inputs: Mapping[str, Any],
+    shapes: Shapes | None = None,
 ) -> tuple[IRModule, Infos]:
     """Returns the module that an importer builds, and the StructInfo of all values."""
     graph, opsets = loaded.proto.graph, opsets_of(loaded.proto)
     try:
         importer.check_supported(graph.node, opsets)
         check_expansion(graph.node, importer.functions)
-        names = GraphNames({}, opsets, loaded.where, types=types_of(graph))
-        module = _module(importer, graph, names, fixed_inputs)
+        types, inputs = types_of(graph), list(graph.input)
+        if shapes:
+            types = {name: without_shape(declared) for name, declared in types.items()}
+            inputs = with_shapes(inputs, shapes)
+        names = GraphNames({}, opsets, loaded.where, types=types)
+        module = _module(importer, graph, inputs, names, fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
     scope_infos = {ValueKey((), name): v.expr.struct_info for name, v in names.values.items()}
@@ -166,10 +186,14 @@ def _load(
 
 
 def _module(
-    importer: OnnxImporter, graph: GraphProto, names: GraphNames, fixed_inputs: Mapping[str, Any]
+    importer: OnnxImporter,
+    graph: GraphProto,
+    inputs: Sequence[ValueInfoProto],
+    names: GraphNames,
+    fixed_inputs: Mapping[str, Any],
 ) -> IRModule:
     importer.constants(graph, names)
-    params = _parameters(importer, graph, names, fixed_inputs)
+    params = _parameters(importer, inputs, names, fixed_inputs)
     output_names = [o.name for o in graph.output]
     is_flat = all(_is_flat(n, names) for n in graph.node)
     builder = importer.builder
@@ -203,13 +227,16 @@ def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
 
 
 def _parameters(
-    importer: OnnxImporter, graph: GraphProto, names: GraphNames, fixed_inputs: Mapping[str, Any]
+    importer: OnnxImporter,
+    inputs: Sequence[ValueInfoProto],
+    names: GraphNames,
+    fixed_inputs: Mapping[str, Any],
 ) -> list[Var]:
     """Returns the parameters of `main`; inputs with a known value become constants."""
     params = []
     is_fixed = names.values.keys() | fixed_inputs.keys()
-    importer.symbols.declare([i.type for i in graph.input if i.name not in is_fixed])
-    for declared in graph.input:
+    importer.symbols.declare([i.type for i in inputs if i.name not in is_fixed])
+    for declared in inputs:
         name = declared.name
         if name in names.values:
             continue  # older models also list initializers as inputs

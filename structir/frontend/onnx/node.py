@@ -189,8 +189,11 @@ class OnnxNode:
         info, value = self.info(index), self.values[index]
         hint = None
         if value is not None and isinstance(value.expr, Var) and value.expr.name in value.sources:
-            declaration = f'"{value.expr.name}", TensorProto.FLOAT, ["n", 4]'
-            hint = f"declare the input: `helper.make_tensor_value_info({declaration})`"
+            name = value.expr.name
+            declaration = f'helper.make_tensor_value_info("{name}", TensorProto.FLOAT, ["n", 4])'
+            if field == "rank":
+                declaration = f'from_onnx(model, shapes={{"{name}": ("n", 4)}})'
+            hint = f"declare the input: `{declaration}`"
         message = f"operand {self.label(index)}: expected a known {field}, found {info}"
         if hint is None and value is not None and value.sources:
             self._require_inputs(message, value.sources)

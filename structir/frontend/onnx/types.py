@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
-from onnx import TypeProto
+from onnx import TypeProto, ValueInfoProto
 
 from structir.frontend.onnx.size_expressions import expression_of
-from structir.frontend.onnx.tensors import STRINGS, dtype_name, element_type
+from structir.frontend.onnx.tensors import STRINGS, dtype_name, element_type, wrong
 from structir.ir.dims import Dim, Sym, sym, syms
 from structir.ir.struct_info import (
     OBJECT,
@@ -18,6 +18,8 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+
+Shapes = Mapping[str, Sequence[int | str]]
 
 
 class OnnxSymbols:
@@ -126,4 +128,53 @@ def type_of_info(info: StructInfo | None) -> TypeProto:
                     dim.dim_value = size
     elif isinstance(info, TupleStructInfo) and info.fields:
         result.sequence_type.elem_type.CopyFrom(type_of_info(info.fields[0]))
+    return result
+
+
+def with_shapes(inputs: Iterable[ValueInfoProto], shapes: Shapes) -> list[ValueInfoProto]:
+    """Returns inputs with the shapes that are given by name, of integers and names of sizes.
+
+    Raises DiagnosticError for a name or a size that is not valid, and for another rank than that
+    which the model declares.
+    """
+    by_name = {declared.name: declared for declared in inputs}
+    for name, sizes in shapes.items():
+        if name not in by_name:
+            names = ", ".join(by_name)
+            raise wrong(f"shapes: expected the name of an input, found {name!r}", f"use {names}")
+        by_name[name] = _with_shape(by_name[name], sizes)
+    return list(by_name.values())
+
+
+def _with_shape(declared: ValueInfoProto, sizes: Sequence[int | str]) -> ValueInfoProto:
+    result = ValueInfoProto()
+    result.CopyFrom(declared)
+    edit = f'`shapes={{"{declared.name}": ("n", 4)}}`'
+    tensor = result.type.tensor_type
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+        raise wrong(f"shapes: {declared.name}: expected a tuple of sizes, found {sizes!r}", edit)
+    if tensor.HasField("shape") and len(tensor.shape.dim) != len(sizes):
+        rank = len(tensor.shape.dim)
+        message = f"shapes: {declared.name}: expected {rank} sizes, found {len(sizes)}"
+        raise wrong(message, "give each axis of the model's input a size")
+    tensor.shape.ClearField("dim")
+    tensor.shape.SetInParent()
+    for size in sizes:
+        is_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+        if is_size:
+            tensor.shape.dim.add().dim_value = size
+        elif isinstance(size, str) and is_size_name(size):
+            tensor.shape.dim.add().dim_param = size
+        else:
+            message = f"shapes: {declared.name}: expected an integer or a name, found {size!r}"
+            raise wrong(message, edit)
+    return result
+
+
+def without_shape(declared: TypeProto) -> TypeProto:
+    """Returns the type of a tensor without its shape, another type as it is."""
+    result = TypeProto()
+    result.CopyFrom(declared)
+    if result.WhichOneof("value") == "tensor_type":
+        result.tensor_type.ClearField("shape")
     return result

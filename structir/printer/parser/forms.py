@@ -57,6 +57,14 @@ def _holds_variable(info: StructInfo) -> bool:
     return not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var)
 
 
+ANNOTATIONS = {  # of Python and of other libraries
+    **{"float": 'R.Prim("float32")', "int": 'R.Prim("int64")', "bool": 'R.Prim("bool")'},
+    **dict.fromkeys(("ndarray", "Array", "ArrayLike", "Tensor"), 'R.Tensor(("n", 4), "float32")'),
+    **dict.fromkeys(("list", "tuple", "List", "Tuple"), "R.Tuple(R.Tensor, R.Tensor)"),
+    "str": "R.Object",
+}
+
+
 def _read_info(context: Context, node: ast.expr) -> StructInfo:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         node = _quoted(context, node)
@@ -75,6 +83,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     if form is None:
         matches = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
         hint = f"did you mean `R.{matches[0]}`?" if matches else None
+        edit = ANNOTATIONS.get((path or "").rpartition(".")[2])
+        hint = f"write `{edit}`" if edit else hint
         if isinstance(node, ast.Call) and static_value(context, node.func) is not MISSING:
             hint = f"name the StructInfo before the program: `info = {ast.unparse(node)}`"
         hint = hint or '`R.Tensor((n, 4), "float32")`, or `R.Object` for any value'

@@ -46,6 +46,15 @@ def import_(
             help="Rename a symbolic dim of a .pt2 program, such as s77=batch; repeatable.",
         ),
     ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="INPUT=SIZE,...",
+            help="Declare the shape of an input of an .onnx model, such as x=batch,3,224,224;"
+            " repeatable.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Import an ONNX model or a PyTorch ExportedProgram, with its weights.
@@ -61,14 +70,17 @@ def import_(
 
         structir import model.onnx -o model.sir
 
+        structir import model.onnx --shape x=batch,3,224,224
+
         structir import model.pt2 --rename s77=batch -o model.sir
     """
     if not is_model(model):
         expected = " or ".join(sorted(SUFFIXES))
         raise typer.BadParameter(f"expected a file ending in {expected}, found {model.name}")
     names = dict(_pair(text) for text in rename or ())
+    shapes = dict(_shape(text) for text in shape or ())
     with diagnostics(json):
-        module = import_model(model, names)
+        module = import_model(model, names, shapes)
         text = module.script() if output is None else ""
     if output is None and not json:
         show_program(text)
@@ -94,3 +106,11 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not size or not name.isidentifier():
         raise typer.BadParameter(f"--rename: expected SIZE=NAME, found {text!r}")
     return size, name
+
+
+def _shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    name, equals, sizes = text.rpartition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"--shape: expected INPUT=SIZE,..., found {text!r}")
+    parts = [part.strip() for part in sizes.split(",") if part.strip()]
+    return name, tuple([int(part) if part.isdecimal() else part for part in parts])
