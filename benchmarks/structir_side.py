@@ -178,6 +178,7 @@ def in_turn(measured: list[Measured], budget: float) -> list[list[Timed]]:
 
 def main() -> None:
     asked = common.args(SECTIONS)
+    gc.freeze()  # what is imported stays: each of the collections would traverse it
     for kind in asked.kind:
         subjects = [Subject.of(kind, size) for size in asked.n]
         for section in asked.section:

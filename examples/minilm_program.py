@@ -42,11 +42,16 @@ def layer_weight(layer: int, name: str) -> str:
     return f"layer{layer}_{name}"
 
 
-WEIGHTS: dict[str, Shape] = EMBEDDING_WEIGHTS | {
-    layer_weight(layer, name): shape
-    for layer in range(LAYERS)
-    for name, shape in LAYER_WEIGHTS.items()
-}
+def weights_of(layers: int) -> dict[str, Shape]:
+    """Returns name and shape of each weight of an encoder."""
+    return EMBEDDING_WEIGHTS | {
+        layer_weight(layer, name): shape
+        for layer in range(layers)
+        for name, shape in LAYER_WEIGHTS.items()
+    }
+
+
+WEIGHTS = weights_of(LAYERS)
 
 
 def parameters(weights: Mapping[str, Shape]) -> str:
@@ -127,14 +132,14 @@ def layer_call(layer: int) -> str:
     return f"x{layer + 1} = cls.encoder_layer(x{layer}, bias, {weights})"
 
 
-def main_function() -> str:
-    layer_calls = "\n            ".join(layer_call(layer) for layer in range(LAYERS))
+def main_function(layers: int) -> str:
+    layer_calls = "\n            ".join(layer_call(layer) for layer in range(layers))
     return f"""
     @R.function
     def main(
         input_ids: R.Tensor(("batch", "seq"), "int64"),
         attention_mask: R.Tensor(("batch", "seq"), "int64"),
-        {parameters(WEIGHTS)}
+        {parameters(weights_of(layers))}
     ) -> R.Tuple(R.Tensor(("batch", "seq", 384), "float32"), R.Tensor(("batch", 384), "float32")):
         cls = MiniLM
         with R.dataflow():
@@ -143,13 +148,13 @@ def main_function() -> str:
             bias = absent * R.const(-1e9, "float32")
             x0 = cls.embed(input_ids, {arguments(EMBEDDING_WEIGHTS)})
             {layer_calls}
-            embedding = cls.pool(x{LAYERS}, present)
-            result = (x{LAYERS}, embedding)
+            embedding = cls.pool(x{layers}, present)
+            result = (x{layers}, embedding)
             R.output(result)
         return result
 """
 
 
-def minilm_text() -> str:
+def minilm_text(layers: int = LAYERS) -> str:
     """Returns the module; `main` returns hidden states and one unit vector per sentence."""
-    return f"@I.ir_module\nclass MiniLM:{EMBED}{ENCODER_LAYER}{POOL}{main_function()}"
+    return f"@I.ir_module\nclass MiniLM:{EMBED}{ENCODER_LAYER}{POOL}{main_function(layers)}"

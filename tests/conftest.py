@@ -61,6 +61,9 @@ def accepted_flags(flags):
 if "XLA_FLAGS" not in os.environ and importlib.util.find_spec("jaxlib"):  # workers inherit it
     flags = XLA_FLAGS if version("jaxlib") == JAXLIB else accepted_flags(XLA_FLAGS)
     os.environ["XLA_FLAGS"] = " ".join(flags)
+# The tracebacks of all operations, for JAX's own messages, are a seventh of the time of a lowering.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
 
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 
@@ -86,12 +89,22 @@ def pytest_collection():
 def pytest_collection_finish():
     """Leaves what the collection of tests made out of garbage collection, and collects less often.
 
-    A tenth of the time of all tests was garbage collection: a worker keeps millions of objects. An
-    eighth of them is garbage, which stays: to find it takes longer than a second.
+    A tenth of the time of all tests was garbage collection: a worker keeps millions of objects.
     """
     gc.enable()
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def objects_that_outlive_a_module_are_traversed_once():
+    """Collects the garbage of a test module, and leaves the rest out of later collections.
+
+    Caches keep most of it. Each collection that a test or hypothesis asks for would traverse it.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure():

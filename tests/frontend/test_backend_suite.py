@@ -18,6 +18,7 @@ from onnx import ModelProto
 import structir
 from structir.frontend.onnx.model import from_onnx
 from structir.frontend.onnx_backend import Backend, CompiledModel
+from tests.frontend import onnx_suite
 from tests.frontend.onnx_suite import building
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -47,6 +48,7 @@ class Either(Backend):
 # than the suite itself can compare.
 BEYOND = re.compile(r"bernoulli|dft_inverse(_opset19)?_cpu|loop16_seq_none")
 PARTS, COMPILED = 16, 40
+WINDOWS = ([2, 2, 2], [1, 1, 1], [4, 5, 3]), ([3, 2, 1], [2, 1, 3], [2, 5, 2])
 NETWORKS = "RealModel"  # whole networks, whose weights are one constant
 
 
@@ -105,6 +107,17 @@ def test_interpreted(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whole_networks(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ONNX_HOME", str(tmp_path))
     run(categories()[NETWORKS][f"test_{name}_cpu"])
+
+
+@pytest.mark.parametrize("kind", onnx_suite.REDUCTIONS)
+def test_pools_of_the_suite_are_those_of_onnx(kind: str) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 2, 5, 6, 4)).astype("float32")
+    for kernel, strides, sizes in WINDOWS:
+        arguments = x, x.shape, kernel, strides, sizes, kind
+        expected = onnx_suite.LOOP(*arguments, p=2)
+        actual = onnx_suite.pool(*arguments, p=2)
+        assert actual.dtype == expected.dtype
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.exhaustive

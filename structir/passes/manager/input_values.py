@@ -95,9 +95,8 @@ class ArrayGenerator:
         interval = values.ranges.get(param.name, NARROW)
         if interval is None and values.integers in INTEGERS:
             return _chosen_integers(rng, shape, dtype, values)
-        if interval is None and not shape and (values.loops or rng.integers(2)):
-            interval = SCALAR
-        array = _integers(rng, shape, dtype, interval)
+        is_scalar = interval is None and not shape and (values.loops or rng.integers(2))
+        array = _integers(rng, shape, dtype, SCALAR if is_scalar else interval)
         if sentinels := values.sentinels.get(param.name):  # in a quarter of the elements
             chosen = rng.permutation(array.size)[: (array.size + 2) // 4]
             array.reshape(-1)[chosen] = np.resize(sentinels[::-1], len(chosen))
@@ -396,10 +395,11 @@ def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> 
     array = rng.integers(low, high, shape, kind, endpoint=True)
     flat = array.reshape(-1)
     if interval is None:
-        near = rng.integers(max(low, -9), min(high, 9), flat[1::3].shape, kind, endpoint=True)
-        flat[1::3] = near
-    ends = rng.permutation(flat.size)[: 2 if flat.size > 1 or rng.integers(3) == 0 else 0]
-    flat[ends] = rng.permutation(np.array([low, high], kind))[: len(ends)]
+        near = max(low, -9), min(high, 9)
+        flat[1::3] = rng.integers(*near, flat[1::3].shape, kind, endpoint=True)
+    chosen = rng.permutation(flat.size) if flat.size <= LARGE else rng.choice(flat.size, 2, False)
+    ends = chosen[: 2 if flat.size > 1 or rng.integers(3) == 0 else 0]
+    flat[ends] = rng.permutation(np.array([low, high], kind))[: ends.size]
     return array.astype(numpy_dtype(dtype))
 
 
