@@ -98,7 +98,9 @@ def lazy_names(
             raise _unknown(package, name)
         home = homes[name]
         loaded = importlib.import_module(home.removesuffix(":"))
-        return loaded if home.endswith(":") else getattr(loaded, name)
+        value = loaded if home.endswith(":") else getattr(loaded, name)
+        setattr(module, name, value)
+        return value
 
     return find, lambda: sorted(homes)
 

@@ -35,6 +35,8 @@ ALL_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
 # LLVM's own choice of vectors on some CPUs is half of that. Calls of memcpy take longer than loops
 # over the elements of a row.
 ATTRIBUTES = '"prefer-vector-width"="512" "no-builtin-memcpy"'
+# The function that reads the table only loads words and calls the kernel: no pass gains anything.
+UNOPTIMIZED = "noinline optnone"
 
 
 @attrs.frozen(eq=False)
@@ -186,7 +188,8 @@ def _text(
             *asm.lines,
             *emitter.checks.failure_lines(),
             "}",
-            f"define i32 {ENTRY}(ptr %0, ptr %1, ptr %table, i64 %lo, i64 %hi) nounwind {{",
+            f"define i32 {ENTRY}(ptr %0, ptr %1, ptr %table, i64 %lo, i64 %hi) "
+            f"{UNOPTIMIZED} nounwind {{",
             *loads,
             f"%status = call i32 @body({arguments})",
             "ret i32 %status",

@@ -76,7 +76,9 @@ class PendingCode:
     def generate(self) -> Any:
         """Returns an LLVM memory buffer with the object file; null on an error."""
         run_passes(self.passes, self.module, self.builder)
-        return emit(self.machine, self.module, 1, self.error)
+        buffer = emit(self.machine, self.module, 1, self.error)
+        idle_machines.append(self.machine)
+        return buffer
 
     def machine_code(self, buffer: Any, seconds: float) -> MachineCode:
         """Returns the machine code in the buffer of `generate`, and frees the buffer."""
@@ -110,10 +112,18 @@ def _data_layout() -> str:
     return str(machine_for_host().target_data)
 
 
+# Code generators that no module uses. The first function with some attributes takes 1 ms longer, in
+# which a code generator initializes its description of the CPU.
+idle_machines: list[Any] = []
+
+
 def pending_module(module: Any, symbol: str, passes: Any = None) -> PendingCode:
     """Returns the compilation of a module that defines a symbol; the passes of kernels are the
     default."""
-    machine = machine_for_host()
+    try:
+        machine = idle_machines.pop()
+    except IndexError:
+        machine = machine_for_host()
     builder = pass_builder(machine, loop_vectorization=True)
     passes = passes or builder.getModulePassManager()
     return PendingCode(symbol, module, machine, builder, passes, ffi.OutputString())
