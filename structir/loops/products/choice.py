@@ -7,6 +7,8 @@ is transposed as it is stored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from structir.ir.dims import Dim
 from structir.targets.cpu.packed_layout import panel_registers
 from structir.targets.cpu.products import packs_panels
@@ -46,3 +48,10 @@ def _registers(columns: int, lanes: int, most: int) -> int:
         last -= panel_registers(last, lanes, most) * lanes
     is_narrow = bool(panel_registers(last, lanes, most) == 1)
     return -(-columns // lanes) + is_narrow
+
+
+def is_faster_by_minimal_filtering(
+    filters: Dim, channels: Dim, batch: Dim, counts: Sequence[Dim]
+) -> bool:
+    """Whether a convolution of three taps per axis is faster by minimal filtering."""
+    return isinstance(filters, int) and isinstance(channels, int) and min(filters, channels) >= 32
