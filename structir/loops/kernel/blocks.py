@@ -269,6 +269,9 @@ class BlockSchedule:
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
+        if len(self.products) > 1: 
+            import os
+            most = int(os.environ.get("RH", "24"))
         rows = self.extent(self.block)
         return max(min(rows, most), 1) if isinstance(rows, int) else most
 

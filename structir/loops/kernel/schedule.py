@@ -27,6 +27,7 @@ from structir.loops.kernel.schedule_memo import ScheduleMemo
 from structir.loops.kernel.short_rows import has_short_rows, short_row_nodes
 from structir.loops.kernel.transposes import transpose_kernel, transpose_of
 from structir.loops.kernel.window_nodes import window_sums_nodes
+from structir.loops.kernel.turned_maps import turned_map, turned_map_kernel
 from structir.loops.lower.as_scalar import NotShown
 from structir.loops.lower.rounding import roundings
 from structir.loops.products.contraction import contraction_of, has_few_columns
@@ -89,6 +90,9 @@ def _nodes_of_rows(group: Group) -> Nodes | None:
     transpose = transpose_of(group)
     if transpose is not None:
         return lambda group, name: transpose_kernel(group, transpose, name)
+    turned = turned_map(group)
+    if turned is not None:
+        return lambda group, name: turned_map_kernel(group, turned, name)
     return short_row_nodes if has_short_rows(group) else None
 
 

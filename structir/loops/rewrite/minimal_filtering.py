@@ -182,7 +182,9 @@ class _Writer:
         results with filters last, and their move to where the convolution writes them."""
         copy, read = self._copy()
         new_stages, totals = [copy], dict[tuple[int, ...], Load]()
-        for number, at in enumerate(points(range(PRODUCTS), repeat=len(self.counts))):
+        order = sorted(points(range(PRODUCTS), repeat=len(self.counts)), key=_is_in_all_sums)
+        for at in order:
+            number = int(np.ravel_multi_index(at, (PRODUCTS,) * len(at)))
             transformed = self._transformed(read, at)
             product = self._product(transformed.out, number)
             new_stages += [transformed, product]
@@ -265,6 +267,12 @@ class _Writer:
         extents = {axis: stage.extents[axis] for axis in order}
         body = load(out, tuple([axis_dim(axis) for axis in last]))
         return Stage(stage.out, order, (), extents, body, stage.write, origin=stage.origin)
+
+
+def _is_in_all_sums(at: tuple[int, ...]) -> bool:
+    """Whether all results of a tile need a product. These come last, so that the transforms are one
+    loop before all products, and the results are one loop after them."""
+    return all(index in (1, 2) for index in at)
 
 
 def _sum(
