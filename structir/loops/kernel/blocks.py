@@ -34,6 +34,7 @@ from structir.targets.cpu.tiles import columns_together, tile_shapes
 
 ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
+TILES = 5  # of rows, if several products read their packed right operands for each block
 FEWER_ROWS = 24  # if a row is a whole image
 FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 COLUMNS = (256, 384)  # of a block whose right operand is packed for it: AVX2, AVX-512,
@@ -269,9 +270,8 @@ class BlockSchedule:
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
-        if len(self.products) > 1: 
-            import os
-            most = int(os.environ.get("RH", "24"))
+        if len(self.products) > 1 and all(map(self.is_constant, self.products)):
+            most = TILES * self._rows_at_once()
         rows = self.extent(self.block)
         return max(min(rows, most), 1) if isinstance(rows, int) else most
 
