@@ -26,8 +26,8 @@ from structir.loops.kernel.product_blocks import product_blocks
 from structir.loops.kernel.schedule_memo import ScheduleMemo
 from structir.loops.kernel.short_rows import has_short_rows, short_row_nodes
 from structir.loops.kernel.transposes import transpose_kernel, transpose_of
-from structir.loops.kernel.window_nodes import window_sums_nodes
 from structir.loops.kernel.turned_maps import turned_map, turned_map_kernel
+from structir.loops.kernel.window_nodes import window_sums_nodes
 from structir.loops.lower.as_scalar import NotShown
 from structir.loops.lower.rounding import roundings
 from structir.loops.products.contraction import contraction_of, has_few_columns

@@ -25,7 +25,7 @@ from structir.loops.fusion.simplify import with_inlined_values
 from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.library_nodes import Axes, FlatNodeWriter
 from structir.loops.kernel.transposes import TURNED
-from structir.loops.program.access import Address, address_of, joined_axes
+from structir.loops.program.access import address_of, joined_axes
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import Entry, Load, axis_dim
 from structir.loops.program.stage import Stage
@@ -33,7 +33,7 @@ from structir.loops.schedule.edits import calculate, integer
 from structir.targets.cpu.products import has_own_products
 
 Statements = list[KernelStatement]
-FEWEST = 8  # neighbours along the other axis: a square that is transposed in registers
+FEWEST = 8  # neighbours along the other axis, which are transposed in registers
 LINES, ELEMENTS = 16, 128  # of a block: a line of cache of the operand, and few pages
 
 
@@ -128,16 +128,17 @@ class _TurnedMapWriter(FlatNodeWriter):
         """Returns the number of positions of a block from a start on."""
         return calculate("min", calculate("sub", extent, start), integer(most))
 
-    def _transpose(self, lines: Scalar, width: Scalar) -> KernelStatement:
+    def _transpose(self, count: Scalar, width: Scalar) -> KernelStatement:
         """Returns the transpose of a block of the operand."""
         form = self.form
         source = address_of(form.read.buffer, form.read.entries, self.flat_axes)
-        at = {axes[-1]: axis_dim(s) for axes, s in zip((form.turned, form.last), self.starts)}
+        lines = form.turned, form.last
+        at = {axes[-1]: axis_dim(s) for axes, s in zip(lines, self.starts, strict=True)}
         index = dims.substitute(self.position(source), at)
         place = self.flat_element(form.read.buffer, self.scalars.index(index))
         sizes = self.integers(ELEMENTS, source.coefficient(form.last[-1]))
         block = self.flat_element(self.block, integer(0))
-        return self.call("transpose", [block, place], [lines, width, *sizes])
+        return self.call("transpose", [block, place], [count, width, *sizes])
 
     def _map_block(
         self, rows: tuple[Scalar, Scalar], columns: tuple[Scalar, Scalar], into: Statements
@@ -159,7 +160,9 @@ class _TurnedMapWriter(FlatNodeWriter):
         if buffer is not self.form.read.buffer or entries != self.form.read.entries:
             return buffer, entries
         axes = self.form.turned[-1], self.form.last[-1]
-        return self.block, tuple([axis_dim(a) - axis_dim(s) for a, s in zip(axes, self.starts)])
+        return self.block, tuple(
+            [axis_dim(a) - axis_dim(s) for a, s in zip(axes, self.starts, strict=True)]
+        )
 
     def element_at(
         self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: Statements

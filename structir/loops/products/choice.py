@@ -74,4 +74,4 @@ def is_faster_by_minimal_filtering(
     registers, weights = channels * -(-filters // shapes[0].lanes), channels * filters
     direct = taps * (registers * pixels + READ * weights)
     work = registers * tiles + READ * weights + TRANSFORMED * (channels + filters) * tiles
-    return products * work * GAIN < direct
+    return bool(products * work * GAIN < direct)

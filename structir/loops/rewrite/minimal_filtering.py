@@ -51,7 +51,7 @@ IMAGE: tuple[Terms, ...] = (
     ((2, False), (1, True)),
     ((1, False), (3, True)),
 )
-WEIGHTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+FILTERS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 SUMS: tuple[Terms, ...] = (
     ((0, False), (1, False), (2, False)),
     ((1, False), (2, True), (3, True)),
@@ -113,12 +113,15 @@ class Convolution:
         values = elements_of(self.weights, {axis: self.stage.extents[axis] for axis in axes})
         if values is None:
             return None
-        values = np.asarray(values, np.float64)
+        if not np.isfinite(values).all():
+            return None
+        filters = np.asarray(values, np.float64)
         for k in range(len(self.taps)):
-            values = np.moveaxis(np.tensordot(WEIGHTS, values, (1, k)), 0, k)
-        with np.errstate(over="ignore", invalid="ignore"):
-            filters = values.reshape(-1, *values.shape[len(self.taps) :]).astype(np.float32)
-        return filters if np.isfinite(filters).all() else None
+            filters = np.moveaxis(np.tensordot(FILTERS, filters, (1, k)), 0, k)
+        filters = filters.reshape(-1, *values.shape[len(self.taps) :])
+        if np.abs(filters).max(initial=0) > np.finfo(np.float32).max:
+            return None
+        return filters.astype(np.float32)
 
 
 def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None:
@@ -147,10 +150,10 @@ def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None
     if any(isinstance(e, Expression) or (e != 0 and dims.as_sym(e) is None) for e in others):
         return None
     convolution = Convolution(stage, weights, image, windows, batch, filters[0], channels[0])
-    sizes = [stage.extents[axis] for axis in (filters[0], channels[0])]
-    counts = [stage.extents[axis] for axis in convolution.lines]
-    points_of_batch = prod(stage.extents[axis] for axis in batch)
-    if not is_faster_by_minimal_filtering(*sizes, points_of_batch, counts):
+    numbers = stage.extents[filters[0]], stage.extents[channels[0]]
+    lengths = [stage.extents[axis] for axis in convolution.lines]
+    images = prod(stage.extents[axis] for axis in batch)
+    if not is_faster_by_minimal_filtering(*numbers, images, lengths):
         return None
     return convolution
 
@@ -270,8 +273,8 @@ class _Writer:
 
 
 def _is_in_all_sums(at: tuple[int, ...]) -> bool:
-    """Whether all results of a tile need a product. These come last, so that the transforms are one
-    loop before all products, and the results are one loop after them."""
+    """Whether all results of a tile need a product. These come last: then the transforms are one
+    loop before all products, and the results one loop after them."""
     return all(index in (1, 2) for index in at)
 
 
