@@ -408,9 +408,10 @@ class Segments:
 
     def _place_late(self, stage: Stage, group: Group) -> None:
         """Moves maps that have no earlier user to a later part, so that less passes between
-        parts."""
+        parts. Operands of products pass in any case: they stay together."""
         readers = self.readers[stage]
-        if stage not in self.products and not stage.reduce and readers:
+        is_operand = any(r in self.products for r in readers)
+        if stage not in self.products and not stage.reduce and readers and not is_operand:
             self.at[stage] = max(self.at[stage], min(self.at[r] for r in readers))
 
     def _passes(self, stage: Stage) -> bool:

@@ -16,6 +16,7 @@ products of the transformed image, a line per tile, and of the transformed weigh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import product as points
 from math import prod
 from typing import Any
@@ -70,7 +71,7 @@ def _filtered(stage: Stage) -> list[Stage] | None:
         convolution = _convolution(stage, weights, image)
         if convolution is not None:
             filters = convolution.filters()
-            return None if filters is None else _Writer(convolution, filters).stages()
+            return None if filters is None else _FilterStages(convolution, filters).stages()
     return None
 
 
@@ -111,17 +112,13 @@ class Convolution:
         unknown, or if some are not finite."""
         axes = (*self.taps, self.channels, self.filters_axis)
         values = elements_of(self.weights, {axis: self.stage.extents[axis] for axis in axes})
-        if values is None:
+        if values is None or not np.isfinite(values).all():
             return None
-        if not np.isfinite(values).all():
-            return None
-        filters = np.asarray(values, np.float64)
-        for k in range(len(self.taps)):
-            filters = np.moveaxis(np.tensordot(FILTERS, filters, (1, k)), 0, k)
-        filters = filters.reshape(-1, *values.shape[len(self.taps) :])
+        transform = reduce(np.kron, [FILTERS] * len(self.taps))
+        filters = transform @ values.reshape(transform.shape[1], -1).astype(np.float64)
         if np.abs(filters).max(initial=0) > np.finfo(np.float32).max:
             return None
-        return filters.astype(np.float32)
+        return filters.astype(np.float32).reshape(-1, *values.shape[len(self.taps) :])
 
 
 def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None:
@@ -158,8 +155,8 @@ def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None
     return convolution
 
 
-class _Writer:
-    """Writes the stages of a convolution by minimal filtering."""
+class _FilterStages:
+    """The stages of a convolution by minimal filtering."""
 
     def __init__(self, convolution: Convolution, filters: Any) -> None:
         self.convolution, self.stage = convolution, convolution.stage
