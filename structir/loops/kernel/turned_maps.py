@@ -77,8 +77,7 @@ def turned_map(group: Group) -> TurnedMap | None:
 
 
 def turned_map_kernel(group: Group, form: TurnedMap, name: str) -> ShownKernel:
-    """Returns the kernel of such a map, whose range is over blocks of neighbours along the turned
-    axis."""
+    """Returns the kernel of such a map, whose range is over blocks."""
     stages = attrs.evolve(group, stages=(form.stage,))
     return _TurnedMapWriter(stages, form, name).kernel()
 
@@ -87,7 +86,7 @@ class _TurnedMapWriter(FlatNodeWriter):
     def __init__(self, group: Group, form: TurnedMap, name: str) -> None:
         super().__init__(group, name)
         self.form = form
-        self.starts = Sym("first"), Sym("start")  # of a block, along `turned` and `last`
+        self.starts = Sym("line"), Sym("element")  # of a block, along `turned` and `last`
         self.flat_axes = (*form.stage.axes, *self.starts)
         groups = [*form.others, form.turned, form.last]
         self.collapsed = frozenset([axis for axes in groups for axis in axes[:-1]])
@@ -96,37 +95,30 @@ class _TurnedMapWriter(FlatNodeWriter):
         self.scratch.append(Scratch(self.memory, zeros=False))
 
     def write_group(self, into: Statements) -> None:
-        form = self.form
-        lines, length = self.integers(self.extent(form.turned), self.extent(form.last))
-        blocks = dims.ceildiv(self.extent(form.turned), LINES)
-        count = blocks
-        for axes in form.others:
-            count = count * self.extent(axes)
-        low, high = self.part(count, into)
+        form, pairs = self.form, list[tuple[Scalar, Scalar]]()
+        lines, sizes = (form.turned, form.last), (LINES, ELEMENTS)
+        for start, axes, size in zip(self.starts, lines, sizes, strict=True):
+            self.extents[start] = dims.ceildiv(self.extent(axes), size)
+        groups = [*form.others, *[(start,) for start in self.starts]]
+        low, high = self.part(prod(map(self.extent, groups)), into)
         point, body = LoopVariable("g", "int64"), list[KernelStatement]()
-        self.extents[self.starts[0]] = blocks
-        self.decode(point, [*form.others, (self.starts[0],)], body)
-        number = self.scalars.axes[self.starts[0]]
-        first = self._named("first", calculate("mul", number, integer(LINES)), body)
-        more = self._named("lines", self._fewer(lines, first, LINES), body)
-        self.scalars.axes[self.starts[0]] = first
-        start, inner = LoopVariable("start", "int64"), list[KernelStatement]()
-        self.scalars.axes[self.starts[1]] = start
-        width = self._named("width", self._fewer(length, start, ELEMENTS), inner)
-        inner.append(self._transpose(more, width))
-        self._map_block((first, more), (start, width), inner)
-        body.append(self.loop_over(start, integer(0), length, inner, ELEMENTS))
+        self.decode(point, groups, body)
+        for start, axes, size in zip(self.starts, lines, sizes, strict=True):
+            (extent,) = self.integers(self.extent(axes))
+            skipped = calculate("mul", self.scalars.axes[start], integer(size))
+            first = self._named("first", skipped, body)
+            rest = calculate("min", calculate("sub", extent, first), integer(size))
+            self.scalars.axes[start] = first
+            pairs.append((first, self._named("count", rest, body)))
+        rows, columns = pairs
+        body.append(self._transpose(rows[1], columns[1]))
+        self._map_block(rows, columns, body)
         into.append(self.loop_over(point, low, high, body))
 
     def _named(self, name: str, value: Scalar, into: Statements) -> Scalar:
         local = self.scalars.local(name, "int64")
         into.append(Assign(local, value))
         return local
-
-    @staticmethod
-    def _fewer(extent: Scalar, start: Scalar, most: int) -> Scalar:
-        """Returns the number of positions of a block from a start on."""
-        return calculate("min", calculate("sub", extent, start), integer(most))
 
     def _transpose(self, count: Scalar, width: Scalar) -> KernelStatement:
         """Returns the transpose of a block of the operand."""
