@@ -42,7 +42,7 @@ def main(x: R.Tensor({image}, "float32")):
 
 
 def is_filtered(executable) -> bool:
-    """Whether a program has products of one image point and one channel for each product."""
+    """Whether a program has the 16 products of a tile."""
     return executable.source("main").count("_product(") >= 16
 
 
