@@ -146,9 +146,10 @@ def compile(
     Without `target`, the vdevices of the program choose it, and the CPU is the default.
     On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
     all physical cores that the process may use. With `exact_division`, division is never replaced
-    by multiplication with a reciprocal, and functions are never approximated by others. Without it,
-    results may differ by one or two roundings. With `fast_math`, fused kernels do not round the
-    results of float16, bfloat16 and float8 ops before another op reads them.
+    by multiplication with a reciprocal, functions are never approximated by others, and
+    convolutions are direct sums. Without it, results may differ by some roundings. With
+    `fast_math`, fused kernels do not round the results of float16, bfloat16 and float8 ops before
+    another op reads them.
 
     With `eager_first`, a thread compiles. Calls run on the interpreter until it is done, and
     `exe.wait()` waits for it. Results of the interpreter may differ by roundings.

@@ -67,3 +67,31 @@ def main(x: R.Tensor(("n", 5), "float32"), y: R.Tensor(("m", 5), "float32")):
         x, y = (rng.standard_normal((count, 5), np.float32) for count in (rows, columns))
         expected = getattr(((x[:, None] - y) ** 2), reduction)(-1)
         np.testing.assert_allclose(compiled["main"](x, y), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("axes", [(0, 3, 1, 2), (3, 0, 1, 2), (0, 1, 3, 2)])
+def test_a_map_of_a_transposed_operand(dtype: str, threads: int, axes: tuple[int, ...]) -> None:
+    """Blocks are transposed; operands in the order of the result, and vectors, are read in
+    place."""
+    names = ["a", "b", "c", "d"]
+    order = ", ".join(f'"{names[axis]}"' for axis in axes)
+    text = f"""
+@R.function
+def main(
+    x: R.Tensor(("a", "b", "c", "d"), "{dtype}"),
+    y: R.Tensor(({order}), "{dtype}"),
+    z: R.Tensor(("{names[axes[1]]}", 1, 1), "{dtype}"),
+):
+    return R.maximum((R.permute_dims(x, axes={list(axes)}) + z) * y, z)
+"""
+    compiled = structir.compile(structir.parse(text), num_threads=threads)
+    numbers = np.random.default_rng(0)
+    for shape in [(2, 5, 7, 19), (1, 40, 9, 16), (3, 1, 200, 8), (2, 0, 3, 9), (9, 3, 3, 1)]:
+        x = numbers.integers(-99, 99, shape).astype(dtype)
+        moved = x.transpose(axes)
+        y = numbers.integers(-99, 99, moved.shape).astype(dtype)
+        z = numbers.integers(-99, 99, (moved.shape[1], 1, 1)).astype(dtype)
+        np.testing.assert_array_equal(compiled["main"](x, y, z), np.maximum((moved + z) * y, z))
+    assert ("T.transpose(" in compiled.source("main")) == (dtype != "int32")

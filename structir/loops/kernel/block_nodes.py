@@ -207,15 +207,18 @@ class _BlockWriter(FlatNodeWriter):
         self._write_run(run, into)
 
     def _continues(self, run: Sequence[Stage], stage: Stage) -> bool:
-        """Whether a result is a map over the axes of others, none of which it reads."""
+        """Whether a value in memory is a map over the axes of others, none of which it reads."""
         outs = {other.out for other in run}
         return all(
-            s.parallel == stage.parallel and s.simple and not s.reduce and s.out in self.fills
+            s.parallel == stage.parallel
+            and s.simple
+            and not s.reduce
+            and self.array_of(s.out) is not None
             for s in (run[0], stage)
         ) and not any(load.buffer in outs for load in stage.loads)
 
     def _write_run(self, run: Sequence[Stage], into: Statements) -> None:
-        """Writes one stage, or several results in one loop nest."""
+        """Writes one stage, or several values in one loop nest."""
         whole = self.group
         if len(run) == 1:
             self.group = attrs.evolve(whole, stages=tuple(run))

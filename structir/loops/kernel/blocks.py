@@ -34,6 +34,7 @@ from structir.targets.cpu.tiles import columns_together, tile_shapes
 
 ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
+TILES = 5  # of rows, if several products read their packed right operands for each block
 FEWER_ROWS = 24  # if a row is a whole image
 FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 COLUMNS = (256, 384)  # of a block whose right operand is packed for it: AVX2, AVX-512,
@@ -269,6 +270,8 @@ class BlockSchedule:
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
+        if len(self.products) > 1 and all(map(self.is_constant, self.products)):
+            most = TILES * self._rows_at_once()
         rows = self.extent(self.block)
         return max(min(rows, most), 1) if isinstance(rows, int) else most
 
@@ -405,9 +408,10 @@ class Segments:
 
     def _place_late(self, stage: Stage, group: Group) -> None:
         """Moves maps that have no earlier user to a later part, so that less passes between
-        parts."""
+        parts. Operands of products pass in any case: they stay together."""
         readers = self.readers[stage]
-        if stage not in self.products and not stage.reduce and readers:
+        is_operand = any(r in self.products for r in readers)
+        if stage not in self.products and not stage.reduce and readers and not is_operand:
             self.at[stage] = max(self.at[stage], min(self.at[r] for r in readers))
 
     def _passes(self, stage: Stage) -> bool:

@@ -22,9 +22,12 @@ from structir.ir.kernel import (
 from structir.loops.fusion.group import Group
 from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.library_nodes import LibraryNodeWriter
+from structir.loops.kernel.transposes import TURNED
 from structir.loops.lower.as_scalar import stated
-from structir.loops.program.expression import Expression
+from structir.loops.program.access import address_of
+from structir.loops.program.expression import Expression, Load
 from structir.loops.program.stage import Guard, Stage
+from structir.targets.cpu.products import has_own_products
 
 ZERO = Literal(0, "int64")
 FEWEST = 8  # planes or lines that threads share
@@ -41,7 +44,8 @@ class BorderWriter(LibraryNodeWriter):
     def write_copy(self, stage: Stage, axes: Sequence[Sym], into: list[KernelStatement]) -> None:
         """Writes the loops over some axes of a copy, of which the last one is a line."""
         self.stage = stage
-        *outer, last = axes or (None,)
+        self.turned = _turned(stage, axes)
+        *outer, last = (axes[:-1] if self.turned else axes) or (None,)
         self._loops(stage, outer, into, lambda body: self._line(stage, last, body))
 
     def _line(self, stage: Stage, last: Sym | None, into: list[KernelStatement]) -> None:
@@ -110,11 +114,29 @@ class BorderWriter(LibraryNodeWriter):
         if last is None:
             point(into)
             return
+        if self.turned is not None and body is stage.body:
+            into.append(self._transpose(self.turned, last, low, high))
+            return
         variable, inner = LoopVariable(self.unused("j"), "int64"), list[KernelStatement]()
         self.scalars.axes[last] = variable
-        point(inner)
+        across = [] if self.turned is None else [stage.parallel[-1]]
+        self._loops(stage, across, inner, point, "c")
         del self.scalars.axes[last]
         into.append(self.loop_over(variable, low, high, inner))
+
+    def _transpose(self, read: Load, line: Sym, low: Scalar, high: Scalar) -> KernelStatement:
+        """Returns the transpose of the part of a line that exists."""
+        stage, last = self.stage, self.stage.parallel[-1]
+        self.scalars.axes[line] = low
+        places = [
+            self.first_element(buffer, entries, (last,))
+            for buffer, entries in ((stage.out, stage.write), (read.buffer, read.entries))
+        ]
+        del self.scalars.axes[line]
+        written = address_of(stage.out, stage.write, stage.axes).coefficient(line)
+        apart = address_of(read.buffer, read.entries, stage.axes).coefficient(last)
+        sizes = self.integers(stage.extents[last], written, apart)
+        return self.call("transpose", places, [Apply("sub", (high, low), "int64"), *sizes])
 
 
 class _PaddingWriter(BorderWriter):
@@ -140,6 +162,25 @@ class _PaddingWriter(BorderWriter):
         counts = list(accumulate(known, mul))
         enough = [k for k, count in enumerate(counts, 1) if count >= FEWEST]
         return tuple(axes[: min(enough, default=len(axes))])
+
+
+def _turned(stage: Stage, axes: Sequence[Sym]) -> Load | None:
+    """Returns the read of a copy that is contiguous along the axis before the last one, for a
+    transpose in registers of the part that exists; None of any other copy."""
+    read = stage.body
+    if len(axes) < 2 or not isinstance(read, Load) or read.buffer.dtype != stage.out.dtype:
+        return None
+    if stage.out.dtype not in TURNED or not has_own_products(stage.out.dtype):
+        return None
+    line, last = axes[-2:]
+    if any(last in dims.syms(guard.value) for guard in stage.guards):
+        return None
+    written = address_of(stage.out, stage.write, stage.axes)
+    source = address_of(read.buffer, read.entries, stage.axes)
+    if source.data or {line, last} & (source.pinned(stage.axes) | written.pinned(stage.axes)):
+        return None
+    is_turned = source.coefficient(line) == 1 == written.coefficient(last)
+    return read if is_turned and source.coefficient(last) not in (0, 1) else None
 
 
 def _greater(left: Scalar, right: Scalar) -> Scalar:

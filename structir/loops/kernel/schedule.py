@@ -10,6 +10,7 @@ import attrs
 from structir.ir.dtype import is_float
 from structir.loops.emit.called import called_kernel
 from structir.loops.fusion.group import COPIES, Decision, Group, ProductSupport, grouped
+from structir.loops.fusion.products_together import products_together
 from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.by_recipe import NumberParameters, kernel_by_recipe, scheduled_blocks
 from structir.loops.kernel.columns import column_nodes
@@ -25,6 +26,7 @@ from structir.loops.kernel.product_blocks import product_blocks
 from structir.loops.kernel.schedule_memo import ScheduleMemo
 from structir.loops.kernel.short_rows import has_short_rows, short_row_nodes
 from structir.loops.kernel.transposes import transpose_kernel, transpose_of
+from structir.loops.kernel.turned_maps import turned_map, turned_map_kernel
 from structir.loops.kernel.window_nodes import window_sums_nodes
 from structir.loops.lower.as_scalar import NotShown
 from structir.loops.lower.rounding import roundings
@@ -37,6 +39,7 @@ from structir.loops.program.stage import KernelCall, LoopProgram, Stage
 from structir.loops.rewrite.exponentials import with_nonpositive_exponentials
 from structir.loops.rewrite.im2col import plain_windows
 from structir.loops.rewrite.interleaved import with_products_together
+from structir.loops.rewrite.minimal_filtering import with_minimal_filters
 from structir.loops.rewrite.view_inlining import with_inlined_views
 from structir.loops.rewrite.window_sums import is_faster_than_product
 from structir.loops.rewrite.wrapped import with_runs
@@ -87,6 +90,9 @@ def _nodes_of_rows(group: Group) -> Nodes | None:
     transpose = transpose_of(group)
     if transpose is not None:
         return lambda group, name: transpose_kernel(group, transpose, name)
+    turned = turned_map(group)
+    if turned is not None:
+        return lambda group, name: turned_map_kernel(group, turned, name)
     return short_row_nodes if has_short_rows(group) else None
 
 
@@ -154,6 +160,7 @@ def _plain(program: LoopProgram) -> LoopProgram:
 
 # In their order. The conditions are declared properties of stages, which take no search.
 REWRITES = (
+    StageRewrite(lambda stage: not stage.at_axes and stage.monoid == "sum", with_minimal_filters),
     StageRewrite(lambda stage: not stage.at_axes or stage.monoid == "mean", _plain),
     StageRewrite(lambda stage: "exp" in stage.functions, with_nonpositive_exponentials),
     StageRewrite(lambda stage: not stage.reads_at_axes, with_runs),
@@ -162,7 +169,11 @@ REWRITES = (
 
 
 Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
-SUPPORT = ProductSupport(windows=is_faster_than_product)
+
+
+def _support(program: LoopProgram) -> ProductSupport:
+    """Returns the products of CPUs."""
+    return ProductSupport(windows=is_faster_than_product, together=products_together(program))
 
 
 @attrs.frozen
@@ -193,13 +204,14 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
             **{kind: partial(numbers.kernel_of, nodes=f) for kind, f in WITH_NUMBERS.items()},
         }
         settled = partial(_settled, numbers)
-        return written(program, ScheduleMemo().schedules(schedules), settled=settled)
+        memoized = ScheduleMemo().schedules(schedules)
+        return written(program, memoized, _support(program), settled)
 
 
 def settled_groups(program: LoopProgram) -> Sequence[Group]:
     """Returns the groups of a program, with their memory shared."""
     program = _rewritten(program)
-    groups, _ = grouped(program, SUPPORT)
+    groups, _ = grouped(program, _support(program))
     return _settled(NumberParameters(), program, groups)[0]
 
 
@@ -231,7 +243,7 @@ def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelTex
 def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
-    products: ProductSupport = SUPPORT,
+    products: ProductSupport,
     settled: Callable[[LoopProgram, Sequence[Group]], Settled] = lambda _, groups: (groups, {}),
 ) -> Scheduled:
     """Groups a program and schedules each group by its kind, mostly as one kernel."""

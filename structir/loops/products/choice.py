@@ -1,11 +1,14 @@
-"""The choice between the two ways to multiply an image by constant weights.
+"""The choice between the ways to multiply an image by constant weights.
 
 A tiled product holds pixels in vectors and packs the image. A pixel product holds channels in
 vectors and packs the weights, once: no lane is wasted at the end of a small image, but each result
-is transposed as it is stored.
+is transposed as it is stored. Minimal filtering multiplies less, and transforms the image.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
 
 from structir.ir.dims import Dim
 from structir.targets.cpu.packed_layout import panel_registers
@@ -16,7 +19,11 @@ from structir.targets.cpu.tiles import tile_shapes
 PACKED = 0.4  # of the image, as its panels are written
 STORED = 0.3  # of the result of a tiled product,
 TRANSPOSED = 1.2  # and of that of a pixel product
+TRANSFORMED = 2.1  # of the operand and the result of a product of minimal filtering,
+READ = 1.0  # and of its weights, which few tiles share (AMD Zen 3)
 NARROW = 1.05  # relative time of a pixel product with AVX2 (AMD Zen 3)
+GAIN = 1.15  # of minimal filtering, from which on it is chosen
+LENGTH = 14  # that is assumed of lines of an image
 
 
 def is_faster_by_pixels(rows: Dim, columns: Dim, terms: Dim, dtype: str) -> bool:
@@ -46,3 +53,25 @@ def _registers(columns: int, lanes: int, most: int) -> int:
         last -= panel_registers(last, lanes, most) * lanes
     is_narrow = bool(panel_registers(last, lanes, most) == 1)
     return -(-columns // lanes) + is_narrow
+
+
+def is_faster_by_minimal_filtering(
+    filters: Dim, channels: Dim, batch: Dim, lengths: Sequence[Dim]
+) -> bool:
+    """Whether a convolution of three taps along each of the axes of these lengths is faster by
+    minimal filtering.
+
+    Fewer products pay for transforms and more weights where there are many channels and pixels.
+    Sizes that only a call knows are assumed: one image, and lines of `LENGTH`.
+    """
+    shapes = tile_shapes("float32")
+    if not shapes or not (isinstance(filters, int) and isinstance(channels, int)):
+        return False
+    sizes = [size if isinstance(size, int) else LENGTH for size in lengths]
+    images = batch if isinstance(batch, int) else 1
+    pixels, tiles = images * prod(sizes), images * prod([-(-size // 2) for size in sizes])
+    taps, products = 3 ** len(sizes), 4 ** len(sizes)
+    registers, weights = channels * -(-filters // shapes[0].lanes), channels * filters
+    direct = taps * (registers * pixels + READ * weights)
+    work = registers * tiles + READ * weights + TRANSFORMED * (channels + filters) * tiles
+    return bool(products * work * GAIN < direct)

@@ -185,7 +185,7 @@ class WindowRewrite:
             reach = dims.floordiv(self._reach(window), steps[k])
             own = copy.axis(length, place * (window.step // steps[k]) + reach)
             old[k] = own * steps[k] + within[k] + window.start
-            copy.guards += [Guard(old[k] - window.low), Guard(window.stop - 1 - old[k])]
+            copy.bound(old[k], window)
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
 
     def _within(self, window: WindowIndex, copy: CopyPlan) -> Dim:
@@ -248,6 +248,10 @@ class CopyPlan:
             self.extents[symbol] = size
         self.write.append(offset)
         return offset
+
+    def bound(self, index: Dim, window: WindowIndex) -> None:
+        """Fills the elements whose index is outside of the part of a window that exists."""
+        self.guards += [Guard(index - window.low), Guard(window.stop - 1 - index)]
 
     def stage(self, at: list[Dim], filled: float, origin: str) -> tuple[Stage, Load]:
         """Returns the stage, and the read of the copy."""
