@@ -325,7 +325,7 @@ _is_code = _CodeClasses()
 def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
     """Yields the statements and expressions of a node, parents first."""
     if _is_code[type(kernel)]:
-        yield kernel  # type: ignore[misc]
+        yield kernel
     todo = [p for p in parts(kernel) if _is_code[type(p)]][::-1]
     while todo:
         current = todo.pop()
