@@ -311,16 +311,27 @@ _CODE = (KernelStatement, Scalar)
 _LEAVES = frozenset({Literal, Local, LoopVariable, Size, Argument, Extent})  # without expressions
 
 
+class _CodeClasses(dict[type, bool]):
+    """Whether a class is one of statements or expressions; a lookup is cheaper than isinstance."""
+
+    def __missing__(self, cls: type) -> bool:
+        self[cls] = result = issubclass(cls, _CODE)
+        return result
+
+
+_is_code = _CodeClasses()
+
+
 def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
     """Yields the statements and expressions of a node, parents first."""
-    if isinstance(kernel, _CODE):
+    if _is_code[type(kernel)]:
         yield kernel
-    todo = [p for p in parts(kernel) if isinstance(p, _CODE)][::-1]
+    todo = [p for p in parts(kernel) if _is_code[type(p)]][::-1]
     while todo:
         current = todo.pop()
         yield current
         if type(current) not in _LEAVES:
-            todo += [p for p in parts(current) if isinstance(p, _CODE)][::-1]
+            todo += [p for p in parts(current) if _is_code[type(p)]][::-1]
 
 
 def written_elements(kernel: Kernel) -> Iterator[Element]:

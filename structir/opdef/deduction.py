@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 import attrs
@@ -396,9 +396,9 @@ def resolved_call(
     resolved: ResolvedCall | None = None
     try:
         call_view = call_arguments(definition, args, attributes)
-        call_view = attrs.evolve(
-            call_view, operands={n: _with_sizes(i) for n, i in call_view.operands.items()}
-        )
+        sized = {name: _with_sizes(info) for name, info in call_view.operands.items()}
+        if any(sized[name] is not info for name, info in call_view.operands.items()):
+            call_view = attrs.evolve(call_view, operands=sized)
         resolved = resolve_call(definition, call_view)
         values = {**call_view.attributes, **resolved.attributes}
         operands = _operands(resolved, call_view)
@@ -413,7 +413,8 @@ def resolved_call(
 def _with_sizes(info: Any) -> Any:
     """Returns the StructInfo of an operand with fresh symbols for unknown dims."""
     if type(info) is tuple:
-        return tuple([_with_sizes(member) for member in info])
+        members = tuple([_with_sizes(member) for member in info])
+        return info if all(map(is_, members, info)) else members
     if info is None or info.ndim is None or known_dims(info) is not None:
         return info
     return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.element)

@@ -83,18 +83,20 @@ def expected(name: str) -> tuple[int, list[np.ndarray]] | None:
 
 
 def main() -> None:
-    known = names()
+    """Adds the derivatives of functions that the file does not know; to a new file, those of every
+    second function."""
+    known, arrays = names(), {}
+    described: dict[str, Any] = {"names": [], "arguments": {}}
+    if STORED.exists():
+        arrays = dict(np.load(STORED))
+        described = json.loads(str(arrays.pop("described")))
+    new = [name for name in known if name not in described["names"]]
     with jax.enable_x64(True):
-        derivatives = {name: expected(name) for name in known[::2]}
-    cases = {name: each for name, each in derivatives.items() if each is not None}
-    described = {
-        "jax": jax.__version__,
-        "names": known,
-        "arguments": {name: index for name, (index, _) in cases.items()},
-    }
-    arrays = {
-        f"{name}/{k}": part for name, (_, parts) in cases.items() for k, part in enumerate(parts)
-    }
+        for name in new if arrays else new[::2]:
+            if (case := expected(name)) is not None:
+                described["arguments"][name] = case[0]
+                arrays |= {f"{name}/{k}": part for k, part in enumerate(case[1])}
+    described |= {"jax": jax.__version__, "names": known}
     np.savez_compressed(STORED, described=json.dumps(described), **arrays)
 
 
