@@ -257,7 +257,9 @@ def _mark_of_outer(emitter: Emitter, loop: For) -> str:
     has_vectors = any(s.kind == VECTOR for s in inner)
     if inner and (emitter.registers or has_vectors) and emitter.depends_on_data(loop):
         return emitter.asm.loop_mark('!"llvm.loop.unroll.disable"')
-    if any((emitter.ranges.length(s) or 0) > LANES for s in inner):
+    # kernels that share their code differ in lengths
+    is_shared = emitter.varying is not None
+    if not is_shared and any((emitter.ranges.length(s) or 0) > LANES for s in inner):
         return emitter.asm.loop_mark('!"llvm.loop.unroll.runtime.disable"')
     return ""
 
