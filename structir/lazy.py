@@ -98,9 +98,7 @@ def lazy_names(
             raise _unknown(package, name)
         home = homes[name]
         loaded = importlib.import_module(home.removesuffix(":"))
-        value = loaded if home.endswith(":") else getattr(loaded, name)
-        setattr(module, name, value)
-        return value
+        return loaded if home.endswith(":") else getattr(loaded, name)
 
     return find, lambda: sorted(homes)
 

@@ -111,7 +111,7 @@ def _emit(emitter: Emitter, loop: For) -> None:
         _vectors_and_remainder(emitter, loop, low, high, partial(round_of, emitter, loop))
     elif abs(loop.step) == 1:
         mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
-        mark = mark or _mark_of_short(emitter, loop)
+        mark = mark or _mark_of_outer(emitter, loop)
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -246,18 +246,22 @@ def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
         operation = "add" if loop.step > 0 else "sub"
         round_of(emitter, loop, asm.integer(f"{operation}{flag}", low, offset))
 
-    asm.count("0", count, 1, body, _mark_of_short(emitter, loop))
+    asm.count("0", count, 1, body, _mark_of_outer(emitter, loop))
 
 
-def _mark_of_short(emitter: Emitter, loop: For) -> str:
-    """The mark of a loop around loops over registers or vectors whose range depends on data: it may
-    be short, and LLVM would unroll it for a long one."""
+def _mark_of_outer(emitter: Emitter, loop: For) -> str:
+    """The mark of a loop around others that LLVM must not unroll: around loops over registers or
+    vectors, if its range depends on data, since it may be short; and around longer loops, where
+    copies only take compile time."""
     inner = [s for s in loop.body if isinstance(s, For)]
     has_vectors = any(s.kind == VECTOR for s in inner)
-    if not inner or not (emitter.registers or has_vectors):
-        return ""
-    is_short = emitter.depends_on_data(loop)
-    return emitter.asm.loop_mark('!"llvm.loop.unroll.disable"') if is_short else ""
+    if inner and (emitter.registers or has_vectors) and emitter.depends_on_data(loop):
+        return emitter.asm.loop_mark('!"llvm.loop.unroll.disable"')
+    # kernels that share their code differ in lengths
+    is_shared = emitter.varying is not None
+    if not is_shared and any((emitter.ranges.length(s) or 0) > LANES for s in inner):
+        return emitter.asm.loop_mark('!"llvm.loop.unroll.runtime.disable"')
+    return ""
 
 
 def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:

@@ -59,9 +59,6 @@ llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
 # LLVM would unroll outer loops up to 24 times and vectorize each copy: code grows by a quarter and
 # compile time doubles, without a speed-up.
 llvm.set_option("structir", "-unroll-threshold=100")
-# The vectorizer unrolls its loops by interleaving. Copies of other loops whose length is not constant
-# take 8 % of the compile time, without a speed-up.
-llvm.set_option("structir", "-unroll-runtime=false")
 # Kernels have one pointer per row, so that all accesses of a loop share an index. LLVM's loop
 # strength reduction takes most of the code generation time and finds nothing better.
 llvm.set_option("structir", "-disable-lsr")
