@@ -32,7 +32,7 @@ from structir.targets.cpu.products import (
     has_own_products,
     has_products_of_floats,
 )
-from structir.targets.cpu.tiles import columns_together
+from structir.targets.cpu.tiles import columns_together, few_rows_shapes, paired_shapes
 
 ONE = Literal(1, "int64")
 # The library functions of products with packed operands, by the packing of floats.
@@ -133,7 +133,16 @@ def _column_product(
         assert form is not None
         numbers = (rows, columns, terms, left_row, left_term, out_row)
         offset = asm.integer("mul", first, terms)
-        _product_by_panels(emitter, call, form, places, numbers, offset, packing or "wide")
+
+        def by(layout: str) -> None:
+            _product_by_panels(emitter, call, form, places, numbers, offset, layout)
+
+        if packing == "few_rows":
+            asm.choose(
+                _is_one_pair(emitter, rows, dtype), lambda: by("paired"), lambda: by(packing)
+            )
+        else:
+            by(packing or "wide")
 
     if form is None:
         plain()
@@ -169,6 +178,15 @@ def _packing_of_phase(emitter: Emitter, call: LibraryCall) -> str:
     sizes = [part.extent, before]
     is_block = all(isinstance(size, int) and size % PART_MULTIPLE == 0 for size in sizes)
     return "paired" if is_block or (before == 0 and all_columns == part.extent) else ""
+
+
+def _is_one_pair(emitter: Emitter, rows: str, dtype: str) -> str:
+    """Whether rows are one tile of two registers, but not one of three, or one row, which several
+    panels are read for. Parts of the columns have such panels in any case."""
+    asm, shapes = emitter.asm, (few_rows_shapes(dtype), paired_shapes(dtype))
+    most, more = [each[-1].rows[0] for each in shapes]
+    is_more = asm.all_of([asm.compare("sgt", rows, str(most)), asm.compare("sle", rows, str(more))])
+    return asm.value(f"or i1 {is_more}, {asm.compare('eq', rows, '1')}")
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
