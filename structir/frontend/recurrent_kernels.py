@@ -25,7 +25,8 @@ class RecurrentCell:
     states: tuple[str, ...]
     products: int  # gates whose pre-activation contains a product with the unchanged state
     # Kernel sources of loops over the elements `j` of the states of sequence `b`, which they set.
-    # Short chains of functions overlap with those of the next elements, a long chain does not.
+    # Short chains of functions overlap with those of the next elements, a long chain does not; and
+    # LLVM keeps the constants of one function out of the loop, but not those of several.
     loops: tuple[str, ...]
 
 
@@ -47,6 +48,15 @@ def _product_of(gate: int) -> str:
     return f"(rows[b, {gate} * hidden + j] + bias[{gate} * hidden + j])"
 
 
+def _stored(gate: int) -> str:
+    """Returns the kernel source of a gate that a loop of its own stores in place of its product."""
+    return f"rows[b, {gate} * hidden + j]"
+
+
+def _stored_sigmoid(gate: int) -> str:
+    return _sigmoid(_stored(gate), gate)
+
+
 def _mixed(target: str, state: str) -> str:
     return f"{target} = (1.0 - update) * candidate + update * {state}\n"
 
@@ -59,11 +69,12 @@ CELLS = {
         ("last", "cell"),
         4,
         (
-            _sigmoid("update", 0)
-            + _sigmoid("forget", 2)
-            + _tanh("candidate", 3)
-            + "cell[b, j] = forget * cell[b, j] + update * candidate\n",
-            _sigmoid("output_gate", 1) + "last[b, j] = output_gate * T.tanh(cell[b, j])\n",
+            _stored_sigmoid(0),
+            _stored_sigmoid(2),
+            _tanh("candidate", 3)
+            + f"cell[b, j] = {_stored(2)} * cell[b, j] + {_stored(0)} * candidate\n",
+            _stored_sigmoid(1),
+            f"last[b, j] = {_stored(1)} * T.tanh(cell[b, j])\n",
         ),
     ),
     "gru": RecurrentCell(
@@ -72,14 +83,20 @@ CELLS = {
         3,
         (
             _sigmoid("reset", 1) + f"rows[b, 2 * hidden + j] = reset * {_product_of(2)}\n",
-            _sigmoid("update", 0)
-            + f"candidate = T.tanh({_input(2)} + rows[b, 2 * hidden + j])\n"
-            + _mixed(LAST, LAST),
+            _stored_sigmoid(0),
+            f"candidate = T.tanh({_input(2)} + rows[b, 2 * hidden + j])\n"
+            f"update = {_stored(0)}\n" + _mixed(LAST, LAST),
         ),
     ),
     # here the reset gate is applied to the state before the product
     "gru_reset_before": RecurrentCell(
-        3, ("last",), 2, (_sigmoid("update", 0) + _tanh("candidate", 2) + _mixed(LAST, LAST),)
+        3,
+        ("last",),
+        2,
+        (
+            _stored_sigmoid(0),
+            _tanh("candidate", 2) + f"update = {_stored(0)}\n" + _mixed(LAST, LAST),
+        ),
     ),
 }
 

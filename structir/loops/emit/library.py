@@ -32,9 +32,15 @@ from structir.targets.cpu.products import (
     has_own_products,
     has_products_of_floats,
 )
-from structir.targets.cpu.tiles import columns_together
+from structir.targets.cpu.tiles import columns_together, few_rows_shapes, paired_shapes
 
 ONE = Literal(1, "int64")
+# The library functions of products with packed operands, by the packing of floats.
+PACKED_PRODUCTS = {
+    "wide": "packed_product",
+    "paired": "paired_product",
+    "few_rows": "few_rows_product",
+}
 Place = Callable[[], str]  # emits an address
 
 
@@ -113,7 +119,7 @@ def _column_product(
     assert isinstance(element, Element)
     dtype, form = dtype_of(element.array), packable_form(call, emitter.constants)
     rows, columns, terms, left_row, left_term, all_columns, first, *steps, out_row = integers
-    is_part = _is_part_of_phase(emitter, call)
+    packing = _packing_of_phase(emitter, call)
     if not emitter.is_generated:
         check_part(emitter, element, first, columns, all_columns)
 
@@ -127,11 +133,20 @@ def _column_product(
         assert form is not None
         numbers = (rows, columns, terms, left_row, left_term, out_row)
         offset = asm.integer("mul", first, terms)
-        _product_by_panels(emitter, call, form, places, numbers, offset, is_part)
+
+        def by(layout: str) -> None:
+            _product_by_panels(emitter, call, form, places, numbers, offset, layout)
+
+        if packing == "few_rows":
+            asm.choose(
+                _is_one_pair(emitter, rows, dtype), lambda: by("paired"), lambda: by(packing)
+            )
+        else:
+            by(packing or "wide")
 
     if form is None:
         plain()
-    elif emitter.is_generated or is_part:
+    elif emitter.is_generated or packing:
         packed()
     else:
         emitter.unpacked.add(element.array)
@@ -142,26 +157,36 @@ def _column_product(
         asm.choose(asm.all_of([at_panel, at_end]), packed, plain)
 
 
-def _is_part_of_phase(emitter: Emitter, call: LibraryCall) -> bool:
-    """Whether the columns of a product are those of a part of a phase, or all of them, in floats:
-    these parts begin where panels of at most two registers do."""
+def _packing_of_phase(emitter: Emitter, call: LibraryCall) -> str:
+    """Returns the packing of a product of floats in a kernel with phases, empty if it has none of
+    its own: parts of the columns begin where panels of at most two registers do, and a product by
+    all of them has few rows."""
     part, left = emitter.kernel.part, call.args[0]
     if part is None or not emitter.has_phases or not isinstance(left, Element):
-        return False
+        return ""
     named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
     value = emitter.ranges.value
     if not has_own_products(dtype_of(left.array)) or part.high not in emitter.ranges.values:
-        return False
+        return ""
     low, high = value(part.low), value(part.high)
     first, columns, all_columns = [value(named[n]) for n in ("first", "columns", "all_columns")]
     if first == 0 and columns == all_columns:
-        return True
+        return "few_rows"
     before = None if first is None or low is None else first - low
     if not isinstance(before, int) or low is None or high is None or columns != high - low:
-        return False
+        return ""
     sizes = [part.extent, before]
     is_block = all(isinstance(size, int) and size % PART_MULTIPLE == 0 for size in sizes)
-    return is_block or (before == 0 and all_columns == part.extent)
+    return "paired" if is_block or (before == 0 and all_columns == part.extent) else ""
+
+
+def _is_one_pair(emitter: Emitter, rows: str, dtype: str) -> str:
+    """Whether rows are one tile of two registers, but not one of three, or one row, which several
+    panels are read for. Parts of the columns have such panels in any case."""
+    asm, shapes = emitter.asm, (few_rows_shapes(dtype), paired_shapes(dtype))
+    most, more = [each[-1].rows[0] for each in shapes]
+    is_more = asm.all_of([asm.compare("sgt", rows, str(most)), asm.compare("sle", rows, str(more))])
+    return asm.value(f"or i1 {is_more}, {asm.compare('eq', rows, '1')}")
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:
@@ -183,20 +208,17 @@ def _product_by_panels(
     places: Sequence[Place],
     integers: Sequence[str],
     offset: str,
-    is_paired: bool = False,
+    packing: str = "wide",
 ) -> None:
-    """A product by the panels of a constant, from an offset on; the panels of a part of a phase
-    have at most two registers."""
+    """A product by the panels of a constant, from an offset on."""
     (left, _, out), right = places, call.args[1]
     assert isinstance(right, Element)
     dtype = dtype_of(right.array)
-    packing = "integers" if dtype == "int8" else "paired" if is_paired else "wide"
-    panels = add_panels(emitter, right, form, packing)
+    panels = add_panels(emitter, right, form, "integers" if dtype == "int8" else packing)
     place: Place = partial(emitter.array, panels)
     if offset != "0":
         place = partial(_after, emitter, place, dtype, offset)
-    name = "paired_product" if is_paired else "packed_product"
-    _call(emitter, f"structir_{name}_{dtype}", (left, place, out), integers)
+    _call(emitter, f"structir_{PACKED_PRODUCTS[packing]}_{dtype}", (left, place, out), integers)
 
 
 def _plain_product(

@@ -19,17 +19,24 @@ from structir.targets.cpu.integer_products import packed_integers
 from structir.targets.cpu.packed_layout import (
     narrow_widths,
     packed,
+    packed_for_few_rows,
     packed_narrow,
     packed_paired,
     panel_widths,
 )
-from structir.targets.cpu.tiles import paired_shapes, tile_shapes
+from structir.targets.cpu.tiles import TileShape, few_rows_shapes, paired_shapes, tile_shapes
 
 PACKINGS: dict[str, Callable[[Any], Any]] = {
     "wide": packed,
     "paired": packed_paired,
+    "few_rows": packed_for_few_rows,
     "narrow": packed_narrow,
     "integers": packed_integers,
+}
+SHAPES: dict[str, Callable[[str], tuple[TileShape, ...]]] = {
+    "wide": tile_shapes,
+    "paired": paired_shapes,
+    "few_rows": few_rows_shapes,
 }
 
 
@@ -100,8 +107,7 @@ def widths_of(columns: int, dtype: str, packing: str) -> list[int]:
     """Returns the panel widths of floating-point numbers."""
     if packing == "narrow":
         return narrow_widths(columns, dtype)
-    shapes = paired_shapes(dtype) if packing == "paired" else tile_shapes(dtype)
-    return panel_widths(columns, shapes)
+    return panel_widths(columns, SHAPES[packing](dtype))
 
 
 def origin_of(panels: Any) -> PanelsOrigin | None:

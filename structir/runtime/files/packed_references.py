@@ -18,7 +18,7 @@ from structir.printer.files.column_panels import ColumnPanels, ModuleArrays
 from structir.runtime.files.serialise_checks import matrix_form, require
 
 Json = Any
-STORED_PACKINGS = ("wide", "paired", "narrow")
+STORED_PACKINGS = ("wide", "paired", "few_rows", "narrow")
 MAX_PADDING = 1.05  # larger panels are packed again on load
 
 

@@ -26,6 +26,7 @@ from structir.targets.cpu.tiles import (
     PanelFunction,
     TileFunction,
     TileShape,
+    few_rows_shapes,
     paired_shapes,
     row_tile_shape,
     tile_shapes,
@@ -84,6 +85,11 @@ def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
 def packed_paired(matrix: NDArray[Any]) -> NDArray[Any]:
     """Packs a matrix into panels of at most two registers."""
     return _in_panels(matrix, panel_widths(matrix.shape[1], paired_shapes(matrix.dtype.name)))
+
+
+def packed_for_few_rows(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Packs a matrix into the panels of products that often have few rows."""
+    return _in_panels(matrix, panel_widths(matrix.shape[1], few_rows_shapes(matrix.dtype.name)))
 
 
 def narrow_widths(columns: int, dtype: str) -> list[int]:

@@ -42,6 +42,7 @@ from structir.targets.cpu.tiles import (
     TileFunction,
     TileShape,
     cut_shapes,
+    few_rows_shapes,
     paired_shapes,
     tile_shapes,
 )
@@ -280,6 +281,12 @@ def _paired_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     return packed_product_text(symbol, f"structir_paired_panel_{dtype}", paired_shapes(dtype))
 
 
+def _few_rows_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
+    """Returns the product with the panels of products that often have few rows."""
+    dtype = shapes[0].dtype
+    return packed_product_text(symbol, f"structir_few_rows_panel_{dtype}", few_rows_shapes(dtype))
+
+
 def _windows_product(shapes: tuple[TileShape, ...], symbol: str) -> str:
     """Returns the product whose right operand has a table with the offset of each term's line."""
     code, dtype = FunctionCode(symbol), shapes[0].dtype
@@ -396,6 +403,12 @@ def _load_paired_panels(dtype: str) -> None:
 
 
 @cache
+def _load_few_rows_panels(dtype: str) -> None:
+    shapes, name = few_rows_shapes(dtype), f"structir_few_rows_panel_{dtype}"
+    load_tiles(name, shapes, f"tiles of few rows {shapes}", TileFunction)
+
+
+@cache
 def _load_transpose(dtype: str) -> None:
     shape, name = tile_shapes(dtype)[0], f"structir_transpose_{dtype}"
     _load_text(f"transpose {shape}", name, partial(_transpose_text, shape, name))
@@ -438,6 +451,7 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...], str], str]] = {
     "ordered_product": _ordered_product,
     "packed_product": _packed_product,
     "paired_product": _paired_product,
+    "few_rows_product": _few_rows_product,
     "windows_product": _windows_product,
     "packing": _packing,
     "turning": _transpose,
@@ -450,6 +464,7 @@ LOADERS: dict[str, Callable[[str], None]] = {
     ORDERED: _load_ordered_panels,
     "lines": _load_lines,
     "paired_panel": _load_paired_panels,
+    "few_rows_panel": _load_few_rows_panels,
     "transpose": _load_transpose,
     "windows_panel": _load_windows_panel,
     "cut_windows_panel": _load_cut_windows_panel,
@@ -462,6 +477,6 @@ symbol_builders |= {
 }
 symbol_builders |= {
     row_name(f"structir_{name}_{dtype}"): partial(LOADERS[name], dtype)
-    for name in ("panel", "paired_panel", ORDERED)
+    for name in ("panel", "paired_panel", "few_rows_panel", ORDERED)
     for dtype in DTYPES
 }

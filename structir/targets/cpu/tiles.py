@@ -57,6 +57,16 @@ def paired_shapes(dtype: str) -> tuple[TileShape, ...]:
     return tile_shapes(dtype)[:2]
 
 
+def few_rows_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the shapes of tiles of products that often have few rows. Without AVX-512, three
+    registers per row and up to 4 rows: 8 rows are two tiles with 12 totals each, and a term has
+    fewer loads than in tiles of two registers. Parts of their panels begin at few columns."""
+    shapes = tile_shapes(dtype)
+    if len(shapes) != 2:
+        return shapes
+    return (*shapes, attrs.evolve(shapes[-1], vectors=3, rows=(4, 3, 2, 1)))
+
+
 def cut_shapes(dtype: str) -> tuple[TileShape, ...]:
     """Returns the tile shapes of products that read lines up to the last column.
 

@@ -11,6 +11,8 @@ from structir.build import BlockBuilder
 from structir.ir import dims
 from structir.ir.expr import Constant, Var
 from structir.ir.struct_info import TensorStructInfo
+from structir.loops.emit.library import PACKED_PRODUCTS
+from structir.loops.products.packing import PACKINGS
 from structir.script import R
 from structir.targets.cpu import products
 from structir.targets.cpu.blas import multiply_matrices
@@ -63,6 +65,26 @@ def test_products(dtype, way):
             )
             near = 1e-4 if dtype == "float32" else 1e-10
             np.testing.assert_allclose(wide[:, :n], a @ b, rtol=near, atol=near * (k + 1) ** 0.5)
+            assert (wide[:, n:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("packing", sorted(PACKED_PRODUCTS))
+def test_products_with_packed_operands(packing, dtype):
+    """Sums of whole numbers have no rounding, so that any order of terms gives the same bits."""
+    if not products.has_own_products(dtype):
+        pytest.skip("no wide fused multiply-add here")
+    symbol = f"structir_{PACKED_PRODUCTS[packing]}_{dtype}"
+    require_symbol(symbol)
+    product = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(llvm.address_of_symbol(symbol))
+    random = np.random.default_rng(0)
+    for m in range(1, 18):
+        for n, k in ((1, 3), (20, 5), (64, 1), (100, 33), (130, 40), (331, 1030)):
+            a, b = [random.integers(-8, 8, shape).astype(dtype) for shape in ((m, k), (k, n))]
+            panels, wide = PACKINGS[packing](b), np.full((m, n + 3), 7, dtype)
+            places = [x.ctypes.data for x in (a, panels, wide)]
+            product(*places, m, n, k, k, 1, n + 3)
+            np.testing.assert_array_equal(wide[:, :n], a @ b)
             assert (wide[:, n:] == 7).all()
 
 

@@ -24,6 +24,7 @@ from structir.targets.cpu.tiles import (
     TileFunction,
     TileShape,
     cut_shapes,
+    few_rows_shapes,
     tile_shapes,
 )
 from structir.targets.cpu.window_sums import WindowForm, WindowSum, block_rows
@@ -124,6 +125,8 @@ def texts() -> Iterator[tuple[str, str]]:
             yield f"cut {dtype}", tiles_text("panel", highest(cut_shapes(dtype)), cut_windows)
     if shapes := tile_shapes("float32"):
         yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
+        few = highest(few_rows_shapes("float32"))
+        yield "panels for few rows", tiles_text("panel", few, TileFunction, in_panels=True)
         yield "ordered", tiles_text("panel", highest(shapes), OrderedTile, in_panels=True)
         yield "lines", tiles_text("lines", highest(shapes[-1:]), LineTile, prefetching=True)
         yield "pixels", pixel_tiles_text(shapes, "pixels", 72)
