@@ -56,9 +56,7 @@ def output(script: str, *options: str) -> str:
     command = [sys.executable, str(ROOT / "benchmarks" / script), *SMALL, *options]
     paths = os.pathsep.join([str(ROOT / "benchmarks" / "peers"), str(ROOT)])
     environment = os.environ | {"PYTHONPATH": paths}
-    finished = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False
-    )
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
