@@ -9,7 +9,7 @@ import pytest
 from structir.tools.checks import run_check
 from structir.tools.fuzzing import random_program
 
-CHUNKS, SEEDS = 24, 4  # a chunk is one test, so that workers share the work
+CHUNKS, SEEDS = 24, 6  # a chunk is one test, so that workers share the work
 
 
 @pytest.mark.sampled(4)
