@@ -206,3 +206,29 @@ def test_a_loaded_one_can_be_saved_again(saved, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(structir.load(tmp_path / "again.sir"))
+
+
+RUNS = """
+import sys
+import numpy as np
+import structir
+from structir.targets.cpu import objects
+executable = structir.load(sys.argv[1])
+for n in (2, 700, 3):
+    executable["main"](np.ones((n, 64), "float32"))
+print(sorted(text[:20] for text in objects._codes if objects.key_of(text) not in objects._offered))
+"""
+
+
+def test_a_loaded_executable_compiles_nothing(tmp_path):
+    path = tmp_path / "model.sir"
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", 64), "float32")):
+    return R.exp(R.matmul(x, R.permute_dims(x)))
+""")
+    structir.compile(module, num_threads=2).save(path)
+    environment = {**os.environ, "STRUCTIR_CACHE": "off", "STRUCTIR_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", RUNS, str(path)]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"

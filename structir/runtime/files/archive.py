@@ -36,10 +36,13 @@ if TYPE_CHECKING:
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.runtime.executable")
+thread_pool = lazy_module("structir.targets.cpu.thread_pool")
 identity = lazy_module("structir.targets.cpu.identity")
 objects = lazy_module("structir.targets.cpu.objects")
 packed_references = lazy_module("structir.runtime.files.packed_references")
 runner = lazy_module("structir.targets.cpu.runner")
+size_interpreter = lazy_module("structir.targets.cpu.size_interpreter")
+sized_bytecode = lazy_module("structir.targets.cpu.sized_bytecode")
 stored_functions = lazy_module("structir.runtime.files.serialise")
 ragged_executables = lazy_module("structir.runtime.ragged_executable")
 disk = lazy_module("structir.system.cache")
@@ -60,7 +63,7 @@ def save(executable: Executable, path: Path) -> None:
     arrays, facts = contents(executable.module)
     texts = [kernel.text for plan in executable.plans() for kernel in plan.kernels]
     keys = []
-    runner.run_address()  # compiles the runner, which sizes without a plan need
+    _compile_library(executable.num_threads)
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
         arrays[PREFIX + key] = _bytes(disk.pack_entry(key, objects.entry_of(text, code)))
@@ -69,6 +72,19 @@ def save(executable: Executable, path: Path) -> None:
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
     facts |= {EXACT: str(executable.exact_division), FAST: str(executable.fast_math)}
     write(arrays, facts, path)
+
+
+def _compile_library(num_threads: int) -> None:
+    """Compiles the library functions that calls of a loaded executable may need: for sizes without
+    a plan, and for several threads."""
+    runner.run_address()
+    runner.sized_run_address()
+    sized_bytecode.sized_address()
+    size_interpreter.size_evaluator()
+    size_interpreter.offset_assigner()
+    if num_threads > 1:
+        thread_pool.worker_address()
+        thread_pool.pool_functions()
 
 
 def put_plans(executable: Executable, make_writer: Any, arrays: Any, facts: dict[str, str]) -> None:
