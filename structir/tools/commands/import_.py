@@ -26,6 +26,16 @@ Output = Annotated[
     ),
 ]
 
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="INPUT=SIZE,...",
+        help="Declare the shape of an input of an .onnx model, such as x=batch,3,224,224;"
+        " repeatable.",
+    ),
+]
+
 
 def import_(
     model: Annotated[
@@ -46,15 +56,7 @@ def import_(
             help="Rename a symbolic dim of a .pt2 program, such as s77=batch; repeatable.",
         ),
     ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape",
-            metavar="INPUT=SIZE,...",
-            help="Declare the shape of an input of an .onnx model, such as x=batch,3,224,224;"
-            " repeatable.",
-        ),
-    ] = None,
+    shape: Shapes = None,
     json: Json = False,
 ) -> None:
     """Import an ONNX model or a PyTorch ExportedProgram, with its weights.
