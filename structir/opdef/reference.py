@@ -207,7 +207,7 @@ def _are_numbers(value: Any) -> bool:
     return value is not None and np.asarray(value).dtype.kind in "biufV"  # V: of ml_dtypes
 
 
-ARRAYS = ("arrays of real numbers", _are_numbers)
+ARRAYS = ("arrays of integers or floats", _are_numbers)
 
 
 def _whole_axis_evaluator(

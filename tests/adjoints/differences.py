@@ -10,7 +10,7 @@ from structir.ir import IRModule
 
 
 def leaves(value: Any) -> list[Any]:
-    """The arrays of real numbers in a value, in order."""
+    """The arrays of integers or floats in a value, in order."""
     if isinstance(value, tuple):
         return [leaf for field in value for leaf in leaves(field)]
     real = isinstance(value, np.ndarray) and value.dtype.kind == "f"

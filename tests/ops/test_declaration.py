@@ -261,9 +261,12 @@ def of_arrays(x: Any) -> Any:
         (lambda x: x[..., :2], r"expected an array of shape \(2, 4\), found \(2, 2\)"),
         (lambda x: x.sum(-1), r"expected an array of shape \(2, 4\), found \(2,\)"),
         (lambda x: (x, x), "expected 1 results, found 2"),
-        (lambda x: None, "expected arrays of real numbers as its result, found None"),
-        (lambda x: x * 1j, "expected arrays of real numbers as its result, found an array of comp"),
-        (lambda x: "text", "expected arrays of real numbers as its result, found 'text'"),
+        (lambda x: None, "expected arrays of integers or floats as its result, found None"),
+        (
+            lambda x: x * 1j,
+            "expected arrays of integers or floats as its result, found an array of comp",
+        ),
+        (lambda x: "text", "expected arrays of integers or floats as its result, found 'text'"),
         (lambda x: x.missing, "the body raises AttributeError at .*'missing'"),
     ],
 )

@@ -26,6 +26,14 @@ Output = Annotated[
     ),
 ]
 
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        metavar="SIZE=NAME",
+        help="Rename a symbolic dim of a .pt2 program, such as s77=batch; repeatable.",
+    ),
+]
 Shapes = Annotated[
     list[str] | None,
     typer.Option(
@@ -48,14 +56,7 @@ def import_(
         ),
     ],
     output: Output = None,
-    rename: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rename",
-            metavar="SIZE=NAME",
-            help="Rename a symbolic dim of a .pt2 program, such as s77=batch; repeatable.",
-        ),
-    ] = None,
+    rename: Names = None,
     shape: Shapes = None,
     json: Json = False,
 ) -> None:
