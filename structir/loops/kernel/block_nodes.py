@@ -3,7 +3,7 @@ rows, and naive loops over the rows of a block between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import attrs
@@ -29,10 +29,11 @@ from structir.loops.fusion.simplify import with_inlined_values
 from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.blocks import BlockSchedule, ColumnSplit
 from structir.loops.kernel.library_nodes import FlatNodeWriter
+from structir.loops.lower.as_scalar import Values, uses_in
 from structir.loops.products.contraction import Contraction
 from structir.loops.program.access import Address
 from structir.loops.program.buffer import Buffer
-from structir.loops.program.expression import Entry, axis_dim
+from structir.loops.program.expression import Entry, Expression, axis_dim
 from structir.loops.program.stage import Stage
 from structir.loops.schedule.edits import calculate, integer
 
@@ -55,6 +56,8 @@ class _BlockWriter(FlatNodeWriter):
         self.tables: dict[Stage, tuple[Var, ...]] = {}  # of products of windows
         self.panels: dict[Stage, Var] = {}  # packed right operands, and their columns
         self.columns: tuple[Scalar, Scalar] | None = None  # the ends of a block of columns
+        self.values: Values | None = None  # of maps in one loop nest, at a point,
+        self.uses: Mapping[Expression, int] | None = None  # and how often these have each value
         collapsed = [*self.blocks.batch, self.blocks.block]
         collapsed += [] if split is None else [split.axes]
         self.collapsed = frozenset([axis for axes in collapsed for axis in axes[:-1]])
@@ -227,11 +230,17 @@ class _BlockWriter(FlatNodeWriter):
             return
 
         def point(body: Statements) -> None:
+            self.values = {}
             for self.stage in run:
                 self._point(self.stage, body)
 
+        self.uses = uses_in([self._stored(stage, stage.body) for stage in run])
         self._loops(run[0], self.inner_axes(run[0]), into, point, "j")
+        self.values = self.uses = None
         self.done |= {stage.out for stage in run}
+
+    def _value(self, root: Expression, into: Statements) -> Scalar:
+        return self.scalars.value(root, into, self.values, self.uses)
 
     # ---- products
 

@@ -130,6 +130,17 @@ class LoopTree:
             for mention in self.mentions(statement)
         ]
 
+    def uses(self, memory: Var | Local) -> list[Access]:
+        """Returns the accesses of an array or a scalar."""
+        return list(self._uses.get(memory, ()))
+
+    @cached_property
+    def _uses(self) -> dict[Var | Local, list[Access]]:
+        uses: dict[Var | Local, list[Access]] = {}
+        for access in self.accesses(self.kernel.body):
+            uses.setdefault(access.memory, []).append(access)
+        return uses
+
     def mentions(self, statement: KernelStatement) -> tuple[Mention, ...]:
         """Returns the accesses of a statement, without those of nested statements."""
         known = self.facts.mentions.get(statement)
