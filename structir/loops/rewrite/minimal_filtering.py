@@ -46,6 +46,7 @@ from structir.loops.rewrite.im2col import CopyPlan, WindowIndex, WindowRewrite
 Terms = tuple[tuple[int, bool], ...]  # of a sum: indices, and whether the term is subtracted
 
 TAPS, RESULTS, PRODUCTS = 3, 2, 4  # of a tile, along one axis
+TOGETHER = 16  # channels whose weights are transformed at once
 IMAGE: tuple[Terms, ...] = (
     ((0, False), (2, True)),
     ((1, False), (2, False)),
@@ -110,15 +111,21 @@ class Convolution:
     def filters(self) -> Any:
         """Returns the transformed weights, as (products, channels, filters); None if they are
         unknown, or if some are not finite."""
-        axes = (*self.taps, self.channels, self.filters_axis)
+        axes = (self.channels, self.filters_axis, *self.taps)
         values = elements_of(self.weights, {axis: self.stage.extents[axis] for axis in axes})
-        if values is None or not np.isfinite(values).all():
+        if values is None:
             return None
         transform = reduce(np.kron, [FILTERS] * len(self.taps))
-        filters = transform @ values.reshape(transform.shape[1], -1).astype(np.float64)
-        if np.abs(filters).max(initial=0) > np.finfo(np.float32).max:
-            return None
-        return filters.astype(np.float32).reshape(-1, *values.shape[len(self.taps) :])
+        filters = np.empty((len(transform), *values.shape[:2]), np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(values), TOGETHER):  # the parts fit into the cache
+                part = values[start : start + TOGETHER].astype(np.float64, "C")
+                products = transform @ part.reshape(-1, transform.shape[1]).T
+                into = filters[:, start : start + TOGETHER]
+                into[:] = products.reshape(into.shape)
+                if not np.isfinite(into).all():
+                    return None
+        return filters
 
 
 def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None:
