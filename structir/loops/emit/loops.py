@@ -399,7 +399,7 @@ def invariant_divisions(emitter: Emitter, loop: For) -> Iterator[None]:
     """Emits the divisions that are the same in all iterations; the emitter knows their values in
     this context. A division by 0 gives 0, so they may precede a loop without iterations."""
     before = emitter.divisions
-    if emitter.has_divisions:
+    if loop not in emitter.undivided:
         emitter.divisions = before | _divisions_before(emitter, loop)
     yield
     emitter.divisions = before

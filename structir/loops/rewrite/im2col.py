@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 import attrs
-import numpy as np
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -396,8 +395,8 @@ def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
     shape, at = tuple(extents.values()), tuple([axis_dim(a) for a in axes])
     values = elements_of(left, {a: stage.extents[a] for a in axes})
     if values is not None:
-        data = np.ascontiguousarray(values)
-        return [], load(Buffer(shape, left.buffer.dtype, "constant", data=data), at)
+        buffer = Buffer(shape, left.buffer.dtype, "constant", data=values.copy())
+        return [], load(buffer, at)
     out = Buffer(shape, left.buffer.dtype)
     copy = Stage(out, tuple(extents), (), extents, body, tuple(fresh.values()), origin=stage.origin)
     return [copy], load(out, at)
