@@ -115,7 +115,7 @@ class Emitter:
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
         self.around_calls: set[KernelStatement] = set()  # loops that call library functions,
-        self.undivided: set[KernelStatement] = set()  # and those without divisions
+        self.undivided: set[KernelStatement] = set()  # and statements without divisions
         self._classify(kernel.body, any(map(_is_division, nodes)))
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
         self.tables = {array for array in spaces if dtype_of(array) == "int64"}
@@ -160,27 +160,26 @@ class Emitter:
                 return frozenset(known)
             known |= more
 
-    def _classify(
-        self, block: Sequence[KernelStatement], has_divisions: bool
-    ) -> tuple[bool, bool]:
-        """Adds the loops of a block to the sets of loops; returns whether it calls library
+    def _classify(self, block: Sequence[KernelStatement], has_divisions: bool) -> tuple[bool, bool]:
+        """Adds the statements of a block to these sets; returns whether it calls library
         functions, and whether it has divisions."""
         calls, divides = False, False
         for statement in block:
-            calls |= isinstance(statement, LibraryCall)
             inner = blocks_of(statement)
-            pairs = [self._classify(body, has_divisions) for body in inner]
-            if isinstance(statement, For):
-                ((is_around, is_divided),) = pairs
-                if is_around:
-                    self.around_calls.add(statement)
-                if not is_divided:
-                    self.undivided.add(statement)
-            calls |= any(pair[0] for pair in pairs)
-            divides |= any(pair[1] for pair in pairs)
-            if has_divisions and not divides:
-                own = [p for p in parts(statement) if isinstance(p, Scalar)] if inner else [statement]
-                divides = any(_is_division(node) for part in own for node in nodes_of(part))
+            below = [self._classify(body, has_divisions) for body in inner]
+            is_around = any(has_calls for has_calls, _ in below)
+            is_divided = any(is_divided for _, is_divided in below)
+            if isinstance(statement, For) and is_around:
+                self.around_calls.add(statement)
+            if has_divisions and not is_divided:
+                own = (
+                    [p for p in parts(statement) if isinstance(p, Scalar)] if inner else [statement]
+                )
+                is_divided = any(_is_division(node) for part in own for node in nodes_of(part))
+            if not is_divided:
+                self.undivided.add(statement)
+            calls = calls or is_around or isinstance(statement, LibraryCall)
+            divides = divides or is_divided
         return calls, divides
 
     # ---- nodes

@@ -188,11 +188,12 @@ class _FilterStages:
         """Returns the copy of the image with channels last, the transforms, the products, the
         results with filters last, and their move to where the convolution writes them."""
         copy, read = self._copy()
+        reads = self._reads(read)
         new_stages, totals = [copy], dict[tuple[int, ...], Load]()
         order = sorted(points(range(PRODUCTS), repeat=len(self.counts)), key=_is_in_all_sums)
         for at in order:
             number = int(np.ravel_multi_index(at, (PRODUCTS,) * len(at)))
-            transformed = self._transformed(read, at)
+            transformed = self._transformed(reads, at)
             product = self._product(transformed.out, number)
             new_stages += [transformed, product]
             totals[at] = load(product.out, product.write)
@@ -231,9 +232,8 @@ class _FilterStages:
         entry = self.convolution.image.entries[k]
         return 2 if entry == axis_dim(self.convolution.channels) else 0
 
-    def _transformed(self, read: Load, at: tuple[int, ...]) -> Stage:
-        """Returns the left operand of a product, a line of channels for each tile."""
-        channels = self.convolution.channels
+    def _reads(self, read: Load) -> dict[tuple[int, ...], Load]:
+        """Returns the reads of the image for a tile."""
         first = len(read.entries) - 1 - len(self.counts)
         reads = dict[tuple[int, ...], Load]()
         for moved in points(range(RESULTS + TAPS - 1), repeat=len(self.counts)):
@@ -241,6 +241,11 @@ class _FilterStages:
             for k, by in enumerate(moved, first):
                 entries[k] = entries[k] + by  # type: ignore[operator]
             reads[moved] = load(read.buffer, tuple(entries))
+        return reads
+
+    def _transformed(self, reads: Mapping[tuple[int, ...], Load], at: tuple[int, ...]) -> Stage:
+        """Returns the left operand of a product, a line of channels for each tile."""
+        channels = self.convolution.channels
         out = Buffer((self.line[self.tile], self.stage.extents[channels]), "float32")
         write = axis_dim(self.tile), axis_dim(channels)
         return self._map(out, channels, _sum(reads, IMAGE, at), write)

@@ -115,10 +115,7 @@ class LoopTree:
 
     def within(self, block: Sequence[KernelStatement]) -> Iterator[KernelStatement]:
         """Yields the statements of a block and their nested statements, in pre-order."""
-        for statement in block:
-            yield statement
-            for body in blocks_of(statement):
-                yield from self.within(body)
+        return statements_of(block)
 
     # ---- accesses
 
@@ -319,6 +316,14 @@ def blocks_of(statement: KernelStatement) -> tuple[Block, ...]:
         case Branch():
             return statement.then, statement.otherwise
     return ()
+
+
+def statements_of(block: Sequence[KernelStatement]) -> Iterator[KernelStatement]:
+    """Yields the statements of a block and their nested statements, in pre-order."""
+    for statement in block:
+        yield statement
+        for body in blocks_of(statement):
+            yield from statements_of(body)
 
 
 def _enter_nothing(tree: LoopTree, statement: KernelStatement) -> None:
