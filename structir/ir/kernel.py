@@ -263,6 +263,11 @@ class Kernel(Node):
     threads: int = 0
 
     @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The statements and expressions of the kernel, parents first."""
+        return tuple(_nodes_below(self))
+
+    @cached_property
     def result_count(self) -> int:
         """The number of results: the first written parameter and all after it."""
         written = {target.array for target in written_elements(self)}
@@ -324,9 +329,13 @@ _is_code = _CodeClasses()
 
 def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
     """Yields the statements and expressions of a node, parents first."""
-    if _is_code[type(kernel)]:
-        yield kernel
-    todo = [p for p in parts(kernel) if _is_code[type(p)]][::-1]
+    return iter(kernel.nodes) if isinstance(kernel, Kernel) else _nodes_below(kernel)
+
+
+def _nodes_below(root: Node) -> Iterator[Node]:
+    if _is_code[type(root)]:
+        yield root
+    todo = [p for p in parts(root) if _is_code[type(p)]][::-1]
     while todo:
         current = todo.pop()
         yield current

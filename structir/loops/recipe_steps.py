@@ -43,10 +43,10 @@ def inline_arrays(
 
 def _is_cheap(tree: LoopTree, name: str, limit: float, cost_of: Callable[[Scalar], float]) -> bool:
     array = tree.arrays[name].array
-    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
+    uses = tree.uses(array)
     reads = [access for access in uses if not access.is_write]
     stores = [a.statement for a in uses if a.is_write and isinstance(a.statement, Assign)]
-    if len(stores) != 1:
+    if len(stores) != 1 or any(a.mention.element is None for a in reads):
         return False
     depth = len(tree.loops_around(stores[0]))
     is_once = len(reads) == 1 and len(reads[0].loops) == depth
@@ -109,7 +109,7 @@ def shrink_arrays(kernel: KernelHandle) -> None:
 def _has_one_element(tree: LoopTree, name: str) -> bool:
     """Whether all accesses of an array have the same indices."""
     array = tree.arrays[name].array
-    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
+    uses = tree.uses(array)
     elements = [a.mention.element for a in uses if not isinstance(a.statement, Scratch)]
     return bool(elements) and all(is_same_element(elements[0], e) for e in elements)
 

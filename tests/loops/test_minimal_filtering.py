@@ -1,5 +1,7 @@
 """Convolutions by minimal filtering: their sizes, their errors, and the spread of infinities."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 import structir
+from structir.loops.kernel import by_recipe
 from structir.loops.products.choice import is_faster_by_minimal_filtering
 from structir.loops.rewrite import minimal_filtering
 from structir.targets.cpu.products import has_products_of_floats
+from tests.loops.running import arguments, run
 
 pytestmark = pytest.mark.skipif(
     not has_products_of_floats("float32"), reason="no wide fused multiply-add here"
@@ -103,6 +107,28 @@ def test_errors_are_near_those_of_the_direct_sums(
     executable["main"](floats(1, channels, 3, 3))
     assert is_filtered(executable)
     assert executable.compile_count == 1
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_the_naive_kernel_of_the_products_by_the_interpreter(always, monkeypatch, size):
+    """Its parts run in random order, and memory that is not initialised has NaN."""
+    shown = []
+
+    def scheduled(naive, group):
+        shown.append((naive, schedule(naive, group)))
+        return shown[-1][1]
+
+    schedule = by_recipe.scheduled_by_recipe
+    monkeypatch.setattr(by_recipe, "scheduled_by_recipe", scheduled)
+    weights = floats(3, 2, 3, 3)
+    convolution(weights, f"(1, channels, {size}, {size})", "padding=1")
+    ((naive, fast),) = [pair for pair in shown if str(pair[0].kernel).count("_product(") == 16]
+    image, filters, out = arguments(naive.kernel, {}, size)
+    filters[...] = naive.reads[1].data
+    wanted = exact(image.transpose(0, 3, 1, 2), weights, (0, 0, 0, 0))[0].transpose(1, 2, 0)
+    for kernel in (naive.kernel, fast.kernel):
+        (result,) = run(kernel, [image, filters, out], {}, Random(size))
+        np.testing.assert_allclose(result, wanted[: len(out), : out.shape[1]], 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

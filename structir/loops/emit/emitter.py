@@ -26,7 +26,7 @@ from structir.ir.kernel import (
     Scratch,
     nodes_of,
 )
-from structir.ir.node import Node
+from structir.ir.node import Node, parts
 from structir.ir.scalar_functions import declared
 from structir.ir.struct_info import PrimStructInfo
 from structir.loops.emit.checks import Checks
@@ -34,6 +34,7 @@ from structir.loops.emit.index_proofs import IndexRanges
 from structir.loops.lower.as_scalar import LEAST
 from structir.loops.products.contraction import MatrixForm
 from structir.loops.program.kernel_table import dtype_of, table_of
+from structir.loops.schedule.loop_tree import blocks_of
 from structir.targets.cpu.assembly import STORED, TYPES, Assembly
 from structir.targets.cpu.unaligned_sums import vector_bytes
 
@@ -50,8 +51,8 @@ def _singles(kernel: Kernel) -> dict[Var, Sym]:
     }
 
 
-def _calls_library(loop: For) -> bool:
-    return any(isinstance(node, LibraryCall) for node in nodes_of(loop))
+def _is_division(node: Node) -> bool:
+    return type(node) is Apply and node.fn in DIVISIONS
 
 
 def _range_of(loop: For) -> Iterator[Node]:
@@ -113,9 +114,9 @@ class Emitter:
         self._shares_all = False
         self._singles: dict[Var, str] = {}
         nodes = list(nodes_of(kernel))
-        self.has_divisions = any([type(n) is Apply and n.fn in DIVISIONS for n in nodes])
-        # loops whose iterations call library functions: they are few
-        self.around_calls = {n for n in nodes if isinstance(n, For) and _calls_library(n)}
+        self.around_calls: set[KernelStatement] = set()  # loops that call library functions,
+        self.undivided: set[KernelStatement] = set()  # and statements without divisions
+        self._classify(kernel.body, any(map(_is_division, nodes)))
         spaces = {n.array: n.space for n in nodes if isinstance(n, Scratch)}
         self.tables = {array for array in spaces if dtype_of(array) == "int64"}
         self.registers = {array for array, space in spaces.items() if space == REGISTERS}
@@ -158,6 +159,28 @@ class Emitter:
             if more <= known:
                 return frozenset(known)
             known |= more
+
+    def _classify(self, block: Sequence[KernelStatement], has_divisions: bool) -> tuple[bool, bool]:
+        """Adds the statements of a block to these sets; returns whether it calls library
+        functions, and whether it has divisions."""
+        calls, divides = False, False
+        for statement in block:
+            inner = blocks_of(statement)
+            below = [self._classify(body, has_divisions) for body in inner]
+            is_around = any(has_calls for has_calls, _ in below)
+            is_divided = any(is_divided for _, is_divided in below)
+            if isinstance(statement, For) and is_around:
+                self.around_calls.add(statement)
+            if has_divisions and not is_divided:
+                own = (
+                    [p for p in parts(statement) if isinstance(p, Scalar)] if inner else [statement]
+                )
+                is_divided = any(_is_division(node) for part in own for node in nodes_of(part))
+            if not is_divided:
+                self.undivided.add(statement)
+            calls = calls or is_around or isinstance(statement, LibraryCall)
+            divides = divides or is_divided
+        return calls, divides
 
     # ---- nodes
 

@@ -46,6 +46,7 @@ from structir.loops.emit.short_loops import LANES, gains_from_masks, stays_rolle
 from structir.loops.emit.streams import streaming_loop
 from structir.loops.program.buffer import element_bytes
 from structir.loops.program.kernel_table import dtype_of
+from structir.loops.schedule.loop_tree import statements_of
 from structir.targets.cpu.assembly import STORED, store
 from structir.targets.cpu.features import cpu_features
 from structir.targets.cpu.unaligned_sums import WHOLE_BYTES
@@ -399,21 +400,21 @@ def invariant_divisions(emitter: Emitter, loop: For) -> Iterator[None]:
     """Emits the divisions that are the same in all iterations; the emitter knows their values in
     this context. A division by 0 gives 0, so they may precede a loop without iterations."""
     before = emitter.divisions
-    if emitter.has_divisions:
+    if loop not in emitter.undivided:
         emitter.divisions = before | _divisions_before(emitter, loop)
     yield
     emitter.divisions = before
 
 
 def _divisions_before(emitter: Emitter, loop: For) -> dict[Apply, str]:
-    changing = {n.target for n in nodes_of(loop) if isinstance(n, Assign)}
+    changing = {s.target for s in statements_of(loop.body) if isinstance(s, Assign)}
     known: dict[Hashable, str] = {}  # equal divisions are computed once
     values: dict[Apply, str] = {}
     todo: list[Any] = [*loop.body[::-1]]
     while todo:
         node = todo.pop()
         is_division = type(node) is Apply and node.fn in DIVISIONS and node.dtype == "int64"
-        if is_division and node in emitter.divisions:
+        if node in (emitter.divisions if is_division else emitter.undivided):
             continue
         key = _key(emitter, node, changing) if is_division else None
         if key is None:

@@ -3,13 +3,13 @@ rows, and naive loops over the rows of a block between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import attrs
 
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym, ceildiv
+from structir.ir.dims import Dim, Poly, Sym, ceildiv
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     Apply,
@@ -29,10 +29,11 @@ from structir.loops.fusion.simplify import with_inlined_values
 from structir.loops.kernel.as_kernel import ShownKernel
 from structir.loops.kernel.blocks import BlockSchedule, ColumnSplit
 from structir.loops.kernel.library_nodes import FlatNodeWriter
+from structir.loops.lower.as_scalar import Values, uses_in
 from structir.loops.products.contraction import Contraction
 from structir.loops.program.access import Address
 from structir.loops.program.buffer import Buffer
-from structir.loops.program.expression import Entry, axis_dim
+from structir.loops.program.expression import Entry, Expression, axis_dim
 from structir.loops.program.stage import Stage
 from structir.loops.schedule.edits import calculate, integer
 
@@ -55,6 +56,9 @@ class _BlockWriter(FlatNodeWriter):
         self.tables: dict[Stage, tuple[Var, ...]] = {}  # of products of windows
         self.panels: dict[Stage, Var] = {}  # packed right operands, and their columns
         self.columns: tuple[Scalar, Scalar] | None = None  # the ends of a block of columns
+        self.values: Values | None = None  # of maps in one loop nest, at a point,
+        self.uses: Mapping[Expression, int] | None = None  # and how often these have each value
+        self.starts: dict[Dim, Local] = {}  # parts of their indices that the row determines
         collapsed = [*self.blocks.batch, self.blocks.block]
         collapsed += [] if split is None else [split.axes]
         self.collapsed = frozenset([axis for axes in collapsed for axis in axes[:-1]])
@@ -227,11 +231,21 @@ class _BlockWriter(FlatNodeWriter):
             return
 
         def point(body: Statements) -> None:
+            self.values = {}
             for self.stage in run:
                 self._point(self.stage, body)
 
-        self._loops(run[0], self.inner_axes(run[0]), into, point, "j")
+        self.uses = uses_in([self._stored(stage, stage.body) for stage in run])
+        loops: Statements = []
+        self._loops(run[0], self.inner_axes(run[0]), loops, point, "j")
+        into += [Assign(name, self.scalars.index(start)) for start, name in self.starts.items()]
+        into += loops
+        self.values = self.uses = None
+        self.starts = {}
         self.done |= {stage.out for stage in run}
+
+    def _value(self, root: Expression, into: Statements) -> Scalar:
+        return self.scalars.value(root, into, self.values, self.uses)
 
     # ---- products
 
@@ -414,6 +428,21 @@ class _BlockWriter(FlatNodeWriter):
         return super().ends_of(stage, axis)
 
     # ---- elements
+
+    def index(self, position: Dim) -> Scalar:
+        """Returns the flat index of an element. Maps in one loop nest share the part of it that
+        the row determines."""
+        if self.values is None:
+            return super().index(position)
+        start = dims.substitute(position, dict.fromkeys(self.inner_axes(self.stage), 0))
+        if not isinstance(start, Poly):
+            return super().index(position)
+        start = start - start.constant
+        if start not in self.starts:
+            self.starts[start] = self.scalars.local("start", "int64")
+        rest = position - start
+        name = self.starts[start]
+        return name if rest == 0 else calculate("add", name, super().index(rest))
 
     def located(
         self, buffer: Buffer, entries: tuple[Entry, ...]

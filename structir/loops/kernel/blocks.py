@@ -8,6 +8,7 @@ panels once for each point of the batch axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -230,7 +231,7 @@ class BlockSchedule:
         """Splits the axes into batch axes and those of the rows of a block."""
         dependent = {a for c in self.products.values() for a in c.right_address.coefficients}
         inner = [a for a in self.group.rows if a not in dependent]
-        accesses = self._accesses()
+        accesses = self._accesses
         pinned = frozenset().union(*(s.pinned for s in self.group.stages))
         self.block = joined_axes(inner, self.extents, accesses, pinned)[-1]
         outer = [a for a in self.group.rows if a not in self.block]
@@ -256,10 +257,11 @@ class BlockSchedule:
             return None
         is_packed = any(map(self.is_constant, self.products))
         rows = self.extent(self.block)
-        split = column_split(self.group, self.products, self._accesses(), rows, is_packed)
+        split = column_split(self.group, self.products, self._accesses, rows, is_packed)
         is_joined = not (split is None or is_packed or self.batch)
         return split if split is None or is_joined else attrs.evolve(split, joins=0)
 
+    @cached_property
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads}
         addresses = [address_of(r.buffer, r.entries, self.axes) for r in reads]

@@ -147,11 +147,15 @@ class FlatNodeWriter(LibraryNodeWriter):
                 index = index + axis_dim(axis) * step
         return index
 
+    def index(self, position: Dim) -> Scalar:
+        """Returns the flat index of an element of a map or of a reduction."""
+        return self.scalars.index(position)
+
     def element_at(
         self, array: Var, buffer: Buffer, entries: Sequence[Entry], into: list[KernelStatement]
     ) -> Element:
         address = self.address(buffer, entries)
-        index = self.scalars.index(self.position(address))
+        index = self.index(self.position(address))
         for stride, entry in address.data:
             term = Apply("mul", (self.scalars.place(entry, into), *self.integers(stride)), "int64")
             index = Apply("add", (index, term), "int64")

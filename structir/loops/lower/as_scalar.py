@@ -213,10 +213,13 @@ class Scalars:
         root: Expression,
         steps: list[KernelStatement],
         shared: Values | None = None,
+        uses: Mapping[Expression, int] | None = None,
     ) -> Scalar:
-        """Returns the value of an expression; names of its parts are bound in `steps`. All parts
-        are named if other expressions, whose values are `shared`, may have them, too."""
-        uses = Counter(part for node in walk(root) for part in parts_of(node))
+        """Returns the value of an expression; names of its parts are bound in `steps`. If other
+        expressions, whose values are `shared`, may have them, too, all parts are named; or those
+        with several `uses`, if these are known for all expressions."""
+        if uses is None and shared is None:
+            uses = uses_in([root])
         scalars: Values = {} if shared is None else shared
         todo = [root]
         while todo:
@@ -227,7 +230,7 @@ class Scalars:
                 continue
             todo.pop()
             if node not in scalars:
-                count = uses[node] if shared is None else 2
+                count = 2 if uses is None else uses.get(node, 0)
                 scalars[node] = self._named(count, self._made(node, scalars, steps), steps)
         return scalars[root][0]
 
@@ -265,6 +268,12 @@ class Scalars:
 
     def _as_dtype(self, scalar: Scalar, dtype: str) -> Scalar:
         return scalar if scalar.dtype == dtype else applied("cast", [scalar], dtype)
+
+
+def uses_in(roots: Sequence[Expression]) -> Counter[Expression]:
+    """Returns how often the parts of some expressions are operands."""
+    nodes = dict.fromkeys(node for root in roots for node in walk(root))
+    return Counter(part for node in nodes for part in parts_of(node))
 
 
 def literal(value: Any, dtype: str) -> Literal:

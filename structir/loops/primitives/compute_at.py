@@ -27,7 +27,7 @@ def compute_at(kernel: Kernel, memory: str, loop: str) -> Kernel:
     """
     tree = loop_tree(kernel)
     array, target = tree.array(memory).array, tree.loop(loop)
-    uses = [a for a in tree.accesses(kernel.body) if a.memory is array]
+    uses = tree.uses(array)
     uses = [a for a in uses if a.statement is not tree.array(memory)]
     store, nest = producer(tree, array, uses)
     block = tree.block_of(nest)

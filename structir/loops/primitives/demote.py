@@ -47,7 +47,7 @@ def demote(kernel: Kernel, memory: str) -> Kernel:
 
 def _region(tree: LoopTree, scalar: Local) -> tuple[KernelStatement, ...]:
     """Returns the statements of a block from the first assignment of a scalar to its store."""
-    uses = [a.statement for a in tree.accesses(tree.kernel.body) if a.memory is scalar]
+    uses = [a.statement for a in tree.uses(scalar)]
     first, store = uses[0], uses[-1]
     block = tree.block_of(first)
     is_assigned = isinstance(first, Assign) and first.target is scalar

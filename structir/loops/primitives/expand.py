@@ -59,7 +59,7 @@ def expand(kernel: Kernel, memory: str, loop: str) -> Kernel:
         old: (substitute(old, change),)
     }
     inside = len([a for a in tree.accesses((old,)) if a.memory is target])
-    uses = [a for a in tree.accesses(kernel.body) if a.memory is target]
+    uses = tree.uses(target)
     if isinstance(uses[0].statement, Scratch) and len(uses) == inside + 1:
         exchanges[uses[0].statement] = ()
     new = exchange_all(kernel, exchanges)

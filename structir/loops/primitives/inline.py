@@ -30,7 +30,7 @@ def inline(kernel: Kernel, memory: str) -> Kernel:
         return _without_index(kernel, tree, tree.scalars[memory])
     scratch = tree.array(memory)
     array = scratch.array
-    uses = [a for a in tree.accesses(kernel.body) if a.memory is array and a.statement != scratch]
+    uses = [a for a in tree.uses(array) if a.statement != scratch]
     store, nest = producer(tree, array, uses)
     block = tree.block_of(nest)
     later = block[following(block, nest) + 1 :]
@@ -51,7 +51,7 @@ def inline(kernel: Kernel, memory: str) -> Kernel:
 
 def _without_index(kernel: Kernel, tree: LoopTree, index: Local) -> Kernel:
     """Returns the kernel with the value of an index instead of its name."""
-    uses = [a for a in tree.accesses(kernel.body) if a.memory is index]
+    uses = tree.uses(index)
     (assign,) = [a.statement for a in uses if a.is_write]
     assert isinstance(assign, Assign)
     value = assign.value

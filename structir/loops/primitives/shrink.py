@@ -44,7 +44,7 @@ def shrink(kernel: Kernel, memory: str, loop: str = "") -> Kernel:
     if loop:
         return _with_block(tree, array, tree.loop(loop))
     dtype = str(array.struct_info.dtype)  # type: ignore[attr-defined]
-    uses = [a for a in tree.accesses(kernel.body) if a.memory is array]
+    uses = tree.uses(array)
     scratches = {a.statement for a in uses if isinstance(a.statement, Scratch)}
     uses = [access for access in uses if access.statement not in scratches]
     common = _common_loop(tree, array, uses, dtype)
@@ -60,7 +60,7 @@ def shrink(kernel: Kernel, memory: str, loop: str = "") -> Kernel:
 
 def _with_block(tree: LoopTree, array: Var, loop: For) -> Kernel:
     """Returns the kernel with a block of the array, which an iteration of the loop accesses."""
-    uses = [a for a in tree.accesses(tree.kernel.body) if a.memory is array]
+    uses = tree.uses(array)
     scratches = [a.statement for a in uses if isinstance(a.statement, Scratch)]
     uses = [a for a in uses if not isinstance(a.statement, Scratch)]
     inside = [a for a in uses if loop in a.loops]

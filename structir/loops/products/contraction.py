@@ -73,6 +73,16 @@ def contraction_of(stage: Stage) -> Contraction | None:
     return known["_contraction"]  # type: ignore[no-any-return]
 
 
+def is_by_constant(stage: Stage) -> bool:
+    """Whether a stage is a product by a constant right operand, and reads at axes and integers."""
+    entries = [entry for read in stage.loads for entry in read.entries]
+    if not all(isinstance(e, int) or dims.as_sym(e) is not None for e in entries):  # type: ignore[arg-type]
+        return False
+    product = contraction_of(stage)
+    is_plain = product is not None and not (product.windows or product.weights)
+    return is_plain and product.right.buffer.root.data is not None  # type: ignore[union-attr]
+
+
 def _contraction(stage: Stage) -> Contraction | None:
     loads = factors_of(stage) if stage.simple else None
     if loads is None:

@@ -55,7 +55,7 @@ _origins: dict[int, PanelsOrigin] = {}  # of panels, by their id
 
 
 def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
-    """Returns the elements of a constant that are read over some axes, as an array; None if
+    """Returns the elements of a constant that are read over some axes, as a view; None if
     unknown."""
     data, count = read.buffer.root.data, len(extents)
     if data is None or not all(isinstance(size, int) for size in extents.values()):
@@ -65,10 +65,15 @@ def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
     sizes = [size for size in extents.values() if isinstance(size, int)]
     if address.data or not isinstance(address.rest, int) or len(steps) < count:
         return None
-    places = np.array(address.rest)
-    for k, (step, size) in enumerate(zip(steps, sizes, strict=True)):
-        places = places + np.reshape(step * np.arange(size), [-1] + [1] * (count - 1 - k))
-    return np.ascontiguousarray(data).reshape(-1)[places]
+    flat = np.ascontiguousarray(data).reshape(-1)
+    ways = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
+    low = address.rest + sum(way for way in ways if way < 0)
+    high = address.rest + sum(way for way in ways if way > 0)
+    if low < 0 or high >= flat.size:
+        return None
+    strides = [step * flat.itemsize for step in steps]
+    first = flat[address.rest :]
+    return np.lib.stride_tricks.as_strided(first, sizes, strides, writeable=False)
 
 
 def packed_buffer(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:

@@ -14,7 +14,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
 from structir.ir.kernel import computed_in
 from structir.loops.lower.rounding import rounded
-from structir.loops.products.contraction import contraction_of, factors_of
+from structir.loops.products.contraction import contraction_of, factors_of, is_by_constant
 from structir.loops.products.packing import elements_of
 from structir.loops.program.access import leaves, split
 from structir.loops.program.buffer import Buffer
@@ -67,7 +67,7 @@ def _as_products(stage: Stage) -> list[Stage] | None:
 def _plain(stage: Stage) -> list[Stage]:
     if not _is_candidate(stage) or (stage.reads_at_axes and stage.monoid != "mean"):
         return [stage]
-    if is_faster_than_product(stage):
+    if is_by_constant(stage) or is_faster_than_product(stage):
         return [stage]
     product = as_product_of_pixels(stage) or _as_product(stage)
     return product or _as_mean(stage) or _as_map(stage) or [stage]
@@ -395,7 +395,8 @@ def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
     shape, at = tuple(extents.values()), tuple([axis_dim(a) for a in axes])
     values = elements_of(left, {a: stage.extents[a] for a in axes})
     if values is not None:
-        return [], load(Buffer(shape, left.buffer.dtype, "constant", data=values), at)
+        buffer = Buffer(shape, left.buffer.dtype, "constant", data=values.copy())
+        return [], load(buffer, at)
     out = Buffer(shape, left.buffer.dtype)
     copy = Stage(out, tuple(extents), (), extents, body, tuple(fresh.values()), origin=stage.origin)
     return [copy], load(out, at)

@@ -46,6 +46,7 @@ from structir.loops.rewrite.im2col import CopyPlan, WindowIndex, WindowRewrite
 Terms = tuple[tuple[int, bool], ...]  # of a sum: indices, and whether the term is subtracted
 
 TAPS, RESULTS, PRODUCTS = 3, 2, 4  # of a tile, along one axis
+TOGETHER = 16  # channels whose weights are transformed at once
 IMAGE: tuple[Terms, ...] = (
     ((0, False), (2, True)),
     ((1, False), (2, False)),
@@ -110,15 +111,21 @@ class Convolution:
     def filters(self) -> Any:
         """Returns the transformed weights, as (products, channels, filters); None if they are
         unknown, or if some are not finite."""
-        axes = (*self.taps, self.channels, self.filters_axis)
+        axes = (self.channels, self.filters_axis, *self.taps)
         values = elements_of(self.weights, {axis: self.stage.extents[axis] for axis in axes})
-        if values is None or not np.isfinite(values).all():
+        if values is None:
             return None
         transform = reduce(np.kron, [FILTERS] * len(self.taps))
-        filters = transform @ values.reshape(transform.shape[1], -1).astype(np.float64)
-        if np.abs(filters).max(initial=0) > np.finfo(np.float32).max:
-            return None
-        return filters.astype(np.float32).reshape(-1, *values.shape[len(self.taps) :])
+        filters = np.empty((len(transform), *values.shape[:2]), np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(values), TOGETHER):  # the parts fit into the cache
+                part = values[start : start + TOGETHER].astype(np.float64, "C")
+                products = transform @ part.reshape(-1, transform.shape[1]).T
+                into = filters[:, start : start + TOGETHER]
+                into[:] = products.reshape(into.shape)
+                if not np.isfinite(into).all():
+                    return None
+        return filters
 
 
 def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None:
@@ -181,11 +188,12 @@ class _FilterStages:
         """Returns the copy of the image with channels last, the transforms, the products, the
         results with filters last, and their move to where the convolution writes them."""
         copy, read = self._copy()
+        reads = self._reads(read)
         new_stages, totals = [copy], dict[tuple[int, ...], Load]()
         order = sorted(points(range(PRODUCTS), repeat=len(self.counts)), key=_is_in_all_sums)
         for at in order:
             number = int(np.ravel_multi_index(at, (PRODUCTS,) * len(at)))
-            transformed = self._transformed(read, at)
+            transformed = self._transformed(reads, at)
             product = self._product(transformed.out, number)
             new_stages += [transformed, product]
             totals[at] = load(product.out, product.write)
@@ -224,9 +232,8 @@ class _FilterStages:
         entry = self.convolution.image.entries[k]
         return 2 if entry == axis_dim(self.convolution.channels) else 0
 
-    def _transformed(self, read: Load, at: tuple[int, ...]) -> Stage:
-        """Returns the left operand of a product, a line of channels for each tile."""
-        channels = self.convolution.channels
+    def _reads(self, read: Load) -> dict[tuple[int, ...], Load]:
+        """Returns the reads of the image for a tile."""
         first = len(read.entries) - 1 - len(self.counts)
         reads = dict[tuple[int, ...], Load]()
         for moved in points(range(RESULTS + TAPS - 1), repeat=len(self.counts)):
@@ -234,6 +241,11 @@ class _FilterStages:
             for k, by in enumerate(moved, first):
                 entries[k] = entries[k] + by  # type: ignore[operator]
             reads[moved] = load(read.buffer, tuple(entries))
+        return reads
+
+    def _transformed(self, reads: Mapping[tuple[int, ...], Load], at: tuple[int, ...]) -> Stage:
+        """Returns the left operand of a product, a line of channels for each tile."""
+        channels = self.convolution.channels
         out = Buffer((self.line[self.tile], self.stage.extents[channels]), "float32")
         write = axis_dim(self.tile), axis_dim(channels)
         return self._map(out, channels, _sum(reads, IMAGE, at), write)

@@ -51,7 +51,8 @@ def _parts(stage: Stage) -> list[Stage]:
     extent = stage.extents[axis]
     if not isinstance(extent, int) or extent > MOST_POINTS:
         return [stage]
-    bent = {e for read in stage.loads for e in read.entries if _is_bent(e, axis)}
+    entries = {e for read in stage.loads for e in read.entries}
+    bent = [e for e in entries if _is_bent(e, axis)]
     if len(bent) != 1:
         return [stage]
     (index,) = bent

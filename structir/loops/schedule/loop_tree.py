@@ -115,10 +115,7 @@ class LoopTree:
 
     def within(self, block: Sequence[KernelStatement]) -> Iterator[KernelStatement]:
         """Yields the statements of a block and their nested statements, in pre-order."""
-        for statement in block:
-            yield statement
-            for body in blocks_of(statement):
-                yield from self.within(body)
+        return statements_of(block)
 
     # ---- accesses
 
@@ -129,6 +126,17 @@ class LoopTree:
             for statement in self.within(block)
             for mention in self.mentions(statement)
         ]
+
+    def uses(self, memory: Var | Local) -> list[Access]:
+        """Returns the accesses of an array or a scalar."""
+        return list(self._uses.get(memory, ()))
+
+    @cached_property
+    def _uses(self) -> dict[Var | Local, list[Access]]:
+        uses: dict[Var | Local, list[Access]] = {}
+        for access in self.accesses(self.kernel.body):
+            uses.setdefault(access.memory, []).append(access)
+        return uses
 
     def mentions(self, statement: KernelStatement) -> tuple[Mention, ...]:
         """Returns the accesses of a statement, without those of nested statements."""
@@ -308,6 +316,14 @@ def blocks_of(statement: KernelStatement) -> tuple[Block, ...]:
         case Branch():
             return statement.then, statement.otherwise
     return ()
+
+
+def statements_of(block: Sequence[KernelStatement]) -> Iterator[KernelStatement]:
+    """Yields the statements of a block and their nested statements, in pre-order."""
+    for statement in block:
+        yield statement
+        for body in blocks_of(statement):
+            yield from statements_of(body)
 
 
 def _enter_nothing(tree: LoopTree, statement: KernelStatement) -> None:
