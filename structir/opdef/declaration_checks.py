@@ -53,9 +53,17 @@ def check_name(name: str) -> None:
 
 
 def check_signature(signature: Any) -> None:
-    """Rejects a body in place of the index signature: `@op` without arguments."""
+    """Rejects a body in place of the index signature: `@op` without arguments.
+
+    A function that computes a signature has one parameter, the call, without an annotation of an
+    operand.
+    """
+    if not callable(signature):
+        return  # checked with the body
+    parameters = inspect.signature(signature).parameters.values()
     returned = getattr(signature, "__annotations__", {}).get("return")
-    if getattr(returned, "__name__", returned) in ("ScalarExpr", "Expr", "Array", "Any"):
+    is_body = getattr(returned, "__name__", returned) in ("ScalarExpr", "Expr", "Array", "Any")
+    if is_body or len(parameters) != 1:
         hint = 'write `@op("x[i] -> y[i]")` above the body'
         message = "expected an index signature, found a body"
         raise NotationError(Diagnostic(message, op=signature.__name__, hint=hint))
@@ -74,14 +82,15 @@ def check_opaque(name: str, function: Callable[..., Any], rule: Any) -> None:
 
 
 def check_kernel(definition: DeclaredOp, target: str, kernel: Any) -> None:
-    """Rejects an unknown target, and a kernel that is no plain Python function of all results and
+    """Rejects a misspelt target, and a kernel that is no plain Python function of all results and
     of known names.
     """
     text = definition.index_signature
-    targets = compiler.targets()
-    if target not in targets:
-        message = f"expected a target among {_list_text(targets)}, found {target!r}"
-        closest = _nearest(str(target), targets, {"gpu": "cuda"}) or '"cpu"'
+    own = compiler.own_targets()  # those of other packages need not be installed
+    closest = _nearest(str(target).lower(), own, {"gpu": "cuda"})
+    closest = closest if isinstance(target, str) else '"cpu"'
+    if target not in own and closest is not None:
+        message = f"expected a target such as {_list_text(own)}, found {target!r}"
         hint = f"write `@{definition.name}.kernel({closest})`"
         raise NotationError(Diagnostic(message, op=definition.name, hint=hint))
     if not isinstance(kernel, FunctionType):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from structir.errors import Diagnostic, StructInfoError, rejected
 from structir.ir.dims import Dim
@@ -39,7 +42,7 @@ from structir.opdef.index_expr import IndexExtent, IndexVar, leaves
 from structir.opdef.parameters import OMITTED
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
-from structir.projections.whole_axes import run_whole_axes, unexpected_value
+from structir.projections.whole_axes import array_of, run_whole_axes, unexpected_value
 
 if TYPE_CHECKING:
     from structir.opdef.define import SignatureOpDefinition
@@ -147,8 +150,7 @@ def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) 
         raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
     if spec.whole:
         body = _hook_arguments(definition, call)
-        checked = checked_rule(definition.body, "body", definition.name, *ARRAYS)
-        return _whole_axis_evaluator(spec, checked, body, info)
+        return _whole_axis_evaluator(definition, spec, body, info)
     return lambda values: _as_result(run(spec, _operands(spec, values)), info)
 
 
@@ -201,24 +203,39 @@ def _as_result(arrays: Sequence[Any], info: StructInfo) -> Value:
     return arrays[0]
 
 
-def _are_numbers(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(_are_numbers(field) for field in value)
-    return value is not None and np.asarray(value).dtype.kind in "biufV"  # V: of ml_dtypes
+def _accepted(_: Any) -> bool:
+    return True  # values are checked against the StructInfo of the result
 
 
-ARRAYS = ("arrays of integers or floats", _are_numbers)
+@contextmanager
+def _named(noun: str, name: str) -> Iterator[None]:
+    """Adds to the error of a value which function of which op returned it."""
+    try:
+        yield
+    except StructInfoError as error:
+        (diagnostic,) = error.diagnostics
+        if diagnostic.code == "E1135" and not diagnostic.op:
+            message = f"the {noun}: {diagnostic.message}"
+            raise StructInfoError(attrs.evolve(diagnostic, message=message, op=name)) from error
+        raise
 
 
 def _whole_axis_evaluator(
-    spec: IndexSpec, body: Callable[..., Any], values_of: Callable[..., Any], info: StructInfo
+    definition: SignatureOpDefinition,
+    spec: IndexSpec,
+    values_of: Callable[..., Any],
+    info: StructInfo,
 ) -> Evaluator:
+    name = definition.name
+    body = checked_rule(definition.body, "body", name, "a value", _accepted)
+
     def evaluate_values(values: tuple[Value, ...]) -> Value:
         def applied(arrays: Mapping[str, Any]) -> Any:
             _, keywords = values_of(values)
             return body(**{**keywords, **arrays})
 
-        return _as_result(run_whole_axes(spec, _operands(spec, values), applied), info)
+        with _named("body", name):
+            return _as_result(run_whole_axes(spec, _operands(spec, values), applied), info)
 
     return evaluate_values
 
@@ -251,7 +268,8 @@ def _hook_evaluator(
     definition: SignatureOpDefinition, call: Call, hook: Callable[..., Any]
 ) -> Evaluator:
     arguments = _hook_arguments(definition, call)
-    hook = checked_rule(hook, "reference hook", definition.name, *ARRAYS, raises=REJECTIONS)
+    name = definition.name
+    hook = checked_rule(hook, "reference hook", name, "a value", _accepted, raises=REJECTIONS)
 
     def evaluate_values(values: tuple[Value, ...]) -> Value:
         operands, attributes = arguments(values)
@@ -260,7 +278,8 @@ def _hook_evaluator(
         except REJECTIONS as error:
             rejection = definition.hooks.get("rejects_values") or Diagnostic("")
             raise rejected(rejection, shown_name(definition), str(error)) from error
-        return _convert(result, call.struct_info)
+        with _named("reference hook", name):
+            return _convert(result, call.struct_info)
 
     return evaluate_values
 
@@ -268,13 +287,13 @@ def _hook_evaluator(
 def _convert(value: Value, info: StructInfo | None) -> Value:
     """Converts the result of a hook to the dtypes of its StructInfo; checks its shape."""
     if isinstance(info, TupleStructInfo):
-        if not isinstance(value, tuple) or len(value) != len(info.fields):
-            count = len(value) if isinstance(value, tuple) else 1
+        count = len(value) if hasattr(value, "__len__") else 1
+        if count != len(info.fields):
             raise unexpected_value(f"{len(info.fields)} results", str(count))
         return tuple([_convert(v, field) for v, field in zip(value, info.fields, strict=True)])
     if not isinstance(info, TensorStructInfo):
         return value
-    array = np.asarray(value)
+    array = array_of(value)
     if isinstance(info.dims, tuple) and not _has_shape(array, info.dims):
         raise unexpected_value(f"an array of shape {info.dims}", str(array.shape))
     return array if info.dtype is None else array.astype(numpy_dtype(info.dtype), copy=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 from structir.errors import Diagnostic, StructInfoError
@@ -32,13 +33,14 @@ def run_whole_axes(spec: IndexSpec, operands: Sequence[Array], body: Body) -> li
         r.name: _load_operand(r, statement, operands[r.operand], extents) for r in statement.reads
     }
     returned = body(arrays)
-    values = returned if isinstance(returned, tuple) else (returned,)
+    is_list = isinstance(returned, list) and len(statement.writes) > 1
+    values = returned if is_list or isinstance(returned, tuple) else (returned,)
     if len(values) != len(statement.writes):
         raise unexpected_value(f"{len(statement.writes)} results", f"{len(values)}")
     results: list[Array] = []
     for write, info, value in zip(statement.writes, spec.results, values, strict=True):
         dtype = numpy_dtype(info.dtype or "float32")
-        value_in_order = _order_axes(np.asarray(value), write.entries, statement, extents)
+        value_in_order = _order_axes(array_of(value), write.entries, statement, extents)
         results.append(
             np.ascontiguousarray(value_in_order.astype(dtype, copy=False)).reshape(info.dims)
         )
@@ -76,7 +78,22 @@ def _order_axes(
     return np.transpose(value, axes)
 
 
+def array_of(value: Any) -> Array:
+    """Returns a value of a body or a reference as an array; raises StructInfoError for one that is
+    no number, such as None, which NumPy converts to NaN."""
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of another library's arrays, and of lists of different lengths
+        raise unexpected_value("an array", f"{type(value).__name__}: {error}") from error
+    is_object = array.dtype.kind == "O" and all(isinstance(v, Number) for v in array.flat)
+    if not is_object and array.dtype.kind not in "biufV":  # V: of ml_dtypes
+        kind = repr(value) if array.dtype.kind in "OUS" else f"an array of {array.dtype}"
+        raise unexpected_value("an array of integers or floats", kind)
+    return array
+
+
 def unexpected_value(expected: str, returned: str) -> StructInfoError:
     """Returns the error of what a body or a reference returns."""
-    message = f"the value of the body: expected {expected}, found {returned}"
-    return StructInfoError(Diagnostic(message, code="E1135"))
+    message = f"expected {expected}, found {returned}"
+    hint = "return what the index signature declares, one array for each result"
+    return StructInfoError(Diagnostic(message, hint=hint, code="E1135"))

@@ -47,11 +47,11 @@ PLUGINS = "structir.backends"  # entry points of other packages with backends
 def targets() -> tuple[str, ...]:
     """Returns the names of the available backends, in this package and in others."""
     others = [plugin.name for plugin in metadata.entry_points(group=PLUGINS)]
-    return tuple(dict.fromkeys((*_own_targets(), *sorted(others))))
+    return tuple(dict.fromkeys((*own_targets(), *sorted(others))))
 
 
 @cache
-def _own_targets() -> tuple[str, ...]:
+def own_targets() -> tuple[str, ...]:
     """Returns the names of the subpackages that contain a backend."""
     packages = [f for f in pkgutil.iter_modules(backends.__path__) if f.ispkg]
     names = [
@@ -67,7 +67,7 @@ def _own_targets() -> tuple[str, ...]:
 
 @cache
 def _factory_of(target: str) -> Callable[..., Any]:
-    if target in _own_targets():  # searching the entry points of other packages is slow
+    if target in own_targets():  # searching the entry points of other packages is slow
         loaded: Any = importlib.import_module(
             f"{backends.__name__}.{target}.{TARGET_MODULE}"
         ).executable
@@ -97,7 +97,7 @@ def factory(target: str, options: Mapping[str, Any]) -> Callable[..., Any]:
             f"available: {', '.join(option_names) or 'none'}",
         )
     for name, value in options.items():
-        if parameters[name].annotation in (bool, "bool") and not isinstance(value, bool):
+        if parameters[name].annotation in (bool, "bool") and value not in (True, False):
             message = f"backend {target}: {name}: expected True or False, found {value!r}"
             raise StructIRError(f"{message}; help: `{name}=True`")
     return make

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import structir
 from structir.errors import DiagnosticError, StructIRError
@@ -313,9 +315,31 @@ def test_declared_shapes_of_other_values_do_not_apply_to_given_shapes() -> None:
         ({"X": (1, "?")}, "expected an integer or a name, found '?'"),
         ({"X": (1, 2.5)}, "expected an integer or a name, found 2.5"),
         ({"X": (1,)}, "expected 2 sizes, found 1"),
+        ({"X": (1, 2**70)}, "expected an integer or a name, found 1180591620717411303424"),
+        ([("X", (1, 2))], "expected a dict of shapes by name, found list"),
     ],
 )
 def test_wrong_shapes_are_errors(shapes: Any, message: str) -> None:
     with pytest.raises(DiagnosticError, match=message) as error:
         from_onnx(one("Relu", "X", value("X", ["n", 4])), shapes=shapes)
     assert error.value.diagnostics[0].hint
+
+
+def test_sequences_and_constants_have_no_shape() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
+    model = made([node("SequenceLength", "s", "Y")], [sequence], ["Y"])
+    with pytest.raises(DiagnosticError, match="expected the name of a tensor, found 's'"):
+        from_onnx(model, shapes={"s": (2, 3)})
+    model = made([node("Add", "X W", "Y")], [X, W], ["Y"], {"W": np.ones(3, "float32")})
+    for options in ({}, {"values": {"X": np.ones(3, "float32")}}):
+        with pytest.raises(DiagnosticError, match=r"expected the name of an input, found '[WX]'"):
+            from_onnx(model, shapes={"X" if options else "W": (3,)}, **options)
+
+
+def test_declared_outputs_do_not_contradict_given_shapes() -> None:
+    model = made([node("Relu", "X", "Y")], [value("X", [1, 4])], ["Y"])
+    model.graph.output[0].CopyFrom(value("Y", [1, 4]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module = from_onnx(model, shapes={"X": (np.int64(2), 4)})
+    assert dims_text(module["main"].ret_struct_info.dims) == "(2, 4)"  # type: ignore[union-attr]

@@ -12,6 +12,8 @@ import structir
 from structir.loops.kernel import by_recipe
 from structir.loops.products.choice import is_faster_by_minimal_filtering
 from structir.loops.rewrite import minimal_filtering
+from structir.opdef.define import op
+from structir.projections.scalar_expr import ScalarExpr
 from structir.targets.cpu.products import has_products_of_floats
 from tests.loops.running import arguments, run
 
@@ -233,3 +235,42 @@ def test_the_choice():
     for size in range(2, 64, 2):
         chosen = [is_faster_by_minimal_filtering(128, 128, n, (size, size)) for n in (1, 2, 8, 64)]
         assert chosen == sorted(chosen)
+
+
+OTHER_ROLES = [  # signatures in which an axis of the image is not only a line, channel or batch
+    ("x[n, c, h + p, h + q], w[o, c, p, q] -> y[n, o, h]", (1, 16, 9, 9), (32, 16, 3, 3)),
+    ("x[n, c, c, h + p, v + q], w[o, c, p, q] -> y[n, o, h, v]", (1, 16, 16, 9, 9), (32, 16, 3, 3)),
+    ("x[n, c, h + p, v + p], w[o, c, p] -> y[n, o, h, v]", (1, 16, 9, 9), (32, 16, 3)),
+    ("x[n, c, h + p, v + p], w[o, c, p, p] -> y[n, o, h, v]", (1, 16, 9, 9), (32, 16, 3, 3)),
+    ("x[n, p, c, h + p, v + q], w[o, c, p, q] -> y[n, o, h, v]", (1, 3, 16, 9, 9), (32, 16, 3, 3)),
+    ("x[n, h, c, h + p, v + q], w[o, c, p, q] -> y[n, o, h, v]", (1, 7, 16, 9, 9), (32, 16, 3, 3)),
+    ("x[n, n, c, h + p, v + q], w[o, c, p, q] -> y[n, o, h, v]", (2, 2, 16, 9, 9), (32, 16, 3, 3)),
+]
+
+
+@pytest.mark.parametrize(("signature", "image", "shape"), OTHER_ROLES)
+def test_windows_with_other_indices_are_right(always, signature, image, shape):
+    @op(signature, name="windows_in_test", reduce="sum")
+    def _windows(x: ScalarExpr, w: ScalarExpr) -> ScalarExpr:
+        return x * w
+
+    weights, x = floats(*shape), floats(*image, seed=1)
+    text = f"""
+@R.function
+def main(x: R.Tensor({image}, "float32")):
+    return R.windows_in_test(x, metadata["w"])
+"""
+    module = structir.parse(text, constants={"w": weights})
+    expected = structir.interpret(module, "main", x)
+    np.testing.assert_allclose(structir.compile(module)["main"](x), expected, atol=1e-4)
+
+
+def test_subnormal_filters_are_direct(always):
+    weights = floats(32, 16, 3, 3)
+    weights[5] = 1e-44
+    executable = convolution(weights)
+    x = floats(1, 16, 9, 9, seed=1)
+    np.testing.assert_allclose(
+        executable["main"](x * 1e30)[:, 5], exact(x * 1e30, weights)[:, 5], 1e-3
+    )
+    assert not is_filtered(executable)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import structir
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import op as registry
 from structir.ir import registered_ops
+from structir.ir.struct_info import OBJECT
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.declaration_checks import check_declaration
 from structir.opdef.define import op
@@ -242,12 +244,15 @@ def test_a_body_in_place_of_the_signature_is_an_error() -> None:
     assert error.value.diagnostics[0].hint == 'write `@op("x[i] -> y[i]")` above the body'
 
 
-@pytest.mark.parametrize(("target", "edit"), [("gpu", "cuda"), ("cpus", "cpu"), (3, "cpu")])
+@pytest.mark.parametrize(("target", "edit"), [("gpu", "cuda"), ("CPU", "cpu"), (3, "cpu")])
 def test_an_unknown_target_of_a_kernel_is_an_error(target: Any, edit: str) -> None:
     declared = op("x[*s, [i]] @ F -> y[*s, [i]] @ F", name="sorted_in_test")(of_arrays)
-    with pytest.raises(NotationError, match=r"expected a target among \(.*cpu.*\), found") as error:
+    with pytest.raises(
+        NotationError, match=r"expected a target such as \(.*cpu.*\), found"
+    ) as error:
         declared.kernel(target)(lambda x, y: None)
     assert error.value.diagnostics[0].hint == f'write `@sorted_in_test.kernel("{edit}")`'
+    declared.kernel("rocm")(lambda x, y: None)  # of a backend that is not installed here
 
 
 def of_arrays(x: Any) -> Any:
@@ -261,12 +266,11 @@ def of_arrays(x: Any) -> Any:
         (lambda x: x[..., :2], r"expected an array of shape \(2, 4\), found \(2, 2\)"),
         (lambda x: x.sum(-1), r"expected an array of shape \(2, 4\), found \(2,\)"),
         (lambda x: (x, x), "expected 1 results, found 2"),
-        (lambda x: None, "expected arrays of integers or floats as its result, found None"),
-        (
-            lambda x: x * 1j,
-            "expected arrays of integers or floats as its result, found an array of comp",
-        ),
-        (lambda x: "text", "expected arrays of integers or floats as its result, found 'text'"),
+        (lambda x: None, "an array of integers or floats, found None"),
+        (lambda x: [[None] * 4] * 2, "an array of integers or floats, found .*None"),
+        (lambda x: x * 1j, "an array of integers or floats, found an array of comp"),
+        (lambda x: "text", "an array of integers or floats, found 'text'"),
+        (lambda x: [[1], [1, 2]], "expected an array, found list: .*inhomogeneous"),
         (lambda x: x.missing, "the body raises AttributeError at .*'missing'"),
     ],
 )
@@ -291,3 +295,46 @@ def main(x: R.Tensor(("n", 4), "float32")):
             else:
                 structir.interpret(module, "main", x)
         assert error.value.code == "E1135"
+
+
+@pytest.mark.parametrize("as_list", [tuple, list, np.stack])
+@pytest.mark.parametrize("attached", ["body", "reference"])
+def test_several_results_may_be_a_tuple_or_a_list(as_list: Any, attached: str) -> None:
+    def body(x: Any) -> Any:
+        return as_list([x, x + 1])
+
+    if attached == "body" and as_list is np.stack:
+        return  # one array is one result of a body
+    declared = op("x[*s, [i]] @ F -> y[*s, [i]] @ F, z[*s, [i]] @ F", name="pair_in_test")(body)
+    if attached == "reference":
+        declared.reference(body)
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    return R.pair_in_test(x)
+""")
+    x = np.ones((2, 4), "float32")
+    first, second = structir.interpret(module, "main", x)
+    np.testing.assert_array_equal([first, second], [x, x + 1])
+
+
+@pytest.mark.parametrize("value", ["text", {"a": 1}, np.array(["a", "b"]), None, Fraction(1, 2)])
+def test_a_reference_of_an_object_returns_any_value(value: Any) -> None:
+    declared = op("x[*s, [i]] @ F -> y[*s, [i]] @ F", name="object_in_test")(of_arrays)
+    declared.struct_info(lambda call: OBJECT)
+    declared.reference(lambda x: value)
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor((2, 4), "float32")) -> R.Object:
+    return R.object_in_test(x)
+""")
+    assert structir.interpret(module, "main", np.ones((2, 4), "float32")) is value
+
+
+def test_numbers_of_python_are_arrays() -> None:
+    for name, number in (("fraction_in_test", Fraction(1, 2)), ("float_in_test", 0.5)):
+        declared = op("x[*s, [i]] @ F -> y[*s] @ F", name=name)(of_arrays)
+        declared.reference(lambda x, number=number: number)
+        text = f"@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n    return R.{name}(x)"
+        result = structir.interpret(structir.parse(text), "main", np.ones(4, "float32"))
+        assert result == 0.5 and result.dtype == np.float32

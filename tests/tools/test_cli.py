@@ -361,6 +361,7 @@ def test_import_shows_the_text(model: Path) -> None:
     named = structir_("import", model, "--shape", "x=rows,3").stdout
     assert 'R.Tensor(("rows", 3)' in named
     assert structir_("import", model, "--shape", "rows,3").exit_code == 2
+    assert structir_("import", model, "--shape", "x=rows,,3").exit_code == 2
     assert "expected the name of an input" in structir_("import", model, "--shape", "z=3").stderr
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import ops
@@ -139,7 +139,8 @@ def build_model(
         types, inputs = types_of(graph), list(graph.input)
         if shapes:
             types = {name: without_shape(declared) for name, declared in types.items()}
-            inputs = with_shapes(inputs, shapes)
+            constants = {c.name for c in graph.initializer} | fixed_inputs.keys()
+            inputs = with_shapes(inputs, shapes, constants)
         names = GraphNames({}, opsets, loaded.where, types=types)
         module = _module(importer, graph, inputs, names, fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
@@ -202,7 +203,8 @@ def _module(
             scope = attrs.evolve(names, results=frozenset(output_names))
             values = importer.outputs(graph.node, scope, output_names)
             results = [
-                _output(importer, v.expr, o) for v, o in zip(values, graph.output, strict=True)
+                _output(importer, v.expr, name, names.types[name])
+                for v, name in zip(values, output_names, strict=True)
             ]
         if not results:
             raise wrong("the graph has no outputs")
@@ -251,15 +253,14 @@ def _parameters(
     return params
 
 
-def _output(importer: OnnxImporter, value: Expr, declared: ValueInfoProto) -> Expr:
+def _output(importer: OnnxImporter, value: Expr, name: str, declared: TypeProto) -> Expr:
     """Returns an output of the graph; warns if its declared type contradicts the inferred one."""
     builder = importer.builder
-    info = info_of_type(declared.type, OnnxSymbols(), declared.name)
-    _validate(declared.name, info, value.struct_info)
+    _validate(name, info_of_type(declared, OnnxSymbols(), name), value.struct_info)
     if type(value) is Var:
         return value
     emit = builder.emit_output if builder.scopes[-1].in_dataflow else builder.emit
-    return emit(value, declared.name)
+    return emit(value, name)
 
 
 def _validate(name: str, declared: Any, inferred: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import onnx
@@ -131,17 +132,24 @@ def type_of_info(info: StructInfo | None) -> TypeProto:
     return result
 
 
-def with_shapes(inputs: Iterable[ValueInfoProto], shapes: Shapes) -> list[ValueInfoProto]:
+def with_shapes(
+    inputs: Iterable[ValueInfoProto], shapes: Shapes, constants: Container[str]
+) -> list[ValueInfoProto]:
     """Returns inputs with the shapes that are given by name, of integers and names of sizes.
 
     Raises DiagnosticError for a name or a size that is not valid, and for another rank than that
     which the model declares.
     """
+    if not isinstance(shapes, Mapping):
+        message = f"shapes: expected a dict of shapes by name, found {type(shapes).__name__}"
+        raise wrong(message, '`shapes={"x": ("n", 4)}`')
     by_name = {declared.name: declared for declared in inputs}
     for name, sizes in shapes.items():
-        if name not in by_name:
-            names = ", ".join(by_name)
+        if name not in by_name or name in constants:
+            names = ", ".join([n for n in by_name if n not in constants])
             raise wrong(f"shapes: expected the name of an input, found {name!r}", f"use {names}")
+        if by_name[name].type.WhichOneof("value") not in ("tensor_type", None):
+            raise wrong(f"shapes: expected the name of a tensor, found {name!r}", "omit it")
         by_name[name] = _with_shape(by_name[name], sizes)
     return list(by_name.values())
 
@@ -160,9 +168,10 @@ def _with_shape(declared: ValueInfoProto, sizes: Sequence[int | str]) -> ValueIn
     tensor.shape.ClearField("dim")
     tensor.shape.SetInParent()
     for size in sizes:
-        is_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
-        if is_size:
-            tensor.shape.dim.add().dim_value = size
+        is_integer = isinstance(size, Integral) and not isinstance(size, bool)
+        number = int(size) if is_integer else -1
+        if 0 <= number < 2**63:
+            tensor.shape.dim.add().dim_value = number
         elif isinstance(size, str) and is_size_name(size):
             tensor.shape.dim.add().dim_param = size
         else:

@@ -24,6 +24,7 @@ from structir.frontend.torch.traced_graph import (
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.targets.compile import compile as compile_module
+from structir.targets.compile import factory
 
 torch = lazy_module("torch")
 common = lazy_module("torch._dynamo.backends.common")
@@ -52,7 +53,9 @@ def structir_backend(
     ops.load()
     settings = dict(options or {})
     target = settings.pop("target", "cpu")
-    compile_module(IRModule(), target, **settings)  # raises an error for an invalid option
+    factory(target, settings)
+    if target == "cpu":  # another device may be missing: the graph runs in torch
+        compile_module(IRModule(), target, **settings)  # raises an error for an invalid value
 
     def compiled(graph: Any, _: Sequence[Any]) -> Run:
         try:

@@ -47,6 +47,7 @@ Terms = tuple[tuple[int, bool], ...]  # of a sum: indices, and whether the term 
 
 TAPS, RESULTS, PRODUCTS = 3, 2, 4  # of a tile, along one axis
 TOGETHER = 16  # channels whose weights are transformed at once
+EPSILON = 2.0**-24
 IMAGE: tuple[Terms, ...] = (
     ((0, False), (2, True)),
     ((1, False), (2, False)),
@@ -125,7 +126,9 @@ class Convolution:
                 into[:] = products.reshape(into.shape)
                 if not np.isfinite(into).all():
                     return None
-        return filters
+        greatest = np.abs(filters).max(axis=(0, 1), initial=0)
+        is_tiny = (greatest > 0) & (greatest < np.finfo(np.float32).tiny / EPSILON)
+        return None if is_tiny.any() else filters  # subnormal numbers have fewer digits
 
 
 def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None:
@@ -150,8 +153,11 @@ def _convolution(stage: Stage, weights: Load, image: Load) -> Convolution | None
         return None
     if not {*taps, *channels} <= used[0] or channels[0] not in used[1]:
         return None
-    others = [e for k, e in enumerate(image.entries) if k not in windows]
-    if any(isinstance(e, Expression) or (e != 0 and dims.as_sym(e) is None) for e in others):
+    if len(lines) < len(windows) or len(taps) < len(windows):
+        return None  # windows along a diagonal
+    others = [e for k, e in enumerate(image.entries) if k not in windows and e != 0]
+    symbols = [None if isinstance(e, Expression) else dims.as_sym(e) for e in others]
+    if symbols.count(channels[0]) != 1 or not {*symbols} <= {*batch, *channels}:
         return None
     convolution = Convolution(stage, weights, image, windows, batch, filters[0], channels[0])
     numbers = stage.extents[filters[0]], stage.extents[channels[0]]

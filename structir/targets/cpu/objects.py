@@ -105,6 +105,7 @@ def load_code(code: MachineCode) -> Loaded | None:
     for name in code.needs:
         require_symbol(name)
     with _lock, defer_interrupts():
+        _shared_engine()  # LLVM finds the symbols of the process, such as `sin`, from now on
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
             return None  # LLVM would abort the process
         file: Any = llvm.ObjectFileRef.from_data(code.data)

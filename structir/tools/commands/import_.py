@@ -115,5 +115,7 @@ def _shape(text: str) -> tuple[str, tuple[int | str, ...]]:
     name, equals, sizes = text.rpartition("=")
     if not equals or not name:
         raise typer.BadParameter(f"--shape: expected INPUT=SIZE,..., found {text!r}")
-    parts = [part.strip() for part in sizes.split(",") if part.strip()]
+    parts = [part.strip() for part in sizes.split(",")] if sizes else []
+    if not all(parts):
+        raise typer.BadParameter(f"--shape: expected a size between commas, found {text!r}")
     return name, tuple([int(part) if part.isdecimal() else part for part in parts])
