@@ -1,6 +1,6 @@
 """Makes `mapped_derivatives.npz`: derivatives of mapped functions of JAX.
 
-They are those of every second function of `jax.numpy`, `jax.nn` and `jax.numpy.linalg` that
+They are those of half or more of the functions of `jax.numpy`, `jax.nn` and `jax.numpy.linalg` that
 StructIR has too, and that JAX can call with one of a few lists of arguments, in float64. The second
 derivative of a mapped function contains a gradient of a mapped function and a mapped gradient.
 """
