@@ -212,7 +212,7 @@ class NumberParameters:
     def _compare_products(self) -> None:
         """Finds groups with products that differ only in some integers of their code."""
         distinct = defaultdict[Hashable, list[Group]](list)
-        for group in self._products:
+        for group in self._products if len(self._products) > 1 else ():
             distinct[GroupKey(group).value].append(group)
         self._products = []
         if len(distinct) < 2:
