@@ -378,3 +378,13 @@ class Executable:
             kernels = str(sum(len(plan.kernels) for plan in self.plans(name)))
             rows.append((name, "\n".join(params), str(function.struct_info.ret), kernels))
         return html_of([table(("function", "parameters", "result", "kernels"), rows)])
+
+
+def compiled(
+    module: IRModule,
+    num_threads: int | None = None,
+    exact_division: bool = False,
+    fast_math: bool = False,
+) -> Executable:
+    """Compiles a module for the CPU; `structir.compile` describes the options."""
+    return Executable(module, num_threads, exact_division=exact_division, fast_math=fast_math)

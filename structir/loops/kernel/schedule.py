@@ -173,7 +173,9 @@ Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 
 def _support(program: LoopProgram) -> ProductSupport:
     """Returns the products of CPUs."""
-    return ProductSupport(windows=is_faster_than_product, together=products_together(program))
+    several = sum(bool(stage.reduce) for stage in program.stages) > 1
+    together = products_together(program) if several else ()
+    return ProductSupport(windows=is_faster_than_product, together=together)
 
 
 @attrs.frozen
