@@ -58,12 +58,13 @@ def check_signature(signature: Any) -> None:
     A function that computes a signature has one parameter, the call, without an annotation of an
     operand.
     """
-    if not callable(signature):
+    if not isinstance(signature, FunctionType):
         return  # checked with the body
     parameters = inspect.signature(signature).parameters.values()
-    returned = getattr(signature, "__annotations__", {}).get("return")
+    required = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    returned = signature.__annotations__.get("return")
     is_body = getattr(returned, "__name__", returned) in ("ScalarExpr", "Expr", "Array", "Any")
-    if is_body or len(parameters) != 1:
+    if is_body or len(required) > 1:
         hint = 'write `@op("x[i] -> y[i]")` above the body'
         message = "expected an index signature, found a body"
         raise NotationError(Diagnostic(message, op=signature.__name__, hint=hint))
@@ -82,16 +83,16 @@ def check_opaque(name: str, function: Callable[..., Any], rule: Any) -> None:
 
 
 def check_kernel(definition: DeclaredOp, target: str, kernel: Any) -> None:
-    """Rejects a misspelt target, and a kernel that is no plain Python function of all results and
-    of known names.
+    """Rejects a wrong name of a target, and a kernel that is no plain Python function of all
+    results and of known names.
     """
     text = definition.index_signature
     own = compiler.own_targets()  # those of other packages need not be installed
-    closest = _nearest(str(target).lower(), own, {"gpu": "cuda"})
-    closest = closest if isinstance(target, str) else '"cpu"'
-    if target not in own and closest is not None:
+    typos = {"gpu": "cuda", **{name.upper(): name for name in own}}
+    closest = typos.get(target) if isinstance(target, str) else "cpu"
+    if closest is not None:
         message = f"expected a target such as {_list_text(own)}, found {target!r}"
-        hint = f"write `@{definition.name}.kernel({closest})`"
+        hint = f'write `@{definition.name}.kernel("{closest}")`'
         raise NotationError(Diagnostic(message, op=definition.name, hint=hint))
     if not isinstance(kernel, FunctionType):
         message = f"expected a Python function as kernel, found {kernel!r}"

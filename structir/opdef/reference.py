@@ -213,7 +213,7 @@ def _named(noun: str, name: str) -> Iterator[None]:
     try:
         yield
     except StructInfoError as error:
-        (diagnostic,) = error.diagnostics
+        diagnostic = error.diagnostics[0]
         if diagnostic.code == "E1135" and not diagnostic.op:
             message = f"the {noun}: {diagnostic.message}"
             raise StructInfoError(attrs.evolve(diagnostic, message=message, op=name)) from error
@@ -287,7 +287,8 @@ def _hook_evaluator(
 def _convert(value: Value, info: StructInfo | None) -> Value:
     """Converts the result of a hook to the dtypes of its StructInfo; checks its shape."""
     if isinstance(info, TupleStructInfo):
-        count = len(value) if hasattr(value, "__len__") else 1
+        count = np.shape(value)[0] if isinstance(value, np.ndarray) and np.ndim(value) else 1
+        count = len(value) if isinstance(value, tuple | list) else count
         if count != len(info.fields):
             raise unexpected_value(f"{len(info.fields)} results", str(count))
         return tuple([_convert(v, field) for v, field in zip(value, info.fields, strict=True)])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Number
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
-from structir.ir.dtype import numpy_dtype
+from structir.ir.dtype import DTYPES, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import LoopSpace, load
 from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement
@@ -17,6 +18,7 @@ from structir.projections.values import computing_dtype
 np = lazy_module("numpy")
 
 Array = Any
+NUMBERS = (Real, Decimal)  # of Python, which NumPy converts
 Body = Callable[[Mapping[str, Array]], Any]
 
 
@@ -85,8 +87,9 @@ def array_of(value: Any) -> Array:
         array = np.asarray(value)
     except Exception as error:  # of another library's arrays, and of lists of different lengths
         raise unexpected_value("an array", f"{type(value).__name__}: {error}") from error
-    is_object = array.dtype.kind == "O" and all(isinstance(v, Number) for v in array.flat)
-    if not is_object and array.dtype.kind not in "biufV":  # V: of ml_dtypes
+    is_object = array.dtype.kind == "O" and all(isinstance(v, NUMBERS) for v in array.flat)
+    is_number = array.dtype.kind in "biuf" or array.dtype.name in DTYPES
+    if not is_object and not is_number:
         kind = repr(value) if array.dtype.kind in "OUS" else f"an array of {array.dtype}"
         raise unexpected_value("an array of integers or floats", kind)
     return array

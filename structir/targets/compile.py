@@ -97,7 +97,7 @@ def factory(target: str, options: Mapping[str, Any]) -> Callable[..., Any]:
             f"available: {', '.join(option_names) or 'none'}",
         )
     for name, value in options.items():
-        if parameters[name].annotation in (bool, "bool") and value not in (True, False):
+        if parameters[name].annotation in (bool, "bool") and not isinstance(value, bool):
             message = f"backend {target}: {name}: expected True or False, found {value!r}"
             raise StructIRError(f"{message}; help: `{name}=True`")
     return make

@@ -208,7 +208,17 @@ def test_a_loaded_one_can_be_saved_again(saved, tmp_path):
         check(structir.load(tmp_path / "again.sir"))
 
 
-RUNS = """
+SAVES = """
+import sys
+import structir
+text = '''
+@R.function
+def main(x: R.Tensor(("n", 64), "float32")):
+    return R.exp(R.matmul(x, R.permute_dims(x)))
+'''
+structir.compile(structir.parse(text)).save(sys.argv[1])
+"""
+LOADS = """
 import sys
 import numpy as np
 import structir
@@ -220,15 +230,12 @@ print(sorted(text[:20] for text in objects._codes if objects.key_of(text) not in
 """
 
 
-def test_a_loaded_executable_compiles_nothing(tmp_path):
-    path = tmp_path / "model.sir"
-    module = structir.parse("""
-@R.function
-def main(x: R.Tensor(("n", 64), "float32")):
-    return R.exp(R.matmul(x, R.permute_dims(x)))
-""")
-    structir.compile(module, num_threads=2).save(path)
-    environment = {**os.environ, "STRUCTIR_CACHE": "off", "STRUCTIR_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", RUNS, str(path)]
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_loaded_executable_compiles_nothing(threads, tmp_path):
+    environment = {**os.environ, "STRUCTIR_CACHE": "off", "STRUCTIR_NUM_THREADS": threads}
+    for script in (SAVES, LOADS):  # each in a process that has compiled nothing else
+        command = [sys.executable, "-c", script, str(tmp_path / "model.sir")]
+        finished = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        )
     assert finished.stdout.strip() == "[]"

@@ -161,8 +161,8 @@ class Emitter:
             known |= more
 
     def _classify(self, block: Sequence[KernelStatement], has_divisions: bool) -> tuple[bool, bool]:
-        """Adds the statements of a block to these sets; returns whether it calls library
-        functions, and whether it has divisions."""
+        """Adds the statements of a block to `around_calls` and `undivided`; returns whether it
+        calls library functions, and whether it has divisions."""
         calls, divides = False, False
         for statement in block:
             inner = blocks_of(statement)

@@ -271,9 +271,9 @@ class Scalars:
 
 
 def uses_in(roots: Sequence[Expression]) -> Counter[Expression]:
-    """Returns how often the parts of some expressions are operands."""
+    """Returns how often each part of some expressions is an operand or one of the expressions."""
     nodes = dict.fromkeys(node for root in roots for node in walk(root))
-    return Counter(part for node in nodes for part in parts_of(node))
+    return Counter([*roots, *[part for node in nodes for part in parts_of(node)]])
 
 
 def literal(value: Any, dtype: str) -> Literal:

@@ -66,9 +66,9 @@ def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
     if address.data or not isinstance(address.rest, int) or len(steps) < count:
         return None
     flat = np.ascontiguousarray(data).reshape(-1)
-    ways = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
-    low = address.rest + sum(way for way in ways if way < 0)
-    high = address.rest + sum(way for way in ways if way > 0)
+    distances = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
+    low = address.rest + sum(d for d in distances if d < 0)
+    high = address.rest + sum(d for d in distances if d > 0)
     if low < 0 or high >= flat.size:
         return None
     strides = [step * flat.itemsize for step in steps]

@@ -47,7 +47,7 @@ Terms = tuple[tuple[int, bool], ...]  # of a sum: indices, and whether the term 
 
 TAPS, RESULTS, PRODUCTS = 3, 2, 4  # of a tile, along one axis
 TOGETHER = 16  # channels whose weights are transformed at once
-EPSILON = 2.0**-24
+ROUNDOFF = 2.0**-24
 IMAGE: tuple[Terms, ...] = (
     ((0, False), (2, True)),
     ((1, False), (2, False)),
@@ -127,7 +127,7 @@ class Convolution:
                 if not np.isfinite(into).all():
                     return None
         greatest = np.abs(filters).max(axis=(0, 1), initial=0)
-        is_tiny = (greatest > 0) & (greatest < np.finfo(np.float32).tiny / EPSILON)
+        is_tiny = (greatest > 0) & (greatest < np.finfo(np.float32).tiny / ROUNDOFF)
         return None if is_tiny.any() else filters  # subnormal numbers have fewer digits
 
 
