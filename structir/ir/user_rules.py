@@ -46,9 +46,7 @@ def checked_rule(
             message = f"the {noun} raises {type(error).__name__}{where}: {error}"
             raise StructInfoError(Diagnostic(message, span, owner, code="E1135")) from error
         if not accepts(result):
-            dtype = getattr(result, "dtype", None)
-            kind = repr(result) if dtype is None else f"an array of {dtype}"
-            message = f"the {noun}: expected {expected} as its result, found {kind}"
+            message = f"the {noun}: expected {expected} as its result, found {result!r}"
             raise StructInfoError(Diagnostic(message, span, owner, code="E1135"))
         return result
 

@@ -287,8 +287,8 @@ def _hook_evaluator(
 def _convert(value: Value, info: StructInfo | None) -> Value:
     """Converts the result of a hook to the dtypes of its StructInfo; checks its shape."""
     if isinstance(info, TupleStructInfo):
-        count = np.shape(value)[0] if isinstance(value, np.ndarray) and np.ndim(value) else 1
-        count = len(value) if isinstance(value, tuple | list) else count
+        has_fields = isinstance(value, tuple | list) or np.ndim(value) > 0
+        count = len(value) if has_fields else 1
         if count != len(info.fields):
             raise unexpected_value(f"{len(info.fields)} results", str(count))
         return tuple([_convert(v, field) for v, field in zip(value, info.fields, strict=True)])
