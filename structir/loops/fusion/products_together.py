@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from structir.ir.dims import Sym
 from structir.loops.fusion.group import Group
-from structir.loops.products.contraction import Contraction, contraction_of
+from structir.loops.products.contraction import contraction_of, is_by_constant
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.stage import LoopProgram, Stage
 
@@ -18,16 +18,11 @@ def products_together(program: LoopProgram) -> tuple[Group, ...]:
     compute the left operands and read the results."""
     alike = defaultdict[tuple[Buffer, Sym], list[Stage]](list)
     for stage in program.stages:
-        product = contraction_of(stage)
-        if product is not None and _is_by_constant(product):
+        product = contraction_of(stage) if is_by_constant(stage) else None
+        if product is not None and not product.batch and len(product.m) == 1:
             alike[product.right.buffer.root, product.m[0]].append(stage)
     groups = [_group(program, key[1], products) for key, products in alike.items()]
     return tuple([group for group in groups if group is not None])
-
-
-def _is_by_constant(product: Contraction) -> bool:
-    is_plain = not (product.batch or product.windows) and len(product.m) == 1
-    return is_plain and product.right.buffer.root.data is not None
 
 
 def _group(program: LoopProgram, rows: Sym, products: list[Stage]) -> Group | None:
